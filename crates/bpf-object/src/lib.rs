@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! ELF and BTF in; relocated programs, maps and struct_ops tables out. Parsing only: nothing here executes, and the
+//! kernel that an object is relocated against is whatever BTF the caller brings.
+//!
+//! Two steps: [`Object::parse`] reads the bytes and knows nothing of a kernel; [`Object::link`] resolves CO-RE
+//! relocations, kconfig and ksym externs against a [`Target`] and gives a [`LinkedObject`].
+
+pub mod btf;
+mod error;
+mod linked;
+
+pub use error::ObjectError;
+pub use linked::{
+    Function, FunctionId, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberValue, Object, Program,
+    ProgramKind, StructOps, StructOpsMember, Symbol, Target, Variable,
+};

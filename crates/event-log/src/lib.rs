@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The record of a run. One vocabulary for the simulator, the recorder, the meters, the invariants and the report.
+//!
+//! Producers push [`Event`]s into a [`Sink`]; whoever wants to know something of a run is a sink. Nothing is kept
+//! unless a sink keeps it, so the memory of a run does not grow with its length.
+
+mod event;
+
+pub use event::{
+    BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name,
+};

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The numbers that every crate speaks: which CPU, which task, which queue, when.
+//!
+//! A CPU is not a task and a duration is not a count; newtypes keep them apart. Nothing else belongs here: a type
+//! that only two crates share lives in the lower one of them.
+
+mod cpu_set;
+
+pub use cpu_set::{CpuSet, ParseCpuSetError};
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+/// A logical CPU, numbered from 0 as Linux does; at most [`MAX_CPUS`] exist.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct CpuId(pub u32);
+
+/// The largest machine that Weir simulates. `struct cpumask` in every sched_ext object holds 8192.
+pub const MAX_CPUS: usize = 4096;
+
+impl CpuId {
+    /// The number as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A task of one run: dense, from 0 in order of creation, never reused within a run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// No task: the idle task of a CPU, or an interrupt as waker.
+    pub const NONE: TaskId = TaskId(u32::MAX);
+
+    /// The number as an index. Must not be called on [`TaskId::NONE`].
+    pub fn index(self) -> usize {
+        debug_assert!(self != TaskId::NONE);
+        self.0 as usize
+    }
+
+    /// `None` for [`TaskId::NONE`].
+    pub fn some(self) -> Option<TaskId> {
+        (self != TaskId::NONE).then_some(self)
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == TaskId::NONE { f.write_str("-") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// A sched_ext dispatch queue by its 64-bit number; bit 63 marks the kernel's own (contract O1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DsqId(pub u64);
+
+impl DsqId {
+    /// Set in every id that the kernel owns.
+    pub const BUILTIN: u64 = 1 << 63;
+    /// No queue.
+    pub const INVALID: DsqId = DsqId(Self::BUILTIN);
+    /// The FIFO of the task's NUMA node.
+    pub const GLOBAL: DsqId = DsqId(Self::BUILTIN | 1);
+    /// The FIFO of the CPU that the operation is about.
+    pub const LOCAL: DsqId = DsqId(Self::BUILTIN | 2);
+    /// The per-CPU FIFO that is used while the scheduler is bypassed.
+    pub const BYPASS: DsqId = DsqId(Self::BUILTIN | 3);
+    /// With a CPU in the low 32 bits: the FIFO of that CPU.
+    pub const LOCAL_ON: u64 = Self::BUILTIN | 1 << 62;
+
+    /// The local queue of one CPU, named explicitly.
+    pub fn local_on(cpu: CpuId) -> DsqId {
+        DsqId(Self::LOCAL_ON | u64::from(cpu.0))
+    }
+
+    /// Whether the kernel owns it.
+    pub fn is_builtin(self) -> bool {
+        self.0 & Self::BUILTIN != 0
+    }
+
+    /// The CPU of a `LOCAL_ON` id.
+    pub fn local_cpu(self) -> Option<CpuId> {
+        (self.0 & Self::LOCAL_ON == Self::LOCAL_ON).then_some(CpuId(self.0 as u32))
+    }
+}
+
+impl fmt::Display for DsqId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            DsqId::INVALID => f.write_str("invalid"),
+            DsqId::GLOBAL => f.write_str("global"),
+            DsqId::LOCAL => f.write_str("local"),
+            DsqId::BYPASS => f.write_str("bypass"),
+            id => match id.local_cpu() {
+                Some(cpu) => write!(f, "local:{cpu}"),
+                None => write!(f, "{:#x}", id.0),
+            },
+        }
+    }
+}
+
+/// A point in time or a duration, in integer nanoseconds. The clock of a run starts at 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// No time, or the start of the run.
+    pub const ZERO: Nanos = Nanos(0);
+    /// Later than any event.
+    pub const MAX: Nanos = Nanos(u64::MAX);
+
+    /// From microseconds.
+    pub const fn from_us(us: u64) -> Nanos {
+        Nanos(us * 1_000)
+    }
+
+    /// From milliseconds.
+    pub const fn from_ms(ms: u64) -> Nanos {
+        Nanos(ms * 1_000_000)
+    }
+
+    /// From seconds.
+    pub const fn from_secs(secs: u64) -> Nanos {
+        Nanos(secs * 1_000_000_000)
+    }
+
+    /// The time from `earlier` to `self`, 0 if it is the other way round.
+    pub fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Nanos) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Nanos {
+    fn sub_assign(&mut self, other: Nanos) {
+        self.0 -= other.0;
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The largest unit that keeps the number above 1, with three significant places: `1.25 ms`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        let (unit, divisor) = match ns {
+            0..1_000 => return write!(f, "{ns} ns"),
+            1_000..1_000_000 => ("us", 1_000),
+            1_000_000..1_000_000_000 => ("ms", 1_000_000),
+            _ => ("s", 1_000_000_000),
+        };
+        let whole = ns / divisor;
+        let thousandths = ns % divisor * 1_000 / divisor;
+        match whole {
+            0..10 => write!(f, "{whole}.{:02} {unit}", thousandths / 10),
+            10..100 => write!(f, "{whole}.{} {unit}", thousandths / 100),
+            _ => write!(f, "{whole} {unit}"),
+        }
+    }
+}
+
+/// Scheduling policy of a task, as `sched_setscheduler(2)` names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Policy {
+    /// SCHED_OTHER, also called NORMAL.
+    #[default]
+    Other,
+    /// SCHED_BATCH.
+    Batch,
+    /// SCHED_IDLE.
+    Idle,
+    /// SCHED_EXT.
+    Ext,
+    /// SCHED_FIFO with a priority of 1 (low) to 99.
+    Fifo(u8),
+    /// SCHED_RR with a priority of 1 (low) to 99.
+    RoundRobin(u8),
+    /// SCHED_DEADLINE.
+    Deadline {
+        /// Longest time on the CPU per period.
+        runtime: Nanos,
+        /// When that must be done, after the period's start.
+        deadline: Nanos,
+        /// Length of the period.
+        period: Nanos,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanos_print_with_their_unit() {
+        let text = |ns| Nanos(ns).to_string();
+        assert_eq!(text(999), "999 ns");
+        assert_eq!(text(1_000), "1.00 us");
+        assert_eq!(text(1_257_000), "1.25 ms");
+        assert_eq!(text(41_090_000), "41.0 ms");
+        assert_eq!(text(123_456_789_000), "123 s");
+    }
+
+    #[test]
+    fn dsq_ids_follow_the_kernel_layout() {
+        let cpu7 = DsqId::local_on(CpuId(7));
+        assert_eq!(cpu7.0, 0xC000_0000_0000_0007);
+        assert_eq!(cpu7.local_cpu(), Some(CpuId(7)));
+        assert_eq!(DsqId::LOCAL.local_cpu(), None);
+        assert!(cpu7.is_builtin() && !DsqId(5).is_builtin());
+    }
+}

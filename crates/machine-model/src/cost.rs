@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What things cost. Every number of a machine file stands here with its unit; its source stands in the file.
+
+/// What kind of kernel work a kfunc or helper is: the model charges by nature, not by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Nature {
+    /// Reads a field or two (`scx_bpf_task_cpu`, `bpf_get_smp_processor_id`).
+    Trivial,
+    /// Map or storage lookup.
+    Lookup,
+    /// Touches a dispatch queue under its lock.
+    Queue,
+    /// Scans masks of CPUs.
+    Scan,
+    /// Sends an interrupt to another CPU.
+    Interrupt,
+    /// Reads a clock.
+    Clock,
+}
+
+/// Costs of a machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Costs {
+    /// Switching from one task to another, without the scheduler's own code.
+    pub context_switch_ns: u64,
+    /// From sending an interprocessor interrupt to its handler's start, by distance: same LLC, same node, far.
+    pub ipi_ns: [u64; 3],
+    /// From the wakeup interrupt of an idle CPU to its scheduler's start (idle state exit).
+    pub idle_exit_ns: u64,
+    /// A timer or device interrupt: handler and return.
+    pub interrupt_ns: u64,
+    /// The periodic tick: handler and return.
+    pub tick_ns: u64,
+    /// One BPF instruction, compiled, in picoseconds.
+    pub instruction_ps: u64,
+    /// Entering and leaving a callback.
+    pub callback_ns: u64,
+    /// A kfunc or helper by its [`Nature`], in declaration order.
+    pub call_ns: [u64; 6],
+    /// Core wakeup path without callbacks.
+    pub wakeup_ns: u64,
+    /// Core fork path.
+    pub fork_ns: u64,
+}
+
+impl Costs {
+    /// Cost of one call of this nature, in nanoseconds.
+    pub fn call(&self, nature: Nature) -> u64 {
+        self.call_ns[nature as usize]
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is known of a run when it is over.
+
+use ids::{CpuSet, Nanos, TaskId};
+
+/// Percentiles of a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencySummary {
+    /// Number of values.
+    pub count: u64,
+    /// Exact mean, rounded down.
+    pub mean: Nanos,
+    /// Median and further percentiles, to 1 %.
+    pub p50: Nanos,
+    /// 90 %.
+    pub p90: Nanos,
+    /// 99 %.
+    pub p99: Nanos,
+    /// 99.9 %.
+    pub p999: Nanos,
+    /// Exact maximum.
+    pub max: Nanos,
+}
+
+/// Where switch-ins happened, compared with the task's last CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Migrations {
+    /// Another thread of the same core.
+    pub smt: u64,
+    /// Another core, same last-level cache.
+    pub llc: u64,
+    /// Another cache, same node.
+    pub node: u64,
+    /// Another node.
+    pub far: u64,
+}
+
+/// Every nanosecond of a CPU (or of all CPUs together) has one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuAccount {
+    /// Tasks ran.
+    pub run: Nanos,
+    /// Nothing to do.
+    pub idle: Nanos,
+    /// Scheduler code, with context switches.
+    pub scheduler: Nanos,
+    /// Interrupts.
+    pub stolen: Nanos,
+    /// Not online.
+    pub offline: Nanos,
+}
+
+/// Every nanosecond of a task's life has one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskAccount {
+    /// Work done, in nanoseconds of the reference CPU.
+    pub work: Nanos,
+    /// On a CPU, doing its own work.
+    pub run: Nanos,
+    /// Current, but its CPU was busy with scheduler code or interrupts.
+    pub stolen: Nanos,
+    /// Waiting for a CPU.
+    pub runnable: Nanos,
+    /// Not runnable.
+    pub blocked: Nanos,
+}
+
+/// One task of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskMeasures {
+    /// Its number.
+    pub id: TaskId,
+    /// Its name.
+    pub name: String,
+    /// A thread of the kernel (the watchdog's worker).
+    pub kernel_thread: bool,
+    /// Its time.
+    pub account: TaskAccount,
+    /// Where it was allowed, at the end.
+    pub cpus_allowed: CpuSet,
+    /// Where it ran.
+    pub cpus_used: CpuSet,
+    /// From runnable to running.
+    pub wakeup_latency: LatencySummary,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunMeasures {
+    /// Simulated time that the run covers.
+    pub elapsed: Nanos,
+    /// When the last finite task ended; `None` if one is endless or was cut short.
+    pub makespan: Option<Nanos>,
+    /// Switch-ins of tasks, not of idle.
+    pub context_switches: u64,
+    /// Tasks made runnable.
+    pub wakeups: u64,
+    /// Time during which some CPU idled while a task allowed there waited.
+    pub idle_while_runnable: Nanos,
+    /// Where tasks moved.
+    pub migrations: Migrations,
+    /// From runnable to running, all tasks.
+    pub wakeup_latency: LatencySummary,
+    /// All CPUs together.
+    pub cpu: CpuAccount,
+    /// Each CPU.
+    pub cpus: Vec<CpuAccount>,
+    /// BPF instructions executed.
+    pub bpf_instructions: u64,
+    /// Time spent waiting for locks.
+    pub lock_wait: Nanos,
+    /// Each task, by number.
+    pub tasks: Vec<TaskMeasures>,
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Clock, event queue and seed: joins the kernel, the machine and the workload into a run.
+
+use event_log::Sink;
+use ids::Nanos;
+use kernel_model::{ExitInfo, LaunchError};
+use machine_model::Machine;
+use measures::RunMeasures;
+use workload::Workload;
+
+/// What a run is made of. Same values, same bytes out.
+#[derive(Debug)]
+pub struct Setup<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The workload.
+    pub workload: &'a Workload,
+    /// The scheduler: a parsed object and its profile.
+    pub object: &'a bpf_object::Object,
+    /// What its user space would set.
+    pub profile: &'a launch_profile::Profile,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Overrides the workload's duration.
+    pub duration: Option<Nanos>,
+    /// Kernel version as (major, minor).
+    pub kernel: (u16, u16),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What was measured.
+    pub measures: RunMeasures,
+    /// Hash of all events.
+    pub log_hash: u128,
+    /// Set if the kernel ejected the scheduler before the workload was done.
+    pub ejected: Option<ExitInfo>,
+}
+
+/// Why a run could not begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The object cannot be linked against this kernel.
+    #[error(transparent)]
+    Object(#[from] bpf_object::ObjectError),
+    /// The profile does not fit the object.
+    #[error(transparent)]
+    Profile(#[from] launch_profile::ProfileError),
+    /// The kernel refused it.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The workload does not fit the machine (a task is pinned to CPUs that do not exist, …).
+    #[error("{0}")]
+    Workload(String),
+}
+
+/// Runs to the end; `log` sees every event, `progress` the simulated time now and then.
+pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
+    let _ = (setup, log, progress);
+    todo!()
+}

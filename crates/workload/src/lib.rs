@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What tasks do: rt-app JSON, recordings and generators come in, one form of script goes out, and a player says for
+//! each task what it wants next. Time and CPUs belong to whoever drives the player: the simulator, or real threads.
+
+mod player;
+mod script;
+
+pub use player::{Demand, Outcome, Player};
+pub use script::{
+    BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Workload, WorkloadError,
+};
