@@ -4,6 +4,9 @@
 //! drives it brings the time ([`Kernel::set_now`]) and carries out the [`Effect`]s.
 
 mod api;
+mod core;
+mod guest;
+mod kfuncs;
 
 pub use api::{
     Config, Effect, ExitInfo, Kernel, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Topology, Usage,
