@@ -14,12 +14,47 @@ pub struct Policy {
     pub profile: &'static str,
 }
 
+const ALL: &[Policy] = include!(concat!(env!("OUT_DIR"), "/policies.rs"));
+
 /// All policies in alphabetical order.
 pub fn all() -> &'static [Policy] {
-    &[]
+    ALL
 }
 
 /// The policy with this name.
 pub fn find(name: &str) -> Option<&'static Policy> {
     all().iter().find(|policy| policy.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_a_bpf_object_with_a_profile_and_a_summary() {
+        assert!(!all().is_empty());
+        assert!(all().is_sorted_by_key(|policy| policy.name));
+        for policy in all() {
+            // ELF, 64 bits, little-endian; machine 247 is EM_BPF.
+            assert_eq!(policy.object[..6], *b"\x7fELF\x02\x01", "{}", policy.name);
+            assert_eq!(policy.object[18..20], [247, 0], "{}", policy.name);
+            assert!(policy.profile.contains(policy.summary), "{}", policy.name);
+            assert!(!policy.summary.is_empty() && policy.summary.len() <= 80, "{}", policy.name);
+        }
+    }
+
+    #[test]
+    fn objects_name_their_sources_relative_to_the_repository() {
+        for policy in all() {
+            let path = format!("./policies/{0}/{0}.bpf.c", policy.name);
+            let found = policy.object.windows(path.len()).any(|bytes| bytes == path.as_bytes());
+            assert!(found, "{}: no {path} in the object", policy.name);
+        }
+    }
+
+    #[test]
+    fn finds_by_name() {
+        assert_eq!(find("fifo").unwrap().name, "fifo");
+        assert!(find("fif").is_none());
+    }
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The BPF side of the language: sections, map declarations, helpers by number, and CO-RE questions. Nothing here knows
+ * of scheduling.
+ */
+#ifndef WEIR_BPF_BPF_H
+#define WEIR_BPF_BPF_H
+
+#include "kernel.bpf.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define __weak __attribute__((weak))
+#define __ksym __attribute__((section(".ksyms")))
+#define __kconfig __attribute__((section(".kconfig")))
+
+#define LICENSE(text) char weir_license[] SEC("license") = text
+
+/*
+ * Maps are declared as structures in the section `.maps`: the loader reads the attributes from the types of the
+ * members, numbers as array lengths.
+ */
+#define MAP_NUMBER(name, value) int (*name)[value]
+#define MAP_TYPE(name, type) typeof(type) *name
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_F_NO_PREALLOC = 1,
+};
+
+/* Storage of one `type` per task, found through the task itself and freed with it. */
+#define TASK_STORAGE(name, type)					\
+	struct {							\
+		MAP_NUMBER(type, BPF_MAP_TYPE_TASK_STORAGE);		\
+		MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);		\
+		MAP_TYPE(key, int);					\
+		MAP_TYPE(value, type);					\
+	} name SEC(".maps")
+
+/* Helpers are called by number; the numbers are the kernel's interface (include/uapi/linux/bpf.h). */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
+static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
+static void *(*const bpf_task_storage_get)(void *map, struct task_struct *p, void *value, u64 flags) = (void *)156;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+
+/* Whether the kernel has a weak symbol, a type, or a field. Constants once the object is loaded. */
+#define KERNEL_HAS(symbol) ((symbol) != NULL)
+#define KERNEL_HAS_TYPE(type) __builtin_preserve_type_info(*(type *)NULL, 0)
+#define KERNEL_HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
+
+extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __weak __ksym;
+extern int *bpf_iter_num_next(struct bpf_iter_num *it) __weak __ksym;
+extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
+
+/*
+ * for (i = start; i < end; i++) in a form whose end the verifier need not see: it checks the body once for an unknown
+ * `i`. The iterator is destroyed on every way out, `break` and `return` included.
+ */
+#define for_range(i, start, end)								\
+	for (struct bpf_iter_num i##_it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),	\
+	     *i##_once __attribute__((unused)) = (bpf_iter_num_new(&i##_it, start, end), &i##_it);	\
+	     ({ int *i##_at = bpf_iter_num_next(&i##_it); i##_at ? (i = *i##_at, true) : false; });)
+
+/* A read or write that the compiler neither repeats nor drops: the other side is another CPU. */
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
+
+/*
+ * The verifier only allows an index that it has seen bounded. Being a number it may keep the bound in another register
+ * than the one that it checked: the barrier forbids the compiler to play such games.
+ */
+#define BOUNDED_AT(array, index)							\
+	({										\
+		u32 __index = (index);							\
+		asm volatile("" : "+r"(__index));					\
+		__index < sizeof(array) / sizeof((array)[0]) ? &(array)[__index] : NULL;	\
+	})
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's types as far as the policies of this folder look at them.
+ *
+ * Objects find kernel fields by name when they are loaded (CO-RE), so a structure here lists only the members that some
+ * policy reads or writes, in any order: layout and size are those of the kernel that loads the object. A member that is
+ * missing here is added here, with its kernel type, not in a policy.
+ */
+#ifndef WEIR_KERNEL_BPF_H
+#define WEIR_KERNEL_BPF_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char s8;
+typedef short s16;
+typedef int s32;
+typedef long long s64;
+typedef _Bool bool;
+
+enum { false = 0, true = 1 };
+
+#define NULL ((void *)0)
+
+/* Every access to these types is recorded for relocation. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+/* 8192 bits is the largest NR_CPUS of the mainline configurations; programs only ever pass pointers to it. */
+struct cpumask {
+	unsigned long bits[128];
+};
+
+struct sched_ext_entity {
+	u64 slice;	/* ns left; the kernel counts it down while the task runs */
+	u64 dsq_vtime;	/* order in a vtime queue */
+	u32 weight;	/* 1 to 10000, 100 for nice 0 */
+};
+
+struct task_struct {
+	s32 pid;
+	s32 tgid;
+	u32 flags;	/* PF_* */
+	s32 static_prio; /* 120 + nice for tasks that are not real-time */
+	u32 policy;	/* SCHED_* */
+	s32 nr_cpus_allowed;
+	const struct cpumask *cpus_ptr;
+	struct sched_ext_entity scx;
+};
+
+struct scx_init_task_args {
+	bool fork;	/* the task is being forked, not found at attach */
+};
+
+struct scx_exit_task_args {
+	bool cancelled;	/* the task never reached the scheduler */
+};
+
+enum scx_exit_kind {
+	SCX_EXIT_NONE = 0,
+};
+
+struct scx_exit_info {
+	enum scx_exit_kind kind;
+	s64 exit_code;
+	const char *reason;
+	char *msg;
+};
+
+/* Arguments of kfuncs that have more of them than registers can pass (6.19 and later). */
+struct scx_bpf_dsq_insert_vtime_args {
+	u64 dsq_id;
+	u64 slice;
+	u64 vtime;
+	u64 enq_flags;
+};
+
+#pragma clang attribute pop
+
+/* Iterators live on the program's stack, so their size is fixed: that of kernel 7.2. */
+struct bpf_iter_num {
+	u64 opaque[1];
+} __attribute__((aligned(8)));
+
+struct bpf_iter_scx_dsq {
+	u64 opaque[6];
+} __attribute__((aligned(8)));
+
+/* Bits of task_struct.flags. */
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+
+/* Values of task_struct.policy. */
+#define SCHED_NORMAL 0
+#define SCHED_BATCH 3
+#define SCHED_IDLE 5
+
+/*
+ * The table that a scheduler hands to the kernel. The loader matches members by name, so the order is free and a kernel
+ * that lacks a member only minds if it is set.
+ */
+struct sched_ext_ops {
+	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
+	void (*enqueue)(struct task_struct *p, u64 enq_flags);
+	void (*dequeue)(struct task_struct *p, u64 deq_flags);
+	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*tick)(struct task_struct *p);
+	void (*runnable)(struct task_struct *p, u64 enq_flags);
+	void (*running)(struct task_struct *p);
+	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*quiescent)(struct task_struct *p, u64 deq_flags);
+	bool (*yield)(struct task_struct *from, struct task_struct *to);
+	void (*set_weight)(struct task_struct *p, u32 weight);
+	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
+	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_online)(s32 cpu);
+	void (*cpu_offline)(s32 cpu);
+	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
+	void (*enable)(struct task_struct *p);
+	void (*disable)(struct task_struct *p);
+	s32 (*init)(void);
+	void (*exit)(struct scx_exit_info *info);
+	u32 dispatch_max_batch;
+	u64 flags;
+	u32 timeout_ms;
+	u32 exit_dump_len;
+	char name[128];
+};
+
+#endif

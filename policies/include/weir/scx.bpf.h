@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * sched_ext for the policies: ops, constants, kfuncs of kernels 6.12 to 7.2, and the record of why a scheduler ended.
+ */
+#ifndef WEIR_SCX_BPF_H
+#define WEIR_SCX_BPF_H
+
+#include "bpf.bpf.h"
+
+/*
+ * Ops. The kernel passes all arguments as an array of 64-bit words. OPn declares a program of n arguments that unpacks
+ * them: OP2(void, fifo_enqueue, struct task_struct *, p, u64, enq_flags) { ... }. SLEEPABLE_OPn may sleep: init,
+ * init_task, cpu_online, cpu_offline, exit.
+ */
+#define WEIR_OP(section, ret, name, declared, unpacked)	\
+	static __always_inline ret name##_body declared;	\
+	SEC(section #name) ret name(u64 *ctx)			\
+	{							\
+		return name##_body unpacked;			\
+	}							\
+	static __always_inline ret name##_body declared
+
+#define OP1(ret, name, t1, a1) WEIR_OP("struct_ops/", ret, name, (t1 a1), ((t1)ctx[0]))
+#define OP2(ret, name, t1, a1, t2, a2) WEIR_OP("struct_ops/", ret, name, (t1 a1, t2 a2), ((t1)ctx[0], (t2)ctx[1]))
+#define OP3(ret, name, t1, a1, t2, a2, t3, a3) \
+	WEIR_OP("struct_ops/", ret, name, (t1 a1, t2 a2, t3 a3), ((t1)ctx[0], (t2)ctx[1], (t3)ctx[2]))
+#define SLEEPABLE_OP0(ret, name) WEIR_OP("struct_ops.s/", ret, name, (void), ())
+#define SLEEPABLE_OP1(ret, name, t1, a1) WEIR_OP("struct_ops.s/", ret, name, (t1 a1), ((t1)ctx[0]))
+#define SLEEPABLE_OP2(ret, name, t1, a1, t2, a2) \
+	WEIR_OP("struct_ops.s/", ret, name, (t1 a1, t2 a2), ((t1)ctx[0], (t2)ctx[1]))
+
+#define SCHEDULER(variable, ...) SEC(".struct_ops.link") struct sched_ext_ops variable = { __VA_ARGS__ }
+
+/*
+ * Constants. Their values differ between kernels, so an object holds variables of the customary names, which whoever
+ * loads it fills from the kernel's enums. Zero means that the kernel has no such constant.
+ */
+#define SCX_CONSTANT(name) const volatile u64 __SCX_##name __weak
+
+SCX_CONSTANT(DSQ_LOCAL);
+SCX_CONSTANT(DSQ_LOCAL_ON);
+SCX_CONSTANT(SLICE_DFL);
+SCX_CONSTANT(KICK_IDLE);
+SCX_CONSTANT(KICK_PREEMPT);
+SCX_CONSTANT(ENQ_WAKEUP);
+SCX_CONSTANT(WAKE_FORK);
+SCX_CONSTANT(WAKE_SYNC);
+
+#define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* FIFO of the CPU at hand */
+#define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: FIFO of that CPU */
+#define SCX_SLICE_DFL __SCX_SLICE_DFL		/* 20 ms */
+#define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
+#define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
+#define SCX_ENQ_WAKEUP __SCX_ENQ_WAKEUP		/* becomes runnable, not put back */
+#define SCX_WAKE_FORK __SCX_WAKE_FORK		/* first wakeup of a new task */
+#define SCX_WAKE_SYNC __SCX_WAKE_SYNC		/* the waker is about to sleep */
+
+/*
+ * Kfuncs. One that not every kernel from 6.12 has is weak, and only called where its address is not 0. The loader drops
+ * what follows the last three underscores of a name: where the kernel's own name has such a tail, `___compat` is
+ * appended to protect it.
+ */
+extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+extern s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;
+extern bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
+extern const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
+extern const struct cpumask *scx_bpf_get_idle_smtmask(void) __ksym;
+extern void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
+extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
+extern void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
+extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+extern bool bpf_cpumask_empty(const struct cpumask *mask) __ksym;
+extern bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
+extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __weak __ksym;
+extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __weak __ksym;
+extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __weak __ksym;
+
+/* Ends the scheduler with a message; `...` are numbers, given to %-conversions of `format`. */
+#define scx_error(format, ...)								\
+	({										\
+		static char __format[] = format;					\
+		u64 __data[] = { __VA_ARGS__ };						\
+		scx_bpf_error_bstr(__format, __data, sizeof(__data));			\
+	})
+
+/* 6.14; before that the plain clock. Constant within one callback that holds its runqueue's lock. */
+extern u64 scx_bpf_now___new(void) __weak __ksym;
+
+static __always_inline u64 now_ns(void)
+{
+	return KERNEL_HAS(scx_bpf_now___new) ? scx_bpf_now___new() : bpf_ktime_get_ns();
+}
+
+/* 6.12 says dispatch, 6.13 dsq_insert; since 6.19 it returns whether it took the task. */
+extern bool scx_bpf_dsq_insert___v2___compat(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __weak __ksym;
+extern void scx_bpf_dsq_insert___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __weak __ksym;
+extern void scx_bpf_dispatch___old(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __weak __ksym;
+
+/* Puts `p` at the end of a FIFO queue with `slice_ns`, 0 to keep what it has. */
+static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice_ns, u64 enq_flags)
+{
+	if (KERNEL_HAS(scx_bpf_dsq_insert___v2___compat))
+		scx_bpf_dsq_insert___v2___compat(p, dsq_id, slice_ns, enq_flags);
+	else if (KERNEL_HAS(scx_bpf_dsq_insert___v1))
+		scx_bpf_dsq_insert___v1(p, dsq_id, slice_ns, enq_flags);
+	else
+		scx_bpf_dispatch___old(p, dsq_id, slice_ns, enq_flags);
+}
+
+/* The same change of names, and since 6.19 a structure of arguments. */
+extern bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args) __weak __ksym;
+extern void scx_bpf_dsq_insert_vtime___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+					  u64 enq_flags) __weak __ksym;
+extern void scx_bpf_dispatch_vtime___old(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+					 u64 enq_flags) __weak __ksym;
+
+/* Puts `p` into a queue that is ordered by `key`, smallest first, compared as signed differences. */
+static __always_inline void dsq_insert_by_key(struct task_struct *p, u64 dsq_id, u64 slice_ns, u64 key, u64 enq_flags)
+{
+	if (KERNEL_HAS(__scx_bpf_dsq_insert_vtime)) {
+		struct scx_bpf_dsq_insert_vtime_args args = {
+			.dsq_id = dsq_id,
+			.slice = slice_ns,
+			.vtime = key,
+			.enq_flags = enq_flags,
+		};
+		__scx_bpf_dsq_insert_vtime(p, &args);
+	} else if (KERNEL_HAS(scx_bpf_dsq_insert_vtime___v1)) {
+		scx_bpf_dsq_insert_vtime___v1(p, dsq_id, slice_ns, key, enq_flags);
+	} else {
+		scx_bpf_dispatch_vtime___old(p, dsq_id, slice_ns, key, enq_flags);
+	}
+}
+
+/* 6.12 says consume; since 7.1 it takes flags. */
+extern bool scx_bpf_dsq_move_to_local___v2___compat(u64 dsq_id, u64 enq_flags) __weak __ksym;
+extern bool scx_bpf_dsq_move_to_local___v1(u64 dsq_id) __weak __ksym;
+extern bool scx_bpf_consume___old(u64 dsq_id) __weak __ksym;
+
+/* In dispatch: takes the first task of a queue that may run on this CPU. Whether there was one. */
+static __always_inline bool dsq_move_to_local(u64 dsq_id)
+{
+	if (KERNEL_HAS(scx_bpf_dsq_move_to_local___v2___compat))
+		return scx_bpf_dsq_move_to_local___v2___compat(dsq_id, 0);
+	if (KERNEL_HAS(scx_bpf_dsq_move_to_local___v1))
+		return scx_bpf_dsq_move_to_local___v1(dsq_id);
+	return scx_bpf_consume___old(dsq_id);
+}
+
+/* Since 6.19 the slice of a task is set by a call; before that by a store. */
+extern bool scx_bpf_task_set_slice___new(struct task_struct *p, u64 slice) __weak __ksym;
+
+static __always_inline void task_set_slice(struct task_struct *p, u64 slice_ns)
+{
+	if (KERNEL_HAS(scx_bpf_task_set_slice___new))
+		scx_bpf_task_set_slice___new(p, slice_ns);
+	else
+		p->scx.slice = slice_ns;
+}
+
+/* Why the scheduler ended, for whoever loaded it. `kind` is written last: once it is not 0, the rest is there. */
+struct weir_exit {
+	s64 code;
+	char reason[128];
+	char message[1024];
+	u32 kind;
+};
+
+struct weir_exit weir_exit SEC(".data.exit");
+
+static __always_inline void record_exit(const struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(weir_exit.reason, sizeof(weir_exit.reason), info->reason);
+	bpf_probe_read_kernel_str(weir_exit.message, sizeof(weir_exit.message), info->msg);
+	weir_exit.code = info->exit_code;
+	WRITE_ONCE(weir_exit.kind, info->kind);
+}
+
+#endif
