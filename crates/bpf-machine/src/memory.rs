@@ -10,6 +10,15 @@ use crate::FaultKind;
 /// A 64-bit address in guest memory.
 pub type GuestAddr = u64;
 
+/// Addresses below this one count as NULL plus the offset of a member, as the kernel's first page does.
+const NULL_PAGE: u64 = 4096;
+
+/// Bytes that one region can span: the offset has 32 bits.
+const REGION_SPAN: u64 = 1 << 32;
+
+/// Top half of the address of region 0.
+const KERNEL_HALF: u32 = 0xffff_0000;
+
 /// A region by number; 0 is never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u16);
@@ -25,71 +34,212 @@ pub enum Access {
 
 /// An array of guest objects of one size.
 #[derive(Debug)]
-pub struct Region {}
+pub struct Region {
+    /// All slots; the last one without its padding.
+    data: Vec<u8>,
+    /// Stride less one: gives the offset in a slot.
+    mask: u32,
+    /// Log2 of the stride.
+    shift: u32,
+    /// Bytes of an object, at most the stride.
+    size: u32,
+    slots: u32,
+    access: Access,
+}
+
+impl Region {
+    /// First byte of `len` bytes at `offset`, if they lie in one object.
+    #[inline(always)]
+    fn find(&self, offset: u32, len: u32) -> Option<usize> {
+        // The stride is at most 2 GiB, so the sum cannot wrap for lengths up to 2 GiB.
+        let fits = len <= self.size && (offset & self.mask) <= self.size - len;
+        (fits && (offset >> self.shift) < self.slots).then_some(offset as usize)
+    }
+}
 
 /// All guest memory of one machine.
-#[derive(Debug, Default)]
-pub struct Memory {}
+#[derive(Debug)]
+pub struct Memory {
+    /// By number; the first one is a placeholder without slots.
+    regions: Vec<Region>,
+    names: Vec<String>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        let mut memory = Memory { regions: Vec::new(), names: Vec::new() };
+        memory.add_region("none", 1, 0, Access::ReadOnly);
+        memory
+    }
+}
 
 impl Memory {
     /// Adds a region of `slots` objects of `size` bytes each, zeroed.
+    ///
+    /// # Panics
+    /// If `size` is 0 or above 2 GiB, if the slots do not fit into 4 GiB, or on the 65536th region.
     pub fn add_region(&mut self, name: &str, size: u32, slots: u32, access: Access) -> RegionId {
-        todo!("{name} {size} {slots} {access:?}")
+        self.add_region_with_stride(name, size, size.next_power_of_two(), slots, access)
+    }
+
+    /// Adds a region whose slots are followed by at least one byte that belongs to no object, so that the address just
+    /// past an object is not its neighbour's.
+    pub(crate) fn add_guarded_region(&mut self, name: &str, size: u32, slots: u32, access: Access) -> RegionId {
+        self.add_region_with_stride(name, size, (size + 1).next_power_of_two(), slots, access)
+    }
+
+    fn add_region_with_stride(&mut self, name: &str, size: u32, stride: u32, slots: u32, access: Access) -> RegionId {
+        assert!(size > 0 && size <= 1 << 31, "region {name}: objects of {size} bytes");
+        let id = u16::try_from(self.regions.len()).expect("at most 65535 regions");
+        let (mask, shift) = (stride - 1, stride.trailing_zeros());
+        self.regions.push(Region { data: Vec::new(), mask, shift, size, slots: 0, access });
+        self.names.push(name.to_owned());
+        let bytes = self.span(RegionId(id), slots);
+        // The allocator hands out zeroed pages lazily; growing from nothing would touch them all.
+        self.regions[usize::from(id)].data = vec![0; bytes];
+        self.regions[usize::from(id)].slots = slots;
+        RegionId(id)
+    }
+
+    /// Bytes that `slots` slots of a region take.
+    fn span(&self, region: RegionId, slots: u32) -> usize {
+        let r = self.region(region);
+        let bytes = (u64::from(slots) << r.shift) - if slots == 0 { 0 } else { u64::from(r.mask + 1 - r.size) };
+        assert!(bytes <= REGION_SPAN, "region {}: {slots} slots do not fit", self.name(region));
+        bytes as usize
     }
 
     /// Makes room for at least `slots` objects, the new ones zeroed. Addresses stay valid.
+    ///
+    /// # Panics
+    /// If they do not fit into 4 GiB.
     pub fn grow(&mut self, region: RegionId, slots: u32) {
-        todo!("{region:?} {slots}")
+        if slots > self.region(region).slots {
+            let bytes = self.span(region, slots);
+            let r = self.region_mut(region);
+            r.data.resize(bytes, 0);
+            r.slots = slots;
+        }
+    }
+
+    /// How many objects a region has.
+    pub fn slots(&self, region: RegionId) -> u32 {
+        self.region(region).slots
+    }
+
+    /// Name of a region.
+    pub fn name(&self, region: RegionId) -> &str {
+        &self.names[usize::from(region.0)]
     }
 
     /// Address of the first byte of a slot.
+    #[inline]
     pub fn addr(&self, region: RegionId, slot: u32) -> GuestAddr {
-        todo!("{region:?} {slot}")
+        let r = self.region(region);
+        assert!(slot < r.slots, "region {} has no slot {slot}", self.name(region));
+        u64::from(KERNEL_HALF | u32::from(region.0)) << 32 | u64::from(slot) << r.shift
     }
 
     /// Region, slot and offset in the slot of an address inside an object.
+    #[inline]
     pub fn locate(&self, addr: GuestAddr) -> Option<(RegionId, u32, u32)> {
-        todo!("{addr}")
+        let (number, region, offset) = self.split(addr)?;
+        let at = region.find(offset, 1)? as u32;
+        Some((RegionId(number as u16), at >> region.shift, at & region.mask))
     }
 
     /// Slot of `addr` if it is the address (of any byte) of an object of `region`.
+    #[inline]
     pub fn slot_in(&self, region: RegionId, addr: GuestAddr) -> Option<u32> {
-        todo!("{region:?} {addr}")
+        if (addr >> 32) as u32 != KERNEL_HALF | u32::from(region.0) {
+            return None;
+        }
+        let r = self.region(region);
+        r.find(addr as u32, 1).map(|at| at as u32 >> r.shift)
     }
 
     /// What a program's load of 1, 2, 4 or 8 bytes gives, zero-extended.
+    #[inline]
     pub fn load(&self, addr: GuestAddr, size: u32) -> Result<u64, FaultKind> {
-        todo!("{addr} {size}")
+        let value = match size {
+            1 => self.load_le::<1>(addr),
+            2 => self.load_le::<2>(addr),
+            4 => self.load_le::<4>(addr),
+            8 => self.load_le::<8>(addr),
+            _ => panic!("load of {size} bytes"),
+        };
+        value.ok_or_else(|| self.bad_load(addr, size))
     }
 
     /// What a program's store of 1, 2, 4 or 8 bytes does.
+    #[inline]
     pub fn store(&mut self, addr: GuestAddr, size: u32, value: u64) -> Result<(), FaultKind> {
-        todo!("{addr} {size} {value}")
+        let done = match size {
+            1 => self.store_le::<1>(addr, value),
+            2 => self.store_le::<2>(addr, value),
+            4 => self.store_le::<4>(addr, value),
+            8 => self.store_le::<8>(addr, value),
+            _ => panic!("store of {size} bytes"),
+        };
+        done.ok_or_else(|| self.bad_store(addr, size))
     }
 
     /// Bytes of one object, for helpers that take a pointer and a length.
+    #[inline]
     pub fn bytes(&self, addr: GuestAddr, len: u32) -> Result<&[u8], FaultKind> {
-        todo!("{addr} {len}")
+        let found = self.split(addr).and_then(|(_, region, offset)| {
+            let at = region.find(offset, len)?;
+            region.data.get(at..at + len as usize)
+        });
+        found.ok_or_else(|| self.bad_load(addr, len))
     }
 
     /// The same, to be written by a helper on behalf of the program (read-only regions are refused).
+    #[inline]
     pub fn bytes_mut(&mut self, addr: GuestAddr, len: u32) -> Result<&mut [u8], FaultKind> {
-        todo!("{addr} {len}")
+        let found = self.split(addr).and_then(|(number, region, offset)| {
+            let at = region.find(offset, len)?;
+            (region.access == Access::ReadWrite).then_some((number, at))
+        });
+        match found {
+            Some((number, at)) => Ok(&mut self.regions[number].data[at..at + len as usize]),
+            None => Err(self.bad_store(addr, len)),
+        }
     }
 
     /// A NUL-terminated string of at most `limit` bytes, lossily as UTF-8.
     pub fn c_string(&self, addr: GuestAddr, limit: u32) -> Result<String, FaultKind> {
-        todo!("{addr} {limit}")
+        let bytes = self.bytes_to_end(addr, limit).ok_or_else(|| self.bad_load(addr, 1))?;
+        let len = bytes.iter().position(|&byte| byte == 0);
+        match len {
+            Some(len) => Ok(String::from_utf8_lossy(&bytes[..len]).into_owned()),
+            None if bytes.len() == limit as usize => Ok(String::from_utf8_lossy(bytes).into_owned()),
+            None => Err(self.bad_load(addr, bytes.len() as u32 + 1)),
+        }
+    }
+
+    /// The bytes from `addr` to the end of its object, but at most `limit`.
+    pub(crate) fn bytes_to_end(&self, addr: GuestAddr, limit: u32) -> Option<&[u8]> {
+        let (_, region, offset) = self.split(addr)?;
+        let at = region.find(offset, 1)?;
+        let len = limit.min(region.size - (offset & region.mask)) as usize;
+        region.data.get(at..at + len)
     }
 
     /// All bytes of a slot, for the host. Infallible: the host knows its own objects.
+    #[inline]
     pub fn slot(&self, region: RegionId, slot: u32) -> &[u8] {
-        todo!("{region:?} {slot}")
+        let r = self.region(region);
+        let at = (slot as usize) << r.shift;
+        &r.data[at..at + r.size as usize]
     }
 
     /// All bytes of a slot, for the host to change, read-only or not.
+    #[inline]
     pub fn slot_mut(&mut self, region: RegionId, slot: u32) -> &mut [u8] {
-        todo!("{region:?} {slot}")
+        let r = self.region_mut(region);
+        let at = (slot as usize) << r.shift;
+        &mut r.data[at..at + r.size as usize]
     }
 
     /// A little-endian u64 in a slot, for the host.
@@ -118,5 +268,172 @@ impl Memory {
     pub fn set_u32(&mut self, region: RegionId, slot: u32, offset: u32, value: u32) {
         let at = offset as usize;
         self.slot_mut(region, slot)[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Loads `N` bytes, zero-extended; `None` where [`Memory::bad_load`] says why.
+    #[inline(always)]
+    pub(crate) fn load_le<const N: usize>(&self, addr: GuestAddr) -> Option<u64> {
+        let (_, region, offset) = self.split(addr)?;
+        let at = region.find(offset, N as u32)?;
+        let mut word = [0; 8];
+        word[..N].copy_from_slice(region.data.get(at..at + N)?);
+        Some(u64::from_le_bytes(word))
+    }
+
+    /// Stores the low `N` bytes; `None` where [`Memory::bad_store`] says why.
+    #[inline(always)]
+    pub(crate) fn store_le<const N: usize>(&mut self, addr: GuestAddr, value: u64) -> Option<()> {
+        let region = self.regions.get_mut(((addr >> 32) as u32 ^ KERNEL_HALF) as usize)?;
+        let at = region.find(addr as u32, N as u32)?;
+        if region.access != Access::ReadWrite {
+            return None;
+        }
+        region.data.get_mut(at..at + N)?.copy_from_slice(&value.to_le_bytes()[..N]);
+        Some(())
+    }
+
+    /// Why a load failed.
+    #[cold]
+    pub(crate) fn bad_load(&self, addr: GuestAddr, size: u32) -> FaultKind {
+        self.bad_access("load", addr, size)
+    }
+
+    /// Why a store failed.
+    #[cold]
+    pub(crate) fn bad_store(&self, addr: GuestAddr, size: u32) -> FaultKind {
+        if let Some((number, region, offset)) = self.split(addr)
+            && region.find(offset, size).is_some()
+        {
+            return FaultKind::ReadOnly { addr, size, region: self.names[number].clone() };
+        }
+        self.bad_access("store", addr, size)
+    }
+
+    fn bad_access(&self, access: &'static str, addr: GuestAddr, size: u32) -> FaultKind {
+        if addr < NULL_PAGE {
+            return FaultKind::Null { access, addr, size };
+        }
+        FaultKind::OutOfBounds { access, addr, size, nearby: self.nearby(addr) }
+    }
+
+    /// What lies at an address that is no good, for people.
+    fn nearby(&self, addr: GuestAddr) -> String {
+        let Some((number, region, offset)) = self.split(addr).filter(|found| found.0 > 0) else {
+            return "no object there".to_owned();
+        };
+        let (slot, inside, name) = (offset >> region.shift, offset & region.mask, &self.names[number]);
+        if slot >= region.slots {
+            return format!("no object there: {name} has {} of {} bytes", region.slots, region.size);
+        }
+        format!("{name} {slot}, byte {inside} of {}", region.size)
+    }
+
+    /// Region number, region and offset.
+    #[inline(always)]
+    fn split(&self, addr: GuestAddr) -> Option<(usize, &Region, u32)> {
+        let number = ((addr >> 32) as u32 ^ KERNEL_HALF) as usize;
+        Some((number, self.regions.get(number)?, addr as u32))
+    }
+
+    fn region(&self, region: RegionId) -> &Region {
+        &self.regions[usize::from(region.0)]
+    }
+
+    fn region_mut(&mut self, region: RegionId) -> &mut Region {
+        &mut self.regions[usize::from(region.0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_stays_in_one_object() {
+        let mut memory = Memory::default();
+        let region = memory.add_region("task", 24, 3, Access::ReadWrite);
+        let (first, second) = (memory.addr(region, 0), memory.addr(region, 1));
+        assert_eq!((first, second), (0xffff_0001_0000_0000, 0xffff_0001_0000_0020));
+        memory.store(first + 16, 8, 0x1122_3344_5566_7788).unwrap();
+        assert_eq!(memory.load(first + 20, 4), Ok(0x1122_3344));
+        assert_eq!(memory.get_u64(region, 0, 16), 0x1122_3344_5566_7788);
+        assert_eq!(
+            memory.load(first + 17, 8).unwrap_err().to_string(),
+            "load of 8 bytes at 0xffff000100000011 is out of bounds (task 0, byte 17 of 24)"
+        );
+        assert!(memory.store(first + 24, 1, 0).is_err(), "padding belongs to nobody");
+        assert!(memory.load(second - 1, 2).is_err());
+        assert!(memory.load(memory.addr(region, 2) + 32, 1).is_err(), "one slot too far");
+        assert_eq!(memory.locate(second + 5), Some((region, 1, 5)));
+        assert_eq!(memory.locate(second + 24), None);
+        assert_eq!(memory.slot_in(region, second + 23), Some(1));
+        assert_eq!(memory.slot_in(RegionId(0), second), None);
+    }
+
+    #[test]
+    fn null_and_wild_addresses_fault() {
+        let memory = Memory::default();
+        assert!(matches!(memory.load(0, 8), Err(FaultKind::Null { addr: 0, size: 8, access: "load" })));
+        assert!(matches!(memory.load(4095, 1), Err(FaultKind::Null { .. })));
+        for addr in [4096, 0xffff_ffff, 1 << 32, 0xffff_0000_0000_0000, 0xffff_0001_0000_0000, u64::MAX] {
+            assert!(matches!(memory.load(addr, 1), Err(FaultKind::OutOfBounds { .. })), "{addr:#x}");
+        }
+    }
+
+    #[test]
+    fn read_only_regions_refuse_programs_and_not_the_host() {
+        let mut memory = Memory::default();
+        let region = memory.add_region(".rodata", 16, 1, Access::ReadOnly);
+        let addr = memory.addr(region, 0);
+        let refused = FaultKind::ReadOnly { addr, size: 8, region: ".rodata".to_owned() };
+        assert_eq!(memory.store(addr, 8, 1), Err(refused));
+        assert!(memory.bytes_mut(addr, 1).is_err());
+        memory.set_u64(region, 0, 0, 7);
+        assert_eq!(memory.load(addr, 8), Ok(7));
+    }
+
+    #[test]
+    fn growing_keeps_addresses_and_contents() {
+        let mut memory = Memory::default();
+        let region = memory.add_region("task", 2048, 1, Access::ReadWrite);
+        let first = memory.addr(region, 0);
+        memory.set_u32(region, 0, 4, 9);
+        memory.grow(region, 1000);
+        memory.grow(region, 10);
+        assert_eq!((memory.addr(region, 0), memory.load(first + 4, 4)), (first, Ok(9)));
+        assert_eq!(memory.get_u64(region, 999, 2040), 0);
+        assert_eq!(memory.slots(region), 1000);
+    }
+
+    #[test]
+    fn a_hundred_thousand_tasks_and_4096_cpus_fit() {
+        let mut memory = Memory::default();
+        let tasks = memory.add_region("task", 2048, 100_000, Access::ReadWrite);
+        let cpus = memory.add_region("rq", 4096, 4096, Access::ReadWrite);
+        assert_eq!(memory.locate(memory.addr(tasks, 99_999) + 2047), Some((tasks, 99_999, 2047)));
+        assert_eq!(memory.locate(memory.addr(cpus, 4095) + 1), Some((cpus, 4095, 1)));
+    }
+
+    #[test]
+    fn strings_end_at_nul_limit_or_object() {
+        let mut memory = Memory::default();
+        let region = memory.add_region("text", 4, 2, Access::ReadWrite);
+        memory.slot_mut(region, 0).copy_from_slice(b"ab\0c");
+        memory.slot_mut(region, 1).copy_from_slice(b"wxyz");
+        let (first, second) = (memory.addr(region, 0), memory.addr(region, 1));
+        assert_eq!(memory.c_string(first, 16).unwrap(), "ab");
+        assert_eq!(memory.c_string(first, 1).unwrap(), "a");
+        assert_eq!(memory.c_string(second, 4).unwrap(), "wxyz");
+        assert!(memory.c_string(second, 5).is_err());
+        assert!(memory.c_string(0, 5).is_err());
+    }
+
+    #[test]
+    fn a_guarded_object_ends_before_its_neighbour() {
+        let mut memory = Memory::default();
+        let region = memory.add_guarded_region("stack", 512, 2, Access::ReadWrite);
+        let second = memory.addr(region, 1);
+        assert!(memory.load(second - 1, 1).is_err());
+        assert!(memory.load(memory.addr(region, 0) + 512, 1).is_err());
     }
 }
