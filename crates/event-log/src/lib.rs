@@ -4,8 +4,14 @@
 //! Producers push [`Event`]s into a [`Sink`]; whoever wants to know something of a run is a sink. Nothing is kept
 //! unless a sink keeps it, so the memory of a run does not grow with its length.
 
+mod codec;
 mod event;
+mod hash;
+mod sinks;
 
+pub use codec::{CodecError, Record};
 pub use event::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name,
 };
+pub use hash::{LogHash, hash_bytes};
+pub use sinks::{Null, Tee};

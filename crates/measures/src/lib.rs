@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Histograms, accounts and intervals of a run. One vocabulary for simulated and real runs.
+//!
+//! A [`Collector`] is a sink: it sees every event once, keeps summaries and forgets the event. [`Histogram`] holds a
+//! latency in a few KB whatever its length; idle CPUs beside waiting tasks are found incrementally, never by a scan.
 
+mod collector;
+mod histogram;
+mod idle_while_runnable;
 mod run;
 
+pub use collector::{Collector, Place, Totals};
+pub use histogram::Histogram;
 pub use run::{CpuAccount, LatencySummary, Migrations, RunMeasures, TaskAccount, TaskMeasures};

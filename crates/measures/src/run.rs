@@ -80,7 +80,7 @@ pub struct TaskMeasures {
     pub cpus_allowed: CpuSet,
     /// Where it ran.
     pub cpus_used: CpuSet,
-    /// From runnable to running.
+    /// From woken to running.
     pub wakeup_latency: LatencySummary,
 }
 
@@ -99,8 +99,10 @@ pub struct RunMeasures {
     pub idle_while_runnable: Nanos,
     /// Where tasks moved.
     pub migrations: Migrations,
-    /// From runnable to running, all tasks.
+    /// From woken to running, all tasks.
     pub wakeup_latency: LatencySummary,
+    /// From runnable to running, all tasks, whether woken or switched out while runnable.
+    pub queue_wait: LatencySummary,
     /// All CPUs together.
     pub cpu: CpuAccount,
     /// Each CPU.

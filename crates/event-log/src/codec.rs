@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Events as bytes: the form that is hashed and the form that is stored are the same.
+//!
+//! An event is `kind u8, op u8, cpu u32, task u32, line u32, time u64`, then what its kind carries; everything little
+//! endian, no padding, the same on every host. The kind tells the length. Tasks and affinity masks are records of
+//! their own, with kinds from the top of the range.
+
+use crate::{BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, SwitchReason, TaskInfo, Waker};
+use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
+
+/// Bytes before what a kind carries.
+const HEAD: usize = 22;
+/// No event is longer: the largest payload is that of an insert, 24 bytes.
+pub(crate) const MAX_EVENT: usize = HEAD + 24;
+
+/// Kind of a record that announces a task.
+const TASK: u8 = 255;
+/// Kind of a record that brings a new affinity mask.
+const AFFINITY: u8 = 254;
+
+/// One record of a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// A task exists from this time on.
+    Task(Nanos, TaskInfo),
+    /// A task has this affinity from this time on.
+    Affinity(Nanos, TaskId, CpuSet),
+    /// Something happened.
+    Event(Event),
+}
+
+/// Why bytes are not a record.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CodecError {
+    /// The record is longer than the bytes that are there.
+    #[error("record is cut short: {0} more bytes expected")]
+    Short(usize),
+    /// Bytes were left after the record.
+    #[error("{0} bytes too many after the record")]
+    Long(usize),
+    /// A field holds a value that it cannot have.
+    #[error("{field} is {value}, which does not exist")]
+    Unknown {
+        /// Which field.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+    },
+}
+
+/// Writes into a fixed array; the offsets fold to constants.
+struct Put<'a> {
+    out: &'a mut [u8; MAX_EVENT],
+    at: usize,
+}
+
+impl Put<'_> {
+    #[inline(always)]
+    fn bytes<const N: usize>(&mut self, bytes: [u8; N]) -> &mut Self {
+        self.out[self.at..self.at + N].copy_from_slice(&bytes);
+        self.at += N;
+        self
+    }
+
+    #[inline(always)]
+    fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes([value])
+    }
+
+    #[inline(always)]
+    fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(value.to_le_bytes())
+    }
+
+    #[inline(always)]
+    fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(value.to_le_bytes())
+    }
+}
+
+/// Encodes `event` at the start of `out`; returns its length.
+#[inline]
+pub(crate) fn encode_event(event: &Event, out: &mut [u8; MAX_EVENT]) -> usize {
+    let mut put = Put { out, at: 1 };
+    put.u8(event.site.op).u32(event.cpu.0).u32(event.task.0).u32(event.site.line).u64(event.time.0);
+    let kind = encode_kind(&event.kind, &mut put);
+    let length = put.at;
+    out[0] = kind;
+    length
+}
+
+#[inline(always)]
+fn encode_kind(kind: &EventKind, put: &mut Put<'_>) -> u8 {
+    match *kind {
+        EventKind::Wakeup { waker, sync, target } => {
+            let (tag, task) = waker_parts(waker);
+            put.u8(tag).u8(u8::from(sync)).u32(task.0).u32(target.0);
+            0
+        }
+        EventKind::SelectCpu { prev, chosen } => {
+            put.u32(prev.0).u32(chosen.0);
+            1
+        }
+        EventKind::Insert { dsq, key, slice_ns } => {
+            put.u64(dsq.0).u64(key).u64(slice_ns);
+            2
+        }
+        EventKind::Dispatch { from, to } => {
+            put.u64(from.0).u32(to.0);
+            3
+        }
+        EventKind::Switch { prev, reason } => {
+            put.u32(prev.0).u8(reason as u8);
+            4
+        }
+        EventKind::Tick => 5,
+        EventKind::Kick { target, flags } => {
+            put.u32(target.0).u8(flags.0);
+            6
+        }
+        EventKind::Migrate { from, to } => {
+            put.u32(from.0).u32(to.0);
+            7
+        }
+        EventKind::Block { cause } => {
+            put.u8(cause as u8);
+            8
+        }
+        EventKind::Fork { child } => {
+            put.u32(child.0);
+            9
+        }
+        EventKind::Exit => 10,
+        EventKind::Idle { entered } => {
+            put.u8(u8::from(entered));
+            11
+        }
+        EventKind::Affinity => 12,
+        EventKind::Priority { nice } => {
+            put.u8(nice as u8);
+            13
+        }
+        EventKind::LockWait { lock, waited } => {
+            let (tag, which) = lock_parts(lock);
+            put.u8(tag).u64(which).u64(waited.0);
+            14
+        }
+        EventKind::Hotplug { online } => {
+            put.u8(u8::from(online));
+            15
+        }
+        EventKind::Yield => 16,
+        EventKind::Attached => 17,
+        EventKind::Disabled { kind } => {
+            put.u32(kind);
+            18
+        }
+    }
+}
+
+fn waker_parts(waker: Waker) -> (u8, TaskId) {
+    match waker {
+        Waker::Task(task) => (0, task),
+        Waker::Timer => (1, TaskId::NONE),
+        Waker::Interrupt => (2, TaskId::NONE),
+        Waker::Fork(parent) => (3, parent),
+        Waker::External => (4, TaskId::NONE),
+    }
+}
+
+fn lock_parts(lock: LockKind) -> (u8, u64) {
+    match lock {
+        LockKind::Runqueue(cpu) => (0, u64::from(cpu.0)),
+        LockKind::Dsq(dsq) => (1, dsq.0),
+        LockKind::Bpf(address) => (2, address),
+    }
+}
+
+/// Appends the announcement of a task.
+pub(crate) fn encode_task(time: Nanos, info: &TaskInfo, out: &mut Vec<u8>) {
+    out.push(TASK);
+    out.extend(time.0.to_le_bytes());
+    out.extend(info.id.0.to_le_bytes());
+    out.extend(info.parent.unwrap_or(TaskId::NONE).0.to_le_bytes());
+    out.extend([info.nice as u8, u8::from(info.kernel_thread)]);
+    encode_policy(info.policy, out);
+    encode_mask(&info.allowed, out);
+    out.extend((info.name.len() as u32).to_le_bytes());
+    out.extend(info.name.as_bytes());
+}
+
+/// Appends a new affinity mask.
+pub(crate) fn encode_affinity(time: Nanos, task: TaskId, allowed: &CpuSet, out: &mut Vec<u8>) {
+    out.push(AFFINITY);
+    out.extend(time.0.to_le_bytes());
+    out.extend(task.0.to_le_bytes());
+    encode_mask(allowed, out);
+}
+
+fn encode_policy(policy: Policy, out: &mut Vec<u8>) {
+    match policy {
+        Policy::Other => out.push(0),
+        Policy::Batch => out.push(1),
+        Policy::Idle => out.push(2),
+        Policy::Ext => out.push(3),
+        Policy::Fifo(priority) => out.extend([4, priority]),
+        Policy::RoundRobin(priority) => out.extend([5, priority]),
+        Policy::Deadline { runtime, deadline, period } => {
+            out.push(6);
+            [runtime, deadline, period].iter().for_each(|time| out.extend(time.0.to_le_bytes()));
+        }
+    }
+}
+
+/// Equal sets give equal bytes: words of zeros at the end are not written.
+fn encode_mask(mask: &CpuSet, out: &mut Vec<u8>) {
+    let words = mask.words();
+    let significant = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+    out.extend((significant as u32).to_le_bytes());
+    words[..significant].iter().for_each(|word| out.extend(word.to_le_bytes()));
+}
+
+/// Takes fields from the front of a record.
+struct Take<'a> {
+    rest: &'a [u8],
+}
+
+impl Take<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
+        let (bytes, rest) = self.rest.split_first_chunk::<N>().ok_or(CodecError::Short(N - self.rest.len()))?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8, CodecError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn u32(&mut self) -> Result<u32, CodecError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, CodecError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn time(&mut self) -> Result<Nanos, CodecError> {
+        self.u64().map(Nanos)
+    }
+
+    fn cpu(&mut self) -> Result<CpuId, CodecError> {
+        self.u32().map(CpuId)
+    }
+
+    fn task(&mut self) -> Result<TaskId, CodecError> {
+        self.u32().map(TaskId)
+    }
+
+    fn flag(&mut self, field: &'static str) -> Result<bool, CodecError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(unknown(field, value)),
+        }
+    }
+
+    /// One of the variants that `all` lists in order of their numbers.
+    fn variant<T: Copy>(&mut self, field: &'static str, all: &[T]) -> Result<T, CodecError> {
+        let value = self.u8()?;
+        all.get(usize::from(value)).copied().ok_or(unknown(field, value))
+    }
+
+    /// So many bytes, `length` itself standing before them; refuses before it allocates.
+    fn counted(&mut self, unit: usize) -> Result<&[u8], CodecError> {
+        let length = self.u32()? as usize * unit;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CodecError::Short(length - self.rest.len()))?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    fn mask(&mut self) -> Result<CpuSet, CodecError> {
+        let bytes = self.counted(8)?;
+        let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("chunks of 8"));
+        Ok(CpuSet::from_words(&bytes.chunks_exact(8).map(word).collect::<Vec<_>>()))
+    }
+}
+
+fn unknown(field: &'static str, value: impl Into<u64>) -> CodecError {
+    CodecError::Unknown { field, value: value.into() }
+}
+
+const REASONS: [SwitchReason; 8] = [
+    SwitchReason::Idle,
+    SwitchReason::Block,
+    SwitchReason::Exit,
+    SwitchReason::Yield,
+    SwitchReason::SliceEnd,
+    SwitchReason::Preempt,
+    SwitchReason::HigherClass,
+    SwitchReason::Change,
+];
+
+const CAUSES: [BlockCause; 5] =
+    [BlockCause::Timer, BlockCause::Io, BlockCause::Task, BlockCause::Child, BlockCause::External];
+
+impl Record {
+    /// When.
+    pub fn time(&self) -> Nanos {
+        match self {
+            Record::Task(time, _) | Record::Affinity(time, ..) => *time,
+            Record::Event(event) => event.time,
+        }
+    }
+
+    /// Appends the record's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Task(time, info) => encode_task(*time, info, out),
+            Record::Affinity(time, task, allowed) => encode_affinity(*time, *task, allowed, out),
+            Record::Event(event) => {
+                let mut buffer = [0; MAX_EVENT];
+                let length = encode_event(event, &mut buffer);
+                out.extend(&buffer[..length]);
+            }
+        }
+    }
+
+    /// Reads the record that fills `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Record, CodecError> {
+        let mut take = Take { rest: bytes };
+        let record = match take.u8()? {
+            TASK => decode_task(&mut take)?,
+            AFFINITY => Record::Affinity(take.time()?, take.task()?, take.mask()?),
+            kind => decode_event(kind, &mut take)?,
+        };
+        if take.rest.is_empty() { Ok(record) } else { Err(CodecError::Long(take.rest.len())) }
+    }
+}
+
+fn decode_task(take: &mut Take<'_>) -> Result<Record, CodecError> {
+    let time = take.time()?;
+    let (id, parent) = (take.task()?, take.task()?.some());
+    let nice = take.u8()? as i8;
+    let kernel_thread = take.flag("kernel thread")?;
+    let policy = decode_policy(take)?;
+    let allowed = take.mask()?;
+    let name = String::from_utf8_lossy(take.counted(1)?).into_owned();
+    Ok(Record::Task(time, TaskInfo { id, name, parent, allowed, policy, nice, kernel_thread }))
+}
+
+fn decode_policy(take: &mut Take<'_>) -> Result<Policy, CodecError> {
+    Ok(match take.u8()? {
+        0 => Policy::Other,
+        1 => Policy::Batch,
+        2 => Policy::Idle,
+        3 => Policy::Ext,
+        4 => Policy::Fifo(take.u8()?),
+        5 => Policy::RoundRobin(take.u8()?),
+        6 => Policy::Deadline { runtime: take.time()?, deadline: take.time()?, period: take.time()? },
+        value => return Err(unknown("policy", value)),
+    })
+}
+
+fn decode_event(kind: u8, take: &mut Take<'_>) -> Result<Record, CodecError> {
+    let op = take.u8()?;
+    let (cpu, task, line, time) = (take.cpu()?, take.task()?, take.u32()?, take.time()?);
+    let kind = decode_kind(kind, take)?;
+    Ok(Record::Event(Event { time, cpu, task, kind, site: CallbackSite { op, line } }))
+}
+
+fn decode_kind(kind: u8, take: &mut Take<'_>) -> Result<EventKind, CodecError> {
+    Ok(match kind {
+        0 => {
+            let (tag, sync, task, target) = (take.u8()?, take.flag("sync")?, take.task()?, take.cpu()?);
+            EventKind::Wakeup { waker: decode_waker(tag, task)?, sync, target }
+        }
+        1 => EventKind::SelectCpu { prev: take.cpu()?, chosen: take.cpu()? },
+        2 => EventKind::Insert { dsq: DsqId(take.u64()?), key: take.u64()?, slice_ns: take.u64()? },
+        3 => EventKind::Dispatch { from: DsqId(take.u64()?), to: take.cpu()? },
+        4 => EventKind::Switch { prev: take.task()?, reason: take.variant("switch reason", &REASONS)? },
+        5 => EventKind::Tick,
+        6 => EventKind::Kick { target: take.cpu()?, flags: KickFlags(take.u8()?) },
+        7 => EventKind::Migrate { from: take.cpu()?, to: take.cpu()? },
+        8 => EventKind::Block { cause: take.variant("block cause", &CAUSES)? },
+        9 => EventKind::Fork { child: take.task()? },
+        10 => EventKind::Exit,
+        11 => EventKind::Idle { entered: take.flag("idle")? },
+        12 => EventKind::Affinity,
+        13 => EventKind::Priority { nice: take.u8()? as i8 },
+        14 => EventKind::LockWait { lock: decode_lock(take)?, waited: take.time()? },
+        15 => EventKind::Hotplug { online: take.flag("online")? },
+        16 => EventKind::Yield,
+        17 => EventKind::Attached,
+        18 => EventKind::Disabled { kind: take.u32()? },
+        value => return Err(unknown("event kind", value)),
+    })
+}
+
+fn decode_waker(tag: u8, task: TaskId) -> Result<Waker, CodecError> {
+    Ok(match tag {
+        0 => Waker::Task(task),
+        1 => Waker::Timer,
+        2 => Waker::Interrupt,
+        3 => Waker::Fork(task),
+        4 => Waker::External,
+        value => return Err(unknown("waker", value)),
+    })
+}
+
+fn decode_lock(take: &mut Take<'_>) -> Result<LockKind, CodecError> {
+    let (tag, which) = (take.u8()?, take.u64()?);
+    Ok(match tag {
+        0 => LockKind::Runqueue(CpuId(u32::try_from(which).map_err(|_| unknown("CPU", which))?)),
+        1 => LockKind::Dsq(DsqId(which)),
+        2 => LockKind::Bpf(which),
+        value => return Err(unknown("lock kind", value)),
+    })
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The hash of a run: equal if and only if the same things happened in the same order.
+
+use crate::codec::{self, MAX_EVENT};
+use crate::{Event, Sink, TaskInfo};
+use ids::{CpuSet, Nanos, TaskId};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Room for about 100 events: the hash runs over long stretches, which is what makes it fast.
+const BUFFER: usize = 4096;
+
+/// Hashes all that passes, with XXH3 (128 bit) over the bytes of the log's format. Always computed.
+pub struct LogHash {
+    hash: Box<Xxh3>,
+    buffer: Box<[u8; BUFFER]>,
+    used: usize,
+    records: u64,
+}
+
+impl LogHash {
+    /// Of nothing yet.
+    pub fn new() -> LogHash {
+        LogHash { hash: Box::new(Xxh3::new()), buffer: Box::new([0; BUFFER]), used: 0, records: 0 }
+    }
+
+    /// The hash of all that passed.
+    pub fn finish(mut self) -> u128 {
+        self.flush();
+        self.hash.digest128()
+    }
+
+    /// How many events, tasks and masks passed.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn flush(&mut self) {
+        self.hash.update(&self.buffer[..self.used]);
+        self.used = 0;
+    }
+
+    /// A record of any length.
+    fn long(&mut self, bytes: &[u8]) {
+        self.records += 1;
+        self.flush();
+        self.hash.update(bytes);
+    }
+}
+
+impl Default for LogHash {
+    fn default() -> Self {
+        LogHash::new()
+    }
+}
+
+impl std::fmt::Debug for LogHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogHash").field("records", &self.records).finish_non_exhaustive()
+    }
+}
+
+impl Sink for LogHash {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        let mut bytes = Vec::new();
+        codec::encode_task(time, info, &mut bytes);
+        self.long(&bytes);
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        let mut bytes = Vec::new();
+        codec::encode_affinity(time, task, allowed, &mut bytes);
+        self.long(&bytes);
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        if self.used > BUFFER - MAX_EVENT {
+            self.flush();
+        }
+        self.records += 1;
+        let room = self.buffer[self.used..].first_chunk_mut().expect("flushed when short of room");
+        self.used += codec::encode_event(event, room);
+    }
+}
+
+/// The same hash of plain bytes, to name an input file in a log's header.
+pub fn hash_bytes(bytes: &[u8]) -> u128 {
+    xxhash_rust::xxh3::xxh3_128(bytes)
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sinks that join or drop.
+
+use crate::{Event, Sink, TaskInfo};
+use ids::{CpuSet, Nanos, TaskId};
+
+/// Forgets everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Null;
+
+impl Sink for Null {
+    fn task(&mut self, _: Nanos, _: &TaskInfo) {}
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+    #[inline]
+    fn event(&mut self, _: &Event) {}
+}
+
+/// Tells the first, then the second. Nest them for more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tee<A, B>(pub A, pub B);
+
+impl<A: Sink, B: Sink> Sink for Tee<A, B> {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.0.task(time, info);
+        self.1.task(time, info);
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        self.0.affinity(time, task, allowed);
+        self.1.affinity(time, task, allowed);
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        self.0.event(event);
+        self.1.event(event);
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        (**self).task(time, info);
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        (**self).affinity(time, task, allowed);
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        (**self).event(event);
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for Box<S> {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        (**self).task(time, info);
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        (**self).affinity(time, task, allowed);
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        (**self).event(event);
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sink that measures a run while it passes.
+
+use crate::idle_while_runnable::{GroupId, IdleWhileRunnable};
+use crate::{CpuAccount, Histogram, Migrations, RunMeasures, TaskAccount, TaskMeasures};
+use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
+
+/// Where a CPU sits; equal numbers are the same core, last-level cache, node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Physical core.
+    pub core: u32,
+    /// Last-level cache.
+    pub llc: u32,
+    /// NUMA node.
+    pub node: u32,
+}
+
+/// What only the one who ran it knows at the end of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Time that the run covers; not before the last event.
+    pub elapsed: Nanos,
+    /// When the last finite task ended; `None` if one is endless or was cut short.
+    pub makespan: Option<Nanos>,
+    /// Each CPU's time. Each must add up to `elapsed`.
+    pub cpus: Vec<CpuAccount>,
+    /// Each task's time, by number. Each must add up to the task's life: from its announcement ([`Sink::task`]) to
+    /// its [`EventKind::Exit`], or to the end of the run.
+    pub tasks: Vec<TaskAccount>,
+    /// BPF instructions executed.
+    pub bpf_instructions: u64,
+    /// Time spent waiting for locks.
+    pub lock_wait: Nanos,
+}
+
+/// What a task does now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Not runnable: new, asleep or ended.
+    Blocked,
+    /// Runnable since `Task::since`; made so by a wakeup, or put back by a switch.
+    Waiting { woken: bool },
+    /// On a CPU.
+    Running,
+}
+
+#[derive(Debug)]
+struct Task {
+    state: State,
+    since: Nanos,
+    group: GroupId,
+    last_cpu: Option<CpuId>,
+    born: Nanos,
+    ended: Option<Nanos>,
+    cpus_used: CpuSet,
+    /// To 1 %: 64 buckets an octave, half a bucket off.
+    wakeup_latency: Histogram<6>,
+    name: String,
+    kernel_thread: bool,
+}
+
+/// Measures a run event by event. Memory grows with CPUs and tasks, never with time.
+///
+/// A CPU idles from a switch to the idle task, or an [`EventKind::Idle`] event that enters, to a switch to a task or
+/// an idle event that leaves, whichever comes first; at time 0 all CPUs idle.
+#[derive(Debug)]
+pub struct Collector {
+    places: Vec<Place>,
+    tasks: Vec<Task>,
+    idle: IdleWhileRunnable,
+    context_switches: u64,
+    wakeups: u64,
+    migrations: Migrations,
+    /// To 0.1 %, as all of a run's latencies meet here.
+    wakeup_latency: Histogram<10>,
+    queue_wait: Histogram<10>,
+}
+
+impl Collector {
+    /// For a machine whose CPUs sit at `places`; index = [`CpuId`].
+    pub fn new(places: &[Place]) -> Collector {
+        Collector {
+            places: places.to_vec(),
+            tasks: Vec::new(),
+            idle: IdleWhileRunnable::new(places.len()),
+            context_switches: 0,
+            wakeups: 0,
+            migrations: Migrations::default(),
+            wakeup_latency: Histogram::new(),
+            queue_wait: Histogram::new(),
+        }
+    }
+
+    /// The measures of the run that ends now.
+    ///
+    /// # Panics
+    /// If the accounts do not add up: every nanosecond has one owner, and a lost one is a bug of who kept them.
+    pub fn finish(self, totals: Totals) -> RunMeasures {
+        let cpu = conserved_cpus(&totals, self.places.len());
+        self.assert_tasks_conserved(&totals);
+        let idle = &self.idle;
+        let measured = |(index, (task, &account)): (usize, (Task, &TaskAccount))| TaskMeasures {
+            id: TaskId(index as u32),
+            name: task.name,
+            kernel_thread: task.kernel_thread,
+            account,
+            cpus_allowed: idle.mask(task.group).clone(),
+            cpus_used: task.cpus_used,
+            wakeup_latency: task.wakeup_latency.summary(),
+        };
+        RunMeasures {
+            elapsed: totals.elapsed,
+            makespan: totals.makespan,
+            context_switches: self.context_switches,
+            wakeups: self.wakeups,
+            idle_while_runnable: idle.total(totals.elapsed),
+            migrations: self.migrations,
+            wakeup_latency: self.wakeup_latency.summary(),
+            queue_wait: self.queue_wait.summary(),
+            cpu,
+            tasks: self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect(),
+            cpus: totals.cpus,
+            bpf_instructions: totals.bpf_instructions,
+            lock_wait: totals.lock_wait,
+        }
+    }
+
+    fn assert_tasks_conserved(&self, totals: &Totals) {
+        assert_eq!(totals.tasks.len(), self.tasks.len(), "one account for each announced task");
+        for (index, (task, account)) in self.tasks.iter().zip(&totals.tasks).enumerate() {
+            let life = task.ended.unwrap_or(totals.elapsed) - task.born;
+            let sum = account.run + account.stolen + account.runnable + account.blocked;
+            assert_eq!(sum, life, "task {index} ({}) lost or gained time: {account:?}, life {life:?}", task.name);
+        }
+    }
+
+    fn wakeup(&mut self, now: Nanos, id: TaskId) {
+        self.wakeups += 1;
+        let task = &mut self.tasks[id.index()];
+        if task.state == State::Blocked {
+            task.state = State::Waiting { woken: true };
+            task.since = now;
+            self.idle.wait(now, task.group);
+        }
+    }
+
+    fn switch(&mut self, now: Nanos, cpu: CpuId, prev: TaskId, next: TaskId, reason: SwitchReason) {
+        if prev == next {
+            return;
+        }
+        if prev != TaskId::NONE {
+            self.switch_out(now, prev, reason);
+        }
+        if next != TaskId::NONE {
+            self.switch_in(now, cpu, next);
+        }
+        self.idle.set_idle(now, cpu, next == TaskId::NONE);
+    }
+
+    fn switch_out(&mut self, now: Nanos, id: TaskId, reason: SwitchReason) {
+        let task = &mut self.tasks[id.index()];
+        // A task that blocked left `Running` already, and may have been woken since.
+        if task.state != State::Running {
+            return;
+        }
+        if matches!(reason, SwitchReason::Block | SwitchReason::Exit) {
+            task.state = State::Blocked;
+        } else {
+            task.state = State::Waiting { woken: false };
+            task.since = now;
+            self.idle.wait(now, task.group);
+        }
+    }
+
+    fn switch_in(&mut self, now: Nanos, cpu: CpuId, id: TaskId) {
+        self.context_switches += 1;
+        let task = &mut self.tasks[id.index()];
+        if let State::Waiting { woken } = task.state {
+            let waited = now - task.since;
+            self.queue_wait.record(waited);
+            if woken {
+                self.wakeup_latency.record(waited);
+                task.wakeup_latency.record(waited);
+            }
+            self.idle.stop_waiting(now, task.group);
+        }
+        task.state = State::Running;
+        if task.last_cpu == Some(cpu) {
+            return;
+        }
+        task.cpus_used.insert(cpu);
+        if let Some(last) = task.last_cpu.replace(cpu) {
+            let (from, to) = (self.places[last.index()], self.places[cpu.index()]);
+            *self.migrations.counter(from, to) += 1;
+        }
+    }
+
+    fn leave_cpu(&mut self, id: TaskId) {
+        let task = &mut self.tasks[id.index()];
+        if task.state == State::Running {
+            task.state = State::Blocked;
+        }
+    }
+}
+
+impl Migrations {
+    fn counter(&mut self, from: Place, to: Place) -> &mut u64 {
+        match (from.node == to.node, from.llc == to.llc, from.core == to.core) {
+            (false, ..) => &mut self.far,
+            (_, false, _) => &mut self.node,
+            (_, _, false) => &mut self.llc,
+            _ => &mut self.smt,
+        }
+    }
+}
+
+/// The sum of all CPUs, after each was checked.
+fn conserved_cpus(totals: &Totals, cpus: usize) -> CpuAccount {
+    assert_eq!(totals.cpus.len(), cpus, "one account for each CPU");
+    let mut all = CpuAccount::default();
+    for (index, account) in totals.cpus.iter().enumerate() {
+        let sum = account.run + account.idle + account.scheduler + account.stolen + account.offline;
+        assert_eq!(sum, totals.elapsed, "CPU {index} lost or gained time: {account:?}");
+        all.run += account.run;
+        all.idle += account.idle;
+        all.scheduler += account.scheduler;
+        all.stolen += account.stolen;
+        all.offline += account.offline;
+    }
+    all
+}
+
+impl Sink for Collector {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        assert_eq!(info.id.index(), self.tasks.len(), "tasks are announced in order of their numbers");
+        self.tasks.push(Task {
+            state: State::Blocked,
+            since: time,
+            group: self.idle.group(&info.allowed),
+            last_cpu: None,
+            born: time,
+            ended: None,
+            cpus_used: CpuSet::new(),
+            wakeup_latency: Histogram::new(),
+            name: info.name.clone(),
+            kernel_thread: info.kernel_thread,
+        });
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        let group = self.idle.group(allowed);
+        let task = &mut self.tasks[task.index()];
+        let old = std::mem::replace(&mut task.group, group);
+        if matches!(task.state, State::Waiting { .. }) {
+            self.idle.wait(time, group);
+            self.idle.stop_waiting(time, old);
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        let Event { time, cpu, task, .. } = *event;
+        match event.kind {
+            EventKind::Wakeup { .. } => self.wakeup(time, task),
+            EventKind::Switch { prev, reason } => self.switch(time, cpu, prev, task, reason),
+            EventKind::Block { .. } => self.leave_cpu(task),
+            EventKind::Exit => {
+                self.leave_cpu(task);
+                self.tasks[task.index()].ended = Some(time);
+            }
+            EventKind::Idle { entered } => self.idle.set_idle(time, cpu, entered),
+            EventKind::Hotplug { online } => self.idle.set_idle(time, cpu, online),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Log-linear histogram: each power of two is cut into the same number of equal buckets.
+//!
+//! The buckets of an octave are allocated when its first value comes. A task's latencies span a handful of octaves, so
+//! its histogram takes one or two KB; a table over the whole range (2 digits, up to seconds) would take 12 KB, which
+//! for 2048 tasks is more than all else in a run together.
+
+use crate::LatencySummary;
+use ids::Nanos;
+
+/// A histogram with `1 << BITS` buckets per octave: a percentile is off by at most `0.5 / (1 << BITS)` of its value.
+///
+/// Count, sum, smallest and largest value are exact.
+#[derive(Clone, Debug)]
+pub struct Histogram<const BITS: u32> {
+    octaves: Vec<Box<[u32]>>,
+    count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+}
+
+impl<const BITS: u32> Default for Histogram<BITS> {
+    fn default() -> Self {
+        Histogram { octaves: Vec::new(), count: 0, sum: 0, min: u64::MAX, max: 0 }
+    }
+}
+
+impl<const BITS: u32> Histogram<BITS> {
+    /// Buckets per octave.
+    const BUCKETS: usize = 1 << BITS;
+
+    /// An empty histogram; allocates nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one value.
+    #[inline]
+    pub fn record(&mut self, value: Nanos) {
+        let (octave, bucket) = Self::place(value.0);
+        self.count += 1;
+        self.sum += value.0;
+        self.min = self.min.min(value.0);
+        self.max = self.max.max(value.0);
+        match self.octaves.get_mut(octave) {
+            // 2^32 values in one bucket are an hour of wakeups every microsecond; beyond it the shape stays, the
+            // count stays exact.
+            Some(counters) if !counters.is_empty() => counters[bucket] = counters[bucket].saturating_add(1),
+            _ => self.record_in_new_octave(octave, bucket),
+        }
+    }
+
+    #[cold]
+    fn record_in_new_octave(&mut self, octave: usize, bucket: usize) {
+        if self.octaves.len() <= octave {
+            self.octaves.resize(octave + 1, Box::default());
+        }
+        self.octaves[octave] = vec![0; Self::BUCKETS].into_boxed_slice();
+        self.octaves[octave][bucket] = 1;
+    }
+
+    /// Octave 0 holds the values below `BUCKETS`, one each; octave n holds `BUCKETS << (n - 1)` up to twice that.
+    #[inline]
+    fn place(value: u64) -> (usize, usize) {
+        let shift = (64 - BITS).saturating_sub(value.leading_zeros());
+        let octave = shift as usize;
+        (octave, (value >> shift.saturating_sub(1)) as usize & (Self::BUCKETS - 1))
+    }
+
+    /// The middle of a bucket.
+    fn middle(octave: usize, bucket: usize) -> u64 {
+        match octave {
+            0 => bucket as u64,
+            _ => {
+                let width_shift = octave as u32 - 1;
+                let low = (Self::BUCKETS as u64 + bucket as u64) << width_shift;
+                low + (1 << width_shift) / 2
+            }
+        }
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The smallest value that at least `permille` thousandths of all values do not exceed; 0 if there are none.
+    pub fn percentile(&self, permille: u64) -> Nanos {
+        let rank = (self.count * permille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (octave, counters) in self.octaves.iter().enumerate() {
+            for (bucket, &counter) in counters.iter().enumerate() {
+                seen += u64::from(counter);
+                if seen >= rank {
+                    return Nanos(Self::middle(octave, bucket).clamp(self.min, self.max));
+                }
+            }
+        }
+        Nanos(self.max)
+    }
+
+    /// Count, mean, percentiles and maximum.
+    pub fn summary(&self) -> LatencySummary {
+        LatencySummary {
+            count: self.count,
+            mean: Nanos(self.sum.checked_div(self.count).unwrap_or(0)),
+            p50: self.percentile(500),
+            p90: self.percentile(900),
+            p99: self.percentile(990),
+            p999: self.percentile(999),
+            max: Nanos(self.max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The percentile of a sorted list.
+    fn naive(sorted: &[u64], permille: u64) -> u64 {
+        let rank = (sorted.len() as u64 * permille).div_ceil(1000).max(1);
+        sorted[rank as usize - 1]
+    }
+
+    fn check<const BITS: u32>(values: &[u64]) {
+        let mut histogram = Histogram::<BITS>::new();
+        values.iter().for_each(|&value| histogram.record(Nanos(value)));
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let summary = histogram.summary();
+        assert_eq!(summary.count, values.len() as u64);
+        assert_eq!(summary.mean.0, values.iter().sum::<u64>() / values.len() as u64);
+        assert_eq!(summary.max.0, *sorted.last().unwrap());
+        for (permille, got) in [(500, summary.p50), (900, summary.p90), (990, summary.p99), (999, summary.p999)] {
+            let want = naive(&sorted, permille);
+            let off = got.0.abs_diff(want);
+            assert!(off <= want >> (BITS + 1), "{permille}: {got} instead of {want}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_match_naive(values in prop::collection::vec((0u64..50, any::<u16>()).prop_map(|(shift, low)| (1 << shift) + u64::from(low) - 1), 1..200)) {
+            check::<6>(&values);
+            check::<10>(&values);
+        }
+    }
+
+    #[test]
+    fn small_values_are_exact_and_none_is_zero() {
+        assert_eq!(Histogram::<6>::new().summary(), LatencySummary::default());
+        for value in 0..128 {
+            let mut histogram = Histogram::<6>::new();
+            histogram.record(Nanos(value));
+            assert_eq!(histogram.percentile(500), Nanos(value));
+        }
+    }
+
+    #[test]
+    fn largest_value_has_a_place() {
+        let mut histogram = Histogram::<10>::new();
+        histogram.record(Nanos(u64::MAX));
+        assert_eq!(histogram.percentile(1000), Nanos(u64::MAX));
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! For how long did some CPU idle while a task that was allowed there waited?
+//!
+//! 1. Tasks with the same affinity mask form a group. Group 0 is "every CPU", which nearly all tasks have.
+//! 2. A group knows how many of its tasks wait and how many of its CPUs idle. It is *served badly* while both are
+//!    above 0.
+//! 3. The answer is the time during which at least one group is served badly.
+//!
+//! A task that starts or stops to wait touches one group. A CPU that starts or stops to idle touches group 0 and the
+//! restricted groups that contain it: none for an unrestricted workload, one where each task is pinned.
+
+use ids::{CpuId, CpuSet, Nanos};
+use std::collections::BTreeMap;
+
+/// Index of a group of tasks with the same mask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GroupId(u32);
+
+#[derive(Debug)]
+struct Group {
+    mask: CpuSet,
+    waiting: u32,
+    idle: u32,
+}
+
+impl Group {
+    fn served_badly(&self) -> bool {
+        self.waiting > 0 && self.idle > 0
+    }
+}
+
+/// The running answer.
+#[derive(Debug)]
+pub(crate) struct IdleWhileRunnable {
+    groups: Vec<Group>,
+    by_mask: BTreeMap<Vec<u64>, GroupId>,
+    /// The restricted groups that contain each CPU.
+    groups_of_cpu: Vec<Vec<GroupId>>,
+    idle: Vec<bool>,
+    /// How many groups are served badly now, and since when at least one is.
+    bad_groups: u32,
+    since: Nanos,
+    total: Nanos,
+}
+
+impl IdleWhileRunnable {
+    /// All CPUs idle, nobody waits, at time 0.
+    pub(crate) fn new(cpus: usize) -> IdleWhileRunnable {
+        let everywhere = Group { mask: CpuSet::first_n(cpus), waiting: 0, idle: cpus as u32 };
+        IdleWhileRunnable {
+            by_mask: BTreeMap::from([(everywhere.mask.words().to_vec(), GroupId(0))]),
+            groups: vec![everywhere],
+            groups_of_cpu: vec![Vec::new(); cpus],
+            idle: vec![true; cpus],
+            bad_groups: 0,
+            since: Nanos::ZERO,
+            total: Nanos::ZERO,
+        }
+    }
+
+    /// The group of the tasks that may run on `allowed`; CPUs that the machine lacks do not count.
+    pub(crate) fn group(&mut self, allowed: &CpuSet) -> GroupId {
+        let mask = allowed.intersection(&self.groups[0].mask);
+        let significant = mask.words().iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        let key = mask.words()[..significant].to_vec();
+        if let Some(&id) = self.by_mask.get(&key) {
+            return id;
+        }
+        let id = GroupId(self.groups.len() as u32);
+        let mut idle = 0;
+        for cpu in mask.iter() {
+            self.groups_of_cpu[cpu.index()].push(id);
+            idle += u32::from(self.idle[cpu.index()]);
+        }
+        self.groups.push(Group { mask, waiting: 0, idle });
+        self.by_mask.insert(key, id);
+        id
+    }
+
+    /// The CPUs of a group.
+    pub(crate) fn mask(&self, group: GroupId) -> &CpuSet {
+        &self.groups[group.0 as usize].mask
+    }
+
+    /// One more task of `group` waits.
+    #[inline]
+    pub(crate) fn wait(&mut self, now: Nanos, group: GroupId) {
+        self.change(now, group, |group| group.waiting += 1);
+    }
+
+    /// One task of `group` waits no longer.
+    #[inline]
+    pub(crate) fn stop_waiting(&mut self, now: Nanos, group: GroupId) {
+        self.change(now, group, |group| group.waiting -= 1);
+    }
+
+    /// `cpu` idles from now on, or no longer.
+    #[inline]
+    pub(crate) fn set_idle(&mut self, now: Nanos, cpu: CpuId, idle: bool) {
+        if std::mem::replace(&mut self.idle[cpu.index()], idle) == idle {
+            return;
+        }
+        let count = |group: &mut Group| if idle { group.idle += 1 } else { group.idle -= 1 };
+        self.change(now, GroupId(0), count);
+        for index in 0..self.groups_of_cpu[cpu.index()].len() {
+            self.change(now, self.groups_of_cpu[cpu.index()][index], count);
+        }
+    }
+
+    /// The answer for the time from 0 to `end`.
+    pub(crate) fn total(&self, end: Nanos) -> Nanos {
+        self.total + if self.bad_groups > 0 { end - self.since } else { Nanos::ZERO }
+    }
+
+    #[inline]
+    fn change(&mut self, now: Nanos, id: GroupId, how: impl Fn(&mut Group)) {
+        let group = &mut self.groups[id.0 as usize];
+        let before = group.served_badly();
+        how(group);
+        match (before, group.served_badly()) {
+            (false, true) => {
+                if self.bad_groups == 0 {
+                    self.since = now;
+                }
+                self.bad_groups += 1;
+            }
+            (true, false) => {
+                self.bad_groups -= 1;
+                if self.bad_groups == 0 {
+                    self.total += now - self.since;
+                }
+            }
+            _ => {}
+        }
+    }
+}
