@@ -6,6 +6,7 @@
 //! relocations, kconfig and ksym externs against a [`Target`] and gives a [`LinkedObject`].
 
 pub mod btf;
+mod bytes;
 mod error;
 mod linked;
 

@@ -146,7 +146,9 @@ pub struct MapDef {
     pub max_entries: u32,
     /// `BPF_F_*`.
     pub flags: u32,
-    /// First value, for data sections.
+    /// `map_extra`: for an arena the address at which user space maps it, else 0.
+    pub extra: u64,
+    /// First value, for data sections; for an arena the contents of `.addr_space.1`, its global variables.
     pub initial: Option<Vec<u8>>,
     /// The programs may not write it (`.rodata`, kconfig).
     pub read_only: bool,
