@@ -37,13 +37,13 @@ enum {
 	BPF_F_NO_PREALLOC = 1,
 };
 
-/* Storage of one `type` per task, found through the task itself and freed with it. */
-#define TASK_STORAGE(name, type)					\
+/* One value of type `stored` per task, found through the task itself and freed with it. */
+#define TASK_STORAGE(name, stored)					\
 	struct {							\
 		MAP_NUMBER(type, BPF_MAP_TYPE_TASK_STORAGE);		\
 		MAP_NUMBER(map_flags, BPF_F_NO_PREALLOC);		\
 		MAP_TYPE(key, int);					\
-		MAP_TYPE(value, type);					\
+		MAP_TYPE(value, stored);				\
 	} name SEC(".maps")
 
 /* Helpers are called by number; the numbers are the kernel's interface (include/uapi/linux/bpf.h). */

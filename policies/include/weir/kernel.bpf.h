@@ -34,7 +34,7 @@ struct cpumask {
 struct sched_ext_entity {
 	u64 slice;	/* ns left; the kernel counts it down while the task runs */
 	u64 dsq_vtime;	/* order in a vtime queue */
-	u32 weight;	/* 1 to 10000, 100 for nice 0 */
+	u32 flags;	/* SCX_TASK_* */
 };
 
 struct task_struct {
@@ -52,8 +52,8 @@ struct scx_init_task_args {
 	bool fork;	/* the task is being forked, not found at attach */
 };
 
-struct scx_exit_task_args {
-	bool cancelled;	/* the task never reached the scheduler */
+struct scx_cpu_release_args {
+	struct task_struct *task; /* of a higher class, which takes the CPU */
 };
 
 enum scx_exit_kind {
@@ -113,10 +113,10 @@ struct sched_ext_ops {
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
 	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
-	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
 	s32 (*init)(void);

@@ -38,21 +38,17 @@
 #define SCX_CONSTANT(name) const volatile u64 __SCX_##name __weak
 
 SCX_CONSTANT(DSQ_LOCAL);
-SCX_CONSTANT(DSQ_LOCAL_ON);
 SCX_CONSTANT(SLICE_DFL);
 SCX_CONSTANT(KICK_IDLE);
 SCX_CONSTANT(KICK_PREEMPT);
-SCX_CONSTANT(ENQ_WAKEUP);
-SCX_CONSTANT(WAKE_FORK);
+SCX_CONSTANT(TASK_QUEUED);
 SCX_CONSTANT(WAKE_SYNC);
 
-#define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* FIFO of the CPU at hand */
-#define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: FIFO of that CPU */
+#define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* the FIFO of the CPU at hand */
 #define SCX_SLICE_DFL __SCX_SLICE_DFL		/* 20 ms */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
 #define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
-#define SCX_ENQ_WAKEUP __SCX_ENQ_WAKEUP		/* becomes runnable, not put back */
-#define SCX_WAKE_FORK __SCX_WAKE_FORK		/* first wakeup of a new task */
+#define SCX_TASK_QUEUED __SCX_TASK_QUEUED	/* in task_struct.scx.flags: runnable or running */
 #define SCX_WAKE_SYNC __SCX_WAKE_SYNC		/* the waker is about to sleep */
 
 /*
@@ -72,7 +68,6 @@ extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 extern void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
-extern bool bpf_cpumask_empty(const struct cpumask *mask) __ksym;
 extern bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __weak __ksym;
 extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __weak __ksym;
@@ -149,6 +144,17 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 		return scx_bpf_dsq_move_to_local___v1(dsq_id);
 	return scx_bpf_consume___old(dsq_id);
 }
+
+/*
+ * for each task of a queue that the scheduler made, in its order. The iterator is destroyed on every way out.
+ */
+#define for_each_queued(p, dsq_id)									\
+	for (struct bpf_iter_scx_dsq p##_it __attribute__((cleanup(bpf_iter_scx_dsq_destroy))),		\
+	     *p##_once __attribute__((unused)) = (bpf_iter_scx_dsq_new(&p##_it, dsq_id, 0), &p##_it);	\
+	     (p = bpf_iter_scx_dsq_next(&p##_it));)
+
+/* In cpu_release: every task that waits in this CPU's FIFO is enqueued again. */
+extern u32 scx_bpf_reenqueue_local___v1(void) __weak __ksym;
 
 /* Since 6.19 the slice of a task is set by a call; before that by a store. */
 extern bool scx_bpf_task_set_slice___new(struct task_struct *p, u64 slice) __weak __ksym;
