@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Numbers as people read them. Integer arithmetic throughout: the same text on every host.
+
+/// Widest line of any text.
+pub(crate) const COLUMNS: usize = 80;
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `part` of `whole` in tenths of a percent, rounded; 0 of nothing.
+pub(crate) fn permille(part: u64, whole: u64) -> u64 {
+    if whole == 0 { 0 } else { ((u128::from(part) * 2000 + u128::from(whole)) / (2 * u128::from(whole))) as u64 }
+}
+
+/// Tenths of a percent as `12.3 %`.
+pub(crate) fn percent(permille: u64) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
+}
+
+/// How much `value` differs from `base`, in tenths of a percent of `base`; `None` if there is no base.
+pub(crate) fn change(base: u64, value: u64) -> Option<i64> {
+    let distance = permille(value.abs_diff(base), base) as i64;
+    (base > 0).then_some(if value < base { -distance } else { distance })
+}
+
+/// A change as `-3.1 %`, or as a multiple once a percentage is no longer readable.
+pub(crate) fn signed(change: i64) -> String {
+    match change {
+        10_000.. => format!("{}.{}x", change / 1000 + 1, change % 1000 / 100),
+        0.. => format!("+{}", percent(change as u64)),
+        _ => format!("-{}", percent(change.unsigned_abs())),
+    }
+}
+
+/// How often a second something happened.
+pub(crate) fn per_second(value: u64, elapsed_ns: u64) -> u64 {
+    if elapsed_ns == 0 { 0 } else { (u128::from(value) * 1_000_000_000 / u128::from(elapsed_ns)) as u64 }
+}
+
+/// Shortens a name to `width` characters, with an ellipsis where the middle is left out.
+pub(crate) fn shorten(name: &str, width: usize) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= width {
+        return name.to_owned();
+    }
+    let head = (width - 1) / 2;
+    let tail = width - 1 - head;
+    let mut text: String = characters[..head].iter().collect();
+    text.push('…');
+    text.extend(&characters[characters.len() - tail..]);
+    text
+}
+
+/// Stands for a space at which a line must not break.
+pub(crate) const GLUE: char = '\u{a0}';
+
+/// Breaks text at spaces so that no line is wider than a page. The first line begins with `first`, later ones with
+/// two blanks more; [`GLUE`] becomes a space.
+pub(crate) fn wrap(first: &str, text: &str) -> String {
+    let mut lines = first.to_owned();
+    let (mut width, mut begun) = (first.len(), false);
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if begun && width + 1 + length > COLUMNS {
+            lines.push('\n');
+            lines.push_str(first);
+            lines.push_str("  ");
+            width = first.len() + 2;
+        } else if begun {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += length;
+        begun = true;
+    }
+    lines.replace(GLUE, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(["7", "1,000", "12,345,678"].map(str::to_owned), [count(7), count(1000), count(12_345_678)]);
+        assert_eq!(percent(permille(1, 3)), "33.3 %");
+        assert_eq!(percent(permille(2, 3)), "66.7 %");
+        assert_eq!(change(0, 5), None);
+        assert_eq!(change(1000, 969).map(signed).unwrap(), "-3.1 %");
+        assert_eq!(change(10, 15).map(signed).unwrap(), "+50.0 %");
+        assert_eq!(change(10, 255).map(signed).unwrap(), "25.5x");
+        assert_eq!(per_second(10, 500_000_000), 20);
+        assert_eq!(shorten("abcdefghij", 5), "ab…ij");
+        let lines: Vec<usize> = wrap(" ", &["word"; 20].join(" ")).lines().map(str::len).collect();
+        assert_eq!(lines, [80, 22]);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The text for one run.
+
+use crate::numbers::{count, per_second, percent, permille, shorten, wrap};
+use crate::{Exit, RunReport};
+use comfy_table::{CellAlignment, Table, presets};
+use measures::{CpuAccount, LatencySummary, RunMeasures, TaskMeasures};
+use std::fmt::Write;
+
+/// Tasks that the table shows.
+const TOP: usize = 10;
+/// Characters of the bar that shows who owned the CPUs.
+const BAR: usize = 60;
+
+/// What one run was and what it measured, at most 80 columns wide.
+pub fn summary(run: &RunReport) -> String {
+    let measures = &run.measures;
+    let mut text = String::new();
+    let title = format!(
+        "{} on {}, workload {}, seed {}, kernel {}",
+        run.scheduler, run.machine, run.workload, run.seed, run.kernel
+    );
+    let _ = writeln!(text, "{}", wrap("", &title));
+    let _ = writeln!(text, "{}", outcome(run));
+    if let Some(exit) = &run.ejected {
+        text.push_str(&ejection(exit));
+    }
+    let _ = writeln!(text, "\n{}", owners(&measures.cpu));
+    text.push_str(&facts(measures));
+    let _ = writeln!(text, "\n{}", latencies(measures));
+    if !measures.tasks.is_empty() {
+        let _ = writeln!(text, "\n{}", top_tasks(measures));
+    }
+    let _ = writeln!(text, "\nlog hash {:032x}", run.log_hash);
+    text
+}
+
+fn outcome(run: &RunReport) -> String {
+    let elapsed = run.measures.elapsed;
+    match (run.measures.makespan, &run.ejected) {
+        (_, Some(_)) => format!("EJECTED after {elapsed}"),
+        (Some(makespan), None) => format!("completed: all work done after {makespan}"),
+        (None, None) => format!("completed: ran for {elapsed}"),
+    }
+}
+
+/// The kernel's words on why the scheduler is gone.
+pub(crate) fn ejection(exit: &Exit) -> String {
+    let mut text = String::new();
+    for line in [Some(&exit.reason), Some(&exit.message), exit.fault.as_ref()].into_iter().flatten() {
+        for line in line.lines() {
+            let _ = writeln!(text, "{}", wrap("  ", line));
+        }
+    }
+    text
+}
+
+/// Who owned the CPUs' time: a bar and its key.
+fn owners(cpu: &CpuAccount) -> String {
+    let owners = [
+        ('█', "run", cpu.run),
+        ('▓', "scheduler", cpu.scheduler),
+        ('▒', "stolen", cpu.stolen),
+        ('·', "idle", cpu.idle),
+        ('x', "offline", cpu.offline),
+    ];
+    let total: u64 = owners.iter().map(|owner| owner.2.0).sum();
+    let (mut bar, mut key) = (String::new(), String::new());
+    let mut past = 0u128;
+    for (mark, name, time) in owners {
+        let column = |ns: u128| (ns * BAR as u128 / u128::from(total.max(1))) as usize;
+        let start = column(past);
+        past += u128::from(time.0);
+        bar.extend(std::iter::repeat_n(mark, column(past) - start));
+        if time.0 > 0 {
+            let _ = write!(key, "  {mark} {name} {}", percent(permille(time.0, total)));
+        }
+    }
+    format!("CPU time  {bar}\n        {key}")
+}
+
+fn facts(measures: &RunMeasures) -> String {
+    let elapsed = measures.elapsed.0;
+    let rate = |value: u64| format!("{} ({}/s)", count(value), count(per_second(value, elapsed)));
+    let moves = measures.migrations;
+    let mut text = String::new();
+    let mut fact = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<22}{value}");
+    };
+    fact("context switches", rate(measures.context_switches));
+    fact("wakeups", rate(measures.wakeups));
+    let [smt, llc, node, far] = [moves.smt, moves.llc, moves.node, moves.far].map(count);
+    fact("migrations", format!("{smt} in core, {llc} in cache, {node} in node, {far} far"));
+    let idle = measures.idle_while_runnable;
+    fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
+    fact("BPF instructions", rate(measures.bpf_instructions));
+    fact("lock wait", measures.lock_wait.to_string());
+    text
+}
+
+fn latencies(measures: &RunMeasures) -> String {
+    let mut table = plain(&["waited for a CPU", "count", "mean", "p50", "p90", "p99", "p99.9", "max"]);
+    let mut row = |name: &str, latency: &LatencySummary| {
+        let times = [latency.mean, latency.p50, latency.p90, latency.p99, latency.p999, latency.max];
+        let cells = [name.to_owned(), count(latency.count)];
+        table.add_row(cells.into_iter().chain(times.map(|time| time.to_string())));
+    };
+    row("after wakeup", &measures.wakeup_latency);
+    row("every time", &measures.queue_wait);
+    align(&mut table)
+}
+
+fn top_tasks(measures: &RunMeasures) -> String {
+    let mut tasks: Vec<&TaskMeasures> = measures.tasks.iter().collect();
+    tasks.sort_by_key(|task| (std::cmp::Reverse(task.account.run), task.id));
+    let shown = tasks.len().min(TOP);
+    let title = match tasks.len() {
+        all if all > shown => format!("top {shown} of {} tasks", count(all as u64)),
+        _ => "task".to_owned(),
+    };
+    let mut table = plain(&[&title, "ran", "waited", "slept", "p50", "p99", "CPUs used"]);
+    for task in &tasks[..shown] {
+        let name = if task.kernel_thread { format!("[{}]", task.name) } else { task.name.clone() };
+        table.add_row([
+            format!("{} {}", task.id, shorten(&name, 18)),
+            task.account.run.to_string(),
+            task.account.runnable.to_string(),
+            task.account.blocked.to_string(),
+            task.wakeup_latency.p50.to_string(),
+            task.wakeup_latency.p99.to_string(),
+            shorten(&task.cpus_used.to_string(), 10),
+        ]);
+    }
+    align(&mut table)
+}
+
+/// A table without lines.
+pub(crate) fn plain(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table
+}
+
+/// Names to the left, numbers to the right; no padding at the edges.
+pub(crate) fn align(table: &mut Table) -> String {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 0 } else { 1 }, 1));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
