@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `struct cpumask` in guest memory: the kernel's own ones, and those that programs allocate.
+
+use super::objects::{Objects, task};
+use super::structs::CPUMASK;
+use bpf_machine::{Access, FaultKind, GuestAddr, Memory, RegionId};
+use ids::{CpuId, CpuSet};
+
+/// Bytes of `struct cpumask`.
+pub(crate) const MASK_SIZE: u32 = CPUMASK.size();
+
+/// More masks than this alive at once: the program loses them. The largest census object keeps a few per task.
+const LIVE_LIMIT: u32 = 1 << 16;
+
+/// Writes a set over the mask that `bytes` begins with.
+pub(crate) fn write(bytes: &mut [u8], set: &CpuSet) {
+    let mask = &mut bytes[..MASK_SIZE as usize];
+    mask.fill(0);
+    for (place, word) in mask.chunks_exact_mut(8).zip(set.words()) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// The kernel's own masks, which programs only read.
+#[derive(Debug)]
+pub(crate) struct FixedMasks {
+    region: RegionId,
+}
+
+impl FixedMasks {
+    const POSSIBLE: u32 = 0;
+    const ONLINE: u32 = 1;
+    const EMPTY: u32 = 2;
+    const SCRATCH: u32 = 3;
+
+    pub fn new(memory: &mut Memory, cpus: u32) -> FixedMasks {
+        let region = memory.add_region("cpumask", MASK_SIZE, 4, Access::ReadOnly);
+        let all = CpuSet::first_n(cpus as usize);
+        write(memory.slot_mut(region, FixedMasks::POSSIBLE), &all);
+        write(memory.slot_mut(region, FixedMasks::ONLINE), &all);
+        FixedMasks { region }
+    }
+
+    /// `cpu_possible_mask`.
+    pub fn possible(&self, memory: &Memory) -> GuestAddr {
+        memory.addr(self.region, FixedMasks::POSSIBLE)
+    }
+
+    /// `cpu_online_mask`.
+    pub fn online(&self, memory: &Memory) -> GuestAddr {
+        memory.addr(self.region, FixedMasks::ONLINE)
+    }
+
+    /// `cpu_none_mask`.
+    pub fn empty(&self, memory: &Memory) -> GuestAddr {
+        memory.addr(self.region, FixedMasks::EMPTY)
+    }
+
+    /// A mask for one call.
+    pub fn scratch(&self, memory: &mut Memory, set: &CpuSet) -> GuestAddr {
+        write(memory.slot_mut(self.region, FixedMasks::SCRATCH), set);
+        memory.addr(self.region, FixedMasks::SCRATCH)
+    }
+
+    /// Whether a mask of these starts at `addr`.
+    pub fn is_mask(&self, memory: &Memory, addr: GuestAddr) -> bool {
+        memory.slot_in(self.region, addr).is_some_and(|slot| memory.addr(self.region, slot) == addr)
+    }
+}
+
+/// `struct bpf_cpumask` objects: counted references, freed slots are used again, last freed first.
+#[derive(Debug)]
+pub(crate) struct CpumaskPool {
+    region: RegionId,
+    /// References by slot; 0: free.
+    usage: Vec<u32>,
+    free: Vec<u32>,
+    cpus: u32,
+}
+
+impl CpumaskPool {
+    pub fn new(memory: &mut Memory, cpus: u32) -> CpumaskPool {
+        // Programs may not store into a mask; kfuncs do that for them.
+        let region = memory.add_region("bpf_cpumask", MASK_SIZE, 0, Access::ReadOnly);
+        CpumaskPool { region, usage: Vec::new(), free: Vec::new(), cpus }
+    }
+
+    /// An empty mask with one reference.
+    pub fn create(&mut self, memory: &mut Memory) -> Result<GuestAddr, FaultKind> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.usage.len() as u32 == LIVE_LIMIT => {
+                let text = format!("{LIVE_LIMIT} bpf_cpumask objects are alive: the program does not release them");
+                return Err(FaultKind::BadArgument(text));
+            }
+            None => {
+                self.usage.push(0);
+                memory.grow(self.region, (self.usage.len() as u32).next_power_of_two());
+                self.usage.len() as u32 - 1
+            }
+        };
+        memory.slot_mut(self.region, slot).fill(0);
+        self.usage[slot as usize] = 1;
+        Ok(memory.addr(self.region, slot))
+    }
+
+    /// Takes another reference.
+    pub fn acquire(&mut self, memory: &Memory, addr: GuestAddr) -> Result<(), FaultKind> {
+        let slot = self.live_slot(memory, addr)?;
+        self.usage[slot as usize] += 1;
+        Ok(())
+    }
+
+    /// Drops a reference; the last one frees the mask.
+    pub fn release(&mut self, memory: &Memory, addr: GuestAddr) -> Result<(), FaultKind> {
+        let slot = self.live_slot(memory, addr)?;
+        self.usage[slot as usize] -= 1;
+        if self.usage[slot as usize] == 0 {
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+
+    /// Masks that are alive.
+    #[cfg(test)]
+    pub fn live(&self) -> usize {
+        self.usage.len() - self.free.len()
+    }
+
+    /// Slot of the live mask that starts at `addr`.
+    fn live_slot(&self, memory: &Memory, addr: GuestAddr) -> Result<u32, FaultKind> {
+        let bad = |what: &str| Err(FaultKind::BadArgument(format!("{addr:#x} is {what}")));
+        match memory.slot_in(self.region, addr) {
+            Some(slot) if memory.addr(self.region, slot) == addr => {
+                if self.usage.get(slot as usize).is_some_and(|usage| *usage > 0) {
+                    Ok(slot)
+                } else {
+                    bad("a bpf_cpumask that was released already")
+                }
+            }
+            _ => bad("not a bpf_cpumask"),
+        }
+    }
+
+    /// The bytes of a live mask, to be changed.
+    pub fn bytes_mut<'m>(&self, memory: &'m mut Memory, addr: GuestAddr) -> Result<&'m mut [u8], FaultKind> {
+        let slot = self.live_slot(memory, addr)?;
+        Ok(memory.slot_mut(self.region, slot))
+    }
+
+    /// Whether CPU number `cpu` exists: the kernel's mask kfuncs ignore the others.
+    pub fn has_cpu(&self, cpu: u32) -> bool {
+        cpu < self.cpus
+    }
+}
+
+impl Objects {
+    /// The bytes of any mask that a program may read: of a task, of the kernel, allocated by a program, or 1024 bytes
+    /// of the program's own memory, which the kernel accepts as well.
+    pub fn mask_bytes<'m>(&self, memory: &'m Memory, addr: GuestAddr) -> Result<&'m [u8], FaultKind> {
+        if memory.slot_in(self.cpumasks.region, addr).is_some() {
+            self.cpumasks.live_slot(memory, addr)?;
+        }
+        for tasks in [self.tasks, self.idle_tasks] {
+            if let Some(slot) = memory.slot_in(tasks, addr)
+                && memory.addr(tasks, slot) + u64::from(task::CPUS_MASK) != addr
+            {
+                return Err(FaultKind::BadArgument(format!("{addr:#x} lies in a task_struct, but is not its cpumask")));
+            }
+        }
+        memory.bytes(addr, MASK_SIZE).map_err(|_| FaultKind::BadArgument(format!("{addr:#x} is not a cpumask")))
+    }
+
+    /// The CPUs of this machine that a mask holds.
+    pub fn mask(&self, memory: &Memory, addr: GuestAddr) -> Result<CpuSet, FaultKind> {
+        let bytes = self.mask_bytes(memory, addr)?;
+        let cpus = self.cpus() as usize;
+        let mut words: Vec<u64> = bytes[..cpus.div_ceil(64) * 8]
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+            .collect();
+        // Bits above the last CPU are undefined in the kernel, too: it never looks at them.
+        if cpus % 64 != 0
+            && let Some(last) = words.last_mut()
+        {
+            *last &= (1 << (cpus % 64)) - 1;
+        }
+        Ok(CpuSet::from_words(&words))
+    }
+
+    /// Whether a mask holds `cpu`; false if there is no such CPU.
+    pub fn mask_contains(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Result<bool, FaultKind> {
+        let bytes = self.mask_bytes(memory, addr)?;
+        Ok(cpu.0 < self.cpus() && bytes[cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)
+    }
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel's objects in guest memory, and what keeps them true.
+
+use super::arguments::Arguments;
+use super::cgroup::RootCgroup;
+use super::idle_masks::IdleMasks;
+use super::iterators::Iterators;
+use super::layout::Ty;
+use super::masks::{self, CpumaskPool, FixedMasks};
+use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
+use bpf_machine::{Access, GuestAddr, Memory, RegionId};
+use ids::{CpuId, CpuSet, TaskId};
+
+/// Offsets in `struct task_struct`, computed from its table.
+pub(super) mod task {
+    use super::TASK_STRUCT;
+
+    pub const SLICE: u32 = TASK_STRUCT.offset("scx.slice");
+    pub const VTIME: u32 = TASK_STRUCT.offset("scx.dsq_vtime");
+    pub const DISALLOW: u32 = TASK_STRUCT.offset("scx.disallow");
+    pub const SCX_FLAGS: u32 = TASK_STRUCT.offset("scx.flags");
+    pub const SCX_WEIGHT: u32 = TASK_STRUCT.offset("scx.weight");
+    pub const TID: u32 = TASK_STRUCT.offset("scx.tid");
+    pub const SUM_EXEC: u32 = TASK_STRUCT.offset("se.sum_exec_runtime");
+    pub const CPUS_MASK: u32 = TASK_STRUCT.offset("cpus_mask");
+    pub const CPUS_PTR: u32 = TASK_STRUCT.offset("cpus_ptr");
+    pub const NR_CPUS_ALLOWED: u32 = TASK_STRUCT.offset("nr_cpus_allowed");
+    pub const PID: u32 = TASK_STRUCT.offset("pid");
+    pub const TGID: u32 = TASK_STRUCT.offset("tgid");
+    pub const COMM: u32 = TASK_STRUCT.offset("comm");
+    pub const GROUP_LEADER: u32 = TASK_STRUCT.offset("group_leader");
+}
+
+/// `rq->curr`.
+const CURR: u32 = RQ.offset("curr");
+
+/// `PF_IDLE`: an idle task.
+const PF_IDLE: u32 = 0x2;
+/// `PF_KTHREAD`: a thread without an address space of its own.
+const PF_KTHREAD: u32 = 0x20_0000;
+/// A struct larger than this would double the stride of the task region.
+const TASK_SLOT_LIMIT: u32 = 2048;
+const _: () = assert!(TASK_STRUCT.size() <= TASK_SLOT_LIMIT);
+
+/// Regions of the kernel's objects in guest memory.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// `struct task_struct`, one a task (slot = task number), the idle tasks in a region of their own (slot = CPU).
+    pub tasks: RegionId,
+    /// Idle tasks.
+    pub idle_tasks: RegionId,
+    /// `struct rq`, one a CPU.
+    pub rqs: RegionId,
+    /// CONFIG_HZ, for programs that ask for jiffies. 1000 until whoever boots the kernel says otherwise.
+    pub hz: u32,
+    /// `ops.init()` succeeded: shown by `scx_exit_info.flags`.
+    pub initialized: bool,
+    /// Masks that programs allocated.
+    pub cpumasks: CpumaskPool,
+    /// Copies of the idle masks that programs hold.
+    pub idle_masks: IdleMasks,
+    /// Iterators over dispatch queues.
+    pub iterators: Iterators,
+    /// The kernel's own masks.
+    pub fixed_masks: FixedMasks,
+    /// The only cgroup.
+    pub root_cgroup: RootCgroup,
+    arguments: Arguments,
+    mm: RegionId,
+    cpus: u32,
+}
+
+/// What of a task its guest object shows.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskView<'a> {
+    pub pid: i32,
+    pub comm: &'a str,
+    /// PF_KTHREAD 0x20_0000, PF_EXITING 0x4, …
+    pub flags: u32,
+    /// Kernel's: 120 + nice for normal tasks.
+    pub static_prio: i32,
+    pub prio: i32,
+    /// SCHED_* number.
+    pub policy: u32,
+    pub weight: u32,
+    pub allowed: &'a CpuSet,
+    pub parent: TaskId,
+    pub tgid: i32,
+}
+
+impl Objects {
+    /// Makes the regions for `cpus` CPUs.
+    pub fn new(memory: &mut Memory, cpus: u32) -> Objects {
+        // Programs may store to slice, vtime and disallow of a task; a kernel's verifier refuses the other fields.
+        let tasks = memory.add_region("task_struct", TASK_STRUCT.size(), 64, Access::ReadWrite);
+        let idle_tasks = memory.add_region("idle task_struct", TASK_STRUCT.size(), cpus, Access::ReadOnly);
+        let rqs = memory.add_region("rq", RQ.size(), cpus, Access::ReadOnly);
+        let mm = memory.add_region("mm_struct", MM_STRUCT.size(), 1, Access::ReadOnly);
+        let objects = Objects {
+            tasks,
+            idle_tasks,
+            rqs,
+            hz: 1000,
+            initialized: false,
+            cpumasks: CpumaskPool::new(memory, cpus),
+            idle_masks: IdleMasks::new(memory),
+            iterators: Iterators::default(),
+            fixed_masks: FixedMasks::new(memory, cpus),
+            root_cgroup: RootCgroup::new(memory),
+            arguments: Arguments::new(memory),
+            mm,
+            cpus,
+        };
+        for cpu in (0..cpus).map(CpuId) {
+            objects.publish_idle_task(memory, cpu);
+        }
+        objects
+    }
+
+    /// Number of CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    fn publish_idle_task(&self, memory: &mut Memory, cpu: CpuId) {
+        let view = TaskView {
+            pid: 0,
+            comm: &format!("swapper/{cpu}"),
+            flags: PF_IDLE | PF_KTHREAD,
+            static_prio: 120,
+            prio: 120,
+            policy: 0,
+            weight: 0,
+            allowed: &[cpu].into_iter().collect(),
+            parent: TaskId::NONE,
+            tgid: 0,
+        };
+        let init = memory.addr(self.idle_tasks, 0);
+        self.fill(memory, self.idle_tasks, cpu.0, &view, init);
+        let idle = memory.addr(self.idle_tasks, cpu.0);
+        let mut rq = Writer { bytes: memory.slot_mut(self.rqs, cpu.0), structure: &RQ };
+        rq.set("cpu", u64::from(cpu.0));
+        rq.set("curr", idle);
+        rq.set("idle", idle);
+    }
+
+    /// Makes or refreshes the guest object of a task. What programs and the core store there (slice, vtime, flags) is
+    /// left as it is.
+    pub fn publish(&self, memory: &mut Memory, task: TaskId, view: &TaskView<'_>) {
+        // Growing by powers of two keeps the number of copies small while tasks come one by one.
+        memory.grow(self.tasks, (task.0 + 1).next_power_of_two());
+        // The parent of a task that came from outside is the first idle task, as init's is in the kernel.
+        let parent = self.task_addr(memory, view.parent, CpuId(0));
+        self.fill(memory, self.tasks, task.0, view, parent);
+        // 0 is no tid: the kernel hands them out from 1.
+        memory.set_u64(self.tasks, task.0, task::TID, u64::from(task.0) + 1);
+    }
+
+    fn fill(&self, memory: &mut Memory, region: RegionId, slot: u32, view: &TaskView<'_>, parent: GuestAddr) {
+        let own = memory.addr(region, slot);
+        let leader = if view.pid == view.tgid { own } else { self.leader_through(memory, parent, view.tgid, own) };
+        let mm = if view.flags & PF_KTHREAD == 0 { memory.addr(self.mm, 0) } else { 0 };
+        let css_set = self.root_cgroup.css_set(memory);
+        let mut to = Writer { bytes: memory.slot_mut(region, slot), structure: &TASK_STRUCT };
+        to.set("pid", view.pid as u64);
+        to.set("tgid", view.tgid as u64);
+        to.set("flags", view.flags.into());
+        to.set("static_prio", view.static_prio as u64);
+        to.set("normal_prio", view.prio as u64);
+        to.set("prio", view.prio as u64);
+        to.set("policy", view.policy.into());
+        to.set("scx.weight", view.weight.into());
+        to.set("cpus_ptr", own + u64::from(task::CPUS_MASK));
+        to.set("real_parent", parent);
+        to.set("parent", parent);
+        to.set("group_leader", leader);
+        to.set("mm", mm);
+        to.set("cgroups", css_set);
+        to.text("comm", view.comm);
+        self.set_mask(to.bytes, view.allowed);
+    }
+
+    /// The leader of the thread group `tgid`: a thread is forked by a thread of its own group, so its parent knows.
+    fn leader_through(&self, memory: &Memory, parent: GuestAddr, tgid: i32, own: GuestAddr) -> GuestAddr {
+        let Some(slot) = memory.slot_in(self.tasks, parent) else { return own };
+        let same_group = memory.get_u32(self.tasks, slot, task::TGID) as i32 == tgid;
+        if same_group { memory.get_u64(self.tasks, slot, task::GROUP_LEADER) } else { own }
+    }
+
+    fn set_mask(&self, task: &mut [u8], allowed: &CpuSet) {
+        masks::write(&mut task[task::CPUS_MASK as usize..], allowed);
+        let count = (allowed.len() as u32).to_le_bytes();
+        task[task::NR_CPUS_ALLOWED as usize..][..4].copy_from_slice(&count);
+    }
+
+    /// Refreshes the affinity fields only (cpus_mask, nr_cpus_allowed).
+    pub fn set_allowed(&self, memory: &mut Memory, task: TaskId, allowed: &CpuSet) {
+        self.set_mask(memory.slot_mut(self.tasks, task.0), allowed);
+    }
+
+    /// Address of a task's object; the idle task of `cpu` for NONE.
+    #[inline]
+    pub fn task_addr(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> GuestAddr {
+        match task.some() {
+            Some(task) => memory.addr(self.tasks, task.0),
+            None => memory.addr(self.idle_tasks, cpu.0),
+        }
+    }
+
+    /// Task whose object starts at `addr` (exactly).
+    #[inline]
+    pub fn task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<TaskId> {
+        let slot = memory.slot_in(self.tasks, addr)?;
+        // The region grows in advance: only a published task has its mask pointer.
+        let published = memory.get_u64(self.tasks, slot, task::CPUS_PTR) != 0;
+        (published && memory.addr(self.tasks, slot) == addr).then_some(TaskId(slot))
+    }
+
+    /// CPU whose idle task's object starts at `addr` (exactly).
+    pub fn idle_task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<CpuId> {
+        let slot = memory.slot_in(self.idle_tasks, addr)?;
+        (memory.addr(self.idle_tasks, slot) == addr).then_some(CpuId(slot))
+    }
+
+    /// `p->scx.slice`, in nanoseconds.
+    #[inline]
+    pub fn slice(&self, memory: &Memory, task: TaskId) -> u64 {
+        memory.get_u64(self.tasks, task.0, task::SLICE)
+    }
+
+    #[inline]
+    pub fn set_slice(&self, memory: &mut Memory, task: TaskId, slice: u64) {
+        memory.set_u64(self.tasks, task.0, task::SLICE, slice);
+    }
+
+    /// `p->scx.dsq_vtime`.
+    #[inline]
+    pub fn vtime(&self, memory: &Memory, task: TaskId) -> u64 {
+        memory.get_u64(self.tasks, task.0, task::VTIME)
+    }
+
+    #[inline]
+    pub fn set_vtime(&self, memory: &mut Memory, task: TaskId, vtime: u64) {
+        memory.set_u64(self.tasks, task.0, task::VTIME, vtime);
+    }
+
+    /// `p->scx.disallow`.
+    pub fn disallow(&self, memory: &Memory, task: TaskId) -> bool {
+        memory.slot(self.tasks, task.0)[task::DISALLOW as usize] != 0
+    }
+
+    /// `p->scx.flags`.
+    #[inline]
+    pub fn set_scx_flags(&self, memory: &mut Memory, task: TaskId, flags: u32) {
+        memory.set_u32(self.tasks, task.0, task::SCX_FLAGS, flags);
+    }
+
+    /// `p->scx.weight`.
+    pub fn set_weight(&self, memory: &mut Memory, task: TaskId, weight: u32) {
+        memory.set_u32(self.tasks, task.0, task::SCX_WEIGHT, weight);
+    }
+
+    /// `p->se.sum_exec_runtime`, in nanoseconds.
+    #[inline]
+    pub fn set_sum_exec_runtime(&self, memory: &mut Memory, task: TaskId, ns: u64) {
+        memory.set_u64(self.tasks, task.0, task::SUM_EXEC, ns);
+    }
+
+    /// `cpu_rq(cpu)->curr`.
+    #[inline]
+    pub fn set_curr(&self, memory: &mut Memory, cpu: CpuId, task: TaskId) {
+        let addr = self.task_addr(memory, task, cpu);
+        memory.set_u64(self.rqs, cpu.0, CURR, addr);
+    }
+
+    /// Address of a kernel variable that programs may name; of the first CPU's for per-CPU ones.
+    pub fn variable(&self, memory: &Memory, name: &str) -> Option<GuestAddr> {
+        super::target::VARIABLES.contains(&name).then(|| memory.addr(self.rqs, 0))
+    }
+
+    /// Where a per-CPU variable lies on `cpu`: `addr` as [`Objects::variable`] gave it. `None`: not a per-CPU variable,
+    /// or no such CPU.
+    pub fn per_cpu(&self, memory: &Memory, addr: GuestAddr, cpu: u32) -> Option<GuestAddr> {
+        let first = memory.addr(self.rqs, 0);
+        (addr == first && cpu < self.cpus).then(|| memory.addr(self.rqs, cpu))
+    }
+
+    /// `struct scx_init_task_args { fork, cgroup }` in guest memory; valid until the next call.
+    pub fn init_task_args(&self, memory: &mut Memory, fork: bool) -> GuestAddr {
+        let cgroup = self.root_cgroup.addr(memory);
+        self.arguments.init_task(memory, fork, cgroup)
+    }
+
+    /// `struct scx_exit_task_args { cancelled }`.
+    pub fn exit_task_args(&self, memory: &mut Memory, cancelled: bool) -> GuestAddr {
+        self.arguments.exit_task(memory, cancelled)
+    }
+
+    /// `struct scx_exit_info` for `exit`.
+    pub fn exit_info(&self, memory: &mut Memory, info: &crate::ExitInfo, exit_cpu: i32) -> GuestAddr {
+        self.arguments.exit(memory, info, exit_cpu, self.initialized)
+    }
+
+    /// `struct scx_cpu_release_args { reason, task }`; an empty `scx_cpu_acquire_args` for None.
+    pub fn cpu_release_args(&self, memory: &mut Memory, reason: u32, task: TaskId) -> GuestAddr {
+        match task.some() {
+            Some(_) => {
+                let task = self.task_addr(memory, task, CpuId(0));
+                self.arguments.cpu_release(memory, reason, task)
+            }
+            None => self.arguments.cpu_acquire(memory),
+        }
+    }
+
+    /// `struct cpumask` filled with `set` in a scratch slot (for `set_cpumask`); valid until the next call.
+    pub fn cpumask(&self, memory: &mut Memory, set: &CpuSet) -> GuestAddr {
+        self.fixed_masks.scratch(memory, set)
+    }
+
+    /// `struct scx_dump_ctx`; `now` in nanoseconds.
+    pub fn dump_ctx(&self, memory: &mut Memory, info: &crate::ExitInfo, now: u64) -> GuestAddr {
+        self.arguments.dump(memory, info, now, self.jiffies(now))
+    }
+
+    /// Ticks since the boot at `now` nanoseconds. A real kernel starts five minutes before zero to provoke overflows
+    /// in drivers; programs only ever subtract.
+    pub fn jiffies(&self, now: u64) -> u64 {
+        (u128::from(now) * u128::from(self.hz) / 1_000_000_000) as u64
+    }
+}
+
+/// Stores to the members of a guest object by their names.
+pub(super) struct Writer<'a> {
+    pub bytes: &'a mut [u8],
+    pub structure: &'static super::layout::Struct,
+}
+
+impl Writer<'_> {
+    /// Stores a number or an address in as many bytes as the member has.
+    pub fn set(&mut self, path: &str, value: u64) {
+        let (offset, ty) = self.structure.member(path);
+        let len = ty.size() as usize;
+        assert!(len <= 8, "{path} is not a number");
+        self.bytes[offset as usize..][..len].copy_from_slice(&value.to_le_bytes()[..len]);
+    }
+
+    /// Stores an element of an array of numbers or addresses.
+    pub fn set_element(&mut self, path: &str, index: u32, value: u64) {
+        let (offset, ty) = self.structure.member(path);
+        let Ty::Array(element, count) = ty else { panic!("{path} is not an array") };
+        assert!(index < count, "{path} has {count} elements");
+        let len = element.size() as usize;
+        let at = offset as usize + index as usize * len;
+        self.bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+    }
+
+    /// Stores a NUL-terminated text, cut where the member ends.
+    pub fn text(&mut self, path: &str, text: &str) {
+        let (offset, ty) = self.structure.member(path);
+        let Ty::Array(Ty::Char, len) = ty else { panic!("{path} is not a text") };
+        put_text(&mut self.bytes[offset as usize..][..len as usize], text);
+    }
+}
+
+/// Fills `place` with a NUL-terminated text, cut to fit.
+pub(super) fn put_text(place: &mut [u8], text: &str) {
+    let len = text.len().min(place.len() - 1);
+    place[..len].copy_from_slice(&text.as_bytes()[..len]);
+    place[len..].fill(0);
+}
