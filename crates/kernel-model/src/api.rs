@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The interface between the kernel model and whoever drives it.
+//! The types of the interface between the kernel model and whoever drives it.
 
 use bpf_machine::TimerId;
-use bpf_object::LinkedObject;
-use event_log::{BlockCause, Event, LockKind, SwitchReason, Waker};
+use event_log::{BlockCause, Event, LockKind, SwitchReason};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 
 /// The machine as the kernel sees it.
@@ -179,126 +178,4 @@ pub enum LaunchError {
         /// What the kernel objected to.
         reason: String,
     },
-}
-
-/// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
-#[derive(Debug)]
-pub struct Kernel {
-    /// What the calls since the last [`Kernel::take_output`] produced.
-    output: Output,
-}
-
-impl Kernel {
-    /// A kernel with idle CPUs and no tasks.
-    pub fn new(config: Config) -> Kernel {
-        todo!("{config:?}")
-    }
-
-    /// The types, kfuncs and kconfig that objects are linked against.
-    pub fn target(config: &Config) -> Box<dyn bpf_object::Target> {
-        todo!("{config:?}")
-    }
-
-    /// Loads a linked object with its profile applied: checks struct_ops members, kfuncs by op, maps.
-    pub fn load(&mut self, object: &LinkedObject) -> Result<(), LaunchError> {
-        todo!("{object:?}")
-    }
-
-    /// Attaches the loaded scheduler, on `cpu`. A failure after the first checks is reported by [`Kernel::exit_info`],
-    /// as in the kernel.
-    pub fn attach(&mut self, cpu: CpuId) -> Result<(), LaunchError> {
-        todo!("{cpu}")
-    }
-
-    /// Detaches it (`kind` 64).
-    pub fn detach(&mut self, cpu: CpuId) {
-        todo!("{cpu}")
-    }
-
-    /// The time from now on.
-    pub fn set_now(&mut self, now: Nanos) {
-        todo!("{now}")
-    }
-
-    /// What the calls since the last time produced; `into` is overwritten, its allocations reused.
-    pub fn take_output(&mut self, into: &mut Output) {
-        std::mem::swap(&mut self.output, into);
-    }
-
-    /// Makes a task, not yet runnable. Numbers are dense from 0. The error is a negative errno from `init_task`.
-    pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
-        todo!("{cpu} {attributes:?}")
-    }
-
-    /// Names the kworker that runs the watchdog's work: it is woken by [`TimerKey::Watchdog`], and when it has run for
-    /// a moment the driver calls [`Kernel::watchdog_work`] and blocks it again. To be called before attach.
-    pub fn set_watchdog_worker(&mut self, task: TaskId) {
-        todo!("{task}")
-    }
-
-    /// The watchdog's work, done by its kworker as current task of `cpu`: looks for stalled tasks, arms the timer anew.
-    pub fn watchdog_work(&mut self, cpu: CpuId) {
-        todo!("{cpu}")
-    }
-
-    /// Makes a new task runnable for the first time (`wake_up_new_task`), on behalf of its parent on `cpu`.
-    pub fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
-        todo!("{cpu} {task}")
-    }
-
-    /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect on one that is runnable.
-    pub fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker, sync: bool) {
-        todo!("{cpu} {task} {waker:?} {sync}")
-    }
-
-    /// Picks the next task of `cpu` (`__schedule`).
-    pub fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
-        todo!("{cpu} {leave:?}")
-    }
-
-    /// The timer interrupt of `cpu` (`sched_tick`).
-    pub fn tick(&mut self, cpu: CpuId) {
-        todo!("{cpu}")
-    }
-
-    /// A timer that an effect armed has fired on `cpu`.
-    pub fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
-        todo!("{cpu} {timer:?}")
-    }
-
-    /// Changes the affinity of a task, asked for on `cpu`. Fails with -EINVAL if the set is empty.
-    pub fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
-        todo!("{cpu} {task} {allowed}")
-    }
-
-    /// Changes policy and nice value of a task.
-    pub fn set_policy(&mut self, cpu: CpuId, task: TaskId, policy: Policy, nice: i8) -> Result<(), i32> {
-        todo!("{cpu} {task} {policy:?} {nice}")
-    }
-
-    /// `sched_yield_to`-like call from the current task of `cpu`; whether the scheduler agreed.
-    pub fn yield_to(&mut self, cpu: CpuId, to: TaskId) -> bool {
-        todo!("{cpu} {to}")
-    }
-
-    /// Who runs on `cpu`; [`TaskId::NONE`]: idle.
-    pub fn current(&self, cpu: CpuId) -> TaskId {
-        todo!("{cpu}")
-    }
-
-    /// CPU of a task: where it runs, waits or last ran.
-    pub fn task_cpu(&self, task: TaskId) -> CpuId {
-        todo!("{task}")
-    }
-
-    /// Why the scheduler is gone, once it is.
-    pub fn exit_info(&self) -> Option<&ExitInfo> {
-        todo!()
-    }
-
-    /// Whether a tick of `cpu` at any time before `until` could do anything but account time: drivers may then skip
-    /// it. False answers are always safe.
-    pub fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
-        todo!("{cpu} {until}")
-    }
 }

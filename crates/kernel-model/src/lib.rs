@@ -6,8 +6,11 @@
 mod api;
 mod core;
 mod guest;
+mod kernel;
 mod kfuncs;
+mod ops;
 
 pub use api::{
-    Config, Effect, ExitInfo, Kernel, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Topology, Usage,
+    Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Topology, Usage,
 };
+pub use kernel::Kernel;

@@ -1,117 +1,412 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The sched_ext core: what the kernel does around the callbacks, and the services that kfuncs call.
+//! The sched_ext core without the callbacks: state, queues, idle masks, and the services that kfuncs call.
 //!
 //! [`Core`] is the host of the BPF machine. Guest memory belongs to the machine, so every method that touches a guest
-//! object is handed the memory.
+//! object is handed the memory. What calls back into the scheduler is in `kernel`.
 
-use bpf_machine::{CodeSite, Memory};
-use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
+mod classes;
+pub(crate) mod counters;
+pub(crate) mod dsq;
+mod host;
+pub(crate) mod idle;
+mod insert;
+mod kick;
+mod queues;
+pub(crate) mod task;
+
+use crate::api::{Config, Effect, ExitInfo, Output, TimerKey};
+use crate::guest::Objects;
+use crate::kfuncs::Group;
+use crate::ops::Op;
+use counters::Counters;
+use dsq::Dsq;
+use event_log::{CallbackSite, Event, EventKind};
+use ids::{CpuId, DsqId, Nanos, TaskId};
+use idle::Idle;
+pub(crate) use insert::{DispatchBuffer, DsqCursor};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use task::{Class, Task};
+
+/// Default slice (contract O6).
+pub(crate) const SLICE_DFL_NS: u64 = 20_000_000;
+/// Slice while the scheduler is bypassed (contract B1).
+pub(crate) const SLICE_BYPASS_NS: u64 = 5_000_000;
+/// A slice that is never charged.
+pub(crate) const SLICE_INF: u64 = u64::MAX;
+
+/// What kind of exit it is (contract E2).
+pub(crate) mod exit_kind {
+    pub const UNREGISTERED: u32 = 64;
+    pub const UNREGISTERED_BPF: u32 = 65;
+    pub const ERROR: u32 = 1024;
+    pub const ERROR_BPF: u32 = 1025;
+    pub const ERROR_STALL: u32 = 1026;
+}
+
+/// Bits of `ops.flags`.
+pub(crate) mod ops_flags {
+    pub const KEEP_BUILTIN_IDLE: u64 = 1;
+    pub const ENQ_LAST: u64 = 1 << 1;
+    pub const ENQ_EXITING: u64 = 1 << 2;
+    pub const SWITCH_PARTIAL: u64 = 1 << 3;
+    pub const ALLOW_QUEUED_WAKEUP: u64 = 1 << 5;
+    pub const BUILTIN_IDLE_PER_NODE: u64 = 1 << 6;
+    pub const ENQ_MIGRATION_DISABLED: u64 = 1 << 4;
+    pub const ALWAYS_ENQ_IMMED: u64 = 1 << 7;
+}
+
+/// Bits of enqueue flags, 7.2 values (contract N1).
+pub(crate) mod enq_flags {
+    pub const WAKEUP: u64 = 1;
+    pub const RESTORE: u64 = 2;
+    pub const HEAD: u64 = 0x1_0000;
+    pub const INITIAL: u64 = 0x8_0000;
+    pub const CPU_SELECTED: u64 = 0x10_0000;
+    pub const PREEMPT: u64 = 1 << 32;
+    pub const IMMED: u64 = 1 << 33;
+    pub const REENQ: u64 = 1 << 40;
+    pub const LAST: u64 = 1 << 41;
+    /// The top byte is the kernel's own.
+    pub const INTERNAL: u64 = 0xff << 56;
+}
+
+/// Bits of dequeue flags.
+pub(crate) mod deq_flags {
+    pub const SLEEP: u64 = 1;
+    pub const SAVE: u64 = 2;
+    pub const SCHED_CHANGE: u64 = 1 << 33;
+}
+
+/// A CPU's runqueue.
+#[derive(Debug)]
+pub(crate) struct Runqueue {
+    /// Who runs; NONE is the idle task.
+    pub current: TaskId,
+    /// Since when its time is not charged.
+    pub exec_start: Nanos,
+    /// It must reschedule, and the driver knows.
+    pub need_resched: bool,
+    /// Not offline.
+    pub online: bool,
+    /// Local queue.
+    pub local: Dsq,
+    /// Bypass queue.
+    pub bypass: Dsq,
+    /// The slice of the current task was taken away.
+    pub preempted: bool,
+    /// It is inside the balance step of a pick.
+    pub in_balance: bool,
+    /// A higher class has the CPU and `cpu_release` was called (contract R1).
+    pub released: bool,
+    /// Runnable ext tasks, running included.
+    pub ext_tasks: u32,
+    /// Waiting tasks of the classes above ext, best first.
+    pub higher: BTreeSet<(Class, u64, u64, TaskId)>,
+    /// Smallest virtual runtime of its fair tasks.
+    pub min_vruntime: u64,
+    /// Since when ext tasks wait here without any of them running because higher classes do (contract P9).
+    pub starved_since: Option<Nanos>,
+    /// Until when the deadline server gives this CPU to ext.
+    pub server_until: Nanos,
+    /// Performance level that the scheduler asked for, 0..=1024.
+    pub cpuperf: u32,
+    /// Counts calls of `enqueue`, to tell a late verdict from a timely one.
+    pub ops_qseq: u64,
+}
+
+impl Runqueue {
+    fn new() -> Runqueue {
+        Runqueue {
+            current: TaskId::NONE,
+            exec_start: Nanos::ZERO,
+            need_resched: false,
+            online: true,
+            local: Dsq::new(),
+            bypass: Dsq::new(),
+            preempted: false,
+            in_balance: false,
+            released: false,
+            ext_tasks: 0,
+            higher: BTreeSet::new(),
+            min_vruntime: 0,
+            starved_since: None,
+            server_until: Nanos::ZERO,
+            cpuperf: 1024,
+            ops_qseq: 0,
+        }
+    }
+}
+
+/// Whom a callback may direct-dispatch (contract D1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DirectDispatch {
+    /// Not in `select_cpu` or `enqueue`.
+    Off,
+    /// This task.
+    Task(TaskId),
+    /// This task, and it is done.
+    Done(TaskId),
+}
+
+/// The callback in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    /// Which op; `None` outside of any.
+    pub op: Option<Op>,
+    /// Whom it may dispatch directly.
+    pub direct: DirectDispatch,
+}
 
 /// Everything of a kernel but the BPF machine.
 #[derive(Debug)]
 pub(crate) struct Core {
     /// The time.
     pub now: Nanos,
-    /// Guest objects, made by `guest::Objects::new` before the scheduler is loaded.
-    pub objects: crate::guest::Objects,
-    /// CPU on which the current operation is done ("this CPU").
+    /// How the kernel was built and booted.
+    pub config: Config,
+    /// Guest objects.
+    pub objects: Objects,
+    /// CPU on which the current operation is done.
     pub this_cpu: CpuId,
     /// State of `bpf_get_prandom_u32`.
     pub prandom: u64,
+    /// What the driver gets.
+    pub output: Output,
+
+    /// Runqueues by CPU.
+    pub cpus: Vec<Runqueue>,
+    /// Tasks by number.
+    pub tasks: Vec<Task>,
+    /// Task by process number.
+    pub by_pid: BTreeMap<i32, TaskId>,
+    /// Tasks of higher classes that wait on any runqueue.
+    pub higher_waiting: u32,
+    /// Arrival counter of classes and runnable lists.
+    pub arrivals: u64,
+
+    /// Queues that the scheduler made.
+    pub dsqs: BTreeMap<DsqId, Dsq>,
+    /// Global queue of each node.
+    pub global: Vec<Dsq>,
+    /// Idle CPUs.
+    pub idle: Idle,
+    /// The callback in progress.
+    pub running: Running,
+    /// Inserts of the `dispatch` in progress.
+    pub buffer: DispatchBuffer,
+    /// LOCAL_ON verdicts to be carried out when the operation ends (contract D2).
+    pub deferred: VecDeque<TaskId>,
+    /// CPUs whose local queue is to be enqueued again (contract K2).
+    pub reenqueue: Vec<CpuId>,
+    /// `dequeue` calls that wait for the callback in progress to end: task, flags.
+    pub left_custody: Vec<(TaskId, u64)>,
+    /// Kicks of the operation in progress: CPU, flags.
+    pub kicks: Vec<(CpuId, u64)>,
+    /// `ops.flags` of the attached scheduler.
+    pub ops_flags: u64,
+    /// Bypass depth (contract B1).
+    pub bypass_depth: u32,
+    /// The first error, or another reason to leave.
+    pub exit: Option<ExitInfo>,
+    /// CPU on which that happened.
+    pub exit_cpu: CpuId,
+    /// Timers that the driver has been told to fire.
+    pub armed: BTreeSet<TimerKey>,
+    /// Dump in the making.
+    pub dump: Option<String>,
+    /// Event counters (`SCX_EV_*`).
+    pub counters: Counters,
 }
 
-/// Position of a DSQ iterator (`struct bpf_iter_scx_dsq` holds it as three u64: dsq, cursor, flags|seq).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DsqCursor {
-    /// The queue.
-    pub dsq: DsqId,
-    /// The last task that was handed out, or NONE.
-    pub last: TaskId,
-    /// Insertion sequence of the queue when the iterator was made: later arrivals are not seen (contract K3).
-    pub seq: u64,
-    /// Walk from the tail.
-    pub reverse: bool,
-    /// Position in the order, so that removal of `last` is tolerated: its (key, sequence).
-    pub position: (u64, u64),
-}
-
-/// Services for kfunc handlers. Errors that the kernel reports with `scx_error` are reported inside (first one wins);
-/// the return value is what the kfunc returns to the program.
-#[allow(unused_variables)]
+/// Services that do not fit one noun.
 impl Core {
-    /// `scx_error`: kind 1024 (runtime error) unless told otherwise; the first one wins (contract E1).
-    pub fn error(&mut self, kind: u32, code: i64, message: String) { todo!() }
+    /// A kernel without tasks; all CPUs idle.
+    pub fn new(config: Config, objects: Objects) -> Core {
+        let topology = &config.topology;
+        let cpus = topology.core.len();
+        let idle = Idle::new(&topology.core, &topology.llc, &topology.node);
+        Core {
+            now: Nanos::ZERO,
+            objects,
+            this_cpu: CpuId(0),
+            prandom: config.seed,
+            output: Output::default(),
+            cpus: (0..cpus).map(|_| Runqueue::new()).collect(),
+            tasks: Vec::new(),
+            by_pid: BTreeMap::new(),
+            higher_waiting: 0,
+            arrivals: 0,
+            dsqs: BTreeMap::new(),
+            global: idle.node_span.iter().map(|_| Dsq::new()).collect(),
+            idle,
+            running: Running { op: None, direct: DirectDispatch::Off },
+            buffer: DispatchBuffer::default(),
+            deferred: VecDeque::new(),
+            reenqueue: Vec::new(),
+            left_custody: Vec::new(),
+            kicks: Vec::new(),
+            ops_flags: 0,
+            bypass_depth: 0,
+            exit: None,
+            exit_cpu: CpuId(0),
+            armed: BTreeSet::new(),
+            dump: None,
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Reports an error or another reason to leave; the first one wins (contract E1).
+    pub fn error(&mut self, kind: u32, code: i64, message: String) {
+        if self.exit.is_none() {
+            let reason = match kind {
+                exit_kind::UNREGISTERED => "unregistered from user space",
+                exit_kind::UNREGISTERED_BPF => "unregistered from BPF",
+                66 => "unregistered from the main kernel",
+                exit_kind::ERROR_BPF => "scx_bpf_error",
+                exit_kind::ERROR_STALL => "runnable task stall",
+                _ => "runtime error",
+            };
+            self.exit_cpu = self.this_cpu;
+            self.exit = Some(ExitInfo { kind, code, reason: reason.into(), message, ..ExitInfo::default() });
+        }
+    }
+
+    /// Reports a runtime error (kind 1024).
+    pub fn fail(&mut self, message: String) {
+        self.error(exit_kind::ERROR, 0, message);
+    }
+
     /// Number of CPUs.
-    pub fn cpus(&self) -> u32 { todo!() }
-    /// Whether the number names a possible CPU; if not, reports `invalid CPU <n>` as the kernel does.
-    pub fn check_cpu(&mut self, cpu: i32) -> Option<CpuId> { todo!() }
+    pub fn cpus(&self) -> u32 {
+        self.cpus.len() as u32
+    }
+
+    /// The CPU with this number, if one can have it; else reports the kernel's error.
+    pub fn check_cpu(&mut self, cpu: i32) -> Option<CpuId> {
+        if (0..self.cpus.len() as i32).contains(&cpu) {
+            return Some(CpuId(cpu as u32));
+        }
+        self.fail(format!("invalid CPU {cpu}"));
+        None
+    }
+
     /// Who runs on `cpu`; NONE is its idle task.
-    pub fn current(&self, cpu: CpuId) -> TaskId { todo!() }
+    pub fn current(&self, cpu: CpuId) -> TaskId {
+        self.cpus[cpu.index()].current
+    }
+
     /// CPU of a task.
-    pub fn task_cpu(&self, task: TaskId) -> CpuId { todo!() }
-    /// Task with this pid.
-    pub fn task_by_pid(&self, pid: i32) -> Option<TaskId> { todo!() }
-    /// scx_bpf_now (contract S1).
-    pub fn clock(&self) -> Nanos { todo!() }
+    pub fn task_cpu(&self, task: TaskId) -> CpuId {
+        self.tasks[task.index()].cpu
+    }
 
-    /// scx_bpf_dsq_insert; `vtime` for the ordered form.
-    pub fn dsq_insert(&mut self, memory: &mut Memory, task: TaskId, dsq: DsqId, slice: u64, vtime: Option<u64>, enq_flags: u64, site: CodeSite) -> bool { todo!() }
-    /// scx_bpf_dsq_move_to_local.
-    pub fn dsq_move_to_local(&mut self, memory: &mut Memory, dsq: DsqId, enq_flags: u64) -> bool { todo!() }
-    /// scx_bpf_dispatch_nr_slots.
-    pub fn dispatch_nr_slots(&mut self) -> u32 { todo!() }
-    /// scx_bpf_dispatch_cancel.
-    pub fn dispatch_cancel(&mut self) { todo!() }
-    /// scx_bpf_create_dsq: 0 or a negative errno.
-    pub fn create_dsq(&mut self, dsq: DsqId, node: i32) -> i32 { todo!() }
-    /// scx_bpf_destroy_dsq.
-    pub fn destroy_dsq(&mut self, dsq: DsqId) { todo!() }
-    /// scx_bpf_dsq_nr_queued: count or -ENOENT.
-    pub fn dsq_nr_queued(&mut self, dsq: DsqId) -> i32 { todo!() }
-    /// scx_bpf_dsq_peek.
-    pub fn dsq_peek(&mut self, dsq: DsqId) -> Option<TaskId> { todo!() }
-    /// Starts an iteration over a user queue; negative errno (-ENOENT missing, -EINVAL bad flags).
-    pub fn dsq_iter(&mut self, dsq: DsqId, flags: u64) -> Result<DsqCursor, i32> { todo!() }
-    /// Next task of an iteration; advances the cursor.
-    pub fn dsq_iter_next(&mut self, cursor: &mut DsqCursor) -> Option<TaskId> { todo!() }
-    /// scx_bpf_dsq_move(_vtime) from an iterator, with its one-shot overrides.
-    pub fn dsq_move(&mut self, memory: &mut Memory, cursor: &DsqCursor, task: TaskId, to: DsqId, slice: Option<u64>, vtime: Option<u64>, ordered: bool, enq_flags: u64) -> bool { todo!() }
-    /// scx_bpf_dsq_reenq / scx_bpf_reenqueue_local; the count for the synchronous form.
-    pub fn reenqueue_local(&mut self, memory: &mut Memory) -> u32 { todo!() }
-    /// scx_bpf_kick_cpu.
-    pub fn kick_cpu(&mut self, cpu: i32, flags: u64) { todo!() }
+    /// Task with this process number.
+    pub fn task_by_pid(&self, pid: i32) -> Option<TaskId> {
+        self.by_pid.get(&pid).copied()
+    }
 
-    /// scx_bpf_select_cpu_dfl: CPU and whether it was idle (and is now claimed).
-    pub fn select_cpu_dfl(&mut self, memory: &mut Memory, task: TaskId, prev_cpu: i32, wake_flags: u64) -> (i32, bool) { todo!() }
-    /// scx_bpf_select_cpu_and: CPU or negative errno.
-    pub fn select_cpu_and(&mut self, memory: &mut Memory, task: TaskId, prev_cpu: i32, wake_flags: u64, allowed: &CpuSet, flags: u64) -> i32 { todo!() }
-    /// scx_bpf_pick_idle_cpu(_node): CPU or -EBUSY. `node` None for the flat form.
-    pub fn pick_idle_cpu(&mut self, allowed: &CpuSet, node: Option<i32>, flags: u64) -> i32 { todo!() }
-    /// scx_bpf_pick_any_cpu(_node).
-    pub fn pick_any_cpu(&mut self, allowed: &CpuSet, node: Option<i32>, flags: u64) -> i32 { todo!() }
-    /// scx_bpf_test_and_clear_cpu_idle.
-    pub fn test_and_clear_cpu_idle(&mut self, cpu: i32) -> bool { todo!() }
-    /// The idle mask (`smt` false) or the mask of fully idle cores, of a node or flat; reports misuse, then empty.
-    pub fn idle_mask(&mut self, node: Option<i32>, smt: bool) -> CpuSet { todo!() }
-    /// The shared "distribute" cursor of this CPU: next set bit after it, wrapping (contract I3).
-    pub fn any_distribute(&mut self, mask: &CpuSet) -> u32 { todo!() }
+    /// Whether it is the current task of its CPU.
+    pub fn task_running(&self, task: TaskId) -> bool {
+        self.current(self.task_cpu(task)) == task
+    }
 
-    /// scx_bpf_task_running: is it the current task of its CPU.
-    pub fn task_running(&self, task: TaskId) -> bool { todo!() }
-    /// scx_bpf_cpuperf_set, 0 to 1024.
-    pub fn cpuperf_set(&mut self, cpu: i32, perf: u32) { todo!() }
-    /// scx_bpf_cpuperf_cur.
-    pub fn cpuperf_cur(&mut self, cpu: i32) -> u32 { todo!() }
-    /// scx_bpf_exit_bstr.
-    pub fn bpf_exit(&mut self, code: i64, message: String) { todo!() }
-    /// scx_bpf_dump_bstr: appends to the dump that is being made.
-    pub fn dump(&mut self, text: String) { todo!() }
+    /// `scx_bpf_now`: constant within an operation (contract S1).
+    pub fn clock(&self) -> Nanos {
+        self.now
+    }
+
+    /// Time at the resolution of a jiffy.
+    pub fn jiffies_now(&self) -> Nanos {
+        let jiffy = 1_000_000_000 / u64::from(self.config.hz);
+        Nanos(self.now.0 / jiffy * jiffy)
+    }
+
+    /// `comm[pid]`, as the kernel's messages name a task.
+    pub fn name_of(&self, task: TaskId) -> String {
+        let task = &self.tasks[task.index()];
+        format!("{}[{}]", task.comm, task.pid)
+    }
+
     /// Node of a CPU.
-    pub fn node_of(&self, cpu: CpuId) -> u32 { todo!() }
+    pub fn node_of(&self, cpu: CpuId) -> u32 {
+        self.config.topology.node[cpu.index()]
+    }
+
     /// Nodes of the machine.
-    pub fn nodes(&self) -> u32 { todo!() }
+    pub fn nodes(&self) -> u32 {
+        self.idle.node_span.len() as u32
+    }
+
+    /// Whether the scheduler is bypassed.
+    pub fn bypassing(&self) -> bool {
+        self.bypass_depth > 0
+    }
+
+    /// Whether the callback in progress may call kfuncs of this group (contract 1.2).
+    pub fn allows(&self, group: Group) -> bool {
+        match (group, self.running.op) {
+            (Group::Any | Group::Idle, _) => true,
+            (_, None) => false,
+            (group, Some(op)) => op.allows(group),
+        }
+    }
+
+    /// Class of whoever runs on `cpu`.
+    pub fn current_class(&self, cpu: CpuId) -> Class {
+        self.current(cpu).some().map_or(Class::Idle, |task| self.tasks[task.index()].class)
+    }
+
+    /// Asks the driver to reschedule `cpu`, once.
+    pub fn resched(&mut self, cpu: CpuId) {
+        let rq = &mut self.cpus[cpu.index()];
+        if !rq.need_resched && rq.online {
+            rq.need_resched = true;
+            self.output.effects.push(Effect::Resched { cpu });
+        }
+    }
+
+    /// Logs an event on this CPU.
+    pub fn log(&mut self, task: TaskId, kind: EventKind) {
+        self.log_at(task, kind, 0);
+    }
+
+    /// Logs an event that `line` of the callback in progress caused.
+    pub fn log_at(&mut self, task: TaskId, kind: EventKind, line: u32) {
+        let op = self.running.op.map_or(0, Op::number);
+        let site = CallbackSite { op, line };
+        self.output.events.push(Event { time: self.now, cpu: self.this_cpu, task, kind, site });
+    }
+
+    /// `scx_bpf_exit_bstr`.
+    pub fn bpf_exit(&mut self, code: i64, message: String) {
+        self.error(exit_kind::UNREGISTERED_BPF, code, message);
+    }
+
+    /// `scx_bpf_dump_bstr`: appends to the dump that is being made.
+    pub fn dump(&mut self, text: String) {
+        match &mut self.dump {
+            Some(dump) => dump.push_str(&text),
+            None => self.fail("scx_bpf_dump() must only be called from ops.dump() and friends".into()),
+        }
+    }
+
+    /// `scx_bpf_cpuperf_set`, 0 to 1024 (contract E3).
+    pub fn cpuperf_set(&mut self, cpu: i32, perf: u32) {
+        if perf > 1024 {
+            self.fail(format!("invalid cpuperf target {perf} for CPU {cpu}"));
+        } else if let Some(cpu) = self.check_cpu(cpu) {
+            self.cpus[cpu.index()].cpuperf = perf;
+        }
+    }
+
+    /// `scx_bpf_cpuperf_cur`.
+    pub fn cpuperf_cur(&mut self, cpu: i32) -> u32 {
+        self.check_cpu(cpu).map_or(0, |cpu| self.cpus[cpu.index()].cpuperf)
+    }
+
     /// Value of an event counter by its name (`SCX_EV_…`).
-    pub fn event_count(&self, name: &str) -> u64 { todo!() }
-    /// Whether the current operation's op allows this group of kfuncs; the table asks before every call.
-    pub fn allows(&self, group: crate::kfuncs::Group) -> bool { todo!() }
+    pub fn event_count(&self, name: &str) -> u64 {
+        self.counters.get(name)
+    }
 }

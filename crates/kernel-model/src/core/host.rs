@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The core as the host of the BPF machine: kfuncs, helpers and timers end here.
+
+use super::Core;
+use crate::api::{Effect, TimerKey};
+use crate::kfuncs;
+use bpf_machine::{Context, FaultKind, Host, TimerId};
+use ids::{CpuId, Nanos};
+
+/// BPF_F_TIMER_ABS.
+const TIMER_ABSOLUTE: u64 = 1;
+
+impl Host for Core {
+    fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+        self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
+        kfuncs::call(self, kfunc, args, cx)
+    }
+
+    fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+        self.output.usage.calls[kfuncs::helper_nature(helper)] += 1;
+        kfuncs::helper(self, helper, args, cx)
+    }
+
+    fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32) {
+        let at = if flags & TIMER_ABSOLUTE != 0 { nsecs } else { self.now.0.saturating_add(nsecs) };
+        let (timer, at) = (TimerKey::Bpf(timer), Nanos(at).max(self.now));
+        self.armed.insert(timer);
+        self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(cpu), at });
+    }
+
+    fn timer_cancel(&mut self, timer: TimerId) -> bool {
+        let timer = TimerKey::Bpf(timer);
+        let was_armed = self.armed.remove(&timer);
+        if was_armed {
+            self.output.effects.push(Effect::CancelTimer { timer });
+        }
+        was_armed
+    }
+}

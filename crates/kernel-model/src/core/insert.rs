@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kfuncs that insert and move tasks: direct dispatch, the dispatch buffer, queue iterators (contract 1.5, K3, K4).
+
+use super::dsq::{Dsq, Position, QueueRef};
+use super::queues::Remote;
+use super::task::{Owner, Verdict};
+use super::{Core, DirectDispatch, enq_flags};
+use crate::ops::Op;
+use bpf_machine::{CodeSite, Memory};
+use ids::{CpuId, DsqId, TaskId};
+
+/// `-EINVAL`.
+const EINVAL: i32 = -22;
+/// `-EEXIST`.
+const EEXIST: i32 = -17;
+/// `-ENOENT`.
+const ENOENT: i32 = -2;
+/// SCX_DSQ_ITER_REV.
+const ITER_REVERSE: u64 = 1 << 16;
+
+/// A verdict that waits in the dispatch buffer.
+#[derive(Clone, Copy, Debug)]
+struct Buffered {
+    task: TaskId,
+    /// Sequence of the `enqueue` that the verdict answers.
+    seq: u64,
+    verdict: Verdict,
+}
+
+/// What `dispatch` has inserted so far (contract D4).
+#[derive(Debug, Default)]
+pub(crate) struct DispatchBuffer {
+    entries: Vec<Buffered>,
+    /// How many fit: `ops.dispatch_max_batch`.
+    pub capacity: usize,
+    /// The CPU that is dispatching.
+    pub cpu: Option<CpuId>,
+    /// Tasks that were inserted or moved since the round began.
+    pub moved: u32,
+}
+
+/// Position of a queue iterator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DsqCursor {
+    /// The queue.
+    pub dsq: DsqId,
+    /// The task that was handed out last, or NONE.
+    pub last: TaskId,
+    /// The queue's count of inserts when the iterator was made: later arrivals are not seen (contract K3).
+    pub seq: u64,
+    /// Walk from the tail.
+    pub reverse: bool,
+    /// Where `last` stood, so that its removal is tolerated.
+    pub position: Position,
+}
+
+impl Core {
+    /// `scx_bpf_dsq_insert`, or the ordered form with a `vtime`. False if the kernel refused it.
+    #[allow(clippy::too_many_arguments)]
+    pub fn dsq_insert(
+        &mut self,
+        memory: &mut Memory,
+        task: TaskId,
+        dsq: DsqId,
+        slice: u64,
+        vtime: Option<u64>,
+        flags: u64,
+        site: CodeSite,
+    ) -> bool {
+        if flags & enq_flags::INTERNAL != 0 {
+            self.fail(format!("invalid enq_flags {flags:#x}"));
+            return false;
+        }
+        let residual = self.objects.slice(memory, task).max(1);
+        self.objects.set_slice(memory, task, if slice == 0 { residual } else { slice });
+        let verdict = Verdict { dsq, vtime, enq_flags: flags, op: self.running.op, line: site.line };
+        match self.running.direct {
+            DirectDispatch::Off => self.buffer_insert(task, verdict),
+            DirectDispatch::Done(subject) => {
+                let name = self.name_of(subject);
+                self.fail(format!("{name} already direct-dispatched"));
+                false
+            }
+            DirectDispatch::Task(subject) if subject != task => {
+                let (subject, other) = (self.name_of(subject), self.name_of(task));
+                self.fail(format!("scheduling for {subject} but trying to direct-dispatch {other}"));
+                false
+            }
+            DirectDispatch::Task(_) => {
+                if let Some(vtime) = vtime {
+                    self.objects.set_vtime(memory, task, vtime);
+                }
+                self.task_mut(task).verdict = Some(verdict);
+                self.running.direct = DirectDispatch::Done(task);
+                true
+            }
+        }
+    }
+
+    fn buffer_insert(&mut self, task: TaskId, verdict: Verdict) -> bool {
+        if self.buffer.entries.len() >= self.buffer.capacity {
+            self.fail("dispatch buffer overflow".into());
+            return false;
+        }
+        let seq = match self.task(task).owner {
+            Owner::Bpf(seq) | Owner::Queueing(seq) => seq,
+            Owner::Core => 0,
+        };
+        self.buffer.entries.push(Buffered { task, seq, verdict });
+        true
+    }
+
+    /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
+    pub fn flush_buffer(&mut self, memory: &mut Memory) {
+        let outer = std::mem::replace(&mut self.running.op, Some(Op::Dispatch));
+        let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
+        let mut entries = std::mem::take(&mut self.buffer.entries);
+        self.buffer.moved += entries.len() as u32;
+        for Buffered { task, seq, verdict } in entries.drain(..) {
+            if self.task(task).owner != Owner::Bpf(seq) {
+                continue;
+            }
+            match self.resolve(cpu, verdict.dsq, task) {
+                QueueRef::Local(to) => {
+                    if verdict.vtime.is_some() {
+                        self.fail("cannot use vtime ordering for built-in DSQs".into());
+                    }
+                    self.send_to_local(memory, task, to, verdict.enq_flags, verdict.line);
+                }
+                queue => self.enqueue_to(memory, task, queue, verdict.vtime, verdict.enq_flags, verdict.line),
+            }
+        }
+        self.buffer.entries = entries;
+        self.running.op = outer;
+    }
+
+    /// `scx_bpf_dsq_move_to_local`.
+    pub fn dsq_move_to_local(&mut self, memory: &mut Memory, dsq: DsqId, flags: u64, site: CodeSite) -> bool {
+        self.flush_buffer(memory);
+        if dsq.is_builtin() || !self.dsqs.contains_key(&dsq) {
+            self.fail(format!("invalid DSQ ID {:#018x}", dsq.0));
+            return false;
+        }
+        let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
+        let moved = self.consume(memory, QueueRef::User(dsq), cpu, flags, site.line);
+        self.buffer.moved += u32::from(moved);
+        moved
+    }
+
+    /// `scx_bpf_dispatch_nr_slots`.
+    pub fn dispatch_nr_slots(&mut self) -> u32 {
+        (self.buffer.capacity - self.buffer.entries.len()) as u32
+    }
+
+    /// `scx_bpf_dispatch_cancel`.
+    pub fn dispatch_cancel(&mut self) {
+        if self.buffer.entries.pop().is_none() {
+            self.fail("dispatch buffer underflow".into());
+        }
+    }
+
+    /// `scx_bpf_create_dsq`: 0 or a negative errno.
+    pub fn create_dsq(&mut self, dsq: DsqId, node: i32) -> i32 {
+        if dsq.is_builtin() || node >= self.nodes() as i32 || node < -1 {
+            return EINVAL;
+        }
+        if self.dsqs.contains_key(&dsq) {
+            return EEXIST;
+        }
+        self.dsqs.insert(dsq, Dsq::new());
+        0
+    }
+
+    /// `scx_bpf_destroy_dsq`.
+    pub fn destroy_dsq(&mut self, dsq: DsqId) {
+        match self.dsqs.get(&dsq) {
+            Some(queue) if !queue.is_empty() => {
+                self.fail(format!("attempting to destroy in-use dsq {:#018x} (nr={})", dsq.0, queue.len()));
+            }
+            _ => drop(self.dsqs.remove(&dsq)),
+        }
+    }
+
+    /// `scx_bpf_dsq_nr_queued`: count or -ENOENT.
+    pub fn dsq_nr_queued(&mut self, dsq: DsqId) -> i32 {
+        let queue = match dsq {
+            DsqId::LOCAL => Some(&self.cpus[self.this_cpu.index()].local),
+            id if id.local_cpu().is_some() => {
+                let Some(cpu) = self.check_cpu(id.0 as u32 as i32) else { return ENOENT };
+                Some(&self.cpus[cpu.index()].local)
+            }
+            id => self.dsqs.get(&id),
+        };
+        queue.map_or(ENOENT, |queue| queue.len() as i32)
+    }
+
+    /// `scx_bpf_dsq_peek`.
+    pub fn dsq_peek(&mut self, dsq: DsqId) -> Option<TaskId> {
+        if dsq.is_builtin() {
+            self.fail(format!("peek disallowed on builtin DSQ {:#x}", dsq.0));
+            return None;
+        }
+        if !self.dsqs.contains_key(&dsq) {
+            self.fail(format!("peek on non-existent DSQ {:#x}", dsq.0));
+        }
+        self.dsqs.get(&dsq)?.first()
+    }
+
+    /// Starts an iteration over a user queue; -ENOENT or -EINVAL.
+    pub fn dsq_iter(&mut self, dsq: DsqId, flags: u64) -> Result<DsqCursor, i32> {
+        if flags & !ITER_REVERSE != 0 {
+            return Err(EINVAL);
+        }
+        let queue = self.dsqs.get(&dsq).ok_or(ENOENT)?;
+        let reverse = flags & ITER_REVERSE != 0;
+        Ok(DsqCursor { dsq, last: TaskId::NONE, seq: queue.seq(), reverse, position: (0, 0) })
+    }
+
+    /// Next task of an iteration.
+    pub fn dsq_iter_next(&mut self, cursor: &mut DsqCursor) -> Option<TaskId> {
+        let queue = self.dsqs.get(&cursor.dsq)?;
+        loop {
+            let after = cursor.last.some().map(|_| cursor.position);
+            let (position, task) = queue.next(after, cursor.reverse)?;
+            (cursor.last, cursor.position) = (task, position);
+            if self.tasks[task.index()].queue_seq <= cursor.seq {
+                return Some(task);
+            }
+        }
+    }
+
+    /// `scx_bpf_dsq_move(_vtime)`: false if the task is no longer where the iterator saw it (contract K3).
+    #[allow(clippy::too_many_arguments)]
+    pub fn dsq_move(
+        &mut self,
+        memory: &mut Memory,
+        cursor: &DsqCursor,
+        task: TaskId,
+        to: DsqId,
+        slice: Option<u64>,
+        vtime: Option<u64>,
+        ordered: bool,
+        flags: u64,
+        site: CodeSite,
+    ) -> bool {
+        let entry = self.task(task);
+        if entry.queue != Some(QueueRef::User(cursor.dsq)) || entry.queue_seq > cursor.seq || self.exit.is_some() {
+            return false;
+        }
+        let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
+        let target = self.resolve(cpu, to, task);
+        self.dequeue_from(task);
+        if let Some(slice) = slice {
+            self.objects.set_slice(memory, task, slice);
+        }
+        if let Some(vtime) = vtime {
+            self.objects.set_vtime(memory, task, vtime);
+        }
+        match target {
+            QueueRef::Local(cpu) => {
+                let here = self.task_cpu(task) == cpu || self.may_move_to(task, cpu, Remote::Enforce);
+                let queue = if here { QueueRef::Local(cpu) } else { self.global_of(task) };
+                if here {
+                    self.migrate(task, cpu);
+                }
+                self.enqueue_to(memory, task, queue, None, flags, site.line);
+            }
+            queue => {
+                let key = ordered.then(|| self.objects.vtime(memory, task));
+                self.enqueue_to(memory, task, queue, key, flags, site.line);
+            }
+        }
+        self.buffer.moved += u32::from(self.buffer.cpu.is_some());
+        true
+    }
+
+    /// `scx_bpf_reenqueue_local`: every task of the local queue is enqueued again when the callback ends; how many
+    /// those are (contract K2).
+    pub fn reenqueue_local(&mut self) -> u32 {
+        let cpu = self.this_cpu;
+        if !self.reenqueue.contains(&cpu) {
+            self.reenqueue.push(cpu);
+        }
+        self.cpus[cpu.index()].local.len() as u32
+    }
+}

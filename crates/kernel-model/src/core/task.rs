@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the kernel knows of a task.
+
+use super::dsq::{Position, QueueRef};
+use crate::ops::Op;
+use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
+
+/// Scheduling classes in their order of precedence (contract fact 8).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Class {
+    /// Nothing but the migration helper, which takes no time here.
+    Stop,
+    /// SCHED_DEADLINE.
+    Deadline,
+    /// SCHED_FIFO and SCHED_RR.
+    Rt,
+    /// The fair class.
+    Fair,
+    /// sched_ext.
+    Ext,
+    /// The idle task.
+    Idle,
+}
+
+/// Whether a task can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RunState {
+    /// Forked, not yet woken.
+    New,
+    /// Blocked.
+    Sleeping,
+    /// On a runqueue, running or not.
+    Runnable,
+    /// Gone.
+    Dead,
+}
+
+/// How far a task is known to the scheduler (contract O5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum ExtState {
+    /// `init_task` was not called.
+    None,
+    /// `init_task` is done and the task is not yet ready (it is being forked).
+    Init,
+    /// Could be enabled.
+    Ready,
+    /// Scheduled by the BPF scheduler.
+    Enabled,
+}
+
+/// Who owns a runnable ext task that does not run (contract fact 10: the transient states never show here).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// The core: it is in a queue, or running, or not runnable.
+    Core,
+    /// `enqueue` is deciding about it; the number is its sequence.
+    Queueing(u64),
+    /// The BPF scheduler, since the `enqueue` with this sequence number.
+    Bpf(u64),
+}
+
+/// A verdict of `select_cpu` or `enqueue` that is carried out after the op (contract D1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Verdict {
+    /// Queue.
+    pub dsq: DsqId,
+    /// Key, if the insert was an ordered one.
+    pub vtime: Option<u64>,
+    /// Flags of the insert.
+    pub enq_flags: u64,
+    /// The op that gave it.
+    pub op: Option<Op>,
+    /// The line of its code.
+    pub line: u32,
+}
+
+/// A task.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// `comm`, cut to 15 bytes as the kernel does.
+    pub comm: String,
+    /// Process number that programs see.
+    pub pid: i32,
+    /// Policy.
+    pub policy: Policy,
+    /// -20 to 19.
+    pub nice: i8,
+    /// Where it may run.
+    pub allowed: CpuSet,
+    /// How many CPUs that is.
+    pub allowed_count: u32,
+    /// A thread of the kernel.
+    pub kernel_thread: bool,
+    /// Who forked it.
+    pub parent: TaskId,
+    /// PF_EXITING.
+    pub exiting: bool,
+
+    /// CPU where it runs, waits or last ran.
+    pub cpu: CpuId,
+    /// Can it run.
+    pub run_state: RunState,
+    /// Its class now.
+    pub class: Class,
+    /// Executed time, as `se.sum_exec_runtime`.
+    pub sum_exec: Nanos,
+    /// Position among the tasks of its class, for the classes above ext.
+    pub class_key: u64,
+    /// Arrival order there.
+    pub class_seq: u64,
+
+    /// Relation to the scheduler.
+    pub ext_state: ExtState,
+    /// SCX_TASK_QUEUED: on an ext runqueue, running included.
+    pub queued: bool,
+    /// Who owns it.
+    pub owner: Owner,
+    /// In BPF custody (contract T14).
+    pub custody: bool,
+    /// Verdict to be carried out.
+    pub verdict: Option<Verdict>,
+    /// CPU that `select_cpu` returned.
+    pub selected_cpu: CpuId,
+    /// Queue that holds it.
+    pub queue: Option<QueueRef>,
+    /// Where in that queue.
+    pub position: Position,
+    /// The queue's count of inserts when it went in.
+    pub queue_seq: u64,
+    /// When it became runnable, at the resolution of a jiffy; restarts only when it has run (contract W1).
+    pub runnable_at: Nanos,
+    /// The next time that it becomes runnable sets `runnable_at`.
+    pub reset_runnable_at: bool,
+    /// Order in its runqueue's list of runnable tasks; 0 if it is not on it.
+    pub runnable_seq: u64,
+}
+
+/// Where weights stand: the kernel's `sched_prio_to_weight`, nice -20 first.
+const WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
+    1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+];
+
+/// Load weight of the fair class: 1024 for nice 0, 3 for SCHED_IDLE.
+pub(crate) fn load_weight(policy: Policy, nice: i8) -> u32 {
+    match policy {
+        Policy::Idle => 3,
+        _ => WEIGHTS[(i32::from(nice) + 20).clamp(0, 39) as usize],
+    }
+}
+
+/// `p->scx.weight`: the load weight scaled so that nice 0 is 100, within 1..=10000 (contract T13).
+pub(crate) fn ext_weight(policy: Policy, nice: i8) -> u32 {
+    ((load_weight(policy, nice) * 100 + 512) / 1024).clamp(1, 10_000)
+}
+
+impl Task {
+    /// Number of the policy in `sched_setscheduler(2)`.
+    pub fn policy_number(&self) -> u32 {
+        match self.policy {
+            Policy::Other => 0,
+            Policy::Fifo(_) => 1,
+            Policy::RoundRobin(_) => 2,
+            Policy::Batch => 3,
+            Policy::Idle => 5,
+            Policy::Deadline { .. } => 6,
+            Policy::Ext => 7,
+        }
+    }
+
+    /// `p->prio`: -1 for deadline tasks, 0..=98 for real-time ones, 100..=139 for the rest.
+    pub fn prio(&self) -> i32 {
+        match self.policy {
+            Policy::Deadline { .. } => -1,
+            Policy::Fifo(priority) | Policy::RoundRobin(priority) => 99 - i32::from(priority),
+            _ => 120 + i32::from(self.nice),
+        }
+    }
+
+    /// Ready to be picked but not in BPF hands: what the kernel calls being on a dispatch queue.
+    pub fn is_runnable(&self) -> bool {
+        self.run_state == RunState::Runnable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t13_weights_are_nice_scaled_to_100() {
+        let weight = |nice| ext_weight(Policy::Other, nice);
+        assert_eq!((weight(0), weight(-20), weight(19), weight(5)), (100, 8668, 1, 33));
+        assert_eq!(ext_weight(Policy::Idle, 0), 1);
+    }
+}

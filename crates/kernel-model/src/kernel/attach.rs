@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Attach, detach, and what happens to tasks then (contract 1.3, X1, X2).
+
+use super::{Kernel, Stage};
+use crate::core::task::{Class, ExtState, RunState};
+use crate::core::{exit_kind, ops_flags};
+use crate::ops::Op;
+use crate::{Effect, LaunchError};
+use event_log::EventKind;
+use ids::{CpuId, Policy, TaskId};
+
+/// EBUSY.
+const EBUSY: i32 = 16;
+/// EINVAL.
+const EINVAL: i32 = 22;
+/// Slice of a task that is switched to ext at attach.
+const SWITCH_SLICE_NS: u64 = 5_000_000;
+/// Longest dump line set: `ops.exit_dump_len` of 0 means this many bytes.
+pub(super) const DUMP_LEN: u32 = 32_768;
+
+impl Kernel {
+    /// Attaches the loaded scheduler, on `cpu`. A failure after the first checks is reported by
+    /// [`Kernel::exit_info`], as in the kernel.
+    pub fn attach(&mut self, cpu: CpuId) -> Result<(), LaunchError> {
+        let refuse = |errno, reason: &str| Err(LaunchError::Attach { errno, reason: reason.to_owned() });
+        if self.stage != Stage::Disabled {
+            return refuse(EBUSY, "another scheduler is attached");
+        }
+        let Some(scheduler) = &self.scheduler else { return refuse(EINVAL, "no scheduler is loaded") };
+        self.core.this_cpu = cpu;
+        let (flags, batch) = (scheduler.flags, scheduler.max_batch);
+        self.prepare(flags, batch);
+        self.stage = Stage::Enabling;
+        if self.initialize() {
+            self.take_over();
+        }
+        if self.core.exit.is_some() {
+            self.disable();
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Step 2: everything that the last scheduler may have left is reset.
+    fn prepare(&mut self, flags: u64, batch: u32) {
+        let core = &mut self.core;
+        core.ops_flags = flags;
+        core.buffer.capacity = batch as usize;
+        core.exit = None;
+        core.counters = Default::default();
+        core.cpus.iter_mut().for_each(|rq| rq.cpuperf = 1024);
+        core.idle.enabled = true;
+        core.idle.per_node = flags & ops_flags::BUILTIN_IDLE_PER_NODE != 0;
+        for cpu in (0..core.cpus()).map(CpuId) {
+            core.note_idle(cpu, core.cpus[cpu.index()].online);
+        }
+        self.exit_info = None;
+        let overrides = self.has(Op::UpdateIdle) && flags & ops_flags::KEEP_BUILTIN_IDLE == 0;
+        self.core.idle.enabled = !overrides;
+    }
+
+    /// Steps 3 to 5; false if one of them failed.
+    fn initialize(&mut self) -> bool {
+        let result = self.call(Op::Init, &[]).unwrap_or(0) as i32;
+        if result != 0 {
+            self.core.fail(format!("ops.init() failed ({result})"));
+            return false;
+        }
+        if self.flag(ops_flags::ENQ_LAST) && !self.has(Op::Enqueue) {
+            self.core.fail("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".into());
+        }
+        if self.core.idle.per_node && !self.core.idle.enabled {
+            self.core.fail("SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".into());
+        }
+        self.core.exit.is_none()
+    }
+
+    /// Steps 6 to 10.
+    fn take_over(&mut self) {
+        self.enter_bypass();
+        for task in self.all_tasks() {
+            if self.init_task(task, false).is_err() {
+                break;
+            }
+        }
+        if self.core.exit.is_none() {
+            self.stage = Stage::Enabled;
+            let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
+            for task in self.all_tasks() {
+                let policy = self.core.task(task).policy;
+                if self.core.class_of(policy, switch_all, true) == Class::Ext {
+                    self.switch_to_ext(task);
+                }
+            }
+            self.watchdog_checked = self.core.jiffies_now();
+            self.arm_watchdog(self.core.this_cpu);
+            self.core.log(TaskId::NONE, EventKind::Attached);
+        }
+        self.leave_bypass();
+    }
+
+    /// Tasks that are not gone, in order of creation.
+    fn all_tasks(&self) -> Vec<TaskId> {
+        let alive = |&task: &TaskId| self.core.task(task).run_state != RunState::Dead;
+        (0..self.core.tasks.len() as u32).map(TaskId).filter(alive).collect()
+    }
+
+    fn switch_to_ext(&mut self, task: TaskId) {
+        self.core.objects.set_slice(&mut self.machine.memory, task, SWITCH_SLICE_NS);
+        self.change(task, |kernel| {
+            kernel.core.task_mut(task).class = Class::Ext;
+            kernel.enable_task(task);
+            kernel.tell_cpumask(task);
+        });
+    }
+
+    /// Calls `init_task`; its negative errno fails the attach, or the fork (contract T1).
+    pub(super) fn init_task(&mut self, task: TaskId, fork: bool) -> Result<(), i32> {
+        let args = self.core.objects.init_task_args(&mut self.machine.memory, fork);
+        let result = self.call_task(Op::InitTask, task, args).unwrap_or(0) as i32;
+        if result != 0 {
+            if !fork {
+                let name = self.core.name_of(task);
+                self.core.fail(format!("ops.init_task() failed ({result}) for {name}"));
+            }
+            return Err(result);
+        }
+        self.core.task_mut(task).ext_state = ExtState::Ready;
+        if self.core.objects.disallow(&self.machine.memory, task) {
+            self.apply_disallow(task, fork);
+        }
+        Ok(())
+    }
+
+    /// `disallow` reverts a SCHED_EXT policy, at attach only (contract 1.3, step 8).
+    fn apply_disallow(&mut self, task: TaskId, fork: bool) {
+        if fork {
+            let name = self.core.name_of(task);
+            self.core.fail(format!("ops.init_task() set task->scx.disallow for {name} during fork"));
+        } else if self.core.task(task).policy == Policy::Ext {
+            self.core.task_mut(task).policy = Policy::Other;
+        }
+    }
+
+    /// `scx_enable_task`: `enable`, then `set_weight`.
+    pub(super) fn enable_task(&mut self, task: TaskId) {
+        if self.core.task(task).ext_state != ExtState::Ready {
+            return;
+        }
+        self.call_task(Op::Enable, task, 0);
+        self.core.task_mut(task).ext_state = ExtState::Enabled;
+        self.tell_weight(task);
+    }
+
+    /// `scx_disable_task`; slice and virtual time are zeroed (contract T11).
+    pub(super) fn disable_task(&mut self, task: TaskId) {
+        if self.core.task(task).ext_state != ExtState::Enabled {
+            return;
+        }
+        self.call_task(Op::Disable, task, 0);
+        self.core.task_mut(task).ext_state = ExtState::Ready;
+        self.core.objects.set_slice(&mut self.machine.memory, task, 0);
+        self.core.objects.set_vtime(&mut self.machine.memory, task, 0);
+    }
+
+    /// Calls `exit_task`.
+    pub(super) fn exit_task(&mut self, task: TaskId, cancelled: bool) {
+        if self.core.task(task).ext_state == ExtState::None {
+            return;
+        }
+        let args = self.core.objects.exit_task_args(&mut self.machine.memory, cancelled);
+        self.call_task(Op::ExitTask, task, args);
+        self.core.task_mut(task).ext_state = ExtState::None;
+    }
+
+    /// Detaches the scheduler, from `cpu` (exit kind 64).
+    pub fn detach(&mut self, cpu: CpuId) {
+        self.core.this_cpu = cpu;
+        self.core.error(exit_kind::UNREGISTERED, 0, String::new());
+        self.finish();
+    }
+
+    /// The disable sequence (contract X1).
+    pub(super) fn disable(&mut self) {
+        let mut info = self.core.exit.clone().expect("there is a reason to disable");
+        if info.kind >= exit_kind::ERROR {
+            info.dump = self.make_dump(&info);
+        }
+        self.enter_bypass();
+        self.stage = Stage::Disabled;
+        for task in self.all_tasks() {
+            if self.core.task(task).class == Class::Ext {
+                self.change(task, |kernel| {
+                    kernel.core.task_mut(task).class = Class::Fair;
+                    kernel.disable_task(task);
+                });
+            }
+            self.exit_task(task, false);
+        }
+        let address = self.core.objects.exit_info(&mut self.machine.memory, &info, self.core.exit_cpu.0 as i32);
+        self.call(Op::Exit, &[address]);
+        self.core.log(TaskId::NONE, EventKind::Disabled { kind: info.kind });
+        self.core.dsqs.clear();
+        self.core.kicks.clear();
+        self.scheduler = None;
+        self.core.ops_flags = 0;
+        self.leave_bypass();
+        self.exit_info = Some(info);
+        self.core.output.effects.push(Effect::Disabled);
+    }
+}

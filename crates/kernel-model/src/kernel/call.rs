@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Calling the scheduler's operations.
+
+use super::Kernel;
+use crate::core::task::Owner;
+use crate::core::{DirectDispatch, Running, exit_kind};
+use crate::ops::Op;
+use bpf_machine::{Fault, Step};
+use bpf_object::FunctionId;
+use ids::TaskId;
+
+impl Kernel {
+    /// Address of the guest object of a task; the idle task of this CPU for NONE.
+    pub(super) fn addr(&self, task: TaskId) -> u64 {
+        self.core.objects.task_addr(&self.machine.memory, task, self.core.this_cpu)
+    }
+
+    /// Calls an op if the scheduler has it; the low 32 bits of what it returns.
+    pub(super) fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
+        self.call_for(op, args, DirectDispatch::Off)
+    }
+
+    /// Calls an op about a task: its address goes first.
+    pub(super) fn call_task(&mut self, op: Op, task: TaskId, arg: u64) -> Option<u32> {
+        if !self.has(op) {
+            return None;
+        }
+        let args = [self.addr(task), arg];
+        self.call(op, &args)
+    }
+
+    /// Calls `select_cpu` or `enqueue`, which may dispatch `task` directly.
+    pub(super) fn call_deciding(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
+        self.call_for(op, args, DirectDispatch::Task(task))
+    }
+
+    fn call_for(&mut self, op: Op, args: &[u64], direct: DirectDispatch) -> Option<u32> {
+        let function = self.scheduler.as_ref()?.ops[op as usize]?;
+        let block = self.machine.argument_block(args);
+        let result = self.execute(op, function, &[block], direct);
+        if op != Op::Dequeue {
+            self.report_custody();
+        }
+        Some(result as u32)
+    }
+
+    /// Runs a function of the scheduler to its end, on this CPU.
+    pub(super) fn execute(&mut self, op: Op, function: FunctionId, args: &[u64], direct: DirectDispatch) -> u64 {
+        let outer = std::mem::replace(&mut self.core.running, Running { op: Some(op), direct });
+        self.machine.begin(&mut self.execution, function, args, self.core.this_cpu.0);
+        let result = match self.machine.run(&mut self.execution, &mut self.core) {
+            Ok(Step::Done(result)) => result,
+            Ok(Step::Paused) => unreachable!("no pause points are set"),
+            Err(fault) => {
+                self.fault(op, fault);
+                0
+            }
+        };
+        self.core.running = outer;
+        let usage = &mut self.core.output.usage;
+        usage.callbacks += 1;
+        usage.instructions += self.execution.executed;
+        result
+    }
+
+    /// A fault of the program: the verifier of a real kernel would have refused it, so it ends the scheduler.
+    fn fault(&mut self, op: Op, fault: Fault) {
+        let first = self.core.exit.is_none();
+        self.core.error(exit_kind::ERROR, 0, format!("BPF fault in ops.{}(): {fault}", op.name()));
+        if first && let Some(exit) = &mut self.core.exit {
+            exit.fault = Some(fault.to_string());
+        }
+    }
+
+    /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it inside
+    /// of that callback; a program cannot tell unless it looks at its own state between two kfuncs.
+    pub(super) fn report_custody(&mut self) {
+        while !self.core.left_custody.is_empty() {
+            let (task, flags) = self.core.left_custody.remove(0);
+            self.call_task(Op::Dequeue, task, flags);
+        }
+    }
+
+    /// `ops_dequeue`: takes a task out of BPF hands, for `flags` reasons.
+    pub(super) fn take_from_bpf(&mut self, task: TaskId, flags: u64) {
+        let entry = self.core.task_mut(task);
+        if matches!(entry.owner, Owner::Bpf(_)) {
+            entry.owner = Owner::Core;
+        }
+        if std::mem::take(&mut entry.custody) {
+            self.call_task(Op::Dequeue, task, flags);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Changes of a task while it lives: affinity, nice value, policy (contract T9–T11, T13).
+
+use super::{Kernel, Stage};
+use crate::core::task::{Class, ExtState, ext_weight};
+use crate::core::{deq_flags, enq_flags, ops_flags};
+use crate::ops::Op;
+use event_log::EventKind;
+use ids::{CpuId, CpuSet, Policy, TaskId};
+
+/// `-EINVAL`.
+const EINVAL: i32 = -22;
+/// `-EACCES`.
+const EACCES: i32 = -13;
+/// DEQUEUE_NOCLOCK and ENQUEUE_NOCLOCK.
+const NOCLOCK: u64 = 8;
+/// ENQUEUE_MOVE and DEQUEUE_MOVE, set by every change of attributes.
+const MOVE: u64 = 4;
+
+impl Kernel {
+    /// `sched_change_begin` … `sched_change_end`: takes a runnable task off its runqueue, applies `change`, puts it
+    /// back. A running one keeps the CPU (contract T9).
+    pub(super) fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Kernel)) {
+        let cpu = self.core.task_cpu(task);
+        let runnable = self.core.task(task).is_runnable();
+        let running = self.core.current(cpu) == task;
+        if runnable {
+            match self.core.task(task).class {
+                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | MOVE | NOCLOCK),
+                _ if running => self.update_current(cpu),
+                _ => self.core.higher_dequeue(task),
+            }
+        }
+        change(self);
+        if !runnable {
+            return;
+        }
+        if self.core.task(task).class != Class::Ext {
+            if !running {
+                self.core.higher_enqueue(task, false);
+            }
+            return;
+        }
+        self.enqueue_task(task, enq_flags::RESTORE | MOVE | NOCLOCK);
+        if running {
+            self.core.dequeue_from(task);
+            self.call_task(Op::Running, task, 0);
+            self.core.clear_runnable(task, true);
+        }
+    }
+
+    /// Changes the affinity of a task, asked for on `cpu`. Fails with -EINVAL if no CPU is left.
+    pub fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
+        if !allowed.intersects(&CpuSet::first_n(self.core.cpus.len())) {
+            return Err(EINVAL);
+        }
+        self.core.this_cpu = cpu;
+        self.change(task, |kernel| kernel.apply_affinity(task, allowed));
+        self.core.log(task, EventKind::Affinity);
+        let at = self.core.task_cpu(task);
+        if self.core.task(task).is_runnable() && !allowed.contains(at) {
+            if self.core.current(at) == task {
+                self.core.resched(at);
+            } else {
+                let to = self.correct_cpu(task, at);
+                self.push_to(task, to);
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+        let entry = self.core.task_mut(task);
+        entry.allowed = allowed.clone();
+        entry.allowed_count = allowed.len() as u32;
+        self.core.objects.set_allowed(&mut self.machine.memory, task, allowed);
+        self.tell_cpumask(task);
+    }
+
+    /// Calls `set_cpumask` for an enabled task.
+    pub(super) fn tell_cpumask(&mut self, task: TaskId) {
+        if self.core.task(task).ext_state == ExtState::Enabled && self.has(Op::SetCpumask) {
+            let allowed = self.core.task(task).allowed.clone();
+            let mask = self.core.objects.cpumask(&mut self.machine.memory, &allowed);
+            self.call_task(Op::SetCpumask, task, mask);
+        }
+    }
+
+    /// Changes policy and nice value of a task, asked for on `cpu`. -EINVAL for a nice value or priority that does not
+    /// exist, -EACCES for SCHED_EXT where `disallow` forbids it.
+    pub fn set_policy(&mut self, cpu: CpuId, task: TaskId, policy: Policy, nice: i8) -> Result<(), i32> {
+        let priority_exists = match policy {
+            Policy::Fifo(priority) | Policy::RoundRobin(priority) => (1..=99).contains(&priority),
+            _ => true,
+        };
+        if !(-20..=19).contains(&nice) || !priority_exists {
+            return Err(EINVAL);
+        }
+        if policy == Policy::Ext && self.core.objects.disallow(&self.machine.memory, task) {
+            return Err(EACCES);
+        }
+        self.core.this_cpu = cpu;
+        self.change(task, |kernel| kernel.apply_policy(task, policy, nice));
+        self.core.log(task, EventKind::Priority { nice });
+        if self.core.task(task).is_runnable() {
+            let at = self.core.task_cpu(task);
+            if self.core.current(at) == task { self.core.resched(at) } else { self.preempt_lower(task) }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn apply_policy(&mut self, task: TaskId, policy: Policy, nice: i8) {
+        let attached = self.stage == Stage::Enabled;
+        let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
+        let entry = self.core.task_mut(task);
+        entry.policy = policy;
+        entry.nice = nice;
+        let old = std::mem::replace(&mut entry.class, class);
+        entry.class_key = 0;
+        self.publish(task);
+        match (old == Class::Ext, class == Class::Ext) {
+            (true, false) => self.disable_task(task),
+            (false, true) => {
+                self.enable_task(task);
+                self.tell_cpumask(task);
+            }
+            (true, true) => self.tell_weight(task),
+            (false, false) => {}
+        }
+    }
+
+    /// Calls `set_weight` for an enabled task (contract T13).
+    pub(super) fn tell_weight(&mut self, task: TaskId) {
+        let entry = self.core.task(task);
+        let weight = ext_weight(entry.policy, entry.nice);
+        if entry.ext_state == ExtState::Enabled {
+            self.call_task(Op::SetWeight, task, u64::from(weight));
+        }
+    }
+}

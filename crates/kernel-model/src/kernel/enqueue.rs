@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runnable and not runnable: `enqueue_task_scx`, `do_enqueue_task`, `dequeue_task_scx` (contract T1–T3, T9, D11, D12).
+
+use super::Kernel;
+use crate::core::dsq::QueueRef;
+use crate::core::task::{Class, Owner};
+use crate::core::{deq_flags, enq_flags, ops_flags};
+use crate::ops::Op;
+use ids::TaskId;
+
+impl Kernel {
+    /// `enqueue_task_scx`: an ext task becomes runnable on its CPU's runqueue.
+    pub(super) fn enqueue_task(&mut self, task: TaskId, flags: u64) {
+        let cpu = self.core.task_cpu(task);
+        let restored = flags & enq_flags::RESTORE != 0 && self.core.current(cpu) == task;
+        self.core.set_runnable(task);
+        let entry = self.core.task_mut(task);
+        debug_assert!(!entry.queued, "a task is enqueued once");
+        entry.queued = true;
+        self.core.cpus[cpu.index()].ext_tasks += 1;
+        self.call_task(Op::Runnable, task, flags);
+        self.decide(task, flags, restored);
+        if flags & enq_flags::CPU_SELECTED != 0 && self.core.task(task).selected_cpu != cpu {
+            self.core.counters.select_cpu_fallback += 1;
+        }
+    }
+
+    /// `do_enqueue_task`: where a runnable ext task waits.
+    pub(super) fn do_enqueue(&mut self, task: TaskId, flags: u64) {
+        self.decide(task, flags, false);
+    }
+
+    fn decide(&mut self, task: TaskId, flags: u64, running: bool) {
+        let cpu = self.core.task_cpu(task);
+        let entry = self.core.task(task);
+        if running {
+            let memory = &mut self.machine.memory;
+            self.core.enqueue_to(memory, task, QueueRef::Local(cpu), None, flags, 0);
+        } else if !self.core.cpus[cpu.index()].online {
+            self.enqueue_refilled(task, QueueRef::Local(cpu), flags);
+        } else if self.core.bypassing() {
+            self.core.counters.bypass_dispatch += 1;
+            self.enqueue_refilled(task, QueueRef::Bypass(cpu), flags);
+        } else if entry.verdict.is_some() {
+            self.carry_out_verdict(task, flags);
+        } else if entry.exiting && !self.flag(ops_flags::ENQ_EXITING) {
+            self.core.counters.enq_skip_exiting += 1;
+            self.enqueue_refilled(task, QueueRef::Local(cpu), flags);
+        } else if !self.has(Op::Enqueue) {
+            let global = self.core.global_of(task);
+            self.enqueue_refilled(task, global, flags);
+        } else {
+            self.ask_scheduler(task, flags);
+        }
+    }
+
+    fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
+        let memory = &mut self.machine.memory;
+        self.core.refill_slice(memory, task);
+        self.core.enqueue_to(memory, task, queue, None, flags, 0);
+    }
+
+    fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
+        let cpu = self.core.task_cpu(task);
+        let rq = &mut self.core.cpus[cpu.index()];
+        rq.ops_qseq += 1;
+        let seq = rq.ops_qseq;
+        self.core.task_mut(task).owner = Owner::Queueing(seq);
+        let args = [self.addr(task), flags];
+        self.call_deciding(Op::Enqueue, &args, task);
+        if self.core.task(task).verdict.is_some() {
+            return self.carry_out_verdict(task, flags);
+        }
+        let entry = self.core.task_mut(task);
+        if entry.owner == Owner::Queueing(seq) {
+            entry.owner = Owner::Bpf(seq);
+            entry.custody = true;
+        }
+    }
+
+    /// `direct_dispatch`: a verdict for another CPU's local queue waits until the operation ends (contract D2).
+    fn carry_out_verdict(&mut self, task: TaskId, flags: u64) {
+        let cpu = self.core.task_cpu(task);
+        let Some(mut verdict) = self.core.task(task).verdict else { return };
+        verdict.enq_flags |= flags;
+        let outer = std::mem::replace(&mut self.core.running.op, verdict.op);
+        match self.core.resolve(cpu, verdict.dsq, task) {
+            QueueRef::Local(to) if to != cpu => {
+                let entry = self.core.task_mut(task);
+                entry.owner = Owner::Core;
+                entry.verdict = Some(verdict);
+                self.core.deferred.push_back(task);
+            }
+            queue => {
+                let memory = &mut self.machine.memory;
+                self.core.enqueue_to(memory, task, queue, verdict.vtime, verdict.enq_flags, verdict.line);
+            }
+        }
+        self.core.running.op = outer;
+    }
+
+    /// `dequeue_task_scx`: an ext task is no longer runnable, for good (SLEEP) or for a change (SAVE).
+    pub(super) fn dequeue_task(&mut self, task: TaskId, flags: u64) {
+        if !self.core.task(task).queued {
+            return;
+        }
+        let custody = if flags & deq_flags::SLEEP != 0 { flags } else { flags | deq_flags::SCHED_CHANGE };
+        self.core.clear_runnable(task, false);
+        self.take_from_bpf(task, custody);
+        let cpu = self.core.task_cpu(task);
+        if self.core.current(cpu) == task {
+            self.update_current(cpu);
+            self.call_task(Op::Stopping, task, 0);
+        }
+        self.call_task(Op::Quiescent, task, flags);
+        self.core.task_mut(task).queued = false;
+        self.core.cpus[cpu.index()].ext_tasks -= 1;
+        self.core.dequeue_from(task);
+        self.core.task_mut(task).verdict = None;
+        self.core.deferred.retain(|&deferred| deferred != task);
+    }
+
+    /// Moves a waiting task to another CPU because its affinity says so: no `quiescent`, no `runnable`, but `dequeue`
+    /// from custody and `enqueue` again (contract T10).
+    pub(super) fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
+        match self.core.task(task).class {
+            Class::Ext => {
+                self.take_from_bpf(task, deq_flags::SCHED_CHANGE);
+                self.core.dequeue_from(task);
+                self.core.task_mut(task).verdict = None;
+                self.core.deferred.retain(|&deferred| deferred != task);
+                self.core.migrate(task, to);
+                self.do_enqueue(task, 0);
+            }
+            _ => {
+                self.core.higher_dequeue(task);
+                self.core.migrate(task, to);
+                self.core.higher_enqueue(task, false);
+            }
+        }
+        self.preempt_lower(task);
+    }
+
+    /// `wakeup_preempt`: the CPU of a task that became runnable reschedules if it runs something lower (contract T3).
+    pub(super) fn preempt_lower(&mut self, task: TaskId) {
+        let entry = self.core.task(task);
+        let (cpu, class, key) = (entry.cpu, entry.class, entry.class_key);
+        let running = self.core.current_class(cpu);
+        let same = running == class
+            && matches!(class, Class::Deadline | Class::Rt)
+            && self.core.current(cpu).some().is_some_and(|current| self.core.task(current).class_key > key);
+        if running > class || same {
+            self.core.resched(cpu);
+        }
+    }
+}

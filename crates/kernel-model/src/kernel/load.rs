@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loading an object: what of it is the scheduler, and whether this kernel would take it (contract 1.2, 1.3, C1).
+
+use super::attach::DUMP_LEN;
+use super::{Kernel, Scheduler, Stage};
+use crate::core::{DirectDispatch, ops_flags};
+use crate::kfuncs;
+use crate::ops::{OP_COUNT, Op};
+use crate::{LaunchError, guest};
+use bpf_machine::{Machine, Memory, Resolver};
+use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
+use ids::Nanos;
+use std::collections::BTreeSet;
+
+/// Longest watchdog timeout, and the default (contract O6).
+const TIMEOUT_MAX_MS: u64 = 30_000;
+/// Default of `ops.dispatch_max_batch`.
+const BATCH_DFL: u64 = 32;
+/// Every flag that 7.2 knows.
+const KNOWN_FLAGS: u64 = ops_flags::KEEP_BUILTIN_IDLE
+    | ops_flags::ENQ_LAST
+    | ops_flags::ENQ_EXITING
+    | ops_flags::SWITCH_PARTIAL
+    | ops_flags::ENQ_MIGRATION_DISABLED
+    | ops_flags::ALLOW_QUEUED_WAKEUP
+    | ops_flags::BUILTIN_IDLE_PER_NODE
+    | ops_flags::ALWAYS_ENQ_IMMED;
+
+/// An object that holds nothing, for a kernel without a scheduler.
+pub(super) fn empty_object() -> LinkedObject {
+    LinkedObject {
+        license: String::new(),
+        functions: Vec::new(),
+        programs: Vec::new(),
+        maps: Vec::new(),
+        kfuncs: Vec::new(),
+        struct_ops: Vec::new(),
+        variables: Default::default(),
+        btf: Default::default(),
+    }
+}
+
+/// Resolves nothing, for an object that names nothing.
+pub(super) struct Nothing;
+
+impl Resolver for Nothing {
+    fn kfunc(&self, _: &KfuncRef) -> Option<u32> {
+        None
+    }
+    fn variable(&self, _: &str) -> Option<u64> {
+        None
+    }
+}
+
+/// The kernel's kfuncs of one version.
+struct Kfuncs((u16, u16));
+
+impl Resolver for Kfuncs {
+    fn kfunc(&self, kfunc: &KfuncRef) -> Option<u32> {
+        kfuncs::find(&kfunc.name, kfunc.parameters, self.0)
+    }
+    fn variable(&self, _: &str) -> Option<u64> {
+        None
+    }
+}
+
+impl Kernel {
+    /// Loads a linked object with its profile applied: checks struct_ops members, kfuncs by op, maps. Programs of kind
+    /// `syscall` are called by [`Kernel::run_program`].
+    pub fn load(&mut self, object: &LinkedObject) -> Result<(), LaunchError> {
+        if self.stage != Stage::Disabled {
+            return Err(LaunchError::Unsuitable("a scheduler is attached already".into()));
+        }
+        let mut object = object.clone();
+        guest::fill_constants(&mut object, self.core.config.version);
+        let ops = find_ops(&object)?;
+        let scheduler = read_ops(ops)?;
+        check_kfuncs(&object, &scheduler, self.core.config.version)?;
+        let memory = std::mem::take(&mut self.machine.memory);
+        self.load_machine(&object, memory)?;
+        self.scheduler = Some(scheduler);
+        Ok(())
+    }
+
+    fn load_machine(&mut self, object: &LinkedObject, memory: Memory) -> Result<(), LaunchError> {
+        let cpus = self.core.cpus();
+        self.machine = Machine::load(object, memory, cpus, &Kfuncs(self.core.config.version))?;
+        self.execution = self.machine.execution();
+        self.execution.budget = self.core.config.budget;
+        Ok(())
+    }
+
+    /// Runs a `syscall` program of the object by its name, with a context of zeroes; what it returns. `None` if there
+    /// is none of that name.
+    pub fn run_program(&mut self, object: &LinkedObject, name: &str) -> Option<u64> {
+        let program = object.programs.iter().find(|program| {
+            program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
+        })?;
+        let context = self.machine.argument_block(&[0; 5]);
+        let result = self.execute(Op::Init, program.function, &[context], DirectDispatch::Off);
+        self.finish();
+        Some(result)
+    }
+}
+
+fn find_ops(object: &LinkedObject) -> Result<&StructOps, LaunchError> {
+    let mut found = object.struct_ops.iter().filter(|ops| ops.type_name == "sched_ext_ops");
+    match (found.next(), found.next()) {
+        (Some(ops), None) => Ok(ops),
+        (Some(first), Some(second)) => {
+            let (first, second) = (&first.name, &second.name);
+            Err(unsuitable(format!("the object holds two schedulers, {first} and {second}; one is expected")))
+        }
+        (None, _) => {
+            let others: Vec<&str> = object.struct_ops.iter().map(|ops| ops.type_name.as_str()).collect();
+            let what = if others.is_empty() { "no struct_ops variable".into() } else { others.join(", ") };
+            Err(unsuitable(format!("not a sched_ext scheduler: expected a struct sched_ext_ops, found {what}")))
+        }
+    }
+}
+
+fn unsuitable(problem: String) -> LaunchError {
+    LaunchError::Unsuitable(problem)
+}
+
+fn refused(errno: i32, reason: String) -> LaunchError {
+    LaunchError::Attach { errno, reason }
+}
+
+/// Reads the members and applies the kernel's checks of the struct (contract 1.3, step 1).
+fn read_ops(ops: &StructOps) -> Result<Scheduler, LaunchError> {
+    const E2BIG: i32 = 7;
+    const EINVAL: i32 = 22;
+    let mut scheduler = Scheduler {
+        name: String::new(),
+        ops: [None; OP_COUNT],
+        flags: 0,
+        timeout: Nanos::from_ms(TIMEOUT_MAX_MS),
+        max_batch: BATCH_DFL as u32,
+        dump_len: DUMP_LEN,
+    };
+    for member in &ops.members {
+        match (&member.value, member.name.as_str()) {
+            (MemberValue::Function(function), name) => {
+                let op = Op::by_name(name).ok_or_else(|| {
+                    unsuitable(format!("struct sched_ext_ops of this kernel has no operation {name}"))
+                })?;
+                scheduler.ops[op as usize] = Some(*function);
+            }
+            (MemberValue::Bytes(bytes), "name") => {
+                let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+                scheduler.name = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            }
+            (MemberValue::Number(flags), "flags") => scheduler.flags = *flags,
+            (MemberValue::Number(ms), "timeout_ms") if *ms > TIMEOUT_MAX_MS => {
+                return Err(refused(E2BIG, format!("timeout_ms is {ms}, at most {TIMEOUT_MAX_MS} is allowed")));
+            }
+            (MemberValue::Number(ms), "timeout_ms") => scheduler.timeout = Nanos::from_ms(*ms),
+            (MemberValue::Number(batch), "dispatch_max_batch") if *batch > i32::MAX as u64 => {
+                return Err(refused(E2BIG, format!("dispatch_max_batch is {batch}, at most {} is allowed", i32::MAX)));
+            }
+            (MemberValue::Number(batch), "dispatch_max_batch") => scheduler.max_batch = *batch as u32,
+            (MemberValue::Number(len), "exit_dump_len") => scheduler.dump_len = *len as u32,
+            (MemberValue::Number(_), "hotplug_seq") => {}
+            (_, name) => return Err(unsuitable(format!("struct sched_ext_ops of this kernel has no member {name}"))),
+        }
+    }
+    if scheduler.flags & !KNOWN_FLAGS != 0 {
+        let unknown = scheduler.flags & !KNOWN_FLAGS;
+        return Err(refused(EINVAL, format!("ops.flags has bits that this kernel does not know: {unknown:#x}")));
+    }
+    let spelled = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.' || c == '-';
+    if scheduler.name.is_empty() || !scheduler.name.chars().all(spelled) {
+        let name = &scheduler.name;
+        return Err(refused(EINVAL, format!("ops.name {name:?} must be letters, digits, '_', '.' or '-'")));
+    }
+    Ok(scheduler)
+}
+
+/// 7.2 decides for each op which kfuncs its program may name, in dead code too (contract 1.2).
+fn check_kfuncs(object: &LinkedObject, scheduler: &Scheduler, version: (u16, u16)) -> Result<(), LaunchError> {
+    for (index, function) in scheduler.ops.iter().enumerate() {
+        let Some(function) = function else { continue };
+        let op = Op::by_index(index);
+        let sleepable = object.programs.iter().any(|program| {
+            program.function == *function && program.kind == ProgramKind::StructOps { sleepable: true }
+        });
+        if sleepable && !op.may_sleep() {
+            return Err(unsuitable(format!("ops.{} must not be sleepable", op.name())));
+        }
+        for reference in reachable_kfuncs(object, *function) {
+            let kfunc = &object.kfuncs[reference as usize];
+            let Some(number) = kfuncs::find(&kfunc.name, kfunc.parameters, version) else { continue };
+            if !kfuncs::groups(number).iter().any(|&group| op.allows(group)) {
+                let (kfunc, op) = (&kfunc.name, op.name());
+                return Err(unsuitable(format!("kfunc {kfunc} is not allowed in ops.{op}()")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Kfuncs that the code below `entry` calls.
+fn reachable_kfuncs(object: &LinkedObject, entry: FunctionId) -> BTreeSet<u32> {
+    let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::from([entry]), vec![entry]);
+    while let Some(function) = open.pop() {
+        for symbol in object.functions[function.0 as usize].symbols.values() {
+            match symbol {
+                Symbol::Kfunc(kfunc) => drop(found.insert(*kfunc)),
+                Symbol::Function(callee) if seen.insert(*callee) => open.push(*callee),
+                _ => {}
+            }
+        }
+    }
+    found
+}

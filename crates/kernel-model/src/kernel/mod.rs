@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A kernel: the core plus the BPF machine, and what the kernel does around the callbacks.
+
+mod attach;
+mod bypass;
+mod call;
+mod change;
+mod dump;
+mod enqueue;
+mod finish;
+mod load;
+mod pick;
+mod schedule;
+mod tick;
+mod wake;
+
+use crate::api::{Config, ExitInfo, Output};
+use crate::core::Core;
+use crate::guest::{self, Objects};
+use crate::ops::{OP_COUNT, Op};
+use bpf_machine::{Execution, Machine, Memory};
+use bpf_object::{FunctionId, Target};
+use ids::{CpuId, Nanos, TaskId};
+use load::Nothing;
+
+/// The loaded scheduler.
+#[derive(Debug)]
+struct Scheduler {
+    /// Its name in the kernel.
+    name: String,
+    /// Its operations.
+    ops: [Option<FunctionId>; OP_COUNT],
+    /// `ops.flags`.
+    flags: u64,
+    /// `ops.timeout_ms`, or the maximum.
+    timeout: Nanos,
+    /// `ops.dispatch_max_batch`, or the default.
+    max_batch: u32,
+    /// `ops.exit_dump_len`, or the default.
+    dump_len: u32,
+}
+
+/// How far a scheduler is (the states of /sys/kernel/sched_ext/state).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// None is attached.
+    Disabled,
+    /// `init` and `init_task` are being called.
+    Enabling,
+    /// It schedules.
+    Enabled,
+}
+
+/// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
+#[derive(Debug)]
+pub struct Kernel {
+    core: Core,
+    machine: Machine,
+    /// The callback in flight; kept between calls because its frames are reused.
+    execution: Execution,
+    scheduler: Option<Scheduler>,
+    stage: Stage,
+    /// The kworker that does the watchdog's work.
+    watchdog_worker: TaskId,
+    /// When that work was done last.
+    watchdog_checked: Nanos,
+    /// Why the last scheduler is gone.
+    exit_info: Option<ExitInfo>,
+}
+
+impl Kernel {
+    /// A kernel with idle CPUs and no tasks.
+    pub fn new(config: Config) -> Kernel {
+        let cpus = config.topology.core.len() as u32;
+        let mut memory = Memory::default();
+        let objects = Objects::new(&mut memory, cpus);
+        let machine = Machine::load(&load::empty_object(), memory, cpus, &Nothing).expect("nothing always loads");
+        let mut execution = machine.execution();
+        execution.budget = config.budget;
+        Kernel {
+            core: Core::new(config, objects),
+            machine,
+            execution,
+            scheduler: None,
+            stage: Stage::Disabled,
+            watchdog_worker: TaskId::NONE,
+            watchdog_checked: Nanos::ZERO,
+            exit_info: None,
+        }
+    }
+
+    /// The types, kfuncs and kconfig that objects are linked against.
+    pub fn target(config: &Config) -> Box<dyn Target> {
+        guest::target(config.version, config.hz, config.topology.core.len() as u32)
+    }
+
+    /// The time from now on. Time does not go back.
+    pub fn set_now(&mut self, now: Nanos) {
+        debug_assert!(now >= self.core.now, "time does not go back");
+        self.core.now = now;
+    }
+
+    /// What the calls since the last time produced; `into` is overwritten, its allocations reused.
+    pub fn take_output(&mut self, into: &mut Output) {
+        into.effects.clear();
+        into.events.clear();
+        into.usage.locks.clear();
+        let locks = std::mem::take(&mut into.usage.locks);
+        into.usage = crate::Usage { locks, ..crate::Usage::default() };
+        std::mem::swap(&mut self.core.output, into);
+    }
+
+    /// Names the kworker that runs the watchdog's work: it is woken by [`crate::TimerKey::Watchdog`], and when it has
+    /// run for a moment the driver calls [`Kernel::watchdog_work`] and blocks it again. To be called before attach.
+    pub fn set_watchdog_worker(&mut self, task: TaskId) {
+        self.watchdog_worker = task;
+    }
+
+    /// Who runs on `cpu`; [`TaskId::NONE`]: idle.
+    pub fn current(&self, cpu: CpuId) -> TaskId {
+        self.core.current(cpu)
+    }
+
+    /// CPU of a task: where it runs, waits or last ran.
+    pub fn task_cpu(&self, task: TaskId) -> CpuId {
+        self.core.task_cpu(task)
+    }
+
+    /// Why the scheduler is gone, once it is.
+    pub fn exit_info(&self) -> Option<&ExitInfo> {
+        self.exit_info.as_ref()
+    }
+
+    /// Value of an event counter (`SCX_EV_…`) since the scheduler was attached; 0 for one that does not exist.
+    pub fn event_count(&self, name: &str) -> u64 {
+        self.core.event_count(name)
+    }
+
+    /// Whether the scheduler has this op.
+    fn has(&self, op: Op) -> bool {
+        self.scheduler.as_ref().is_some_and(|scheduler| scheduler.ops[op as usize].is_some())
+    }
+
+    /// Whether `ops.flags` has all of these bits.
+    fn flag(&self, bits: u64) -> bool {
+        self.core.ops_flags & bits == bits
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Picking the next task of a CPU: `balance_one` and the order of the classes (contract 1.6).
+
+use super::Kernel;
+use crate::core::dsq::QueueRef;
+use crate::core::ops_flags;
+use crate::core::task::Class;
+use crate::ops::Op;
+use ids::{CpuId, Nanos, TaskId};
+
+/// Rounds of `dispatch` in one pick (SCX_DSP_MAX_LOOPS).
+const DISPATCH_ROUNDS: u32 = 32;
+/// How long ext tasks may starve below fair and real-time ones before the deadline server helps: its period of 1 s
+/// less its runtime (contract P9).
+const SERVER_DELAY: Nanos = Nanos::from_ms(950);
+/// The server's runtime in each period.
+pub(super) const SERVER_RUNTIME: Nanos = Nanos::from_ms(50);
+
+impl Kernel {
+    /// The next task of `cpu`, NONE for idle. `prev` is still current; it is a candidate if it is runnable.
+    pub(super) fn pick_next(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
+        let prev_class = prev.some().map_or(Class::Idle, |prev| self.core.task(prev).class);
+        if prev_class < Class::Ext && self.core.task(prev).is_runnable() && self.core.task(prev).allowed.contains(cpu) {
+            let at_head = !std::mem::take(&mut self.core.cpus[cpu.index()].preempted);
+            self.core.higher_enqueue(prev, at_head);
+        }
+        let served = self.server_active(cpu);
+        if !served && let Some(task) = self.core.higher_pick(cpu, Class::Ext) {
+            self.note_starvation(cpu, true);
+            return task;
+        }
+        if let Some(task) = self.pick_ext(cpu, prev, prev_class == Class::Ext) {
+            self.note_starvation(cpu, false);
+            return task;
+        }
+        self.note_starvation(cpu, false);
+        self.core.higher_pick(cpu, Class::Ext).unwrap_or(TaskId::NONE)
+    }
+
+    /// Whether the deadline server gives the CPU to ext now.
+    fn server_active(&mut self, cpu: CpuId) -> bool {
+        let now = self.core.now;
+        let rq = &mut self.core.cpus[cpu.index()];
+        if rq.starved_since.is_some_and(|since| now.since(since) >= SERVER_DELAY) {
+            rq.starved_since = None;
+            rq.server_until = now + SERVER_RUNTIME;
+        }
+        now < rq.server_until && rq.ext_tasks > 0
+    }
+
+    /// Ext tasks that wait below a higher class start the server's clock.
+    fn note_starvation(&mut self, cpu: CpuId, higher_runs: bool) {
+        let now = self.core.now;
+        let rq = &mut self.core.cpus[cpu.index()];
+        if !higher_runs || rq.ext_tasks == 0 {
+            rq.starved_since = None;
+        } else if rq.starved_since.is_none() {
+            rq.starved_since = Some(now);
+        }
+    }
+
+    fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {
+        if self.scheduler.is_none() {
+            return None;
+        }
+        self.core.cpus[cpu.index()].in_balance = true;
+        let kept = self.balance(cpu, prev, prev_is_ext);
+        self.core.cpus[cpu.index()].in_balance = false;
+        let memory = &mut self.machine.memory;
+        let task = if kept { Some(prev) } else { self.core.cpus[cpu.index()].local.first() }?;
+        if self.core.objects.slice(memory, task) == 0 {
+            self.core.refill_slice(memory, task);
+        }
+        Some(task)
+    }
+
+    /// Brings a task to the local queue of `cpu`, or decides to keep `prev` (true).
+    fn balance(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> bool {
+        if std::mem::take(&mut self.core.cpus[cpu.index()].released) {
+            let args = self.core.objects.cpu_release_args(&mut self.machine.memory, u32::MAX, TaskId::NONE);
+            self.call(Op::CpuAcquire, &[u64::from(cpu.0), args]);
+        }
+        let prev_runnable = prev_is_ext && self.core.task(prev).queued;
+        let bypassing = self.core.bypassing();
+        if prev_runnable && !bypassing && self.slice_left(prev) {
+            return true;
+        }
+        let has_local = |kernel: &Kernel| !kernel.core.cpus[cpu.index()].local.is_empty();
+        if has_local(self) || self.core.consume_global(&mut self.machine.memory, cpu) {
+            return false;
+        }
+        if bypassing {
+            if self.core.consume(&mut self.machine.memory, QueueRef::Bypass(cpu), cpu, 0, 0) {
+                return false;
+            }
+        } else if self.has(Op::Dispatch) && self.core.cpus[cpu.index()].online {
+            match self.dispatch_rounds(cpu, prev, prev_is_ext, prev_runnable) {
+                Found::Prev => return true,
+                Found::Local => return false,
+                Found::Nothing => {}
+            }
+        }
+        if prev_runnable && (bypassing || !self.flag(ops_flags::ENQ_LAST)) {
+            self.core.counters.dispatch_keep_last += 1;
+            return true;
+        }
+        false
+    }
+
+    fn slice_left(&self, task: TaskId) -> bool {
+        self.core.objects.slice(&self.machine.memory, task) > 0
+    }
+
+    /// Calls `dispatch` until it brings something, does nothing, or has had its rounds (contract P5).
+    fn dispatch_rounds(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool, prev_runnable: bool) -> Found {
+        self.core.buffer.cpu = Some(cpu);
+        let prev_addr = if prev_is_ext { self.addr(prev) } else { 0 };
+        let mut found = Found::Nothing;
+        for round in 1..=DISPATCH_ROUNDS {
+            self.core.buffer.moved = 0;
+            self.call(Op::Dispatch, &[u64::from(cpu.0 as i32 as u32), prev_addr]);
+            self.core.flush_buffer(&mut self.machine.memory);
+            self.report_custody();
+            if prev_runnable && self.core.task(prev).queued && self.slice_left(prev) {
+                found = Found::Prev;
+                break;
+            }
+            if !self.core.cpus[cpu.index()].local.is_empty()
+                || self.core.consume_global(&mut self.machine.memory, cpu)
+            {
+                found = Found::Local;
+                break;
+            }
+            if self.core.buffer.moved == 0 {
+                break;
+            }
+            if round == DISPATCH_ROUNDS {
+                self.core.kicks.push((cpu, 0));
+            }
+        }
+        self.core.buffer.cpu = None;
+        found
+    }
+}
+
+/// What the rounds of `dispatch` led to.
+enum Found {
+    /// The previous task got a slice and goes on.
+    Prev,
+    /// A task waits in the local queue.
+    Local,
+    /// Nothing to run.
+    Nothing,
+}

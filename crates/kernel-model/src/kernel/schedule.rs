@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `__schedule`: the previous task leaves, the next one comes (contract T5–T8, T12, P7, R1).
+
+use super::Kernel;
+use crate::core::task::{Class, ExtState, RunState};
+use crate::core::{SLICE_INF, deq_flags, enq_flags};
+use crate::ops::Op;
+use crate::{Leave, Switch};
+use event_log::{EventKind, SwitchReason};
+use ids::{CpuId, TaskId};
+
+/// `enum scx_cpu_preempt_reason`.
+fn preempt_reason(class: Class) -> u32 {
+    match class {
+        Class::Rt => 0,
+        Class::Deadline => 1,
+        Class::Stop => 2,
+        _ => 3,
+    }
+}
+
+impl Kernel {
+    /// Picks the next task of `cpu`. With [`Leave::Preempt`] the current task may stay.
+    pub fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
+        self.core.this_cpu = cpu;
+        self.core.cpus[cpu.index()].need_resched = false;
+        self.update_current(cpu);
+        let prev = self.core.current(cpu);
+        self.leave(prev, leave);
+        let evicted = self.evict(cpu, prev);
+        let candidate = if evicted { TaskId::NONE } else { prev };
+        let next = self.pick_next(cpu, candidate);
+        let reason = self.reason(prev, next, leave, evicted);
+        if next == prev && !evicted {
+            self.stay(cpu, prev);
+        } else {
+            self.put_prev(cpu, candidate, next);
+            self.core.cpus[cpu.index()].current = next;
+            self.core.objects.set_curr(&mut self.machine.memory, cpu, next);
+            self.core.log(next, EventKind::Switch { prev, reason });
+            self.set_next(cpu, prev, next);
+        }
+        self.core.cpus[cpu.index()].preempted = false;
+        if leave == Leave::Exit {
+            self.bury(prev);
+        }
+        self.finish();
+        Switch { prev, next, reason }
+    }
+
+    /// What the current task does to itself before it leaves.
+    fn leave(&mut self, prev: TaskId, leave: Leave) {
+        match leave {
+            Leave::Preempt => {}
+            Leave::Yield => {
+                self.core.log(prev, EventKind::Yield);
+                self.yield_current(prev);
+            }
+            Leave::Block(cause) => {
+                self.core.log(prev, EventKind::Block { cause });
+                self.stop_running(prev, RunState::Sleeping);
+            }
+            Leave::Exit => {
+                self.core.log(prev, EventKind::Exit);
+                self.core.task_mut(prev).exiting = true;
+                self.publish(prev);
+                self.stop_running(prev, RunState::Dead);
+            }
+        }
+    }
+
+    fn stop_running(&mut self, prev: TaskId, state: RunState) {
+        assert!(prev != TaskId::NONE, "the idle task neither blocks nor exits");
+        self.core.task_mut(prev).run_state = state;
+        if self.core.task(prev).class == Class::Ext {
+            self.dequeue_task(prev, deq_flags::SLEEP);
+        }
+    }
+
+    /// `yield_task_scx` (contract T8).
+    fn yield_current(&mut self, prev: TaskId) {
+        if self.core.task(prev).class != Class::Ext {
+            self.core.cpus[self.core.this_cpu.index()].preempted = true;
+        } else if self.has(Op::Yield) {
+            self.call_task(Op::Yield, prev, 0);
+        } else {
+            self.core.objects.set_slice(&mut self.machine.memory, prev, 0);
+        }
+    }
+
+    /// `sched_yield_to`-like call of the current task of `cpu`; whether the scheduler agreed.
+    pub fn yield_to(&mut self, cpu: CpuId, to: TaskId) -> bool {
+        self.core.this_cpu = cpu;
+        let from = self.core.current(cpu);
+        let both_ext = [from, to].iter().all(|&task| self.core.task(task).class == Class::Ext);
+        let target = self.addr(to);
+        let agreed = both_ext && self.call_task(Op::Yield, from, target).is_some_and(|agreed| agreed & 1 != 0);
+        if agreed {
+            self.core.resched(cpu);
+        }
+        self.finish();
+        agreed
+    }
+
+    /// The migration helper (stop class) takes a running task off a CPU where it may no longer run (contract T10). The
+    /// helper itself takes no time here, but the scheduler sees the stop class come and go.
+    fn evict(&mut self, cpu: CpuId, prev: TaskId) -> bool {
+        let Some(task) = prev.some().filter(|&task| self.core.task(task).is_runnable()) else { return false };
+        if self.core.task(task).allowed.contains(cpu) && self.core.cpus[cpu.index()].online {
+            return false;
+        }
+        if self.core.task(task).class == Class::Ext {
+            self.put_prev_ext(cpu, task, Class::Stop);
+        } else {
+            self.core.higher_enqueue(task, true);
+        }
+        self.core.cpus[cpu.index()].current = TaskId::NONE;
+        let to = self.correct_cpu(task, cpu);
+        self.push_to(task, to);
+        true
+    }
+
+    fn reason(&self, prev: TaskId, next: TaskId, leave: Leave, evicted: bool) -> SwitchReason {
+        let class = |task: TaskId| task.some().map_or(Class::Idle, |task| self.core.task(task).class);
+        match leave {
+            _ if prev == TaskId::NONE => SwitchReason::Idle,
+            _ if evicted => SwitchReason::Change,
+            Leave::Block(_) => SwitchReason::Block,
+            Leave::Exit => SwitchReason::Exit,
+            Leave::Yield => SwitchReason::Yield,
+            Leave::Preempt if class(next) < class(prev) => SwitchReason::HigherClass,
+            Leave::Preempt if self.core.cpus[self.core.this_cpu.index()].preempted => SwitchReason::Preempt,
+            Leave::Preempt => SwitchReason::SliceEnd,
+        }
+    }
+
+    /// The CPU goes on with what it did. An idle one refreshes the masks, without the op (contract P7).
+    fn stay(&mut self, cpu: CpuId, prev: TaskId) {
+        if prev == TaskId::NONE {
+            self.core.note_idle(cpu, true);
+        }
+    }
+
+    /// `put_prev_task`.
+    fn put_prev(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+        let next_class = next.some().map_or(Class::Idle, |next| self.core.task(next).class);
+        let Some(task) = prev.some() else { return };
+        if self.core.task(task).class == Class::Ext {
+            self.put_prev_ext(cpu, task, next_class);
+        }
+    }
+
+    /// `put_prev_task_scx`: with slice left and a higher class coming, the task waits at the head of the local queue;
+    /// else the scheduler decides (contract T5, T7).
+    fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class) {
+        if self.core.task(task).queued {
+            self.call_task(Op::Stopping, task, 1);
+            self.core.set_runnable(task);
+            let memory = &mut self.machine.memory;
+            let has_slice = self.core.objects.slice(memory, task) > 0;
+            if has_slice && !self.core.bypassing() {
+                let local = crate::core::dsq::QueueRef::Local(cpu);
+                self.core.enqueue_to(memory, task, local, None, enq_flags::HEAD, 0);
+            } else {
+                let last = if next_class == Class::Idle { enq_flags::LAST } else { 0 };
+                self.do_enqueue(task, last);
+            }
+        }
+        let rq = &mut self.core.cpus[cpu.index()];
+        if next_class < Class::Ext && !rq.released {
+            rq.released = true;
+            let reason = preempt_reason(next_class);
+            let args = self.core.objects.cpu_release_args(&mut self.machine.memory, reason, task);
+            self.call(Op::CpuRelease, &[u64::from(cpu.0), args]);
+        }
+    }
+
+    /// `set_next_task`, and the idle masks on the way in and out of idle (contract P7).
+    fn set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+        self.core.cpus[cpu.index()].exec_start = self.core.now;
+        if prev == TaskId::NONE && next != TaskId::NONE {
+            self.update_idle(cpu, false);
+        }
+        match next.some() {
+            Some(task) if self.core.task(task).class == Class::Ext => {
+                self.take_from_bpf(task, 0);
+                self.core.dequeue_from(task);
+                self.call_task(Op::Running, task, 0);
+                self.core.clear_runnable(task, true);
+            }
+            Some(_) => {}
+            None if prev == TaskId::NONE => self.core.note_idle(cpu, true),
+            None => {
+                self.update_idle(cpu, true);
+                if !self.core.cpus[cpu.index()].local.is_empty() {
+                    self.core.resched(cpu);
+                }
+            }
+        }
+    }
+
+    fn update_idle(&mut self, cpu: CpuId, idle: bool) {
+        self.core.note_idle(cpu, idle);
+        self.core.log(TaskId::NONE, EventKind::Idle { entered: idle });
+        if !self.core.bypassing() {
+            self.call(Op::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]);
+        }
+    }
+
+    /// The last switch of a task that ended (contract T12).
+    fn bury(&mut self, task: TaskId) {
+        if self.core.task(task).ext_state == ExtState::Enabled {
+            self.disable_task(task);
+        }
+        self.exit_task(task, false);
+        let pid = self.core.task(task).pid;
+        self.core.by_pid.remove(&pid);
+        let addr = self.addr(task);
+        self.machine.maps.forget_owner(&mut self.machine.memory, addr).expect("a task is an owner");
+    }
+
+    /// `update_curr`: charges the current task of `cpu` for the time since the last charge.
+    pub(super) fn update_current(&mut self, cpu: CpuId) {
+        let now = self.core.now;
+        let rq = &mut self.core.cpus[cpu.index()];
+        let ran = now.since(rq.exec_start);
+        rq.exec_start = now;
+        let Some(task) = rq.current.some() else { return };
+        if ran.0 == 0 {
+            return;
+        }
+        let entry = self.core.task_mut(task);
+        entry.sum_exec += ran;
+        let (class, sum_exec) = (entry.class, entry.sum_exec);
+        let memory = &mut self.machine.memory;
+        self.core.objects.set_sum_exec_runtime(memory, task, sum_exec.0);
+        if class == Class::Ext {
+            let slice = self.core.objects.slice(memory, task);
+            if slice != SLICE_INF {
+                self.core.objects.set_slice(memory, task, slice.saturating_sub(ran.0));
+            }
+        } else if self.core.higher_charge(task, ran) {
+            self.core.cpus[cpu.index()].preempted = true;
+        }
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Fork and wakeup: `sched_fork`, `wake_up_new_task`, `try_to_wake_up` (contract T1–T3).
+
+use super::{Kernel, Stage};
+use crate::TaskAttributes;
+use crate::core::enq_flags;
+use crate::core::ops_flags;
+use crate::core::task::{Class, ExtState, Owner, RunState, Task, Verdict, ext_weight};
+use crate::guest::TaskView;
+use crate::ops::Op;
+use event_log::{EventKind, Waker};
+use ids::{CpuId, DsqId, Nanos, TaskId};
+
+/// SCX_WAKE_FORK.
+const WAKE_FORK: u64 = 0x4;
+/// SCX_WAKE_TTWU.
+const WAKE_TTWU: u64 = 0x8;
+/// SCX_WAKE_SYNC.
+const WAKE_SYNC: u64 = 0x10;
+/// ENQUEUE_NOCLOCK: the caller updated the runqueue clock.
+const NOCLOCK: u64 = 8;
+/// Longest `comm`.
+const COMM_BYTES: usize = 15;
+/// Process number of the first task; those below belong to the system.
+const FIRST_PID: i32 = 100;
+
+impl Kernel {
+    /// Makes a task, not yet runnable. Numbers are dense from 0, in order of creation. A task that `init_task` refuses
+    /// is dead from the start: the error is that op's negative errno, and the number is used up.
+    pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
+        assert!(!attributes.allowed.is_empty(), "a task may run somewhere");
+        self.core.this_cpu = cpu;
+        let task = TaskId(self.core.tasks.len() as u32);
+        let entry = self.new_task(task, cpu, attributes);
+        self.core.by_pid.insert(entry.pid, task);
+        self.core.tasks.push(entry);
+        self.publish(task);
+        let parent = self.core.task(task).parent;
+        if parent != TaskId::NONE {
+            self.core.log(parent, EventKind::Fork { child: task });
+        }
+        if self.stage != Stage::Disabled {
+            if let Err(errno) = self.init_task(task, true) {
+                self.core.task_mut(task).run_state = RunState::Dead;
+                self.finish();
+                return Err(errno);
+            }
+            if self.core.task(task).class == Class::Ext {
+                self.enable_task(task);
+            }
+        }
+        self.finish();
+        Ok(task)
+    }
+
+    fn new_task(&self, task: TaskId, cpu: CpuId, attributes: TaskAttributes) -> Task {
+        let TaskAttributes { name, policy, nice, allowed, kernel_thread, parent } = attributes;
+        let mut comm = name;
+        let end = (0..=COMM_BYTES.min(comm.len())).rev().find(|&end| comm.is_char_boundary(end)).unwrap_or(0);
+        comm.truncate(end);
+        let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
+        Task {
+            comm,
+            pid: FIRST_PID + task.0 as i32,
+            policy,
+            nice,
+            allowed_count: allowed.len() as u32,
+            allowed,
+            kernel_thread,
+            parent: parent.unwrap_or(TaskId::NONE),
+            exiting: false,
+            cpu,
+            run_state: RunState::New,
+            class: self.core.class_of(policy, switch_all, self.stage == Stage::Enabled),
+            sum_exec: Nanos::ZERO,
+            class_key: 0,
+            class_seq: 0,
+            ext_state: ExtState::None,
+            queued: false,
+            owner: Owner::Core,
+            custody: false,
+            verdict: None,
+            selected_cpu: cpu,
+            queue: None,
+            position: (0, 0),
+            queue_seq: 0,
+            runnable_at: self.core.now,
+            reset_runnable_at: true,
+            runnable_seq: 0,
+        }
+    }
+
+    /// Refreshes the guest object of a task.
+    pub(super) fn publish(&mut self, task: TaskId) {
+        /// PF_EXITING, PF_KTHREAD, PF_NO_SETAFFINITY are all that schedulers look at.
+        const PF_EXITING: u32 = 0x4;
+        const PF_KTHREAD: u32 = 0x20_0000;
+        let entry = &self.core.tasks[task.index()];
+        let flags = if entry.kernel_thread { PF_KTHREAD } else { 0 } | if entry.exiting { PF_EXITING } else { 0 };
+        let view = TaskView {
+            pid: entry.pid,
+            comm: &entry.comm,
+            flags,
+            static_prio: 120 + i32::from(entry.nice),
+            prio: entry.prio(),
+            policy: entry.policy_number(),
+            weight: ext_weight(entry.policy, entry.nice),
+            allowed: &entry.allowed,
+            parent: entry.parent,
+            tgid: entry.pid,
+        };
+        self.core.objects.publish(&mut self.machine.memory, task, &view);
+    }
+
+    /// Makes a new task runnable for the first time (`wake_up_new_task`), on behalf of its parent on `cpu`.
+    pub fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
+        self.core.this_cpu = cpu;
+        assert_eq!(self.core.task(task).run_state, RunState::New, "a task is woken as new once");
+        let parent = self.core.task(task).parent;
+        let (target, _) = self.select_cpu(task, WAKE_FORK);
+        let waker = if parent == TaskId::NONE { Waker::External } else { Waker::Fork(parent) };
+        self.make_runnable(task, target, waker, false, enq_flags::INITIAL | NOCLOCK);
+    }
+
+    /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect on one that is runnable or gone.
+    pub fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker, sync: bool) {
+        self.core.this_cpu = cpu;
+        if self.core.task(task).run_state != RunState::Sleeping {
+            return;
+        }
+        let (target, selected) = self.select_cpu(task, WAKE_TTWU | if sync { WAKE_SYNC } else { 0 });
+        let selected = if selected { enq_flags::CPU_SELECTED } else { 0 };
+        self.make_runnable(task, target, waker, sync, enq_flags::WAKEUP | NOCLOCK | selected);
+    }
+
+    fn make_runnable(&mut self, task: TaskId, target: CpuId, waker: Waker, sync: bool, flags: u64) {
+        let from = self.core.task_cpu(task);
+        if from != target {
+            self.core.migrate(task, target);
+        }
+        let entry = self.core.task_mut(task);
+        entry.run_state = RunState::Runnable;
+        let class = entry.class;
+        self.core.log(task, EventKind::Wakeup { waker, sync, target });
+        match class {
+            Class::Ext => self.enqueue_task(task, flags),
+            _ => self.core.higher_enqueue(task, false),
+        }
+        self.preempt_lower(task);
+        self.finish();
+    }
+
+    /// `select_task_rq`: the CPU of a waking task, and whether it was asked for at all (contract T2).
+    fn select_cpu(&mut self, task: TaskId, wake_flags: u64) -> (CpuId, bool) {
+        let entry = self.core.task(task);
+        let asked = entry.allowed_count > 1;
+        let cpu = match entry.class {
+            _ if !asked => entry.allowed.first().expect("an affinity is never empty"),
+            Class::Ext => self.select_cpu_ext(task, wake_flags),
+            _ => self.core.higher_select_cpu(task),
+        };
+        (self.correct_cpu(task, cpu), asked)
+    }
+
+    /// A CPU where the task may not run, or that is offline, is replaced silently.
+    pub(super) fn correct_cpu(&self, task: TaskId, cpu: CpuId) -> CpuId {
+        let entry = self.core.task(task);
+        let usable = |cpu: CpuId| self.core.cpus[cpu.index()].online;
+        if entry.allowed.contains(cpu) && usable(cpu) {
+            return cpu;
+        }
+        let anywhere = (0..self.core.cpus()).map(CpuId).find(|&cpu| usable(cpu));
+        entry.allowed.iter().find(|&cpu| usable(cpu)).or(anywhere).expect("some CPU is online")
+    }
+
+    fn select_cpu_ext(&mut self, task: TaskId, wake_flags: u64) -> CpuId {
+        let prev = self.core.task_cpu(task);
+        let chosen = if self.has(Op::SelectCpu) && !self.core.bypassing() {
+            let args = [self.addr(task), u64::from(prev.0), wake_flags];
+            let cpu = self.call_deciding(Op::SelectCpu, &args, task).unwrap_or(prev.0);
+            self.core.check_cpu(cpu as i32).unwrap_or(prev)
+        } else {
+            self.select_cpu_default(task, prev, wake_flags)
+        };
+        self.core.task_mut(task).selected_cpu = chosen;
+        self.core.log(task, EventKind::SelectCpu { prev, chosen });
+        chosen
+    }
+
+    /// Without the op: the default search, and straight to the local queue of an idle CPU (contract D11).
+    fn select_cpu_default(&mut self, task: TaskId, prev: CpuId, wake_flags: u64) -> CpuId {
+        let cpu = self.core.search_idle(task, prev, wake_flags, None, 0);
+        if cpu < 0 {
+            return prev;
+        }
+        self.core.refill_slice(&mut self.machine.memory, task);
+        let verdict = Verdict { dsq: DsqId::LOCAL, vtime: None, enq_flags: 0, op: None, line: 0 };
+        self.core.task_mut(task).verdict = Some(verdict);
+        CpuId(cpu as u32)
+    }
+}

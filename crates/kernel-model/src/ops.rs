@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The operations of `struct sched_ext_ops` and what each may do.
+
+use crate::kfuncs::Group;
+
+/// An operation. The order is that of `event_log`'s op numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub(crate) enum Op {
+    SelectCpu,
+    Enqueue,
+    Dequeue,
+    Dispatch,
+    Tick,
+    Runnable,
+    Running,
+    Stopping,
+    Quiescent,
+    Yield,
+    CoreSchedBefore,
+    SetWeight,
+    SetCpumask,
+    UpdateIdle,
+    CpuAcquire,
+    CpuRelease,
+    InitTask,
+    ExitTask,
+    Enable,
+    Disable,
+    Dump,
+    DumpCpu,
+    DumpTask,
+    CgroupInit,
+    CgroupExit,
+    CgroupPrepMove,
+    CgroupMove,
+    CgroupCancelMove,
+    CgroupSetWeight,
+    CgroupSetBandwidth,
+    CgroupSetIdle,
+    CpuOnline,
+    CpuOffline,
+    Init,
+    Exit,
+    /// A `bpf_timer` callback; no member of the struct.
+    Timer,
+}
+
+/// How many there are.
+pub(crate) const OP_COUNT: usize = Op::Timer as usize + 1;
+
+/// All of them, in order.
+const ALL: [Op; OP_COUNT] = [
+    Op::SelectCpu, Op::Enqueue, Op::Dequeue, Op::Dispatch, Op::Tick, Op::Runnable, Op::Running, Op::Stopping,
+    Op::Quiescent, Op::Yield, Op::CoreSchedBefore, Op::SetWeight, Op::SetCpumask, Op::UpdateIdle, Op::CpuAcquire,
+    Op::CpuRelease, Op::InitTask, Op::ExitTask, Op::Enable, Op::Disable, Op::Dump, Op::DumpCpu, Op::DumpTask,
+    Op::CgroupInit, Op::CgroupExit, Op::CgroupPrepMove, Op::CgroupMove, Op::CgroupCancelMove, Op::CgroupSetWeight,
+    Op::CgroupSetBandwidth, Op::CgroupSetIdle, Op::CpuOnline, Op::CpuOffline, Op::Init, Op::Exit, Op::Timer,
+];
+
+impl Op {
+    /// Its number in `event_log::CallbackSite`.
+    pub fn number(self) -> u8 {
+        self as u8 + 1
+    }
+
+    /// Its name in the struct.
+    pub fn name(self) -> &'static str {
+        event_log::op_name(self.number()).expect("every op has a name")
+    }
+
+    /// The op with this index (its discriminant).
+    pub fn by_index(index: usize) -> Op {
+        ALL[index]
+    }
+
+    /// The op with this name.
+    pub fn by_name(name: &str) -> Option<Op> {
+        ALL.into_iter().find(|op| op.name() == name && *op != Op::Timer)
+    }
+
+    /// Whether it may sleep, and its program may be `struct_ops.s` (contract C1).
+    pub fn may_sleep(self) -> bool {
+        use Op::*;
+        matches!(self, InitTask | CgroupInit | CgroupExit | CgroupPrepMove | CpuOnline | CpuOffline | Init | Exit)
+    }
+
+    /// Whether it may call kfuncs of a group (contract 1.2).
+    pub fn allows(self, group: Group) -> bool {
+        use Op::*;
+        match group {
+            Group::Any | Group::Idle => true,
+            Group::Enqueue => matches!(self, SelectCpu | Enqueue | Dispatch),
+            Group::Dispatch => self == Dispatch,
+            Group::Select => matches!(self, SelectCpu | Enqueue),
+            Group::Release => self == CpuRelease,
+            Group::Dump => matches!(self, Dump | DumpCpu | DumpTask),
+            Group::Unlocked => matches!(
+                self,
+                Init | Exit | InitTask | CgroupInit | CgroupExit | CgroupPrepMove | CgroupCancelMove
+                    | CgroupSetWeight | CgroupSetBandwidth | CgroupSetIdle | CpuOnline | CpuOffline | Dump
+                    | Timer
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_and_event_names_agree() {
+        for (index, op) in ALL.into_iter().enumerate() {
+            assert_eq!(op as usize, index);
+            assert!(op.name() == "timer" || Op::by_name(op.name()) == Some(op), "{op:?}");
+        }
+        assert_eq!(Op::SelectCpu.name(), "select_cpu");
+        assert_eq!(Op::Exit.name(), "exit");
+    }
+}
