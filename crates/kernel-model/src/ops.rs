@@ -52,11 +52,42 @@ pub(crate) const OP_COUNT: usize = Op::Timer as usize + 1;
 
 /// All of them, in order.
 const ALL: [Op; OP_COUNT] = [
-    Op::SelectCpu, Op::Enqueue, Op::Dequeue, Op::Dispatch, Op::Tick, Op::Runnable, Op::Running, Op::Stopping,
-    Op::Quiescent, Op::Yield, Op::CoreSchedBefore, Op::SetWeight, Op::SetCpumask, Op::UpdateIdle, Op::CpuAcquire,
-    Op::CpuRelease, Op::InitTask, Op::ExitTask, Op::Enable, Op::Disable, Op::Dump, Op::DumpCpu, Op::DumpTask,
-    Op::CgroupInit, Op::CgroupExit, Op::CgroupPrepMove, Op::CgroupMove, Op::CgroupCancelMove, Op::CgroupSetWeight,
-    Op::CgroupSetBandwidth, Op::CgroupSetIdle, Op::CpuOnline, Op::CpuOffline, Op::Init, Op::Exit, Op::Timer,
+    Op::SelectCpu,
+    Op::Enqueue,
+    Op::Dequeue,
+    Op::Dispatch,
+    Op::Tick,
+    Op::Runnable,
+    Op::Running,
+    Op::Stopping,
+    Op::Quiescent,
+    Op::Yield,
+    Op::CoreSchedBefore,
+    Op::SetWeight,
+    Op::SetCpumask,
+    Op::UpdateIdle,
+    Op::CpuAcquire,
+    Op::CpuRelease,
+    Op::InitTask,
+    Op::ExitTask,
+    Op::Enable,
+    Op::Disable,
+    Op::Dump,
+    Op::DumpCpu,
+    Op::DumpTask,
+    Op::CgroupInit,
+    Op::CgroupExit,
+    Op::CgroupPrepMove,
+    Op::CgroupMove,
+    Op::CgroupCancelMove,
+    Op::CgroupSetWeight,
+    Op::CgroupSetBandwidth,
+    Op::CgroupSetIdle,
+    Op::CpuOnline,
+    Op::CpuOffline,
+    Op::Init,
+    Op::Exit,
+    Op::Timer,
 ];
 
 impl Op {
@@ -98,8 +129,18 @@ impl Op {
             Group::Dump => matches!(self, Dump | DumpCpu | DumpTask),
             Group::Unlocked => matches!(
                 self,
-                Init | Exit | InitTask | CgroupInit | CgroupExit | CgroupPrepMove | CgroupCancelMove
-                    | CgroupSetWeight | CgroupSetBandwidth | CgroupSetIdle | CpuOnline | CpuOffline | Dump
+                Init | Exit
+                    | InitTask
+                    | CgroupInit
+                    | CgroupExit
+                    | CgroupPrepMove
+                    | CgroupCancelMove
+                    | CgroupSetWeight
+                    | CgroupSetBandwidth
+                    | CgroupSetIdle
+                    | CpuOnline
+                    | CpuOffline
+                    | Dump
                     | Timer
             ),
         }

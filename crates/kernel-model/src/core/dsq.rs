@@ -188,7 +188,8 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let key = prop_oneof![0u64..8, (u64::MAX - 4)..=u64::MAX];
-        let step = prop_oneof![3 => key.prop_map(Step::Insert), 1 => Just(Step::Pop), 1 => (0usize..8).prop_map(Step::Remove)];
+        let step =
+            prop_oneof![3 => key.prop_map(Step::Insert), 1 => Just(Step::Pop), 1 => (0usize..8).prop_map(Step::Remove)];
         prop::collection::vec(step, 0..60)
     }
 

@@ -270,7 +270,14 @@ impl Core {
     }
 
     /// `scx_bpf_select_cpu_and`: CPU or negative errno.
-    pub fn select_cpu_and(&mut self, task: TaskId, prev_cpu: i32, wake_flags: u64, allowed: &CpuSet, flags: u64) -> i32 {
+    pub fn select_cpu_and(
+        &mut self,
+        task: TaskId,
+        prev_cpu: i32,
+        wake_flags: u64,
+        allowed: &CpuSet,
+        flags: u64,
+    ) -> i32 {
         let Some(prev) = self.check_cpu(prev_cpu) else { return EINVAL };
         if !self.check_builtin_idle() {
             return EBUSY;

@@ -9,8 +9,6 @@ use ids::CpuId;
 /// How often a local queue may be enqueued again in one go (contract K2).
 const REENQUEUE_LIMIT: u32 = 256;
 
-
-
 impl Kernel {
     /// Carries out deferred verdicts, re-enqueues and kicks; then, if there was an error, disables the scheduler.
     pub(super) fn finish(&mut self) {

@@ -182,9 +182,10 @@ fn check_kfuncs(object: &LinkedObject, scheduler: &Scheduler, version: (u16, u16
     for (index, function) in scheduler.ops.iter().enumerate() {
         let Some(function) = function else { continue };
         let op = Op::by_index(index);
-        let sleepable = object.programs.iter().any(|program| {
-            program.function == *function && program.kind == ProgramKind::StructOps { sleepable: true }
-        });
+        let sleepable = object
+            .programs
+            .iter()
+            .any(|program| program.function == *function && program.kind == ProgramKind::StructOps { sleepable: true });
         if sleepable && !op.may_sleep() {
             return Err(unsuitable(format!("ops.{} must not be sleepable", op.name())));
         }

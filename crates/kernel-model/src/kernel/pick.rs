@@ -125,8 +125,7 @@ impl Kernel {
                 found = Found::Prev;
                 break;
             }
-            if !self.core.cpus[cpu.index()].local.is_empty()
-                || self.core.consume_global(&mut self.machine.memory, cpu)
+            if !self.core.cpus[cpu.index()].local.is_empty() || self.core.consume_global(&mut self.machine.memory, cpu)
             {
                 found = Found::Local;
                 break;

@@ -148,9 +148,9 @@ impl Kernel {
             if self.core.current(target) != TaskId::NONE || !self.core.cpus[target.index()].online {
                 continue;
             }
-            let longest = (0..self.core.cpus()).map(CpuId).max_by_key(|&donor| {
-                (self.core.cpus[donor.index()].bypass.len(), std::cmp::Reverse(donor))
-            });
+            let longest = (0..self.core.cpus())
+                .map(CpuId)
+                .max_by_key(|&donor| (self.core.cpus[donor.index()].bypass.len(), std::cmp::Reverse(donor)));
             let donor = longest.expect("a machine has CPUs");
             let waiting = self.core.cpus[donor.index()].bypass.iter().map(|(_, task)| task);
             let movable = waiting.filter(|&task| self.core.task(task).allowed.contains(target)).next();
