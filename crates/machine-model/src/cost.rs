@@ -18,7 +18,7 @@ pub enum Nature {
     Clock,
 }
 
-/// Costs of a machine.
+/// Costs of a machine. They are charged once per event and do not contain one another.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Costs {
     /// Switching from one task to another, without the scheduler's own code.
@@ -35,15 +35,31 @@ pub struct Costs {
     pub instruction_ps: u64,
     /// Entering and leaving a callback.
     pub callback_ns: u64,
-    /// A kfunc or helper by its [`Nature`], in declaration order.
+    /// A kfunc or helper by its [`Nature`], in declaration order, without waiting for locks.
     pub call_ns: [u64; 6],
     /// Core wakeup path without callbacks.
     pub wakeup_ns: u64,
-    /// Core fork path.
+    /// Core fork path: what the scheduler core does for a new task. Copying the address space is the parent's work.
     pub fork_ns: u64,
 }
 
 impl Costs {
+    /// Costs of nothing at all, for tests that want exact times.
+    pub const fn zero() -> Costs {
+        Costs {
+            context_switch_ns: 0,
+            ipi_ns: [0; 3],
+            idle_exit_ns: 0,
+            interrupt_ns: 0,
+            tick_ns: 0,
+            instruction_ps: 0,
+            callback_ns: 0,
+            call_ns: [0; 6],
+            wakeup_ns: 0,
+            fork_ns: 0,
+        }
+    }
+
     /// Cost of one call of this nature, in nanoseconds.
     pub fn call(&self, nature: Nature) -> u64 {
         self.call_ns[nature as usize]

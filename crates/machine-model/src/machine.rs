@@ -2,7 +2,8 @@
 //! A machine: its CPUs and how far they are from each other.
 
 use crate::Costs;
-use ids::{CpuId, CpuSet};
+use ids::{CpuId, CpuSet, MAX_CPUS};
+use std::collections::BTreeMap;
 
 /// One logical CPU and the groups that it belongs to. Group numbers are dense from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,29 +60,179 @@ pub struct MachineError {
     pub problem: String,
 }
 
+/// SLIT distance of a node to itself, and the one that Linux takes for any other node without a table
+/// (`LOCAL_DISTANCE` and `REMOTE_DISTANCE` in `include/linux/topology.h`).
+pub(crate) const LOCAL_DISTANCE: u32 = 10;
+pub(crate) const REMOTE_DISTANCE: u32 = 20;
+
+/// A SLIT entry is a byte and 255 means unreachable (ACPI 6.5, 5.2.17).
+const MAX_DISTANCE: u32 = 254;
+
+/// Linux offers 100 to 1000 (down to 24 on some architectures); the BFS patches offered up to 10000.
+pub(crate) const HZ: std::ops::RangeInclusive<u64> = 24..=10_000;
+
 impl Machine {
-    /// From a TOML text; `name` stands in errors.
-    pub fn from_toml(name: &str, text: &str) -> Result<Machine, MachineError> {
-        todo!("{name} {text}")
-    }
-
-    /// From an hwloc synthetic string such as `node:2 core:8 pu:2`.
-    pub fn from_synthetic(text: &str) -> Result<Machine, MachineError> {
-        todo!("{text}")
-    }
-
-    /// From sysfs (`/sys/devices/system/...`), read through `read`: path → contents.
-    pub fn from_sysfs(read: &dyn Fn(&str) -> Option<String>) -> Result<Machine, MachineError> {
-        todo!("{}", read("").is_some())
-    }
-
     /// All CPUs.
     pub fn all_cpus(&self) -> CpuSet {
         CpuSet::first_n(self.cpus.len())
     }
 
-    /// How far apart two CPUs are.
+    /// How far apart two CPUs are. Both must exist.
     pub fn locality(&self, a: CpuId, b: CpuId) -> Locality {
-        todo!("{a} {b}")
+        let (x, y) = (self.cpus[a.index()], self.cpus[b.index()]);
+        if a == b {
+            Locality::Same
+        } else if x.core == y.core {
+            Locality::Smt
+        } else if x.llc == y.llc {
+            Locality::Llc
+        } else if x.node == y.node {
+            Locality::Node
+        } else {
+            Locality::Far
+        }
+    }
+
+    /// Checks what every constructor promises: 1 to 4096 CPUs, dense group numbers, cores inside caches inside nodes,
+    /// distances square, symmetric and 10 at home, and a plausible HZ. For machines that are built by hand.
+    pub fn validate(&self) -> Result<(), MachineError> {
+        let error = |problem| MachineError { place: self.name.clone(), problem };
+        check_cpus(&self.cpus).map_err(error)?;
+        let nodes = self.cpus.iter().map(|cpu| cpu.node).max().map_or(0, |last| last as usize + 1);
+        check_distances(&self.distances, nodes).map_err(error)?;
+        if !HZ.contains(&u64::from(self.hz)) {
+            return Err(error(format!("hz is {}; expected {} to {}", self.hz, HZ.start(), HZ.end())));
+        }
+        Ok(())
+    }
+}
+
+/// Number and nesting of the groups.
+pub(crate) fn check_cpus(cpus: &[Cpu]) -> Result<(), String> {
+    if !(1..=MAX_CPUS).contains(&cpus.len()) {
+        return Err(format!("{} CPUs; expected 1 to {MAX_CPUS}", cpus.len()));
+    }
+    check_dense(cpus, "core", |cpu| cpu.core)?;
+    check_dense(cpus, "last-level cache", |cpu| cpu.llc)?;
+    check_dense(cpus, "node", |cpu| cpu.node)?;
+    check_nested(cpus, ("core", |cpu| cpu.core), ("last-level cache", |cpu| cpu.llc))?;
+    check_nested(cpus, ("last-level cache", |cpu| cpu.llc), ("node", |cpu| cpu.node))
+}
+
+fn check_dense(cpus: &[Cpu], what: &str, group: fn(&Cpu) -> u32) -> Result<(), String> {
+    let mut used = vec![false; cpus.len()];
+    for cpu in cpus {
+        let number = group(cpu) as usize;
+        *used.get_mut(number).ok_or(format!("{what} {number} on a machine of {} CPUs", cpus.len()))? = true;
+    }
+    let count = used.iter().rposition(|&used| used).map_or(0, |last| last + 1);
+    match used[..count].iter().position(|&used| !used) {
+        Some(hole) => Err(format!("no CPU belongs to {what} {hole}; expected numbers without gaps")),
+        None => Ok(()),
+    }
+}
+
+type Group<'a> = (&'a str, fn(&Cpu) -> u32);
+
+fn check_nested(cpus: &[Cpu], inner: Group<'_>, outer: Group<'_>) -> Result<(), String> {
+    let mut first_of = BTreeMap::new();
+    for (index, cpu) in cpus.iter().enumerate() {
+        let &mut (first, expected) = first_of.entry(inner.1(cpu)).or_insert((index, outer.1(cpu)));
+        if outer.1(cpu) != expected {
+            return Err(format!(
+                "{} {} spans two {}s: CPU {first} is in {} {expected}, CPU {index} in {}",
+                inner.0,
+                inner.1(cpu),
+                outer.0,
+                outer.0,
+                outer.1(cpu)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Shape and values of a distance table.
+pub(crate) fn check_distances(distances: &[Vec<u32>], nodes: usize) -> Result<(), String> {
+    if distances.len() != nodes || distances.iter().any(|row| row.len() != nodes) {
+        let shape: Vec<usize> = distances.iter().map(Vec::len).collect();
+        return Err(format!("distances have rows of {shape:?}; expected {nodes} rows of {nodes}, one for each node"));
+    }
+    for (from, row) in distances.iter().enumerate() {
+        for (to, &distance) in row.iter().enumerate() {
+            if from == to && distance != LOCAL_DISTANCE {
+                return Err(format!("distance of node {from} to itself is {distance}; expected {LOCAL_DISTANCE}"));
+            }
+            if from != to && !(LOCAL_DISTANCE + 1..=MAX_DISTANCE).contains(&distance) {
+                return Err(format!("distance from node {from} to {to} is {distance}; expected 11 to {MAX_DISTANCE}"));
+            }
+            if distance != distances[to][from] {
+                let back = distances[to][from];
+                return Err(format!("distance from node {from} to {to} is {distance}, but back it is {back}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The table that Linux assumes where firmware gives none.
+pub(crate) fn flat_distances(nodes: usize) -> Vec<Vec<u32>> {
+    let row = |from| (0..nodes).map(|to| if from == to { LOCAL_DISTANCE } else { REMOTE_DISTANCE }).collect();
+    (0..nodes).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(cpus: &[(u32, u32, u32)], distances: &[&[u32]]) -> Machine {
+        Machine {
+            name: "m".into(),
+            description: String::new(),
+            cpus: cpus.iter().map(|&(core, llc, node)| Cpu { core, llc, node }).collect(),
+            distances: distances.iter().map(|row| row.to_vec()).collect(),
+            hz: 250,
+            no_hz_idle: true,
+            costs: Costs::zero(),
+        }
+    }
+
+    #[test]
+    fn locality_grows_from_the_same_cpu_to_another_node() {
+        let cpus = [(0, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1)];
+        let machine = machine(&cpus, &[&[10, 20], &[20, 10]]);
+        machine.validate().unwrap();
+        let expected = [Locality::Same, Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
+        for (cpu, expected) in expected.into_iter().enumerate() {
+            assert_eq!(machine.locality(CpuId(0), CpuId(cpu as u32)), expected);
+            assert_eq!(machine.locality(CpuId(cpu as u32), CpuId(0)), expected);
+        }
+        assert!(expected.is_sorted());
+    }
+
+    #[test]
+    fn broken_machines_are_refused_with_the_reason() {
+        let two: &[&[u32]] = &[&[10, 20], &[20, 10]];
+        type Case<'a> = (&'a [(u32, u32, u32)], &'a [&'a [u32]], &'a str);
+        let cases: &[Case<'_>] = &[
+            (&[], &[], "0 CPUs; expected 1 to 4096"),
+            (&[(0, 0, 0), (2, 0, 0)], &[&[10]], "core 2 on a machine of 2 CPUs"),
+            (&[(1, 0, 0), (1, 0, 0)], &[&[10]], "no CPU belongs to core 0; expected numbers without gaps"),
+            (
+                &[(0, 0, 0), (0, 1, 0)],
+                &[&[10]],
+                "core 0 spans two last-level caches: CPU 0 is in last-level cache 0, CPU 1 in 1",
+            ),
+            (&[(0, 0, 0), (1, 0, 1)], two, "last-level cache 0 spans two nodes: CPU 0 is in node 0, CPU 1 in 1"),
+            (&[(0, 0, 0)], two, "distances have rows of [2, 2]; expected 1 rows of 1, one for each node"),
+            (&[(0, 0, 0), (1, 1, 1)], &[&[10, 20], &[21, 10]], "distance from node 0 to 1 is 20, but back it is 21"),
+            (&[(0, 0, 0), (1, 1, 1)], &[&[11, 20], &[20, 10]], "distance of node 0 to itself is 11; expected 10"),
+            (&[(0, 0, 0), (1, 1, 1)], &[&[10, 10], &[10, 10]], "distance from node 0 to 1 is 10; expected 11 to 254"),
+        ];
+        for (cpus, distances, expected) in cases {
+            assert_eq!(machine(cpus, distances).validate().unwrap_err().problem, *expected);
+        }
+        let slow = Machine { hz: 10, ..machine(&[(0, 0, 0)], &[&[10]]) };
+        assert_eq!(slow.validate().unwrap_err().to_string(), "m: hz is 10; expected 24 to 10000");
     }
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machines that come with Weir: the files of `machines/`, compiled in.
+
+use crate::{Machine, MachineError};
+
+/// All presets: name and TOML text, in the order of their size.
+pub fn presets() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("laptop-2c4t", include_str!("../../../machines/laptop-2c4t.toml")),
+        ("desktop-4c", include_str!("../../../machines/desktop-4c.toml")),
+        ("server-64", include_str!("../../../machines/server-64.toml")),
+        ("server-512", include_str!("../../../machines/server-512.toml")),
+    ]
+}
+
+/// The preset whose HZ, NO_HZ and costs stand in where a description gives none. It gives all of its own.
+const REFERENCE: &str = "server-64";
+
+impl Machine {
+    /// The preset of this name; the error lists near misses and all names.
+    pub fn preset(name: &str) -> Result<Machine, MachineError> {
+        let Some((name, text)) = presets().iter().find(|preset| preset.0 == name) else {
+            let near = crate::toml_file::near_miss(name, presets().iter().map(|preset| preset.0));
+            let names: Vec<&str> = presets().iter().map(|preset| preset.0).collect();
+            let problem = format!("no such machine preset{near}; presets are {}", names.join(", "));
+            return Err(MachineError { place: name.to_owned(), problem });
+        };
+        Machine::from_toml(&format!("{name}.toml"), text)
+    }
+
+    pub(crate) fn reference() -> Machine {
+        Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use ids::CpuId;
+
+    #[test]
+    fn all_presets_load() {
+        let mut summary = String::new();
+        for (name, _) in presets() {
+            let machine = Machine::preset(name).unwrap();
+            assert_eq!(machine.name, *name);
+            assert!(!machine.description.is_empty() && machine.costs.call_ns.iter().all(|&cost| cost > 0));
+            let count = |group: fn(&crate::Cpu) -> u32| machine.cpus.iter().map(group).max().unwrap() + 1;
+            let groups = (count(|cpu| cpu.core), count(|cpu| cpu.llc), count(|cpu| cpu.node));
+            summary += &format!("{name} {} {groups:?} {}\n", machine.cpus.len(), machine.hz);
+        }
+        expect![[r#"
+            laptop-2c4t 4 (2, 1, 1) 1000
+            desktop-4c 4 (4, 2, 1) 1000
+            server-64 64 (32, 2, 2) 250
+            server-512 512 (256, 32, 8) 250
+        "#]]
+        .assert_eq(&summary);
+    }
+
+    /// "threads 0 and 2 were considered SMT siblings, as were 1 and 3" (BFS 0.360 post, December 2010).
+    #[test]
+    fn the_laptop_counts_its_siblings_as_the_post_says() {
+        let laptop = Machine::preset("laptop-2c4t").unwrap();
+        let siblings = |a, b| laptop.locality(CpuId(a), CpuId(b)) == crate::Locality::Smt;
+        assert!(siblings(0, 2) && siblings(1, 3) && !siblings(0, 1) && !siblings(2, 3));
+    }
+
+    #[test]
+    fn an_unknown_preset_lists_near_misses() {
+        let error = Machine::preset("server-46").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "server-46: no such machine preset (did you mean server-64?); \
+             presets are laptop-2c4t, desktop-4c, server-64, server-512"
+        );
+    }
+}
