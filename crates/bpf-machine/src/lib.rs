@@ -5,12 +5,20 @@
 //! A program runs on its own frame stack, never on the host's, so it can be suspended before any kfunc, helper or
 //! atomic instruction and resumed later.
 
+mod decode;
+mod errno;
+mod execution;
 mod fault;
+mod helpers;
+mod interpreter;
+pub mod iter_num;
 mod machine;
 mod maps;
 mod memory;
+mod op;
 
+pub use execution::{CodeSite, Execution, PausePoints, Step};
 pub use fault::{Fault, FaultKind};
-pub use machine::{CodeSite, Context, Execution, Host, LoadError, Machine, PausePoints, Resolver, Step, TimerId};
-pub use maps::{MapHandle, Maps};
+pub use machine::{Context, Host, LoadError, Machine, Resolver};
+pub use maps::{MapHandle, Maps, TimerId};
 pub use memory::{Access, GuestAddr, Memory, Region, RegionId};

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A loaded object and the executions of its programs.
 
-use crate::{Fault, FaultKind, GuestAddr, Maps, Memory};
+use crate::decode::{Places, Program, decode};
+use crate::execution::{CodeSite, Execution, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step};
+use crate::interpreter::{Engine, Regions};
+use crate::maps::{ElementKey, MapHandle, TimerId};
+use crate::{Access, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
+use std::cell::Cell;
 
 /// Why an object could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,63 +41,6 @@ pub trait Resolver {
     fn variable(&self, name: &str) -> Option<GuestAddr>;
 }
 
-/// A loaded object: code, memory, maps, timers.
-#[derive(Debug)]
-pub struct Machine {
-    /// Guest memory. The host puts its own objects there.
-    pub memory: Memory,
-    /// The object's maps.
-    pub maps: Maps,
-}
-
-/// Before which instructions an execution stops by itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PausePoints {
-    /// Before kfunc calls.
-    pub kfuncs: bool,
-    /// Before helper calls.
-    pub helpers: bool,
-    /// Before atomic instructions.
-    pub atomics: bool,
-}
-
-/// A timer of the object (`struct bpf_timer`), dense from 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TimerId(pub u32);
-
-/// Where an execution stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CodeSite {
-    /// Function.
-    pub function: FunctionId,
-    /// Instruction slot in it.
-    pub insn: u32,
-    /// Source line, 0 if unknown.
-    pub line: u32,
-}
-
-/// How far an execution got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// It returned r0.
-    Done(u64),
-    /// It stands before an instruction that [`PausePoints`] names; run it again to go on.
-    Paused,
-}
-
-/// A program in flight: registers, frames, counters. Reusable: keep one and [`Machine::begin`] on it again.
-#[derive(Debug)]
-pub struct Execution {
-    /// CPU on which it runs: selects per-CPU values.
-    pub cpu: u32,
-    /// Instructions executed so far.
-    pub executed: u64,
-    /// Where to stop.
-    pub pause: PausePoints,
-    /// Faults after so many instructions.
-    pub budget: u64,
-}
-
 /// What a host function may touch of the machine that called it.
 #[derive(Debug)]
 pub struct Context<'a> {
@@ -118,41 +66,189 @@ pub trait Host {
     fn timer_cancel(&mut self, timer: TimerId) -> bool;
 }
 
+/// 64-bit words of the argument block: no op has more than 5 members, tracepoints have up to 12.
+const BLOCK_WORDS: usize = 12;
+
+/// A loaded object: code, memory, maps, timers.
+#[derive(Debug)]
+pub struct Machine {
+    /// Guest memory. The host puts its own objects there.
+    pub memory: Memory,
+    /// The object's maps.
+    pub maps: Maps,
+    program: Program,
+    regions: Regions,
+    /// [`Machine::argument_block`].
+    arguments: RegionId,
+    /// Index of an array, for timer callbacks.
+    timer_key: RegionId,
+    /// Executions made so far; each has a stack of its own.
+    executions: Cell<u32>,
+}
+
 impl Machine {
     /// Loads an object for a machine of `cpus` CPUs into `memory`, which may hold the host's objects already.
+    ///
+    /// # Errors
+    /// If an instruction or a symbol cannot be decoded or a map cannot be made. Unresolved CO-RE relocations and kfuncs
+    /// that do not exist are no errors until they are reached.
+    ///
+    /// # Panics
+    /// If `cpus` is 0.
     pub fn load(
         object: &LinkedObject,
-        memory: Memory,
+        mut memory: Memory,
         cpus: u32,
         resolver: &dyn Resolver,
     ) -> Result<Machine, LoadError> {
-        todo!("{object:?} {memory:?} {cpus} {}", resolver.variable("").is_some())
+        assert!(cpus > 0, "a machine has at least one CPU");
+        let arguments = memory.add_region("arguments", 8 * BLOCK_WORDS as u32, 1, Access::ReadOnly);
+        let timer_key = memory.add_region("key of a timer", 4, 1, Access::ReadOnly);
+        let regions = Regions {
+            functions: memory.add_region("function", 8, object.functions.len() as u32, Access::ReadOnly),
+            stacks: memory.add_guarded_region("stack frame", STACK_BYTES, 0, Access::ReadWrite),
+            keys: memory.add_region("key of a callback", 4, 0, Access::ReadOnly),
+        };
+        let maps = Maps::create(&mut memory, &object.maps, cpus)?;
+        let program = resolve(object, &mut memory, &maps, regions.functions, resolver)?;
+        Ok(Machine { memory, maps, program, regions, arguments, timer_key, executions: Cell::new(0) })
     }
 
-    /// A fresh execution, not begun.
+    /// A fresh execution, not begun. Make few and reuse them: each has a stack of its own for good.
     pub fn execution(&self) -> Execution {
-        todo!()
+        let stack = self.executions.get();
+        self.executions.set(stack + 1);
+        Execution::new(stack)
     }
 
     /// Puts `execution` at the start of `function` with up to five arguments in r1 to r5; counters restart.
+    ///
+    /// # Panics
+    /// If the function is none of this object's or there are more than five arguments.
     pub fn begin(&self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
-        todo!("{execution:?} {function:?} {args:?} {cpu}")
+        assert!(args.len() <= 5, "{} arguments", args.len());
+        let entry = self.program.functions[function.0 as usize].entry;
+        execution.regs = [0; 16];
+        execution.regs[1..=args.len()].copy_from_slice(args);
+        execution.pc = entry as usize;
+        execution.cpu = cpu;
+        execution.executed = 0;
+        execution.probe_reads = 0;
+        execution.depth = 1;
+        execution.frames[0].function = function;
+        execution.frames[0].loops_left = MAX_LOOPS;
+        execution.paused = false;
+        execution.fresh = true;
+        execution.lock = 0;
     }
 
-    /// Runs until it returns, pauses or faults.
+    /// Runs until it returns, pauses or faults. After a fault it is over.
+    ///
+    /// # Errors
+    /// What the program did wrong, and where.
+    ///
+    /// # Panics
+    /// If the execution was not begun, or is over.
+    // A fault ends an execution: its size costs nothing.
+    #[allow(clippy::result_large_err)]
     pub fn run<H: Host>(&mut self, execution: &mut Execution, host: &mut H) -> Result<Step, Fault> {
-        let _ = host;
-        todo!("{execution:?}")
+        assert!(execution.depth > 0, "the execution is not in flight");
+        let Machine { memory, maps, program, regions, .. } = self;
+        let mut engine = Engine { program, memory, maps, regions: *regions };
+        let result = engine.run(execution, host);
+        result.map_err(|kind| {
+            let fault = self.fault(execution, kind);
+            execution.depth = 0;
+            fault
+        })
     }
 
-    /// The callback of a timer that fired, with its arguments (map, key, value), if it has one.
+    /// Where an execution that is in flight stands: the instruction to be executed next.
+    ///
+    /// # Panics
+    /// If the execution was not begun, or is over.
+    pub fn site(&self, execution: &Execution) -> CodeSite {
+        assert!(execution.depth > 0, "the execution is not in flight");
+        self.program.site(execution)
+    }
+
+    /// The fault that `kind` is at the place where the execution stands.
+    fn fault(&self, execution: &Execution, kind: FaultKind) -> Fault {
+        let CodeSite { function, insn, .. } = self.program.site(execution);
+        let function = &self.program.functions[function.0 as usize];
+        let line = function.lines.iter().take_while(|line| line.insn <= insn).last();
+        let source = line.map(|line| (line.file.clone(), line.line, line.text.clone()));
+        Fault { kind, function: function.name.clone(), insn, source }
+    }
+
+    /// The callback of a timer that fired, with its arguments (map, key, value), if it has one: not if it was cancelled
+    /// or its value was deleted meanwhile.
     pub fn timer_callback(&mut self, timer: TimerId) -> Option<(FunctionId, [u64; 3])> {
-        todo!("{timer:?}")
+        let timer = self.maps.timers.get(timer)?;
+        let (map, callback) = (timer.map, timer.callback?);
+        let element = self.maps.element_at(&self.memory, map, timer.addr)?;
+        let key = match element.key {
+            ElementKey::At(addr) => addr,
+            ElementKey::Index(index) => {
+                self.memory.set_u32(self.timer_key, 0, 0, index);
+                self.memory.addr(self.timer_key, 0)
+            }
+        };
+        Some((callback, [self.maps.addr(&self.memory, map), key, element.value]))
     }
 
     /// An array of `args.len()` 64-bit words in guest memory: the argument block that r1 of a struct_ops program
     /// points to. Valid until the next call.
+    ///
+    /// # Panics
+    /// If there are more than 12 arguments.
     pub fn argument_block(&mut self, args: &[u64]) -> GuestAddr {
-        todo!("{args:?}")
+        assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());
+        let block = self.memory.slot_mut(self.arguments, 0);
+        for (word, arg) in block.chunks_exact_mut(8).zip(args) {
+            word.copy_from_slice(&arg.to_le_bytes());
+        }
+        self.memory.addr(self.arguments, 0)
+    }
+}
+
+/// Decodes the code of an object whose maps exist.
+fn resolve(
+    object: &LinkedObject,
+    memory: &mut Memory,
+    maps: &Maps,
+    functions: RegionId,
+    resolver: &dyn Resolver,
+) -> Result<Program, LoadError> {
+    let kfunc_numbers: Vec<Option<u32>> =
+        object.kfuncs.iter().map(|kfunc| if kfunc.present { resolver.kfunc(kfunc) } else { None }).collect();
+    // Nothing is at the address of a kfunc; programs only test whether it is 0.
+    let kfuncs = memory.add_region("kfunc", 8, object.kfuncs.len() as u32, Access::ReadOnly);
+    let kfunc_addr = |(index, number): (usize, &Option<u32>)| number.map_or(0, |_| memory.addr(kfuncs, index as u32));
+    let kfunc_addrs: Vec<GuestAddr> = kfunc_numbers.iter().enumerate().map(kfunc_addr).collect();
+    let handles = || (0..object.maps.len() as u32).map(MapHandle);
+    let map_addrs: Vec<GuestAddr> = handles().map(|map| maps.addr(memory, map)).collect();
+    let values: Vec<Option<GuestAddr>> = handles().map(|map| maps.section(memory, map)).collect();
+    let function_addrs: Vec<GuestAddr> =
+        (0..object.functions.len() as u32).map(|function| memory.addr(functions, function)).collect();
+    let places = Places {
+        maps: &map_addrs,
+        values: &values,
+        functions: &function_addrs,
+        kfuncs: &kfunc_addrs,
+        kfunc_numbers: &kfunc_numbers,
+        resolver,
+    };
+    decode(object, &places)
+}
+
+impl Regions {
+    /// Makes sure that a stack exists.
+    pub(crate) fn make_stack(&self, memory: &mut Memory, stack: u32) {
+        let frames = (stack + 1) * MAX_FRAMES;
+        if memory.slots(self.stacks) < frames {
+            memory.grow(self.stacks, frames);
+            memory.grow(self.keys, frames);
+        }
     }
 }

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Error numbers that helpers give, as Linux numbers them on every architecture that has BPF.
+
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const E2BIG: i32 = 7;
+pub(crate) const EAGAIN: i32 = 11;
+pub(crate) const EFAULT: i32 = 14;
+pub(crate) const EBUSY: i32 = 16;
+pub(crate) const EEXIST: i32 = 17;
+pub(crate) const EINVAL: i32 = 22;
+pub(crate) const EOPNOTSUPP: i32 = 95;
+
+/// A negative error number as a 64-bit register holds it.
+pub(crate) fn negative(errno: i32) -> u64 {
+    i64::from(-errno) as u64
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The interpreting engine: executes decoded ops one by one. The inner loop is in `straight`; this outer loop does what
+//! needs frames or the host, or can pause.
+
+mod atomic;
+mod straight;
+
+use crate::decode::Program;
+use crate::execution::{CodeSite, Execution, Frame, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step, Then};
+use crate::helpers::{self, Outcome};
+use crate::maps::ElementKey;
+use crate::op::{Code, Op};
+use crate::{Context, FaultKind, GuestAddr, Host, MapHandle, Maps, Memory, RegionId};
+use bpf_object::FunctionId;
+use straight::{Progress, Stop};
+
+/// Regions of what engines need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Regions {
+    /// What function pointers point to: slot = function.
+    pub functions: RegionId,
+    /// Frames of all stacks: slot = stack × [`MAX_FRAMES`] + depth.
+    pub stacks: RegionId,
+    /// Array indices that callbacks get pointers to; slots as in `stacks`.
+    pub keys: RegionId,
+}
+
+/// A machine, taken apart for a run.
+pub(crate) struct Engine<'a> {
+    pub program: &'a Program,
+    pub memory: &'a mut Memory,
+    pub maps: &'a mut Maps,
+    pub regions: Regions,
+}
+
+impl Program {
+    /// Where an execution stands.
+    pub(crate) fn site(&self, x: &Execution) -> CodeSite {
+        let function = x.frames[x.depth as usize - 1].function;
+        CodeSite { function, insn: self.slots[x.pc], line: self.lines[x.pc] }
+    }
+}
+
+impl Engine<'_> {
+    /// Runs until the program returns, pauses or faults; the op at `x.pc` is the one that faulted then.
+    pub fn run<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Step, FaultKind> {
+        if x.fresh {
+            x.fresh = false;
+            self.regions.make_stack(self.memory, x.stack);
+            self.enter_frame(x);
+        }
+        loop {
+            let left = x.budget.saturating_sub(x.executed);
+            let mut progress = Progress { pc: x.pc, left, probe_reads: x.probe_reads };
+            let stop = straight::run(&self.program.ops, &mut x.regs, self.memory, &mut progress);
+            x.pc = progress.pc;
+            x.executed += left - progress.left;
+            x.probe_reads = progress.probe_reads;
+            match stop {
+                Stop::Special if progress.left == 0 => return Err(FaultKind::Budget(x.budget)),
+                Stop::Special => {
+                    if let Some(step) = self.special(x, host)? {
+                        return Ok(step);
+                    }
+                }
+                Stop::Budget => return Err(FaultKind::Budget(x.budget)),
+                Stop::BadLoad { addr, size } => return Err(self.memory.bad_load(addr, size)),
+                Stop::BadStore { addr, size } => return Err(self.memory.bad_store(addr, size)),
+            }
+        }
+    }
+
+    /// Executes one op that the inner loop left alone. `Some` ends the run.
+    fn special<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Option<Step>, FaultKind> {
+        let op = self.program.ops[x.pc];
+        let stop = match op.code {
+            Code::Kfunc => x.pause.kfuncs,
+            Code::Helper => x.pause.helpers,
+            Code::Atomic => x.pause.atomics,
+            _ => false,
+        };
+        if stop && !x.paused {
+            x.paused = true;
+            return Ok(Some(Step::Paused));
+        }
+        x.paused = false;
+        x.executed += 1;
+        match op.code {
+            Code::Kfunc => {
+                let site = self.program.site(x);
+                let mut cx = Context { memory: self.memory, maps: self.maps, cpu: x.cpu, site };
+                x.regs[0] = host.kfunc(op.imm as u32, x.arguments(), &mut cx)?;
+                x.pc += 1;
+            }
+            Code::Helper => return self.helper(x, host, op.imm as u32),
+            Code::Atomic => {
+                atomic::execute(&op, &mut x.regs, self.memory)?;
+                x.pc += 1;
+            }
+            Code::MayGoto => may_goto(x, &op),
+            Code::Call => self.push(x, FunctionId(op.at as u32), Then::Return)?,
+            Code::Exit => return self.leave(x),
+            Code::Poison => return Err(FaultKind::Poison(self.text(&op))),
+            Code::MissingKfunc => return Err(FaultKind::MissingKfunc(self.text(&op))),
+            _ => unreachable!("the inner loop executes {:?}", op.code),
+        }
+        Ok(None)
+    }
+
+    fn text(&self, op: &Op) -> String {
+        self.program.texts[op.imm as usize].clone()
+    }
+
+    fn helper<H: Host>(&mut self, x: &mut Execution, host: &mut H, helper: u32) -> Result<Option<Step>, FaultKind> {
+        match helpers::call(self, x, host, helper)? {
+            Outcome::Value(value) => {
+                x.regs[0] = value;
+                x.pc += 1;
+                Ok(None)
+            }
+            Outcome::Entered => Ok(None),
+            Outcome::Wait => {
+                // It will be tried again, and counts when it succeeds.
+                x.executed -= 1;
+                x.paused = true;
+                Ok(Some(Step::Paused))
+            }
+        }
+    }
+
+    /// The function that a callback pointer points to.
+    pub fn callback(&self, addr: GuestAddr) -> Result<FunctionId, FaultKind> {
+        match self.memory.slot_in(self.regions.functions, addr) {
+            Some(slot) => Ok(FunctionId(slot)),
+            None => Err(FaultKind::BadArgument(format!("{addr:#x} is not the address of a function"))),
+        }
+    }
+
+    /// Calls a function from the op at `x.pc`.
+    pub fn push(&mut self, x: &mut Execution, function: FunctionId, then: Then) -> Result<(), FaultKind> {
+        if x.depth == MAX_FRAMES {
+            return Err(FaultKind::CallDepth(MAX_FRAMES));
+        }
+        let saved = [x.regs[6], x.regs[7], x.regs[8], x.regs[9]];
+        let return_pc = x.pc as u32 + 1;
+        x.frames[x.depth as usize] = Frame { function, return_pc, saved, loops_left: MAX_LOOPS, then };
+        x.depth += 1;
+        self.enter_frame(x);
+        Ok(())
+    }
+
+    /// Goes to the start of the innermost frame's function.
+    fn enter_frame(&mut self, x: &mut Execution) {
+        let frame = x.frame();
+        frame.loops_left = MAX_LOOPS;
+        let code = &self.program.functions[frame.function.0 as usize];
+        x.pc = code.entry as usize;
+        if code.uses_stack {
+            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
+            let slot = self.frame_slot(x, x.depth - 1);
+            self.memory.slot_mut(self.regions.stacks, slot).fill(0);
+        }
+        self.point_to_frame(x);
+    }
+
+    fn frame_slot(&self, x: &Execution, depth: u32) -> u32 {
+        x.stack * MAX_FRAMES + depth
+    }
+
+    /// r10 is the end of the innermost frame's stack.
+    fn point_to_frame(&self, x: &mut Execution) {
+        let slot = self.frame_slot(x, x.depth - 1);
+        x.regs[10] = self.memory.addr(self.regions.stacks, slot) + u64::from(STACK_BYTES);
+    }
+
+    /// Returns from the innermost frame.
+    fn leave(&mut self, x: &mut Execution) -> Result<Option<Step>, FaultKind> {
+        if x.depth == 1 {
+            if x.lock != 0 {
+                return Err(FaultKind::BadArgument(format!("returns with the spin lock at {:#x} held", x.lock)));
+            }
+            x.depth = 0;
+            return Ok(Some(Step::Done(x.regs[0])));
+        }
+        let stopped = x.regs[0] != 0;
+        match x.frame().then {
+            Then::Return => self.pop(x, x.regs[0]),
+            Then::Loop { round, rounds, .. } if stopped || round + 1 == rounds => self.pop(x, round + 1),
+            Then::Loop { round, rounds, context } => {
+                x.frame().then = Then::Loop { round: round + 1, rounds, context };
+                (x.regs[1], x.regs[2]) = (round + 1, context);
+                self.enter_frame(x);
+            }
+            Then::ForEach { visited, .. } if stopped => self.pop(x, visited),
+            Then::ForEach { map, next, visited, context } => {
+                match self.next_element(x, map, next, x.depth - 1, context)? {
+                    Some(next) => {
+                        x.frame().then = Then::ForEach { map, next, visited: visited + 1, context };
+                        self.enter_frame(x);
+                    }
+                    None => self.pop(x, visited),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives `value` to the caller.
+    fn pop(&mut self, x: &mut Execution, value: u64) {
+        let frame = *x.frame();
+        x.depth -= 1;
+        x.pc = frame.return_pc as usize;
+        x.regs[0] = value;
+        x.regs[6..10].copy_from_slice(&frame.saved);
+        self.point_to_frame(x);
+    }
+
+    /// Calls back for the first element of a map. `None` if there is none.
+    pub fn begin_for_each(
+        &mut self,
+        x: &mut Execution,
+        map: MapHandle,
+        callback: FunctionId,
+        context: u64,
+    ) -> Result<Option<()>, FaultKind> {
+        if x.depth == MAX_FRAMES {
+            return Err(FaultKind::CallDepth(MAX_FRAMES));
+        }
+        let Some(next) = self.next_element(x, map, 0, x.depth, context)? else { return Ok(None) };
+        self.push(x, callback, Then::ForEach { map, next, visited: 1, context })?;
+        Ok(Some(()))
+    }
+
+    /// Puts the arguments for the callback at `depth` in place; the slot to go on from, `None` at the end.
+    fn next_element(
+        &mut self,
+        x: &mut Execution,
+        map: MapHandle,
+        from: u32,
+        depth: u32,
+        context: u64,
+    ) -> Result<Option<u32>, FaultKind> {
+        let Some(element) = self.maps.element(self.memory, map, from, x.cpu)? else { return Ok(None) };
+        let key = match element.key {
+            ElementKey::At(addr) => addr,
+            ElementKey::Index(index) => {
+                let slot = self.frame_slot(x, depth);
+                self.memory.set_u32(self.regions.keys, slot, 0, index);
+                self.memory.addr(self.regions.keys, slot)
+            }
+        };
+        x.regs[1..5].copy_from_slice(&[self.maps.addr(self.memory, map), key, element.value, context]);
+        Ok(Some(element.next))
+    }
+}
+
+/// Falls through until the activation has done so 8 Mi times, then takes the branch (contract 3.1).
+fn may_goto(x: &mut Execution, op: &Op) {
+    let frame = x.frame();
+    if frame.loops_left == 0 {
+        x.pc = op.at as usize;
+    } else {
+        frame.loops_left -= 1;
+        x.pc += 1;
+    }
+}

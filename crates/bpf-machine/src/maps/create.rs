@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Making the maps that an object defines.
+
+use super::hash::{HashStore, Shape};
+use super::{Map, MapHandle, Maps, QueueStore, Ring, Store, Timers, is_storage};
+use crate::{Access, GuestAddr, LoadError, Memory};
+use bpf_object::{MapDef, MapKind};
+
+/// Most bytes that the values of one map may take. A region spans 4 GiB; no known scheduler needs 100 MB.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Most maps of one object: each takes up to two of the 65535 regions.
+const MAX_MAPS: usize = 1 << 14;
+
+/// Map flag: programs may not write it.
+const BPF_F_RDONLY_PROG: u32 = 1 << 7;
+
+/// Page size that ring buffers are measured in.
+const PAGE: u32 = 4096;
+
+impl Maps {
+    /// Makes the maps of an object; values of per-CPU maps for `cpus` CPUs.
+    pub(crate) fn create(memory: &mut Memory, definitions: &[MapDef], cpus: u32) -> Result<Maps, LoadError> {
+        if definitions.len() > MAX_MAPS {
+            let problem = format!("the object has {} maps; at most {MAX_MAPS} are possible", definitions.len());
+            return Err(LoadError::Map { name: definitions[MAX_MAPS].name.clone(), problem });
+        }
+        // The size is that of the kernel's struct bpf_map, roughly; nothing reads it.
+        let objects = memory.add_region("map", 256, definitions.len() as u32, Access::ReadOnly);
+        let mut maps = Maps { objects, timers: Timers::default(), ..Maps::default() };
+        for definition in definitions {
+            let store = make(memory, definition, cpus, definitions.len())
+                .map_err(|problem| LoadError::Map { name: definition.name.clone(), problem })?;
+            let MapDef { name, kind, value_size, .. } = definition;
+            let key_size = match kind {
+                MapKind::Queue | MapKind::Stack | MapKind::Ringbuf => 0,
+                kind if is_storage(*kind) => 8,
+                _ => definition.key_size,
+            };
+            let (name, kind, value_size) = (name.clone(), *kind, *value_size);
+            maps.list.push(Map { name, kind, key_size, value_size, store, has_timers: false });
+        }
+        Ok(maps)
+    }
+
+    /// Address of the only value of a data section.
+    pub(crate) fn section(&self, memory: &Memory, map: MapHandle) -> Option<GuestAddr> {
+        match self.get(map).store {
+            Store::Array { values, entries: 1, per_slot: 1 } => Some(memory.addr(values, 0)),
+            _ => None,
+        }
+    }
+}
+
+fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Store, String> {
+    let name = map.name.as_str();
+    if let Some(initial) = &map.initial
+        && (map.kind != MapKind::Array || initial.len() > map.value_size as usize)
+    {
+        return Err(format!(
+            "{} initial bytes for a {:?} map of {}-byte values",
+            initial.len(),
+            map.kind,
+            map.value_size
+        ));
+    }
+    match map.kind {
+        MapKind::Array | MapKind::PercpuArray => {
+            let per_slot = if map.kind == MapKind::PercpuArray { cpus } else { 1 };
+            array_key(map)?;
+            bounded(map, per_slot)?;
+            array(memory, map, per_slot)
+        }
+        MapKind::Hash | MapKind::LruHash | MapKind::PercpuHash => {
+            let per_slot = if map.kind == MapKind::PercpuHash { cpus } else { 1 };
+            // MAX_BPF_STACK bounds keys in the kernel.
+            if map.key_size == 0 || map.key_size > 512 {
+                return Err(format!("a key has {} bytes; 1 to 512 are possible", map.key_size));
+            }
+            bounded(map, per_slot)?;
+            Ok(hash(memory, map, (map.key_size, map.max_entries, per_slot)))
+        }
+        MapKind::TaskStorage | MapKind::CgroupStorage => {
+            if map.value_size == 0 || map.value_size > 1 << 16 {
+                return Err(format!("a value has {} bytes; 1 to 65536 are possible", map.value_size));
+            }
+            let capacity = MAX_BYTES / u64::from(map.value_size.next_power_of_two().max(8));
+            Ok(hash(memory, map, (8, capacity as u32, 1)))
+        }
+        MapKind::Queue | MapKind::Stack => {
+            bounded(map, 1)?;
+            let lifo = map.kind == MapKind::Stack;
+            Ok(Store::Queue(QueueStore::new(memory, name, map.value_size, map.max_entries, lifo)))
+        }
+        MapKind::ArrayOfMaps => {
+            array_key(map)?;
+            if map.max_entries == 0 || map.max_entries > 1 << 20 {
+                return Err(format!("max_entries is {}; 1 to 2^20 are possible", map.max_entries));
+            }
+            inner(map, maps)
+        }
+        MapKind::Ringbuf => {
+            let size = map.max_entries;
+            if !size.is_power_of_two() || !size.is_multiple_of(PAGE) || u64::from(size) * 2 > MAX_BYTES {
+                return Err(format!("max_entries is {size}, which is not a power of two from {PAGE} to 2^29"));
+            }
+            Ok(Store::Ring(Ring::new(memory, name, size)))
+        }
+        MapKind::PerfEventArray | MapKind::UserRingbuf => Ok(Store::Opaque),
+        MapKind::Arena => Err("arenas are not supported".to_owned()),
+    }
+}
+
+fn array_key(map: &MapDef) -> Result<(), String> {
+    if map.key_size == 4 { Ok(()) } else { Err(format!("key_size is {}, but arrays have 4", map.key_size)) }
+}
+
+/// All values together must fit into a region, with room to spare.
+fn bounded(map: &MapDef, per_slot: u32) -> Result<(), String> {
+    if map.value_size == 0 {
+        return Err("a value has 0 bytes".to_owned());
+    }
+    if map.max_entries == 0 {
+        return Err("max_entries is 0: it has to be set before the object is loaded".to_owned());
+    }
+    let key_size = if map.kind == MapKind::Array { 1 } else { map.key_size.max(1) };
+    let stride = u64::from(map.value_size) * 2 * u64::from(per_slot) + u64::from(key_size) * 2;
+    match stride.checked_mul(u64::from(map.max_entries)) {
+        // Twice the size bounds the padding to a power of two.
+        Some(bytes) if bytes <= 2 * MAX_BYTES => Ok(()),
+        _ => Err(format!(
+            "{} entries of {} bytes for {per_slot} CPUs are more than {MAX_BYTES} bytes",
+            map.max_entries, map.value_size
+        )),
+    }
+}
+
+fn array(memory: &mut Memory, map: &MapDef, per_slot: u32) -> Result<Store, String> {
+    let read_only = map.read_only || map.flags & BPF_F_RDONLY_PROG != 0;
+    let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let values = memory.add_region(&map.name, map.value_size, map.max_entries * per_slot, access);
+    if let Some(initial) = &map.initial {
+        memory.slot_mut(values, 0)[..initial.len()].copy_from_slice(initial);
+    }
+    Ok(Store::Array { values, entries: map.max_entries, per_slot })
+}
+
+fn hash(memory: &mut Memory, map: &MapDef, (key_size, capacity, per_slot): (u32, u32, u32)) -> Store {
+    let (value_size, lru) = (map.value_size, map.kind == MapKind::LruHash);
+    Store::Hash(HashStore::new(memory, &Shape { name: &map.name, key_size, value_size, per_slot, capacity, lru }))
+}
+
+fn inner(map: &MapDef, maps: usize) -> Result<Store, String> {
+    let mut slots = vec![None; map.max_entries as usize];
+    for (index, inner) in &map.inner_maps {
+        if inner.0 as usize >= maps {
+            return Err(format!("inner map {} does not exist", inner.0));
+        }
+        let slot =
+            slots.get_mut(*index as usize).ok_or_else(|| format!("there is no slot {index} for an inner map"))?;
+        *slot = Some(MapHandle(inner.0));
+    }
+    Ok(Store::Inner(slots))
+}
