@@ -1,13 +1,92 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The launch profile: what a scheduler's user space would set before attach, as data. `weir sim` and `weir run` use
-//! the same one.
+//! the same one. The format is described in `docs/launch-profile.md`.
+//!
+//! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, and [`Profile::apply`] puts
+//! the values into a linked object for a certain machine. Parsing and arithmetic only: no files, no environment.
 
-use bpf_object::LinkedObject;
-use machine_model::Machine;
+mod apply;
+mod encode;
+mod near;
+mod parse;
+mod source;
+
+pub use source::Source;
+
+use std::collections::BTreeMap;
+
+/// A value for a variable of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Constant {
+    /// A number; every C integer fits.
+    Integer(i128),
+    /// A truth value.
+    Bool(bool),
+    /// Elements of an array, from its beginning.
+    Array(Vec<Constant>),
+}
+
+/// Where a variable's value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The profile states it.
+    Constant(Constant),
+    /// The machine gives it.
+    Machine(Source),
+}
+
+/// A value and the place where it was given, for errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    value: Value,
+    place: String,
+}
+
+/// What kind of value a tunable takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunableKind {
+    /// `true` or `false`.
+    Bool,
+    /// A number, both ends included; all that the variable can hold if `None`.
+    Integer(Option<(i128, i128)>),
+}
+
+/// A variable that `key=value` on the command line may set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunable {
+    /// What it takes.
+    pub kind: TunableKind,
+    /// What it means, for people: one sentence with units.
+    pub doc: String,
+    place: String,
+}
+
+/// What a scheduler says of itself, for `weir check` to hold it to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// No CPU idles while a task waits that may run there.
+    pub work_conserving: bool,
+    /// CPU time follows the weights of nice values.
+    pub weights_honoured: bool,
+    /// No runnable task waits longer, in milliseconds.
+    pub starvation_bound_ms: Option<u64>,
+}
 
 /// A parsed `profile.toml`.
-#[derive(Clone, Debug, Default)]
-pub struct Profile {}
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    summary: String,
+    claims: Claims,
+    /// Names of `SCX_OPS_*` flags without that prefix, and where they were given.
+    flags: Vec<(String, String)>,
+    /// Watchdog timeout and where it was given.
+    timeout_ms: Option<(u32, String)>,
+    /// The profile's own values, then the chosen preset's, then those of the command line: the later replaces the
+    /// earlier.
+    variables: BTreeMap<String, Setting>,
+    presets: BTreeMap<String, BTreeMap<String, Setting>>,
+    tunables: BTreeMap<String, Tunable>,
+}
 
 /// Why a profile was refused: file, line, what, near misses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,19 +98,93 @@ pub struct ProfileError {
     pub problem: String,
 }
 
-impl Profile {
-    /// From TOML; `name` stands in errors.
-    pub fn from_toml(name: &str, text: &str) -> Result<Profile, ProfileError> {
-        todo!("{name} {text}")
-    }
-
-    /// Selects `@preset` and sets `key=value` tunables from the command line.
-    pub fn select(&mut self, preset: Option<&str>, tunables: &[(String, String)]) -> Result<(), ProfileError> {
-        todo!("{preset:?} {tunables:?}")
-    }
-
-    /// Puts the profile's values into the initial data of `object` for `machine`: rodata values, ops flags, timeout.
-    pub fn apply(&self, object: &mut LinkedObject, machine: &Machine) -> Result<(), ProfileError> {
-        todo!("{object:?} {machine:?}")
+impl ProfileError {
+    fn new(place: &str, problem: impl Into<String>) -> ProfileError {
+        ProfileError { place: place.to_owned(), problem: problem.into() }
     }
 }
+
+impl Profile {
+    /// One line for people; empty if the profile has none.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// What the scheduler claims.
+    pub fn claims(&self) -> Claims {
+        self.claims
+    }
+
+    /// Names of the presets, in alphabetical order.
+    pub fn presets(&self) -> impl Iterator<Item = &str> {
+        self.presets.keys().map(String::as_str)
+    }
+
+    /// The tunables by name, in alphabetical order.
+    pub fn tunables(&self) -> impl Iterator<Item = (&str, &Tunable)> {
+        self.tunables.iter().map(|(name, tunable)| (name.as_str(), tunable))
+    }
+
+    /// Selects `@preset` and sets `key=value` tunables from the command line. Of two values for one key the later
+    /// counts.
+    pub fn select(&mut self, preset: Option<&str>, tunables: &[(String, String)]) -> Result<(), ProfileError> {
+        if let Some(preset) = preset {
+            let Some(settings) = self.presets.get(preset) else {
+                let problem = near::unknown("preset", preset, self.presets());
+                return Err(ProfileError::new(&format!("@{preset}"), problem));
+            };
+            self.variables.extend(settings.clone());
+        }
+        for (key, text) in tunables {
+            let place = format!("{key}={text}");
+            let Some(tunable) = self.tunables.get(key) else {
+                let problem = near::unknown("tunable", key, self.tunables.keys().map(String::as_str));
+                return Err(ProfileError::new(&place, problem));
+            };
+            let constant = tunable.kind.read(text).map_err(|problem| ProfileError::new(&place, problem))?;
+            self.variables.insert(key.clone(), Setting { value: Value::Constant(constant), place });
+        }
+        Ok(())
+    }
+}
+
+impl TunableKind {
+    /// Reads a value from the command line: `true`, `false`, a decimal or a `0x` number.
+    fn read(&self, text: &str) -> Result<Constant, String> {
+        match self {
+            TunableKind::Bool => match text {
+                "true" => Ok(Constant::Bool(true)),
+                "false" => Ok(Constant::Bool(false)),
+                _ => Err(format!("expected true or false, not `{text}`")),
+            },
+            TunableKind::Integer(_) => {
+                let number = match text.strip_prefix("0x") {
+                    Some(digits) => i128::from_str_radix(digits, 16),
+                    None => text.parse(),
+                };
+                let number = number.map_err(|_| format!("expected a number, not `{text}`"))?;
+                self.check(&Constant::Integer(number))?;
+                Ok(Constant::Integer(number))
+            }
+        }
+    }
+
+    /// Whether a value is of this kind and in range.
+    fn check(&self, constant: &Constant) -> Result<(), String> {
+        match (self, constant) {
+            (TunableKind::Bool, Constant::Bool(_)) | (TunableKind::Integer(None), Constant::Integer(_)) => Ok(()),
+            (TunableKind::Integer(Some((low, high))), Constant::Integer(number)) => {
+                if (low..=high).contains(&number) {
+                    Ok(())
+                } else {
+                    Err(format!("{number} is out of range: expected {low} to {high}"))
+                }
+            }
+            (TunableKind::Bool, _) => Err("expected true or false".to_owned()),
+            (TunableKind::Integer(_), _) => Err("expected a number".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads `profile.toml`. Every key is known or an error, and every error names its line.
+
+use crate::apply::FLAGS;
+use crate::{Claims, Constant, Profile, ProfileError, Setting, Source, Tunable, TunableKind, Value, near};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Arrays of arrays of … are read to this depth: no C variable here has more dimensions.
+const MAX_DIMENSIONS: usize = 4;
+
+impl Profile {
+    /// From TOML; `name` stands in errors.
+    pub fn from_toml(name: &str, text: &str) -> Result<Profile, ProfileError> {
+        let reader = Reader { name, text };
+        let table = DeTable::parse(text)
+            .map_err(|error| reader.error(error.span().unwrap_or(0..0), format!("not TOML: {}", error.message())))?;
+        let mut profile = Profile::default();
+        for (key, value) in table.get_ref() {
+            match key.get_ref().as_ref() {
+                "summary" => profile.summary = reader.string(value)?.to_owned(),
+                "ops" => reader.ops(reader.table(value)?, &mut profile)?,
+                "rodata" => profile.variables = reader.settings(reader.table(value)?)?,
+                "presets" => profile.presets = reader.presets(reader.table(value)?)?,
+                "tunables" => profile.tunables = reader.tunables(reader.table(value)?)?,
+                "claims" => profile.claims = reader.claims(reader.table(value)?)?,
+                _ => {
+                    return Err(reader.unknown(
+                        "key",
+                        key,
+                        &["summary", "ops", "rodata", "presets", "tunables", "claims"],
+                    ));
+                }
+            }
+        }
+        profile.check_tunables()?;
+        Ok(profile)
+    }
+
+    /// The profile's own values for tunables must be such as the command line might give.
+    fn check_tunables(&self) -> Result<(), ProfileError> {
+        for (name, setting) in self.variables.iter().chain(self.presets.values().flatten()) {
+            if let (Some(tunable), Value::Constant(constant)) = (self.tunables.get(name), &setting.value) {
+                let check = tunable.kind.check(constant);
+                check.map_err(|problem| ProfileError::new(&setting.place, format!("`{name}`: {problem}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+type Node<'i> = Spanned<DeValue<'i>>;
+
+/// The text, to turn spans into lines.
+struct Reader<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl Reader<'_> {
+    fn place(&self, span: Range<usize>) -> String {
+        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
+        format!("{}:{}", self.name, 1 + before.iter().filter(|byte| **byte == b'\n').count())
+    }
+
+    fn error(&self, span: Range<usize>, problem: impl Into<String>) -> ProfileError {
+        ProfileError { place: self.place(span), problem: problem.into() }
+    }
+
+    fn unknown(&self, what: &str, key: &Key<'_>, known: &[&str]) -> ProfileError {
+        self.error(key.span(), near::unknown(what, key.get_ref(), known.iter().copied()))
+    }
+
+    fn expected(&self, value: &Node<'_>, what: &str) -> ProfileError {
+        self.error(value.span(), format!("expected {what}, not {}", value.get_ref().type_str()))
+    }
+
+    fn table<'v, 'i>(&self, value: &'v Node<'i>) -> Result<&'v DeTable<'i>, ProfileError> {
+        value.get_ref().as_table().ok_or_else(|| self.expected(value, "a table"))
+    }
+
+    fn string<'v>(&self, value: &'v Node<'_>) -> Result<&'v str, ProfileError> {
+        value.get_ref().as_str().ok_or_else(|| self.expected(value, "a string"))
+    }
+
+    fn bool(&self, value: &Node<'_>) -> Result<bool, ProfileError> {
+        value.get_ref().as_bool().ok_or_else(|| self.expected(value, "true or false"))
+    }
+
+    fn integer(&self, value: &Node<'_>) -> Result<i128, ProfileError> {
+        let integer = value.get_ref().as_integer().ok_or_else(|| self.expected(value, "an integer"))?;
+        i128::from_str_radix(integer.as_str(), integer.radix())
+            .map_err(|_| self.error(value.span(), format!("{integer} is larger than any C integer")))
+    }
+
+    fn ops(&self, table: &DeTable<'_>, profile: &mut Profile) -> Result<(), ProfileError> {
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "flags" => profile.flags = self.flags(value)?,
+                "timeout_ms" => {
+                    let timeout_ms = u32::try_from(self.integer(value)?)
+                        .map_err(|_| self.error(value.span(), "expected milliseconds from 0 to 4294967295"))?;
+                    profile.timeout_ms = Some((timeout_ms, self.place(value.span())));
+                }
+                _ => return Err(self.unknown("key of [ops]", key, &["flags", "timeout_ms"])),
+            }
+        }
+        Ok(())
+    }
+
+    fn flags(&self, value: &Node<'_>) -> Result<Vec<(String, String)>, ProfileError> {
+        let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "an array of names"))?;
+        let mut flags = Vec::new();
+        for flag in array.iter() {
+            let name = self.string(flag)?;
+            let known = FLAGS.iter().map(|(known, _)| *known);
+            if !known.clone().any(|known| known == name) {
+                return Err(self.error(flag.span(), near::unknown("ops flag", name, known)));
+            }
+            flags.push((name.to_owned(), self.place(flag.span())));
+        }
+        Ok(flags)
+    }
+
+    fn settings(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Setting>, ProfileError> {
+        let setting = |(key, value): (&Key<'_>, &Node<'_>)| {
+            let setting = Setting { value: self.value(value)?, place: self.place(key.span()) };
+            Ok((key.get_ref().to_string(), setting))
+        };
+        table.iter().map(setting).collect()
+    }
+
+    fn value(&self, value: &Node<'_>) -> Result<Value, ProfileError> {
+        let Some(table) = value.get_ref().as_table() else {
+            return Ok(Value::Constant(self.constant(value, MAX_DIMENSIONS)?));
+        };
+        let mut source = None;
+        for (key, value) in table {
+            if key.get_ref() != "machine" {
+                return Err(self.unknown("key of a value", key, &["machine"]));
+            }
+            let name = self.string(value)?;
+            let found = Source::find(name);
+            let problem = || self.error(value.span(), near::unknown("machine value", name, Source::names()));
+            source = Some(found.ok_or_else(problem)?);
+        }
+        let missing = || self.error(value.span(), "expected { machine = \"NAME\" }, not an empty table");
+        source.map(Value::Machine).ok_or_else(missing)
+    }
+
+    fn constant(&self, value: &Node<'_>, dimensions: usize) -> Result<Constant, ProfileError> {
+        match value.get_ref() {
+            DeValue::Integer(_) => Ok(Constant::Integer(self.integer(value)?)),
+            DeValue::Boolean(value) => Ok(Constant::Bool(*value)),
+            DeValue::Array(values) if dimensions > 0 => {
+                let values = values.iter().map(|value| self.constant(value, dimensions - 1));
+                Ok(Constant::Array(values.collect::<Result<_, _>>()?))
+            }
+            _ => Err(self.expected(value, "an integer, true, false, an array of them, or { machine = \"NAME\" }")),
+        }
+    }
+
+    fn presets(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, BTreeMap<String, Setting>>, ProfileError> {
+        let preset =
+            |(key, value): (&Key<'_>, &Node<'_>)| Ok((key.get_ref().to_string(), self.settings(self.table(value)?)?));
+        table.iter().map(preset).collect()
+    }
+
+    fn tunables(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Tunable>, ProfileError> {
+        let tunable = |(key, value): (&Key<'_>, &Node<'_>)| {
+            Ok((key.get_ref().to_string(), self.tunable(key, self.table(value)?)?))
+        };
+        table.iter().map(tunable).collect()
+    }
+
+    fn tunable(&self, name: &Key<'_>, table: &DeTable<'_>) -> Result<Tunable, ProfileError> {
+        let (mut kind, mut range, mut doc) = (None, None, None);
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "type" => kind = Some((self.string(value)?, value.span())),
+                "range" => range = Some((self.range(value)?, value.span())),
+                "doc" => doc = Some(self.string(value)?.to_owned()),
+                _ => return Err(self.unknown("key of a tunable", key, &["type", "range", "doc"])),
+            }
+        }
+        let kind = match (kind, range) {
+            (Some(("integer", _)), range) => TunableKind::Integer(range.map(|(range, _)| range)),
+            (Some(("bool", _)), None) => TunableKind::Bool,
+            (Some(("bool", _)), Some((_, span))) => return Err(self.error(span, "a truth value has no range")),
+            (Some((other, span)), _) => {
+                let problem = near::unknown("type of a tunable", other, ["integer", "bool"].into_iter());
+                return Err(self.error(span, problem));
+            }
+            (None, _) => return Err(self.error(name.span(), format!("`{name}` has no `type`", name = name.get_ref()))),
+        };
+        let missing = || self.error(name.span(), format!("`{name}` has no `doc`", name = name.get_ref()));
+        Ok(Tunable { kind, doc: doc.ok_or_else(missing)?, place: self.place(name.span()) })
+    }
+
+    /// `[low, high]`.
+    fn range(&self, value: &Node<'_>) -> Result<(i128, i128), ProfileError> {
+        let ends = value.get_ref().as_array().ok_or_else(|| self.expected(value, "[low, high]"))?;
+        let ends = ends.iter().map(|end| self.integer(end)).collect::<Result<Vec<_>, _>>()?;
+        match ends[..] {
+            [low, high] if low <= high => Ok((low, high)),
+            _ => Err(self.error(value.span(), "expected [low, high], low not above high")),
+        }
+    }
+
+    fn claims(&self, table: &DeTable<'_>) -> Result<Claims, ProfileError> {
+        let mut claims = Claims::default();
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "work-conserving" => claims.work_conserving = self.bool(value)?,
+                "weights-honoured" => claims.weights_honoured = self.bool(value)?,
+                "starvation-bound-ms" => {
+                    let bound_ms = u64::try_from(self.integer(value)?)
+                        .map_err(|_| self.error(value.span(), "expected milliseconds, 0 or more"))?;
+                    claims.starvation_bound_ms = Some(bound_ms);
+                }
+                _ => {
+                    let known = ["work-conserving", "weights-honoured", "starvation-bound-ms"];
+                    return Err(self.unknown("claim", key, &known));
+                }
+            }
+        }
+        Ok(claims)
+    }
+}

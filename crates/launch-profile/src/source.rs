@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a machine can tell a scheduler.
+
+use crate::Constant;
+use machine_model::Machine;
+
+/// A number or table that the machine gives: `{ machine = "NAME" }`.
+///
+/// The *places* list all CPUs ordered by node, last-level cache, core and number, so that the CPUs of a cache, and those
+/// of a node, stand side by side. A cache that spans nodes counts as one cache in each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Source {
+    Cpus,
+    Cores,
+    Llcs,
+    Nodes,
+    Hz,
+    CoreOfCpu,
+    LlcOfCpu,
+    NodeOfCpu,
+    CpusByPlace,
+    PlaceOfCpu,
+    LlcBeginOfCpu,
+    LlcEndOfCpu,
+    NodeBeginOfCpu,
+    NodeEndOfCpu,
+    Distance,
+}
+
+/// Names as they are spelled in a profile.
+const NAMES: [(&str, Source); 15] = [
+    ("cpus", Source::Cpus),
+    ("cores", Source::Cores),
+    ("llcs", Source::Llcs),
+    ("nodes", Source::Nodes),
+    ("hz", Source::Hz),
+    ("core-of-cpu", Source::CoreOfCpu),
+    ("llc-of-cpu", Source::LlcOfCpu),
+    ("node-of-cpu", Source::NodeOfCpu),
+    ("cpus-by-place", Source::CpusByPlace),
+    ("place-of-cpu", Source::PlaceOfCpu),
+    ("llc-begin-of-cpu", Source::LlcBeginOfCpu),
+    ("llc-end-of-cpu", Source::LlcEndOfCpu),
+    ("node-begin-of-cpu", Source::NodeBeginOfCpu),
+    ("node-end-of-cpu", Source::NodeEndOfCpu),
+    ("distance", Source::Distance),
+];
+
+impl Source {
+    /// All names.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name)
+    }
+
+    /// The source with this name.
+    pub fn find(name: &str) -> Option<Source> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, source)| *source == self).expect("every source has a name").0
+    }
+
+    /// What `machine` answers.
+    pub(crate) fn of(self, machine: &Machine) -> Constant {
+        let cpus = &machine.cpus;
+        let groups = |group: fn(&machine_model::Cpu) -> u32| {
+            number(cpus.iter().map(group).max().map_or(0, |last| last as usize + 1))
+        };
+        match self {
+            Source::Cpus => number(cpus.len()),
+            Source::Cores => groups(|cpu| cpu.core),
+            Source::Llcs => groups(|cpu| cpu.llc),
+            Source::Nodes => groups(|cpu| cpu.node),
+            Source::Hz => Constant::Integer(machine.hz.into()),
+            Source::CoreOfCpu => table(cpus.iter().map(|cpu| cpu.core as usize)),
+            Source::LlcOfCpu => table(cpus.iter().map(|cpu| cpu.llc as usize)),
+            Source::NodeOfCpu => table(cpus.iter().map(|cpu| cpu.node as usize)),
+            Source::CpusByPlace => table(by_place(machine).into_iter()),
+            Source::PlaceOfCpu => table(place_of(machine).into_iter()),
+            Source::LlcBeginOfCpu => table(ranges(machine, |cpu| (cpu.node, cpu.llc)).map(|range| range.0)),
+            Source::LlcEndOfCpu => table(ranges(machine, |cpu| (cpu.node, cpu.llc)).map(|range| range.1)),
+            Source::NodeBeginOfCpu => table(ranges(machine, |cpu| (cpu.node, 0)).map(|range| range.0)),
+            Source::NodeEndOfCpu => table(ranges(machine, |cpu| (cpu.node, 0)).map(|range| range.1)),
+            Source::Distance => Constant::Array(
+                machine.distances.iter().map(|row| table(row.iter().map(|distance| *distance as usize))).collect(),
+            ),
+        }
+    }
+}
+
+fn number(value: usize) -> Constant {
+    Constant::Integer(value as i128)
+}
+
+fn table(values: impl Iterator<Item = usize>) -> Constant {
+    Constant::Array(values.map(number).collect())
+}
+
+/// CPU numbers in the order of their places.
+fn by_place(machine: &Machine) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..machine.cpus.len()).collect();
+    order.sort_by_key(|cpu| {
+        let place = machine.cpus[*cpu];
+        (place.node, place.llc, place.core, *cpu)
+    });
+    order
+}
+
+/// Place of each CPU.
+fn place_of(machine: &Machine) -> Vec<usize> {
+    let mut places = vec![0; machine.cpus.len()];
+    for (place, cpu) in by_place(machine).into_iter().enumerate() {
+        places[cpu] = place;
+    }
+    places
+}
+
+/// For each CPU, the first place of its group and the place after its last.
+fn ranges(
+    machine: &Machine,
+    group: fn(&machine_model::Cpu) -> (u32, u32),
+) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let order: Vec<(u32, u32)> = by_place(machine).into_iter().map(|cpu| group(&machine.cpus[cpu])).collect();
+    machine.cpus.iter().map(move |cpu| {
+        let wanted = group(cpu);
+        (order.partition_point(|at| *at < wanted), order.partition_point(|at| *at <= wanted))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_and_given_back() {
+        for (name, source) in NAMES {
+            assert_eq!(Source::find(name), Some(source));
+            assert_eq!(source.name(), name);
+        }
+        assert_eq!(Source::find("cpu"), None);
+    }
+
+    #[test]
+    fn the_book_describes_every_source() {
+        let book = include_str!("../../../docs/launch-profile.md");
+        for name in Source::names() {
+            assert!(book.contains(&format!("| `{name}` |")), "docs/launch-profile.md does not describe {name}");
+        }
+    }
+}

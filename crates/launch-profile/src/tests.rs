@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Profiles against an object made by hand.
+
+use super::*;
+use bpf_object::btf::{Btf, BtfBuilder, Member};
+use bpf_object::{LinkedObject, MapDef, MapId, MapKind, MemberValue, StructOps, StructOpsMember, Variable};
+use expect_test::{Expect, expect};
+use machine_model::{Costs, Cpu, Machine};
+
+/// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
+fn machine() -> Machine {
+    let cpu = |number: u32| Cpu { core: number % 4, llc: number % 4 / 2, node: number % 4 / 2 };
+    Machine {
+        name: "test".to_owned(),
+        description: String::new(),
+        cpus: (0..8).map(cpu).collect(),
+        distances: vec![vec![10, 21], vec![21, 10]],
+        hz: 250,
+        no_hz_idle: true,
+        costs: Costs {
+            context_switch_ns: 0,
+            ipi_ns: [0; 3],
+            idle_exit_ns: 0,
+            interrupt_ns: 0,
+            tick_ns: 0,
+            instruction_ps: 0,
+            callback_ns: 0,
+            call_ns: [0; 6],
+            wakeup_ns: 0,
+            fork_ns: 0,
+        },
+    }
+}
+
+/// Variables of every kind in `.rodata`, and a struct_ops table with one op.
+fn object() -> LinkedObject {
+    let mut b = BtfBuilder::new();
+    let u8_ = b.int("unsigned char", 1, false);
+    let s32 = b.int("int", 4, true);
+    let u64_ = b.int("unsigned long long", 8, false);
+    let u64_ = b.typedef("u64", u64_);
+    let bool_ = b.bool("bool");
+    let pointer = b.pointer(0);
+    let (table, square) = (b.array(u8_, 8), b.array(s32, 2));
+    let square = b.array(square, 2);
+    let name = b.array(u8_, 128);
+    let members = [("select_cpu", 0, pointer), ("flags", 8, u64_), ("timeout_ms", 16, s32), ("name", 20, name)];
+    let members = members.iter().map(|(name, at, type_id)| Member::at(name, *at, *type_id)).collect();
+    b.structure("sched_ext_ops", 152, members);
+    let types = [u8_, s32, u64_, bool_, table, square, pointer];
+    let types: Vec<u32> = types.into_iter().map(|id| b.volatile(id)).map(|id| b.constant(id)).collect();
+    let btf: Btf = b.build();
+    let names = ["byte", "signed", "wide", "truth", "table", "square", "pointer"];
+    let (mut variables, mut offset) = (BTreeMap::new(), 0);
+    for (name, type_id) in names.iter().zip(types) {
+        let size = btf.size_of(type_id).unwrap() as u32;
+        variables.insert((*name).to_owned(), Variable { map: MapId(0), offset, size, type_id, read_only: true });
+        offset += size;
+    }
+    let rodata = MapDef {
+        name: ".rodata".to_owned(),
+        kind: MapKind::Array,
+        key_size: 4,
+        value_size: offset,
+        max_entries: 1,
+        flags: 0,
+        initial: Some(vec![0xee; offset as usize]),
+        read_only: true,
+        value_type: 0,
+        inner: None,
+        inner_maps: vec![],
+    };
+    let name = StructOpsMember { name: "name".to_owned(), value: MemberValue::Bytes(vec![b'x']) };
+    let ops = StructOps { name: "ops".to_owned(), type_name: "sched_ext_ops".to_owned(), members: vec![name] };
+    LinkedObject {
+        license: "GPL".to_owned(),
+        functions: vec![],
+        programs: vec![],
+        maps: vec![rodata],
+        kfuncs: vec![],
+        struct_ops: vec![ops],
+        variables,
+        btf,
+    }
+}
+
+/// Applies the profile and shows the variables that changed and the table's numbers; or the error.
+fn outcome(toml: &str, preset: Option<&str>, tunables: &[(&str, &str)]) -> String {
+    let mut object = object();
+    let tunables: Vec<_> = tunables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let applied = Profile::from_toml("p.toml", toml).and_then(|mut profile| {
+        profile.select(preset, &tunables)?;
+        profile.apply(&mut object, &machine())
+    });
+    if let Err(error) = applied {
+        return format!("{error}\n");
+    }
+    let bytes = object.maps[0].initial.as_ref().unwrap();
+    let mut shown = String::new();
+    for (name, variable) in &object.variables {
+        let bytes = &bytes[variable.offset as usize..][..variable.size as usize];
+        if bytes.iter().any(|byte| *byte != 0xee) {
+            shown += &format!("{name} = {bytes:02x?}\n");
+        }
+    }
+    for member in &object.struct_ops[0].members {
+        if let MemberValue::Number(number) = member.value {
+            shown += &format!("ops.{} = {number:#x}\n", member.name);
+        }
+    }
+    shown
+}
+
+fn check(toml: &str, expected: Expect) {
+    expected.assert_eq(&outcome(toml, None, &[]));
+}
+
+#[test]
+fn constants_of_every_kind() {
+    check(
+        "[rodata]\nbyte = 255\nsigned = -2\nwide = 0xffff_ffff_ffff\ntruth = true\ntable = [1, 2]\nsquare = [[1, -1]]",
+        expect![[r#"
+            byte = [ff]
+            signed = [fe, ff, ff, ff]
+            square = [01, 00, 00, 00, ff, ff, ff, ff, ee, ee, ee, ee, ee, ee, ee, ee]
+            table = [01, 02, ee, ee, ee, ee, ee, ee]
+            truth = [01]
+            wide = [ff, ff, ff, ff, ff, ff, 00, 00]
+        "#]],
+    );
+}
+
+#[test]
+fn values_of_the_machine() {
+    // Siblings are 4 apart, so the order by place is 0 4 1 5 | 2 6 3 7.
+    for (source, expected) in [
+        ("core-of-cpu", "[00, 01, 02, 03, 00, 01, 02, 03]"),
+        ("llc-of-cpu", "[00, 00, 01, 01, 00, 00, 01, 01]"),
+        ("node-of-cpu", "[00, 00, 01, 01, 00, 00, 01, 01]"),
+        ("cpus-by-place", "[00, 04, 01, 05, 02, 06, 03, 07]"),
+        ("place-of-cpu", "[00, 02, 04, 06, 01, 03, 05, 07]"),
+        ("llc-begin-of-cpu", "[00, 00, 04, 04, 00, 00, 04, 04]"),
+        ("llc-end-of-cpu", "[04, 04, 08, 08, 04, 04, 08, 08]"),
+        ("node-begin-of-cpu", "[00, 00, 04, 04, 00, 00, 04, 04]"),
+        ("node-end-of-cpu", "[04, 04, 08, 08, 04, 04, 08, 08]"),
+    ] {
+        let shown = outcome(&format!("[rodata]\ntable = {{ machine = \"{source}\" }}"), None, &[]);
+        assert_eq!(shown, format!("table = {expected}\n"), "{source}");
+    }
+    for (source, expected) in [("cpus", 8), ("cores", 4), ("llcs", 2), ("nodes", 2), ("hz", 250)] {
+        let shown = outcome(&format!("[rodata]\nbyte = {{ machine = \"{source}\" }}"), None, &[]);
+        assert_eq!(shown, format!("byte = [{expected:02x}]\n"), "{source}");
+    }
+    check(
+        "[rodata]\nsquare = { machine = \"distance\" }",
+        expect![[r#"
+            square = [0a, 00, 00, 00, 15, 00, 00, 00, 15, 00, 00, 00, 0a, 00, 00, 00]
+        "#]],
+    );
+}
+
+#[test]
+fn an_llc_that_spans_nodes_is_one_range_in_each() {
+    let mut machine = machine();
+    for cpu in &mut machine.cpus {
+        cpu.llc = 0;
+    }
+    let numbers = |source: Source| match source.of(&machine) {
+        Constant::Array(values) => values,
+        other => panic!("{other:?}"),
+    };
+    let begin = numbers(Source::LlcBeginOfCpu);
+    assert_eq!(begin, numbers(Source::NodeBeginOfCpu));
+    assert_eq!((&begin[0], &begin[2]), (&Constant::Integer(0), &Constant::Integer(4)));
+}
+
+#[test]
+fn flags_are_added_and_the_timeout_is_set_in_the_order_of_the_struct() {
+    check(
+        "[ops]\nflags = [\"ENQ_LAST\", \"ENQ_EXITING\"]\ntimeout_ms = 5000",
+        expect![[r#"
+            ops.flags = 0x6
+            ops.timeout_ms = 0x1388
+        "#]],
+    );
+    let mut object = object();
+    let flags = StructOpsMember { name: "flags".to_owned(), value: MemberValue::Number(1) };
+    object.struct_ops[0].members.insert(0, flags);
+    let profile = Profile::from_toml("p.toml", "[ops]\nflags = [\"ENQ_LAST\"]").unwrap();
+    profile.apply(&mut object, &machine()).unwrap();
+    assert_eq!(object.struct_ops[0].members[0].value, MemberValue::Number(3));
+}
+
+const TUNABLE: &str = r#"
+[rodata]
+byte = 1
+signed = 1
+[tunables.byte]
+type = "integer"
+range = [1, 100]
+doc = "a byte"
+[tunables.truth]
+type = "bool"
+doc = "a truth"
+[presets.many]
+byte = 50
+[presets."0.360"]
+signed = { machine = "cpus" }
+"#;
+
+#[test]
+fn the_command_line_beats_the_preset_and_the_preset_beats_the_profile() {
+    for (preset, tunables, byte, signed) in [
+        (None, &[][..], 1, 1),
+        (Some("many"), &[], 50, 1),
+        (Some("0.360"), &[], 1, 8),
+        (Some("many"), &[("byte", "0x10")], 16, 1),
+        (None, &[("byte", "7"), ("byte", "9")], 9, 1),
+    ] {
+        let shown = outcome(TUNABLE, preset, tunables);
+        assert_eq!(shown, format!("byte = [{byte:02x}]\nsigned = [{signed:02x}, 00, 00, 00]\n"));
+    }
+    assert!(outcome(TUNABLE, None, &[("truth", "true")]).contains("truth = [01]"));
+}
+
+#[test]
+fn a_wrong_command_line_says_what_was_expected() {
+    for (preset, key, value, expected) in [
+        (Some("0.36"), "", "", "@0.36: unknown preset `0.36`: did you mean `0.360`?"),
+        (Some("vrq"), "", "", "@vrq: unknown preset `vrq`: expected `0.360`, `many`"),
+        (None, "byt", "1", "byt=1: unknown tunable `byt`: did you mean `byte`?"),
+        (None, "signed", "1", "signed=1: unknown tunable `signed`: expected `byte`, `truth`"),
+        (None, "byte", "101", "byte=101: 101 is out of range: expected 1 to 100"),
+        (None, "byte", "true", "byte=true: expected a number, not `true`"),
+        (None, "byte", "", "byte=: expected a number, not ``"),
+        (None, "truth", "1", "truth=1: expected true or false, not `1`"),
+    ] {
+        let tunables = [(key, value)];
+        let tunables = if key.is_empty() { &[] } else { &tunables[..] };
+        assert_eq!(outcome(TUNABLE, preset, tunables), format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn a_wrong_profile_says_where_and_what_was_expected() {
+    for (toml, expected) in [
+        ("summary = ", "p.toml:1: not TOML: string values must be quoted, expected literal string"),
+        ("\nsumary = 1", "p.toml:2: unknown key `sumary`: did you mean `summary`?"),
+        ("summary = 1", "p.toml:1: expected a string, not integer"),
+        ("rodata = 1", "p.toml:1: expected a table, not integer"),
+        ("[ops]\nflags = [\"ENQ_LASTS\"]", "p.toml:2: unknown ops flag `ENQ_LASTS`: did you mean `ENQ_LAST`?"),
+        ("[ops]\nflags = [\"enq_last\"]", "p.toml:2: unknown ops flag `enq_last`: did you mean `ENQ_LAST`?"),
+        ("[ops]\ntimeout_ms = -1", "p.toml:2: expected milliseconds from 0 to 4294967295"),
+        ("[ops]\ntimeout = 1", "p.toml:2: unknown key of [ops] `timeout`: expected `flags`, `timeout_ms`"),
+        ("[rodata]\n\ntabel = [1]", "p.toml:3: unknown variable of the object `tabel`: did you mean `table`?"),
+        ("[presets.a]\nbite = 1", "p.toml:2: unknown variable of the object `bite`: did you mean `byte`?"),
+        ("[rodata]\nbyte = 256", "p.toml:2: `byte`: 256 does not fit: the variable is `unsigned char` (0 to 255)"),
+        (
+            "[rodata]\nsigned = 2147483648",
+            "p.toml:2: `signed`: 2147483648 does not fit: the variable is `int` (-2147483648 to 2147483647)",
+        ),
+        ("[rodata]\nwide = true", "p.toml:2: `wide`: expected a number, not true: the variable is `u64`"),
+        ("[rodata]\ntruth = 1", "p.toml:2: `truth`: expected true or false, not 1: the variable is `bool`"),
+        (
+            "[rodata]\nbyte = [1]",
+            "p.toml:2: `byte`: expected a number, not an array of 1: the variable is `unsigned char`",
+        ),
+        ("[rodata]\ntable = 1", "p.toml:2: `table`: expected an array, not 1: the variable is `unsigned char[8]`"),
+        ("[rodata]\nsquare = [[1], [2], [3]]", "p.toml:2: `square`: 3 values do not fit: the variable is `int[2][2]`"),
+        (
+            "[rodata]\npointer = 1",
+            "p.toml:2: `pointer`: the variable is `pointer`: only integers, truth values and arrays of them can be set",
+        ),
+        (
+            "[rodata]\nbyte = 1.5",
+            "p.toml:2: expected an integer, true, false, an array of them, or { machine = \"NAME\" }, not float",
+        ),
+        (
+            "[rodata]\nbyte = { machin = \"cpus\" }",
+            "p.toml:2: unknown key of a value `machin`: did you mean `machine`?",
+        ),
+        ("[rodata]\nbyte = {}", "p.toml:2: expected { machine = \"NAME\" }, not an empty table"),
+        (
+            "[rodata]\ntable = { machine = \"llc-off-cpu\" }",
+            "p.toml:2: unknown machine value `llc-off-cpu`: did you mean `llc-of-cpu`?",
+        ),
+        (
+            "[rodata]\nbyte = { machine = \"distance\" }",
+            "p.toml:2: `byte`: machine value `distance` of `test`: expected a number, not an array of 2: the variable \
+             is `unsigned char`",
+        ),
+        ("[tunables.byte]\ndoc = \"\"", "p.toml:1: `byte` has no `type`"),
+        ("[tunables.byte]\ntype = \"integer\"", "p.toml:1: `byte` has no `doc`"),
+        ("[tunables.byte]\ntype = \"int\"", "p.toml:2: unknown type of a tunable `int`: expected `bool`, `integer`"),
+        ("[tunables.byte]\ntype = \"bool\"\nrange = [0, 1]", "p.toml:3: a truth value has no range"),
+        ("[tunables.byte]\nrange = [2, 1]", "p.toml:2: expected [low, high], low not above high"),
+        (
+            "[rodata]\nbyte = 9\n[tunables.byte]\ntype = \"integer\"\nrange = [1, 5]\ndoc = \"\"",
+            "p.toml:2: `byte`: 9 is out of range: expected 1 to 5",
+        ),
+        (
+            "[tunables.bite]\ntype = \"bool\"\ndoc = \"\"",
+            "p.toml:1: unknown variable of the object `bite`: did you mean `byte`?",
+        ),
+        ("[claims]\nwork-conserving = 1", "p.toml:2: expected true or false, not integer"),
+        (
+            "[claims]\nwork_conserving = true",
+            "p.toml:2: unknown claim `work_conserving`: did you mean `work-conserving`?",
+        ),
+    ] {
+        assert_eq!(outcome(toml, None, &[]), format!("{expected}\n"), "{toml}");
+    }
+}
+
+#[test]
+fn an_object_without_a_table_is_no_scheduler() {
+    let mut object = object();
+    object.struct_ops.clear();
+    let profile = Profile::from_toml("p.toml", "[ops]\ntimeout_ms = 1").unwrap();
+    let error = profile.apply(&mut object, &machine()).unwrap_err();
+    assert_eq!(error.to_string(), "p.toml:2: the object has no struct_ops table: it is not a scheduler");
+}
+
+#[test]
+fn a_variable_outside_of_its_section_is_an_error() {
+    let mut object = object();
+    object.variables.get_mut("byte").unwrap().offset = 1000;
+    let profile = Profile::from_toml("p.toml", "[rodata]\nbyte = 1").unwrap();
+    let error = profile.apply(&mut object, &machine()).unwrap_err();
+    assert_eq!(error.to_string(), "p.toml:2: `byte`: lies outside of its section `.rodata`");
+}
+
+#[test]
+fn claims_are_kept() {
+    let profile = "summary = \"s\"\n[claims]\nwork-conserving = true\nstarvation-bound-ms = 100";
+    let profile = Profile::from_toml("p.toml", profile).unwrap();
+    let expected = Claims { work_conserving: true, weights_honoured: false, starvation_bound_ms: Some(100) };
+    assert_eq!((profile.summary(), profile.claims()), ("s", expected));
+}
