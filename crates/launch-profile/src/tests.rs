@@ -48,7 +48,11 @@ fn object() -> LinkedObject {
     let members = members.iter().map(|(name, at, type_id)| Member::at(name, *at, *type_id)).collect();
     b.structure("sched_ext_ops", 152, members);
     let types = [u8_, s32, u64_, bool_, table, square, pointer];
-    let types: Vec<u32> = types.into_iter().map(|id| b.volatile(id)).map(|id| b.constant(id)).collect();
+    let mut qualified = |id: u32| {
+        let id = b.volatile(id);
+        b.constant(id)
+    };
+    let types = types.map(&mut qualified);
     let btf: Btf = b.build();
     let names = ["byte", "signed", "wide", "truth", "table", "square", "pointer"];
     let (mut variables, mut offset) = (BTreeMap::new(), 0);
@@ -64,6 +68,7 @@ fn object() -> LinkedObject {
         value_size: offset,
         max_entries: 1,
         flags: 0,
+        extra: 0,
         initial: Some(vec![0xee; offset as usize]),
         read_only: true,
         value_type: 0,
@@ -253,7 +258,7 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
         ("[ops]\ntimeout_ms = -1", "p.toml:2: expected milliseconds from 0 to 4294967295"),
         ("[ops]\ntimeout = 1", "p.toml:2: unknown key of [ops] `timeout`: expected `flags`, `timeout_ms`"),
         ("[rodata]\n\ntabel = [1]", "p.toml:3: unknown variable of the object `tabel`: did you mean `table`?"),
-        ("[presets.a]\nbite = 1", "p.toml:2: unknown variable of the object `bite`: did you mean `byte`?"),
+        ("[presets.a]\nbytes = 1", "p.toml:2: unknown variable of the object `bytes`: did you mean `byte`?"),
         ("[rodata]\nbyte = 256", "p.toml:2: `byte`: 256 does not fit: the variable is `unsigned char` (0 to 255)"),
         (
             "[rodata]\nsigned = 2147483648",
@@ -299,8 +304,8 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
             "p.toml:2: `byte`: 9 is out of range: expected 1 to 5",
         ),
         (
-            "[tunables.bite]\ntype = \"bool\"\ndoc = \"\"",
-            "p.toml:1: unknown variable of the object `bite`: did you mean `byte`?",
+            "[tunables.bytes]\ntype = \"bool\"\ndoc = \"\"",
+            "p.toml:1: unknown variable of the object `bytes`: did you mean `byte`?",
         ),
         ("[claims]\nwork-conserving = 1", "p.toml:2: expected true or false, not integer"),
         (
