@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The few kernel types that the recorder reads. Each is a subset of the kernel's: libbpf finds the members by name in
+ * the running kernel's BTF and patches their offsets in (CO-RE), so only names and types must be right here.
+ */
+#ifndef WEIR_KERNEL_TYPES_H
+#define WEIR_KERNEL_TYPES_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef __s32 pid_t;
+typedef _Bool bool;
+
+#define NULL ((void *)0)
+
+/* From include/uapi/linux/bpf.h. */
+enum {
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_F_NO_PREALLOC = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
+};
+
+/* From include/linux/sched.h. The values have been the same since 4.14, the kernel exports them to tools that way. */
+enum {
+	TASK_UNINTERRUPTIBLE = 0x2,
+	TASK_DEAD = 0x80,
+};
+
+/* From include/linux/preempt.h: which bits of the preemption count say where the CPU is. */
+enum {
+	SOFTIRQ_SERVED = 0x00000100, /* bit 8: serves a softirq; the bits above it only say that they are disabled */
+	HARDIRQ_MASK = 0x000f0000,
+	NMI_MASK = 0x00f00000,
+};
+
+/* From include/linux/mm_types_task.h: indices of the resident set's counters. */
+enum {
+	MM_FILEPAGES = 0,
+	MM_ANONPAGES = 1,
+	MM_SHMEMPAGES = 3,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct sched_entity {
+	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
+};
+
+struct sched_dl_entity {
+	__u64 dl_runtime;
+	__u64 dl_deadline;
+	__u64 dl_period;
+};
+
+struct cpumask {
+	unsigned long bits[1];
+};
+
+typedef struct cpumask cpumask_t;
+
+struct percpu_counter {
+	__s64 count;
+};
+
+struct mm_struct {
+	struct percpu_counter rss_stat[4];
+	unsigned long hiwater_rss;
+	unsigned long arg_start;
+	unsigned long arg_end;
+};
+
+struct signal_struct {
+	unsigned long maxrss;
+};
+
+struct task_struct {
+	int static_prio;
+	unsigned int rt_priority;
+	struct sched_entity se;
+	struct sched_dl_entity dl;
+	unsigned int policy;
+	cpumask_t cpus_mask;
+	struct mm_struct *mm;
+	int exit_code;
+	unsigned in_iowait : 1;
+	pid_t pid;
+	pid_t tgid;
+	__u64 utime;
+	__u64 stime;
+	char comm[16];
+	struct signal_struct *signal;
+};
+
+/* With PREEMPT_RT the softirq part of the count lives in the task. */
+struct task_struct___rt {
+	int softirq_disable_cnt;
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles `bpf/*.bpf.c` for the BPF target.
+
+use anyhow::{Context, Result, bail};
+use libbpf_cargo::SkeletonBuilder;
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Newest first. 16 is the oldest that the sched_ext world supports.
+const COMPILERS: [&str; 6] = ["clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang"];
+
+fn main() -> Result<()> {
+    println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-env-changed=BPF_CLANG");
+    println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rerun-if-env-changed=PATH");
+    let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join("record.bpf.o");
+    SkeletonBuilder::new()
+        .source("bpf/record.bpf.c")
+        .obj(object)
+        .clang(compiler()?)
+        .clang_args(["-Wall", "-mcpu=v3"])
+        .build()
+}
+
+/// The clang to use: `BPF_CLANG`, else `CLANG`, else the newest one on the search path.
+fn compiler() -> Result<String> {
+    if let Some(named) = ["BPF_CLANG", "CLANG"].iter().find_map(|name| env::var(name).ok()) {
+        return Ok(named);
+    }
+    let works = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
+    match COMPILERS.iter().find(works) {
+        Some(found) => Ok((*found).to_owned()),
+        None => bail!("no clang found: install clang (16 or newer), or name one in BPF_CLANG"),
+    }
+}

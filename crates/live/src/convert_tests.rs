@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hand-made recordings whose workload is known.
+
+use super::*;
+use crate::event::Ticks;
+
+const PAGE: u64 = 4096;
+
+fn host() -> Host {
+    Host { cpus: CpuSet::first_n(4), page_bytes: PAGE }
+}
+
+fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
+    Event { time: Nanos::from_us(time_us), task, work: Nanos::from_us(work_us), kind }
+}
+
+fn birth(time_us: u64, task: Number, parent: Option<Number>, parent_work_us: u64) -> Event {
+    let kind = Kind::Birth { parent, pid: 100 + task, tgid: 100 + task, comm: "parent".to_owned() };
+    event(time_us, task, parent_work_us, kind)
+}
+
+fn exec(time_us: u64, task: Number, work_us: u64, comm: &str, arguments: &[&str]) -> Event {
+    let arguments = arguments.iter().map(|one| (*one).to_owned()).collect();
+    let kind = Kind::Exec { ticks: Ticks::default(), comm: comm.to_owned(), arguments, truncated: false };
+    event(time_us, task, work_us, kind)
+}
+
+fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, waker: Waker) -> Event {
+    let kind = Kind::Sleep { wake: Nanos::from_us(wake_us), waker, io_wait: false, uninterruptible: false };
+    event(time_us, task, work_us, kind)
+}
+
+fn by(task: Number, work_us: u64) -> Waker {
+    Waker::Task(task, Nanos::from_us(work_us))
+}
+
+fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rss_pages: u64) -> Event {
+    event(time_us, task, work_us, Kind::Exit { ticks: Ticks::default(), peak_rss_pages, comm: comm.to_owned() })
+}
+
+fn end(time_us: u64, task: Number, work_us: u64) -> Event {
+    event(time_us, task, work_us, Kind::End)
+}
+
+/// A script in short: microseconds of work, and what stands between.
+fn short(script: &[Op]) -> String {
+    let us = |time: Nanos| time.0 / 1_000;
+    let one = |op: &Op| match op {
+        Op::Work { user, system } => us(*user + *system).to_string(),
+        Op::Sleep(time, cause) => format!("{cause:?}({})", us(*time)),
+        Op::Fork(child) => format!("fork({child})"),
+        Op::Post(signal) => format!("post({})", signal.0),
+        Op::Await(signal) => format!("await({})", signal.0),
+        Op::Change { cpus, policy } => {
+            format!("change({}, {policy:?})", cpus.as_ref().map_or("-".to_owned(), CpuSet::to_string))
+        }
+        other => format!("{other:?}"),
+    };
+    script.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn scripts(events: &[Event]) -> Vec<String> {
+    let converted = convert("test", events, &host());
+    assert_eq!(converted.orphans, 0);
+    converted.workload.tasks.iter().map(|task| short(&task.script)).collect()
+}
+
+#[test]
+fn a_parent_waits_for_its_child_and_not_for_a_time() {
+    let events = [
+        birth(1_000, 0, None, 0),
+        birth(1_100, 1, Some(0), 100),
+        // The child starts on another CPU, and its parent waits in wait4().
+        sleep(1_150, 0, 150, 1_700, by(1, 480)),
+        exit(1_650, 1, 450, "cc", 700),
+        end(1_720, 1, 500),
+        end(1_800, 0, 210),
+    ];
+    assert_eq!(scripts(&events), ["100 fork(1) 50 await(0) 60", "480 post(0) 20"]);
+
+    let converted = convert("test", &events, &host());
+    assert_eq!((converted.wall, converted.cpu), (Nanos::from_us(800), Nanos::from_us(710)));
+    let [parent, child] = &converted.workload.tasks[..] else { panic!("two tasks") };
+    assert_eq!((parent.start, child.start), (Start::At(Nanos::ZERO), Start::Forked));
+    assert_eq!((converted.workload.signals, converted.unfinished), (1, 0));
+    assert_eq!((child.name.as_str(), child.peak_rss_bytes), ("cc", 700 * PAGE));
+}
+
+#[test]
+fn timer_wakeups_beside_a_spinner_never_name_the_spinner() {
+    // Task 1 spins; task 0 sleeps 53 times for 10 ms. A text trace would name task 1 as the waker each time, because
+    // the timer interrupts it.
+    let mut events = vec![birth(0, 0, None, 0), birth(10, 1, Some(0), 10)];
+    for round in 0..53 {
+        let start = 100 + round * 11_000;
+        events.push(sleep(start, 0, 20 + round * 7, start + 10_000, Waker::HardInterrupt));
+    }
+    events.extend([end(600_000, 0, 400), end(600_010, 1, 590_000)]);
+    let converted = convert("test", &events, &host());
+    let [sleeper, spinner] = &converted.workload.tasks[..] else { panic!("two tasks") };
+    let timers = sleeper.script.iter().filter(|op| **op == Op::Sleep(Nanos::from_us(10_000), Sleep::Timer));
+    assert_eq!(timers.count(), 53);
+    assert_eq!(short(&spinner.script), "590000");
+    assert_eq!(converted.workload.signals, 0);
+}
+
+#[test]
+fn causes_of_sleeps() {
+    use Waker::*;
+    let cases = [
+        (HardInterrupt, (false, false), Sleep::Timer),
+        (HardInterrupt, (true, true), Sleep::Io),
+        (HardInterrupt, (false, true), Sleep::Io),
+        (SoftInterrupt(1), (false, true), Sleep::Timer),
+        (SoftInterrupt(8), (false, false), Sleep::Timer),
+        (SoftInterrupt(3), (false, false), Sleep::Io),
+        (SoftInterrupt(4), (false, true), Sleep::Io),
+        (SoftInterrupt(9), (false, true), Sleep::External),
+        (Outside, (true, true), Sleep::Io),
+        (Outside, (false, true), Sleep::External),
+        (Outside, (false, false), Sleep::External),
+        (NonMaskable, (false, false), Sleep::External),
+    ];
+    for (waker, device, expected) in cases {
+        assert_eq!(cause(waker, device), expected, "{waker:?} {device:?}");
+    }
+}
+
+#[test]
+fn steps_stand_in_the_order_of_time_and_work_never_goes_back() {
+    let events = [
+        birth(0, 0, None, 0),
+        birth(100, 1, Some(0), 100),
+        birth(100, 2, Some(0), 100),
+        // Task 2 wakes task 1, then sleeps itself at the same instant; the order of arrival is the other way round.
+        sleep(300, 2, 150, 900, Waker::Outside),
+        sleep(150, 1, 40, 300, by(2, 150)),
+        // The waker's clock ran a little ahead of its CPU time: 151 is past what it had at its next sleep.
+        sleep(950, 1, 60, 990, by(2, 151)),
+        sleep(995, 2, 150, 1_000, Waker::HardInterrupt),
+        end(1_000, 1, 70),
+        end(1_100, 2, 150),
+        end(1_200, 0, 120),
+    ];
+    let expected =
+        ["100 fork(1) fork(2) 20", "40 await(0) 20 await(1) 10", "150 post(0) External(600) post(1) Timer(5)"];
+    assert_eq!(scripts(&events), expected);
+}
+
+#[test]
+fn a_sleep_that_did_not_last_is_none() {
+    // The wakeup came while the sleeper was on its way off its CPU. Of a recorded waker the order still counts.
+    let events = [
+        birth(0, 0, None, 0),
+        birth(10, 1, Some(0), 10),
+        sleep(100, 0, 50, 99, Waker::HardInterrupt),
+        sleep(200, 0, 80, 199, by(1, 120)),
+        end(300, 1, 130),
+        end(400, 0, 90),
+    ];
+    assert_eq!(scripts(&events), ["10 fork(1) 70 await(0) 10", "120 post(0) 10"]);
+}
+
+#[test]
+fn attributes_are_inherited_and_changes_stand_where_they_happened() {
+    let set = |text: &str| text.parse::<CpuSet>().expect("a CPU list");
+    let attributes = |time, task, work, nice, cpus: &str| {
+        event(time, task, work, Kind::Attributes { policy: Policy::Other, nice, cpus: set(cpus) })
+    };
+    let events = [
+        birth(0, 0, None, 0),
+        attributes(0, 0, 0, 0, "0-63"),
+        attributes(50, 0, 50, 0, "1-2"),
+        birth(100, 1, Some(0), 100),
+        birth(110, 2, Some(0), 110),
+        attributes(110, 2, 0, 0, "0-3"),
+        attributes(150, 1, 20, 10, "1-2"),
+        attributes(160, 1, 30, 10, "0-3"),
+        end(200, 0, 120),
+        end(200, 1, 60),
+        end(200, 2, 60),
+    ];
+    let converted = convert("test", &events, &host());
+    let seen: Vec<_> = converted.workload.tasks.iter().map(|task| (task.nice, task.cpus.clone())).collect();
+    assert_eq!(seen, [(0, None), (0, Some(set("1-2"))), (0, None)]);
+    let expected = [
+        "50 change(1-2, None) 50 fork(1) 10 fork(2) 10",
+        "20 change(-, Some((Other, 10))) 10 change(0-3, None) 30",
+        "60",
+    ];
+    assert_eq!(scripts(&events), expected);
+}
+
+#[test]
+fn a_process_has_one_peak_and_its_leader_carries_it() {
+    let thread = Kind::Birth { parent: Some(0), pid: 101, tgid: 100, comm: "parent".to_owned() };
+    let events = [
+        birth(0, 0, None, 0),
+        event(10, 1, 10, thread),
+        exit(20, 0, 10, "main", 30),
+        end(30, 0, 20),
+        exit(40, 1, 10, "worker", 50),
+        end(50, 1, 20),
+    ];
+    let converted = convert("test", &events, &host());
+    let peaks: Vec<_> = converted.workload.tasks.iter().map(|task| (task.name.as_str(), task.peak_rss_bytes)).collect();
+    assert_eq!(peaks, [("main", 50 * PAGE), ("worker", 0)]);
+}
+
+#[test]
+fn command_lines_can_be_read_back_by_a_shell() {
+    let events = [
+        birth(0, 0, None, 0),
+        exec(10, 0, 10, "sh", &["sh", "-c", "echo 'a b'; exit", ""]),
+        exec(20, 0, 20, "cc", &["cc", "-DX=\"y\"", "-o", "a.o", "a.c"]),
+        end(30, 0, 30),
+    ];
+    let converted = convert("test", &events, &host());
+    let task = &converted.workload.tasks[0];
+    assert_eq!(task.command.as_deref(), Some(r#"cc '-DX="y"' -o a.o a.c"#));
+    assert_eq!(task.name, "cc");
+    assert_eq!(
+        command_line(&["sh".into(), "-c".into(), "echo 'a b'".into(), "".into()], true),
+        r"sh -c 'echo '\''a b'\''' ''…"
+    );
+}
+
+#[test]
+fn events_without_a_birth_are_counted_and_children_without_a_parent_start_by_themselves() {
+    let events = [
+        birth(0, 0, None, 0),
+        // The birth of task 1 was lost.
+        birth(70, 2, Some(1), 30),
+        sleep(80, 0, 50, 90, by(1, 40)),
+        end(90, 1, 50),
+        end(95, 2, 10),
+    ];
+    let converted = convert("test", &events, &host());
+    assert_eq!((converted.orphans, converted.unfinished), (1, 1));
+    let tasks = &converted.workload.tasks;
+    assert_eq!(short(&tasks[0].script), "50 External(10)");
+    assert_eq!((tasks[1].start, short(&tasks[1].script)), (Start::At(Nanos::from_us(70)), "10".to_owned()));
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Events as `bpf/record.bpf.c` sends them: fixed layouts in the machine's byte order, parsed by hand.
+
+use ids::{CpuSet, Nanos, Policy};
+
+/// Number of a recorded task, dense in the order of birth. The root is 0.
+pub type Number = u32;
+
+/// One event.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// When, on the kernel's monotonic clock.
+    pub time: Nanos,
+    /// Whom it is about.
+    pub task: Number,
+    /// Its CPU time at that moment; of its parent's for a birth.
+    pub work: Nanos,
+    /// What happened.
+    pub kind: Kind,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Kind {
+    /// The task was forked.
+    Birth {
+        /// By whom; `None` for the root.
+        parent: Option<Number>,
+        /// Its thread id.
+        pid: u32,
+        /// Its process id.
+        tgid: u32,
+        /// Its name, that of its parent.
+        comm: String,
+    },
+    /// The task left its CPU to sleep, and was woken later.
+    Sleep {
+        /// When it was woken.
+        wake: Nanos,
+        /// By whom.
+        waker: Waker,
+        /// `io_schedule()`: it waits for a device.
+        io_wait: bool,
+        /// State D.
+        uninterruptible: bool,
+    },
+    /// The task executes another program.
+    Exec {
+        /// CPU time by ticks, as the kernel counts it.
+        ticks: Ticks,
+        /// The new name.
+        comm: String,
+        /// The command line, in arguments, as far as it was kept.
+        arguments: Vec<String>,
+        /// Whether more followed.
+        truncated: bool,
+    },
+    /// Policy, nice value or affinity are new.
+    Attributes {
+        /// The policy.
+        policy: Policy,
+        /// The nice value.
+        nice: i8,
+        /// The affinity.
+        cpus: CpuSet,
+    },
+    /// The task calls exit. Its memory is freed after this.
+    Exit {
+        /// CPU time by ticks.
+        ticks: Ticks,
+        /// Largest resident set of its process, in pages.
+        peak_rss_pages: u64,
+        /// Its name at the end.
+        comm: String,
+    },
+    /// The task left its CPU for the last time.
+    End,
+}
+
+/// User and system time as the kernel's tick counts them: a whole tick for whatever mode the tick interrupts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ticks {
+    /// In user mode.
+    pub user: Nanos,
+    /// In the kernel.
+    pub system: Nanos,
+}
+
+/// Where a wakeup came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waker {
+    /// A recorded task, itself, when it had got so much CPU time.
+    Task(Number, Nanos),
+    /// A task outside the recording.
+    Outside,
+    /// A hardware interrupt: on most machines a high-resolution timer.
+    HardInterrupt,
+    /// The softirq of this number.
+    SoftInterrupt(u8),
+    /// A non-maskable interrupt.
+    NonMaskable,
+}
+
+/// Kinds and flags, as in `record.bpf.c`.
+mod wire {
+    pub const BIRTH: u32 = 1;
+    pub const SLEEP: u32 = 2;
+    pub const EXEC: u32 = 3;
+    pub const ATTRIBUTES: u32 = 4;
+    pub const EXIT: u32 = 5;
+    pub const END: u32 = 6;
+    pub const NOBODY: u32 = u32::MAX;
+    pub const COMM_LENGTH: usize = 16;
+    pub const IO_WAIT: u32 = 1 << 0;
+    pub const UNINTERRUPTIBLE: u32 = 1 << 1;
+    pub const HARDIRQ: u32 = 1 << 2;
+    pub const NMI: u32 = 1 << 3;
+    pub const SOFTIRQ: u32 = 1 << 4;
+    pub const SOFTIRQ_SHIFT: u32 = 8;
+    /// Bytes of an exec event before its arguments.
+    pub const EXEC_FIXED: usize = 24 + 16 + COMM_LENGTH + 8;
+}
+
+/// What the consumer needs to know at once, without parsing the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Glance {
+    /// One task more.
+    Birth,
+    /// One task less.
+    End,
+    /// Anything else.
+    Other,
+}
+
+/// Looks at the kind of a raw event only.
+pub fn glance(raw: &[u8]) -> Glance {
+    match Reader(raw).skip(8).and_then(|mut rest| rest.u32()) {
+        Some(wire::BIRTH) => Glance::Birth,
+        Some(wire::END) => Glance::End,
+        _ => Glance::Other,
+    }
+}
+
+/// The part of a raw event that carries information: command lines have a fixed room that is mostly empty.
+pub fn used(raw: &[u8]) -> &[u8] {
+    let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
+    let kept = Reader(raw).skip(wire::EXEC_FIXED - 4).and_then(|mut rest| rest.u32());
+    match (kind, kept) {
+        (Some(wire::EXEC), Some(kept)) => raw.get(..wire::EXEC_FIXED + kept as usize).unwrap_or(raw),
+        _ => raw,
+    }
+}
+
+/// Parses one raw event.
+///
+/// # Errors
+/// Says what is wrong with an event of unknown kind or of the wrong length.
+pub fn parse(raw: &[u8]) -> Result<Event, String> {
+    let mut reader = Reader(raw);
+    let event = reader.event();
+    event.ok_or_else(|| {
+        let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
+        format!("event of kind {kind:?} with {} bytes", raw.len())
+    })
+}
+
+/// Reads a raw event from its start.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(count)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn skip(mut self, count: usize) -> Option<Reader<'a>> {
+        self.bytes(count)?;
+        Some(self)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+
+    fn nanos(&mut self) -> Option<Nanos> {
+        self.u64().map(Nanos)
+    }
+
+    fn ticks(&mut self) -> Option<Ticks> {
+        Some(Ticks { user: self.nanos()?, system: self.nanos()? })
+    }
+
+    fn comm(&mut self) -> Option<String> {
+        let bytes = self.bytes(wire::COMM_LENGTH)?;
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        let time = self.nanos()?;
+        let kind = self.u32()?;
+        let task = self.u32()?;
+        let work = self.nanos()?;
+        let kind = match kind {
+            wire::BIRTH => self.birth()?,
+            wire::SLEEP => self.sleep()?,
+            wire::EXEC => self.exec()?,
+            wire::ATTRIBUTES => self.attributes()?,
+            wire::EXIT => Kind::Exit { ticks: self.ticks()?, peak_rss_pages: self.u64()?, comm: self.comm()? },
+            wire::END => Kind::End,
+            _ => return None,
+        };
+        Some(Event { time, task, work, kind })
+    }
+
+    fn birth(&mut self) -> Option<Kind> {
+        let parent = self.u32()?;
+        let (pid, tgid, _unused) = (self.u32()?, self.u32()?, self.u32()?);
+        Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, comm: self.comm()? })
+    }
+
+    fn sleep(&mut self) -> Option<Kind> {
+        let wake = self.nanos()?;
+        let waker_work = self.nanos()?;
+        let waker = self.u32()?;
+        let flags = self.u32()?;
+        let has = |flag| flags & flag != 0;
+        let waker = if has(wire::NMI) {
+            Waker::NonMaskable
+        } else if has(wire::HARDIRQ) {
+            Waker::HardInterrupt
+        } else if has(wire::SOFTIRQ) {
+            Waker::SoftInterrupt((flags >> wire::SOFTIRQ_SHIFT) as u8)
+        } else if waker == wire::NOBODY {
+            Waker::Outside
+        } else {
+            Waker::Task(waker, waker_work)
+        };
+        Some(Kind::Sleep { wake, waker, io_wait: has(wire::IO_WAIT), uninterruptible: has(wire::UNINTERRUPTIBLE) })
+    }
+
+    fn exec(&mut self) -> Option<Kind> {
+        let ticks = self.ticks()?;
+        let comm = self.comm()?;
+        let (length, kept) = (self.u32()?, self.u32()?);
+        let bytes = self.bytes(kept as usize)?;
+        // Every argument ends with a zero byte, the last one too unless it was cut.
+        let whole = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+        let arguments = match kept {
+            0 => Vec::new(),
+            _ => whole.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect(),
+        };
+        Some(Kind::Exec { ticks, comm, arguments, truncated: length > kept })
+    }
+
+    fn attributes(&mut self) -> Option<Kind> {
+        let (policy, priority, nice, words) = (self.u32()?, self.u32()?, self.u32()? as i32, self.u32()?);
+        let (runtime, deadline, period) = (self.nanos()?, self.nanos()?, self.nanos()?);
+        let cpus: Vec<u64> = (0..words).map(|_| self.u64()).collect::<Option<_>>()?;
+        let priority = priority.min(99) as u8;
+        // Numbers from include/uapi/linux/sched.h.
+        let policy = match policy {
+            0 => Policy::Other,
+            1 => Policy::Fifo(priority),
+            2 => Policy::RoundRobin(priority),
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            6 => Policy::Deadline { runtime, deadline, period },
+            7 => Policy::Ext,
+            _ => return None,
+        };
+        Some(Kind::Attributes { policy, nice: nice.clamp(-20, 19) as i8, cpus: CpuSet::from_words(&cpus) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A raw event with this kind and this after the head.
+    fn raw(kind: u32, parts: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = 1_000u64.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(7u32.to_ne_bytes());
+        bytes.extend(500u64.to_ne_bytes());
+        bytes.extend(parts.concat());
+        bytes
+    }
+
+    fn sleep(waker: u32, flags: u32) -> Waker {
+        let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
+        let event = parse(&raw(2, &[&parts, &waker.to_ne_bytes(), &flags.to_ne_bytes()])).expect("complete");
+        assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
+        match event.kind {
+            Kind::Sleep { wake: Nanos(2_000), waker, .. } => waker,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_interrupt_is_never_its_victim() {
+        assert_eq!(sleep(3, 0), Waker::Task(3, Nanos(300)));
+        assert_eq!(sleep(u32::MAX, 0), Waker::Outside);
+        assert_eq!(sleep(u32::MAX, 1 << 2), Waker::HardInterrupt);
+        assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8), Waker::SoftInterrupt(3));
+        assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8 | 1 << 2), Waker::HardInterrupt, "the innermost context counts");
+        assert_eq!(sleep(u32::MAX, 1 << 3 | 1 << 2), Waker::NonMaskable);
+    }
+
+    #[test]
+    fn command_lines_keep_empty_arguments_and_say_when_they_are_cut() {
+        let exec = |length: u32, kept: &[u8]| {
+            let kept_bytes = (kept.len() as u32).to_ne_bytes();
+            let parts: [&[u8]; 5] =
+                [&[0; 16], b"cc1\0\0\0\0\0\0\0\0\0\0\0\0\0", &length.to_ne_bytes(), &kept_bytes, kept];
+            let mut bytes = raw(3, &parts);
+            let useful = bytes.len();
+            bytes.resize(useful + 100, 0xaa);
+            assert_eq!(used(&bytes).len(), useful);
+            match parse(used(&bytes)).expect("complete").kind {
+                Kind::Exec { arguments, truncated, comm, .. } => (comm, arguments.join("|"), truncated),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(exec(9, b"cc1\0\0-O2\0"), ("cc1".into(), "cc1||-O2".into(), false));
+        assert_eq!(exec(900, b"cc1\0-O"), ("cc1".into(), "cc1|-O".into(), true));
+        assert_eq!(exec(9, b""), ("cc1".into(), "".into(), true));
+    }
+
+    #[test]
+    fn short_or_unknown_events_are_errors() {
+        let end = raw(6, &[]);
+        assert!(parse(&end).is_ok());
+        for length in 0..end.len() {
+            assert!(parse(&end[..length]).is_err(), "{length}");
+        }
+        assert_eq!(parse(&raw(9, &[])).unwrap_err(), "event of kind Some(9) with 24 bytes");
+        assert_eq!(glance(&end), Glance::End);
+        assert_eq!(glance(&raw(1, &[])), Glance::Birth);
+        assert_eq!(glance(&end[..9]), Glance::Other);
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the recorder must know of the running kernel, found in its BTF and its files.
+
+use crate::LiveError;
+use crate::convert::Host;
+use ids::CpuSet;
+use libbpf_rs::btf::{
+    Btf, BtfType,
+    types::{DataSec, Struct, Typedef, Var},
+};
+use std::fs;
+
+const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// The tracepoints that `record.bpf.c` attaches to.
+const TRACEPOINTS: [&str; 6] =
+    ["sched_process_fork", "sched_process_exec", "sched_process_exit", "sched_waking", "sched_switch", "softirq_entry"];
+
+/// Checks that this process may record and that the kernel has what it takes.
+///
+/// # Errors
+/// Names the first thing that is missing.
+pub fn check() -> Result<(), LiveError> {
+    let effective_uid = effective_uid()?;
+    if effective_uid != 0 {
+        return Err(LiveError::NotRoot { effective_uid });
+    }
+    fs::metadata(VMLINUX_BTF).map_err(|source| LiveError::NoBtf { path: VMLINUX_BTF, source })?;
+    Ok(())
+}
+
+fn effective_uid() -> Result<u32, LiveError> {
+    let path = "/proc/self/status";
+    let text = read(path)?;
+    // Uid: real effective saved filesystem
+    let uid = text.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok());
+    uid.ok_or_else(|| LiveError::Malformed(format!("{path} has no effective user id")))
+}
+
+/// How far this CPU's preemption count is from its `struct rq`, in bytes.
+///
+/// Both are per-CPU variables of one section, and BTF has their offsets in it. The count is a variable of its own since
+/// 6.15 and a member of `pcpu_hot` before that.
+///
+/// # Errors
+/// Names the tracepoint or variable that the kernel lacks.
+pub fn preempt_count_from_rq() -> Result<i64, LiveError> {
+    let btf = Btf::from_vmlinux().map_err(LiveError::bpf("read the kernel's BTF"))?;
+    for tracepoint in TRACEPOINTS {
+        let known = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}"));
+        let missing = || LiveError::Unsupported {
+            missing: format!("tracepoint {tracepoint}"),
+            reason: "its events make up the recording",
+        };
+        known.ok_or_else(missing)?;
+    }
+    let rq = variable_offset(&btf, "runqueues");
+    let count = variable_offset(&btf, "__preempt_count")
+        .or_else(|| Some(variable_offset(&btf, "pcpu_hot")? + member_offset(&btf, "pcpu_hot", "preempt_count")?));
+    let missing = |name: &str| LiveError::Unsupported {
+        missing: format!("per-CPU variable {name} in its BTF"),
+        reason: "it tells wakeups by interrupts from those by tasks",
+    };
+    Ok(count.ok_or_else(|| missing("__preempt_count"))? - rq.ok_or_else(|| missing("runqueues"))?)
+}
+
+/// Offset of a per-CPU variable in its section.
+fn variable_offset(btf: &Btf<'_>, name: &str) -> Option<i64> {
+    let named = |id| btf.type_by_id::<Var<'_>>(id).is_some_and(|var| has_name(&var, name));
+    btf.type_by_kind::<DataSec<'_>>()
+        .filter(|section| has_name(section, ".data..percpu"))
+        .find_map(|section| section.iter().find(|info| named(info.ty)).map(|info| i64::from(info.offset)))
+}
+
+fn has_name(ty: &BtfType<'_>, name: &str) -> bool {
+    ty.name().is_some_and(|found| found == name)
+}
+
+/// Offset of a member in a struct whose members may be in anonymous unions and structs.
+fn member_offset(btf: &Btf<'_>, type_name: &str, member: &str) -> Option<i64> {
+    let whole = btf.type_by_name::<Struct<'_>>(type_name)?;
+    nested_offset(btf, &whole, member)
+}
+
+fn nested_offset(btf: &Btf<'_>, ty: &BtfType<'_>, member: &str) -> Option<i64> {
+    use libbpf_rs::btf::types::{Composite, MemberAttr};
+    let composite = Composite::try_from(*ty).ok()?;
+    composite.iter().find_map(|found| {
+        let MemberAttr::Normal { offset: bits } = found.attr else { return None };
+        let here = i64::from(bits / 8);
+        match found.name {
+            Some(name) if name == member => Some(here),
+            Some(name) if !name.is_empty() => None,
+            _ => Some(here + nested_offset(btf, &btf.type_by_id::<BtfType<'_>>(found.ty)?, member)?),
+        }
+    })
+}
+
+/// The machine as the conversion needs it.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn host() -> Result<Host, LiveError> {
+    let path = "/sys/devices/system/cpu/possible";
+    let text = read(path)?;
+    let cpus: CpuSet =
+        text.trim().parse().map_err(|_| LiveError::Malformed(format!("{path} holds `{}`, not CPUs", text.trim())))?;
+    Ok(Host { cpus, page_bytes: page_bytes()? })
+}
+
+/// Page size, from the auxiliary vector: pairs of words, of which AT_PAGESZ is number 6.
+fn page_bytes() -> Result<u64, LiveError> {
+    let path = "/proc/self/auxv";
+    let bytes = fs::read(path).map_err(LiveError::file(path))?;
+    let word = |bytes: &[u8]| usize::from_ne_bytes(bytes.try_into().expect("a whole word")) as u64;
+    let size = size_of::<usize>();
+    let mut pairs = bytes.chunks_exact(2 * size).map(|pair| (word(&pair[..size]), word(&pair[size..])));
+    let found = pairs.find_map(|(key, value)| (key == 6).then_some(value));
+    found.ok_or_else(|| LiveError::Malformed(format!("{path} has no page size")))
+}
+
+/// The calling thread's id.
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn thread_id() -> Result<u32, LiveError> {
+    let path = "/proc/thread-self";
+    let link = fs::read_link(path).map_err(LiveError::file(path))?;
+    let id = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    id.ok_or_else(|| LiveError::Malformed(format!("{path} points to {}", link.display())))
+}
+
+/// Reads a file of the kernel.
+pub(crate) fn read(path: &str) -> Result<String, LiveError> {
+    fs::read_to_string(path).map_err(LiveError::file(path))
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Records small commands whose behaviour is known. Needs root and a kernel with BTF; says so and passes otherwise.
+
+use ids::{CpuSet, Nanos};
+use live::{LiveError, Recorded, record};
+use std::ffi::OsString;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use workload::{Op, Sleep, Start, TaskSpec};
+
+/// One at a time: the kernel's switch for run-time statistics is global.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Records a shell script, or `None` where that is not possible.
+fn record_script(script: &str) -> Option<Recorded> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    match record("test", &["sh", "-c", script].map(OsString::from)) {
+        Ok(recorded) => {
+            assert_eq!(recorded.summary.lost(), 0, "{:?}", recorded.summary);
+            Some(recorded)
+        }
+        Err(error @ (LiveError::NotRoot { .. } | LiveError::NoBtf { .. } | LiveError::Unsupported { .. })) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn commands<'a>(recorded: &'a Recorded, prefix: &str) -> Vec<&'a TaskSpec> {
+    let wanted = |task: &&TaskSpec| task.command.as_deref().is_some_and(|line| line.starts_with(prefix));
+    recorded.workload.tasks.iter().filter(wanted).collect()
+}
+
+fn work(task: &TaskSpec) -> Nanos {
+    let one = |op: &Op| match op {
+        Op::Work { user, system } => user.0 + system.0,
+        _ => 0,
+    };
+    Nanos(task.script.iter().map(one).sum())
+}
+
+#[test]
+fn of_53_timer_wakeups_beside_a_spinner_none_names_the_spinner() {
+    // All on one CPU: the timers interrupt the spinner, or the shell while it forks.
+    let script = "taskset -pc 0 $$ >/dev/null
+        sh -c 'while :; do :; done' spinner & spinner=$!
+        i=0; while [ $i -lt 53 ]; do sleep 0.011; i=$((i + 1)); done
+        kill $spinner; wait";
+    let Some(recorded) = record_script(script) else { return };
+    let sleepers = commands(&recorded, "sleep 0.011");
+    assert_eq!(sleepers.len(), 53);
+    let timers = |task: &&TaskSpec| task.script.iter().filter(|op| matches!(op, Op::Sleep(_, Sleep::Timer))).count();
+    // A task that is preempted between starting its timer and sleeping sleeps less, in the extreme not at all.
+    let with_timer = sleepers.iter().filter(|task| timers(task) == 1).count();
+    assert!(with_timer >= 50, "{with_timer} of 53");
+    let [spinner] = commands(&recorded, "sh -c 'while")[..] else { panic!("one spinner") };
+    let posts = spinner.script.iter().filter(|op| matches!(op, Op::Post(_))).count();
+    // It ends its parent's waits for its exec and for its exit, nothing else.
+    assert!(posts <= 2, "{:?}", spinner.script);
+    assert!(work(spinner) > Nanos::from_ms(200), "it had what the others left of 0.6 s: {}", work(spinner));
+    assert_eq!(spinner.cpus, Some("0".parse::<CpuSet>().expect("a CPU list")), "inherited from the shell");
+}
+
+#[test]
+fn causes_are_kept_across_a_pipe_and_a_process_tree() {
+    // The reader waits for the writer, whatever the writer waits for.
+    let script = "(sleep 0.05; echo line) | { read line; nice -n 7 sh -c 'exit 3'; }";
+    let Some(recorded) = record_script(script) else { return };
+    assert_eq!(recorded.summary.status.code(), Some(3));
+    assert_eq!((recorded.summary.unfinished, recorded.workload.tasks[0].start), (0, Start::At(Nanos::ZERO)));
+    let total: u64 = recorded.workload.tasks.iter().map(|task| work(task).0).sum();
+    assert_eq!(Nanos(total), recorded.summary.cpu);
+    let (timers, awaits) =
+        recorded.workload.tasks.iter().flat_map(|task| &task.script).fold((0, 0), |sum, op| match op {
+            Op::Sleep(_, Sleep::Timer) => (sum.0 + 1, sum.1),
+            Op::Await(_) => (sum.0, sum.1 + 1),
+            _ => sum,
+        });
+    assert_eq!(timers, 1, "only `sleep` waits for time");
+    assert!(awaits >= 4, "for the pipe and for children: {awaits}");
+    let [niced] = commands(&recorded, "sh -c 'exit 3'")[..] else { panic!("one niced shell") };
+    let change = |op: &Op| matches!(op, Op::Change { policy: Some((_, 7)), cpus: None });
+    assert!(niced.script.iter().any(change), "{:?}", niced.script);
+    assert!(niced.peak_rss_bytes > 100 << 10 && niced.peak_rss_bytes < 16 << 20, "{}", niced.peak_rss_bytes);
+}
+
+#[test]
+fn the_kernel_says_what_the_probes_cost_and_its_switch_is_off_again() {
+    let Some(Recorded { summary, .. }) = record_script("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done") else {
+        return;
+    };
+    assert!(summary.probe_runs > 10 && summary.probes > Nanos::ZERO && summary.consumer > Nanos::ZERO, "{summary:?}");
+    assert!(summary.wall >= summary.cpu, "one task");
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let switch = fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").expect("the recorder has just used it");
+    assert_eq!(switch.trim(), "0", "unless somebody else measures at this moment");
+}
+
+#[test]
+fn commands_that_cannot_start_are_errors() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let error = record("test", &[]).unwrap_err().to_string();
+    assert_eq!(error, "no command to record: give a program and its arguments");
+    match record("test", &[OsString::from("/does/not/exist")]) {
+        Err(error @ LiveError::Spawn { .. }) => {
+            assert_eq!(error.to_string(), "cannot start `/does/not/exist`: No such file or directory (os error 2)");
+        }
+        Err(LiveError::NotRoot { .. } | LiveError::NoBtf { .. } | LiveError::Unsupported { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
