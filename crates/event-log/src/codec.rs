@@ -5,7 +5,7 @@
 //! endian, no padding, the same on every host. The kind tells the length. Tasks and affinity masks are records of
 //! their own, with kinds from the top of the range.
 
-use crate::{BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, SwitchReason, TaskInfo, Waker};
+use crate::{BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
 /// Bytes before what a kind carries.
@@ -227,7 +227,7 @@ struct Take<'a> {
 
 impl Take<'_> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
-        let (bytes, rest) = self.rest.split_first_chunk::<N>().ok_or(CodecError::Short(N - self.rest.len()))?;
+        let (bytes, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| CodecError::Short(N - self.rest.len()))?;
         self.rest = rest;
         Ok(*bytes)
     }
@@ -267,13 +267,14 @@ impl Take<'_> {
     /// One of the variants that `all` lists in order of their numbers.
     fn variant<T: Copy>(&mut self, field: &'static str, all: &[T]) -> Result<T, CodecError> {
         let value = self.u8()?;
-        all.get(usize::from(value)).copied().ok_or(unknown(field, value))
+        all.get(usize::from(value)).copied().ok_or_else(|| unknown(field, value))
     }
 
     /// So many bytes, `length` itself standing before them; refuses before it allocates.
     fn counted(&mut self, unit: usize) -> Result<&[u8], CodecError> {
         let length = self.u32()? as usize * unit;
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CodecError::Short(length - self.rest.len()))?;
+        let (bytes, rest) =
+            self.rest.split_at_checked(length).ok_or_else(|| CodecError::Short(length - self.rest.len()))?;
         self.rest = rest;
         Ok(bytes)
     }
@@ -309,6 +310,15 @@ impl Record {
         match self {
             Record::Task(time, _) | Record::Affinity(time, ..) => *time,
             Record::Event(event) => event.time,
+        }
+    }
+
+    /// Tells it to a sink as it was told to the log.
+    pub fn tell(&self, sink: &mut dyn Sink) {
+        match self {
+            Record::Task(time, info) => sink.task(*time, info),
+            Record::Affinity(time, task, allowed) => sink.affinity(*time, *task, allowed),
+            Record::Event(event) => sink.event(event),
         }
     }
 

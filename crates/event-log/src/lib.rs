@@ -7,6 +7,9 @@
 mod codec;
 mod event;
 mod hash;
+mod json_lines;
+mod log;
+pub mod perfetto;
 mod sinks;
 
 pub use codec::{CodecError, Record};
@@ -14,4 +17,6 @@ pub use event::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name,
 };
 pub use hash::{LogHash, hash_bytes};
+pub use json_lines::JsonLines;
+pub use log::{FORMAT, Header, LogError, LogReader, LogWriter};
 pub use sinks::{Null, Tee};

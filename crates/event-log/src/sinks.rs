@@ -52,6 +52,21 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
+impl<S: Sink> Sink for Option<S> {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.iter_mut().for_each(|sink| sink.task(time, info));
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        self.iter_mut().for_each(|sink| sink.affinity(time, task, allowed));
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        self.iter_mut().for_each(|sink| sink.event(event));
+    }
+}
+
 impl<S: Sink + ?Sized> Sink for Box<S> {
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         (**self).task(time, info);

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A log as text: one JSON object a line, for `jq` and other programs.
+//!
+//! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op` and `line`. What its kind
+//! carries follows under the names of [`EventKind`]'s fields. Units stand last in a key.
+
+use crate::{BlockCause, Event, EventKind, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name};
+use ids::{CpuSet, Nanos, Policy, TaskId};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// Writes JSON lines while the run passes. The first error ends the writing; [`JsonLines::finish`] reports it.
+#[derive(Debug)]
+pub struct JsonLines<W> {
+    out: W,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> JsonLines<W> {
+    /// Writes to `out`, which should be buffered.
+    pub fn new(out: W) -> JsonLines<W> {
+        JsonLines { out, failed: None }
+    }
+
+    /// Gives back where the lines went.
+    ///
+    /// # Errors
+    /// The first that any write met.
+    pub fn finish(mut self) -> io::Result<W> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn line(&mut self, value: &Value) {
+        if self.failed.is_none() {
+            self.failed = writeln!(self.out, "{value}").err();
+        }
+    }
+}
+
+impl<W: Write> Sink for JsonLines<W> {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.line(&json!({
+            "time_ns": time.0,
+            "kind": "task",
+            "task": info.id.0,
+            "name": info.name,
+            "parent": info.parent.map(|parent| parent.0),
+            "allowed": info.allowed.to_string(),
+            "policy": policy_name(info.policy),
+            "nice": info.nice,
+            "kernel_thread": info.kernel_thread,
+        }));
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        let allowed = allowed.to_string();
+        self.line(&json!({ "time_ns": time.0, "kind": "mask", "task": task.0, "allowed": allowed }));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let (kind, fields) = kind_fields(&event.kind);
+        let mut line = json!({ "time_ns": event.time.0, "kind": kind, "cpu": event.cpu.0 });
+        let map = line.as_object_mut().expect("built as an object");
+        put_some(map, "task", event.task.some().map(|task| task.0.into()));
+        put_some(map, "op", op_name(event.site.op).map(Value::from));
+        put_some(map, "line", (event.site.line > 0).then(|| event.site.line.into()));
+        if let Value::Object(fields) = fields {
+            map.extend(fields);
+        }
+        self.line(&line);
+    }
+}
+
+fn put_some(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
+    if let Some(value) = value {
+        map.insert(key.to_owned(), value);
+    }
+}
+
+fn kind_fields(kind: &EventKind) -> (&'static str, Value) {
+    match *kind {
+        EventKind::Wakeup { waker, sync, target } => {
+            let (cause, by) = match waker {
+                Waker::Task(task) => ("task", task.some()),
+                Waker::Timer => ("timer", None),
+                Waker::Interrupt => ("interrupt", None),
+                Waker::Fork(parent) => ("fork", parent.some()),
+                Waker::External => ("external", None),
+            };
+            ("wakeup", json!({ "cause": cause, "waker": by.map(|task| task.0), "sync": sync, "target": target.0 }))
+        }
+        EventKind::SelectCpu { prev, chosen } => ("select_cpu", json!({ "prev": prev.0, "chosen": chosen.0 })),
+        EventKind::Insert { dsq, key, slice_ns } => {
+            ("insert", json!({ "dsq": dsq.to_string(), "key": key, "slice_ns": slice_ns }))
+        }
+        EventKind::Dispatch { from, to } => ("dispatch", json!({ "from": from.to_string(), "to": to.0 })),
+        EventKind::Switch { prev, reason } => {
+            ("switch", json!({ "prev": prev.some().map(|task| task.0), "reason": reason_name(reason) }))
+        }
+        EventKind::Tick => ("tick", Value::Null),
+        EventKind::Kick { target, flags } => ("kick", json!({ "target": target.0, "flags": flags.0 })),
+        EventKind::Migrate { from, to } => ("migrate", json!({ "from": from.0, "to": to.0 })),
+        EventKind::Block { cause } => ("block", json!({ "cause": cause_name(cause) })),
+        EventKind::Fork { child } => ("fork", json!({ "child": child.0 })),
+        EventKind::Exit => ("exit", Value::Null),
+        EventKind::Idle { entered } => ("idle", json!({ "entered": entered })),
+        EventKind::Affinity => ("affinity", Value::Null),
+        EventKind::Priority { nice } => ("priority", json!({ "nice": nice })),
+        EventKind::LockWait { lock, waited } => {
+            ("lock_wait", json!({ "lock": lock_name(lock), "waited_ns": waited.0 }))
+        }
+        EventKind::Hotplug { online } => ("hotplug", json!({ "online": online })),
+        EventKind::Yield => ("yield", Value::Null),
+        EventKind::Attached => ("attached", Value::Null),
+        EventKind::Disabled { kind } => ("disabled", json!({ "exit_kind": kind })),
+    }
+}
+
+fn reason_name(reason: SwitchReason) -> &'static str {
+    match reason {
+        SwitchReason::Idle => "idle",
+        SwitchReason::Block => "block",
+        SwitchReason::Exit => "exit",
+        SwitchReason::Yield => "yield",
+        SwitchReason::SliceEnd => "slice_end",
+        SwitchReason::Preempt => "preempt",
+        SwitchReason::HigherClass => "higher_class",
+        SwitchReason::Change => "change",
+    }
+}
+
+fn cause_name(cause: BlockCause) -> &'static str {
+    match cause {
+        BlockCause::Timer => "timer",
+        BlockCause::Io => "io",
+        BlockCause::Task => "task",
+        BlockCause::Child => "child",
+        BlockCause::External => "external",
+    }
+}
+
+/// As `sched_setscheduler(2)` names it, with its parameters.
+fn policy_name(policy: Policy) -> String {
+    match policy {
+        Policy::Other => "other".to_owned(),
+        Policy::Batch => "batch".to_owned(),
+        Policy::Idle => "idle".to_owned(),
+        Policy::Ext => "ext".to_owned(),
+        Policy::Fifo(priority) => format!("fifo {priority}"),
+        Policy::RoundRobin(priority) => format!("rr {priority}"),
+        Policy::Deadline { runtime, deadline, period } => {
+            format!("deadline {}/{}/{} ns", runtime.0, deadline.0, period.0)
+        }
+    }
+}
+
+fn lock_name(lock: LockKind) -> String {
+    match lock {
+        LockKind::Runqueue(cpu) => format!("runqueue {cpu}"),
+        LockKind::Dsq(dsq) => format!("dsq {dsq}"),
+        LockKind::Bpf(address) => format!("bpf {address:#x}"),
+    }
+}

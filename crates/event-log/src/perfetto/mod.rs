@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The run as a Perfetto trace, for <https://ui.perfetto.dev> and its SQL.
+//!
+//! 1. Switches and wakeups become the kernel's own ftrace events (`sched_switch`, `sched_waking`, `sched_wakeup_new`),
+//!    one bundle per CPU, so that the stock tracks and tables for scheduling work as on a trace of a real machine.
+//! 2. Each task is a process with one thread. Its pid is its number plus [`FIRST_PID`]: 0 is the idle task, and
+//!    Perfetto takes 2 for the parent of all kernel threads, so the low numbers cannot be given away.
+//! 3. Each queue that is not a CPU's own has a counter track with its depth.
+//! 4. Kicks and preemptions are instants on a track per CPU, with the callback that caused them.
+//!
+//! Memory is bounded: a CPU's events are written when [`BUNDLE`] of them are there, all else at once.
+
+mod messages;
+#[cfg(test)]
+mod tests;
+
+use crate::{BlockCause, CallbackSite, Event, EventKind, KickFlags, Sink, SwitchReason, TaskInfo, Waker, op_name};
+use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
+use messages::*;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Pid of task 0.
+pub const FIRST_PID: i32 = 1000;
+/// Events of one CPU that are kept back to share a packet: 512 CPUs hold at most 10 MB.
+const BUNDLE: usize = 64;
+/// All packets that are not ftrace belong to one sequence.
+const SEQUENCE: u32 = 1;
+/// Marks the first packet of a sequence.
+const INCREMENTAL_STATE_CLEARED: u32 = 1;
+/// Perfetto files threads below this process under the kernel.
+const KTHREADD_PID: i32 = 2;
+/// `TRACE_FLAG_HARDIRQ`: the event came from an interrupt, whoever the CPU's current task is.
+const FLAG_HARDIRQ: u32 = 0x08;
+/// Kinds of [`TrackEvent`].
+const INSTANT: i32 = 3;
+const COUNTER: i32 = 4;
+const UNIT_COUNT: i32 = 2;
+/// Track numbers: queues and CPUs must not collide.
+const DSQ_TRACKS: u64 = 1 << 32;
+const CPU_TRACKS: u64 = 2 << 32;
+/// Priority of the idle task and of nice 0, as the kernel counts.
+const DEFAULT_PRIO: i32 = 120;
+
+/// `prev_state` of `sched_switch` in kernels since 4.14 (`TASK_REPORT` and `TASK_REPORT_MAX`).
+mod prev_state {
+    /// R: gave way of its own will.
+    pub const RUNNABLE: i64 = 0;
+    /// S: sleeps until a wakeup or a signal.
+    pub const INTERRUPTIBLE: i64 = 0x01;
+    /// D: sleeps until a device is done.
+    pub const UNINTERRUPTIBLE: i64 = 0x02;
+    /// Z: ended, and its parent has not asked yet.
+    pub const ZOMBIE: i64 = 0x20;
+    /// R+: runnable, but the CPU was taken from it.
+    pub const PREEMPTED: i64 = 0x100;
+}
+
+#[derive(Debug)]
+struct Task {
+    comm: String,
+    prio: i32,
+    /// What the `Block` event before its switch said.
+    blocked: BlockCause,
+    queue: Option<DsqId>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    track: u64,
+    depth: i64,
+}
+
+#[derive(Debug)]
+struct Cpu {
+    current: TaskId,
+    events: Vec<FtraceEvent>,
+    has_track: bool,
+}
+
+/// Writes a Perfetto trace while the run passes. The first error ends the writing; [`Writer::finish`] reports it.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    buffer: Vec<u8>,
+    failed: Option<io::Error>,
+    tasks: Vec<Task>,
+    cpus: Vec<Cpu>,
+    queues: BTreeMap<DsqId, Queue>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes to `out`, which should be buffered. `kernel` is a version such as `7.2`: Perfetto reads task states by it.
+    pub fn new(out: W, kernel: &str) -> Writer<W> {
+        let (tasks, cpus, queues) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues };
+        let utsname = Utsname { sysname: Some("Linux".to_owned()), release: Some(format!("{kernel}.0-weir")) };
+        writer.packet(TracePacket {
+            sequence_flags: Some(INCREMENTAL_STATE_CLEARED),
+            system_info: Some(SystemInfo { utsname: Some(utsname) }),
+            ..TracePacket::default()
+        });
+        writer
+    }
+
+    /// Writes what was kept back and gives back where the trace went.
+    ///
+    /// # Errors
+    /// The first that any write met.
+    pub fn finish(mut self) -> io::Result<W> {
+        for cpu in 0..self.cpus.len() {
+            self.flush(CpuId(cpu as u32));
+        }
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn packet(&mut self, packet: TracePacket) {
+        let packet = TracePacket { trusted_packet_sequence_id: Some(SEQUENCE), ..packet };
+        self.buffer.clear();
+        Trace { packet: vec![packet] }.encode(&mut self.buffer).expect("a vector has room");
+        if self.failed.is_none() {
+            self.failed = self.out.write_all(&self.buffer).err();
+        }
+    }
+
+    fn flush(&mut self, cpu: CpuId) {
+        let events = std::mem::take(&mut self.cpus[cpu.index()].events);
+        if !events.is_empty() {
+            let bundle = FtraceEventBundle { cpu: Some(cpu.0), event: events };
+            self.packet(TracePacket { ftrace_events: Some(bundle), ..TracePacket::default() });
+        }
+    }
+
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        while self.cpus.len() <= cpu.index() {
+            self.cpus.push(Cpu { current: TaskId::NONE, events: Vec::new(), has_track: false });
+        }
+        &mut self.cpus[cpu.index()]
+    }
+
+    fn ftrace(&mut self, cpu: CpuId, event: FtraceEvent) {
+        let events = &mut self.cpu(cpu).events;
+        events.push(event);
+        if events.len() >= BUNDLE {
+            self.flush(cpu);
+        }
+    }
+
+    /// Comm, pid and priority.
+    fn identity(&self, task: TaskId) -> (Option<String>, Option<i32>, Option<i32>) {
+        match task.some() {
+            None => (Some("swapper".to_owned()), Some(0), Some(DEFAULT_PRIO)),
+            Some(id) => {
+                let task = &self.tasks[id.index()];
+                (Some(task.comm.clone()), Some(pid(id)), Some(task.prio))
+            }
+        }
+    }
+
+    fn switch(&mut self, event: &Event, prev: TaskId, reason: SwitchReason) {
+        let (next_comm, next_pid, next_prio) = self.identity(event.task);
+        let (prev_comm, prev_pid, prev_prio) = self.identity(prev);
+        let prev_state = match (reason, prev.some().map(|prev| self.tasks[prev.index()].blocked)) {
+            (SwitchReason::Block, Some(BlockCause::Io)) => prev_state::UNINTERRUPTIBLE,
+            (SwitchReason::Block, _) => prev_state::INTERRUPTIBLE,
+            (SwitchReason::Exit, _) => prev_state::ZOMBIE,
+            (SwitchReason::Idle | SwitchReason::Yield, _) => prev_state::RUNNABLE,
+            _ => prev_state::PREEMPTED,
+        };
+        let switch = SchedSwitch {
+            prev_comm,
+            prev_pid,
+            prev_prio,
+            prev_state: Some(prev_state),
+            next_comm,
+            next_pid,
+            next_prio,
+        };
+        let (timestamp, pid) = (Some(event.time.0), prev_pid.map(|pid| pid as u32));
+        let ftrace = FtraceEvent { timestamp, pid, sched_switch: Some(switch), ..FtraceEvent::default() };
+        self.ftrace(event.cpu, ftrace);
+        self.cpu(event.cpu).current = event.task;
+        if event.task != TaskId::NONE {
+            self.requeue(event.time, event.task, None);
+        }
+        if reason == SwitchReason::Preempt {
+            self.instant(event, event.cpu, format!("preempt {}", pid_text(prev)));
+        }
+    }
+
+    fn wakeup(&mut self, event: &Event, waker: Waker, target: CpuId) {
+        let (comm, pid_, prio) = self.identity(event.task);
+        let waking = SchedWaking { comm, pid: pid_, prio, success: Some(1), target_cpu: Some(target.0 as i32) };
+        let current = self.cpu(event.cpu).current;
+        let mut ftrace = FtraceEvent { timestamp: Some(event.time.0), ..FtraceEvent::default() };
+        let by = match waker {
+            Waker::Task(task) | Waker::Fork(task) => task,
+            Waker::Timer | Waker::Interrupt | Waker::External => {
+                ftrace.common_flags = Some(FLAG_HARDIRQ);
+                current
+            }
+        };
+        ftrace.pid = Some(by.some().map_or(0, pid) as u32);
+        if matches!(waker, Waker::Fork(_)) {
+            ftrace.sched_wakeup_new = Some(waking);
+        } else {
+            ftrace.sched_waking = Some(waking);
+        }
+        self.ftrace(event.cpu, ftrace);
+    }
+
+    /// The task is now in this queue; `None` for a CPU's own queue and for none.
+    fn requeue(&mut self, time: Nanos, task: TaskId, queue: Option<DsqId>) {
+        let old = std::mem::replace(&mut self.tasks[task.index()].queue, queue);
+        if old != queue {
+            old.into_iter().for_each(|dsq| self.count(time, dsq, -1));
+            queue.into_iter().for_each(|dsq| self.count(time, dsq, 1));
+        }
+    }
+
+    fn count(&mut self, time: Nanos, dsq: DsqId, change: i64) {
+        let track = DSQ_TRACKS + self.queues.len() as u64;
+        let is_new = !self.queues.contains_key(&dsq);
+        let queue = self.queues.entry(dsq).or_insert(Queue { track, depth: 0 });
+        queue.depth += change;
+        let (track, depth) = (queue.track, queue.depth);
+        if is_new {
+            let counter = Some(CounterDescriptor { unit: Some(UNIT_COUNT) });
+            self.track(TrackDescriptor { uuid: Some(track), name: Some(format!("DSQ {dsq} depth")), counter });
+        }
+        self.track_event(
+            time,
+            TrackEvent {
+                r#type: Some(COUNTER),
+                track_uuid: Some(track),
+                counter_value: Some(depth),
+                ..TrackEvent::default()
+            },
+        );
+    }
+
+    fn instant(&mut self, event: &Event, cpu: CpuId, name: String) {
+        let uuid = Some(CPU_TRACKS + u64::from(cpu.0));
+        if !std::mem::replace(&mut self.cpu(cpu).has_track, true) {
+            let name = Some(format!("CPU {cpu} kicks and preemptions"));
+            self.track(TrackDescriptor { uuid, name, counter: None });
+        }
+        let callback = callback(event.site)
+            .map(|site| DebugAnnotation { name: Some("callback".to_owned()), string_value: Some(site) });
+        self.track_event(
+            event.time,
+            TrackEvent {
+                debug_annotations: callback.into_iter().collect(),
+                r#type: Some(INSTANT),
+                track_uuid: uuid,
+                name: Some(name),
+                ..TrackEvent::default()
+            },
+        );
+    }
+
+    fn track(&mut self, descriptor: TrackDescriptor) {
+        self.packet(TracePacket { track_descriptor: Some(descriptor), ..TracePacket::default() });
+    }
+
+    fn track_event(&mut self, time: Nanos, event: TrackEvent) {
+        self.packet(TracePacket { timestamp: Some(time.0), track_event: Some(event), ..TracePacket::default() });
+    }
+}
+
+fn pid(task: TaskId) -> i32 {
+    FIRST_PID + task.0 as i32
+}
+
+fn pid_text(task: TaskId) -> String {
+    task.some().map_or("idle".to_owned(), |task| pid(task).to_string())
+}
+
+fn callback(site: CallbackSite) -> Option<String> {
+    let op = op_name(site.op)?;
+    Some(if site.line > 0 { format!("{op}, line {}", site.line) } else { op.to_owned() })
+}
+
+/// The kernel's scale: 0 to 99 real time, 100 to 139 nice -20 to 19, below 0 deadline.
+fn prio(policy: Policy, nice: i8) -> i32 {
+    match policy {
+        Policy::Fifo(priority) | Policy::RoundRobin(priority) => 99 - i32::from(priority),
+        Policy::Deadline { .. } => -1,
+        Policy::Other | Policy::Batch | Policy::Idle | Policy::Ext => DEFAULT_PRIO + i32::from(nice),
+    }
+}
+
+/// What the kernel keeps of a name: `TASK_COMM_LEN` is 16, one of them the end.
+fn comm(name: &str) -> String {
+    let end = (0..=name.len().min(15)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
+    name[..end].to_owned()
+}
+
+fn kick_name(target: CpuId, flags: KickFlags) -> String {
+    let mut name = format!("kick CPU {target}");
+    for (bit, word) in [(KickFlags::IDLE, "idle"), (KickFlags::PREEMPT, "preempt"), (KickFlags::WAIT, "wait")] {
+        if flags.0 & bit != 0 {
+            name.push(' ');
+            name.push_str(word);
+        }
+    }
+    name
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        assert_eq!(info.id.index(), self.tasks.len(), "tasks are announced in order of their numbers");
+        self.tasks.push(Task {
+            comm: comm(&info.name),
+            prio: prio(info.policy, info.nice),
+            blocked: BlockCause::External,
+            queue: None,
+        });
+        let parent = if info.kernel_thread { Some(KTHREADD_PID) } else { info.parent.map(pid) };
+        let pid = Some(pid(info.id));
+        let process = Process { pid, ppid: parent, cmdline: vec![info.name.clone()] };
+        let thread = Thread { tid: pid, name: Some(info.name.clone()), tgid: pid };
+        let tree = ProcessTree { processes: vec![process], threads: vec![thread] };
+        self.packet(TracePacket { timestamp: Some(time.0), process_tree: Some(tree), ..TracePacket::default() });
+    }
+
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+
+    fn event(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Switch { prev, reason } => self.switch(event, prev, reason),
+            EventKind::Wakeup { waker, target, .. } => self.wakeup(event, waker, target),
+            EventKind::Block { cause } => self.tasks[event.task.index()].blocked = cause,
+            EventKind::Insert { dsq, .. } => {
+                let own = dsq == DsqId::LOCAL || dsq.local_cpu().is_some();
+                self.requeue(event.time, event.task, (!own).then_some(dsq));
+            }
+            EventKind::Dispatch { .. } => self.requeue(event.time, event.task, None),
+            EventKind::Kick { target, flags } => self.instant(event, event.cpu, kick_name(target, flags)),
+            EventKind::Priority { nice } => {
+                let task = &mut self.tasks[event.task.index()];
+                // Real-time priorities do not follow the nice value.
+                if task.prio >= 100 {
+                    task.prio = DEFAULT_PRIO + i32::from(nice);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a trace says, read back and printed one packet a line.
+
+use super::*;
+use crate::SwitchReason as Reason;
+use expect_test::expect;
+
+fn told(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), "7.2");
+    for (id, name) in ["make", "a-name-longer-than-15-bytes"].into_iter().enumerate() {
+        writer.task(
+            Nanos(0),
+            &TaskInfo {
+                id: TaskId(id as u32),
+                name: name.to_owned(),
+                parent: (id > 0).then_some(TaskId(0)),
+                allowed: CpuSet::first_n(4),
+                policy: Policy::Ext,
+                nice: -3,
+                kernel_thread: false,
+            },
+        );
+    }
+    for &(time, cpu, task, kind) in events {
+        let site = CallbackSite { op: 2, line: 31 };
+        writer.event(&Event { time: Nanos(time), cpu: CpuId(cpu), task, kind, site });
+    }
+    writer.finish().unwrap()
+}
+
+fn printed(bytes: &[u8]) -> String {
+    let trace = Trace::decode(bytes).unwrap();
+    let mut lines = Vec::new();
+    for packet in trace.packet {
+        assert_eq!(packet.trusted_packet_sequence_id, Some(SEQUENCE));
+        if let Some(bundle) = packet.ftrace_events {
+            lines.extend(bundle.event.iter().map(|event| format!("cpu {}: {}", bundle.cpu.unwrap(), ftrace(event))));
+        } else if let Some(tree) = packet.process_tree {
+            lines.push(format!("{:?} {:?}", tree.processes, tree.threads));
+        } else if let Some(event) = packet.track_event {
+            let at = packet.timestamp.unwrap();
+            lines.push(format!(
+                "{at} track {:x}: {:?} {:?} {:?}",
+                event.track_uuid.unwrap(),
+                event.name,
+                event.counter_value,
+                event.debug_annotations.first().and_then(|note| note.string_value.clone()),
+            ));
+        } else if let Some(track) = packet.track_descriptor {
+            lines.push(format!("track {:x}: {:?}", track.uuid.unwrap(), track.name));
+        } else {
+            lines.push(format!("{:?}", packet.system_info.unwrap().utsname.unwrap().release));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn ftrace(event: &FtraceEvent) -> String {
+    let (at, pid) = (event.timestamp.unwrap(), event.pid.unwrap());
+    if let Some(switch) = &event.sched_switch {
+        return format!(
+            "{at} [{pid}] switch {} {} {:#x} -> {} {} {}",
+            switch.prev_comm.as_deref().unwrap(),
+            switch.prev_pid.unwrap(),
+            switch.prev_state.unwrap(),
+            switch.next_comm.as_deref().unwrap(),
+            switch.next_pid.unwrap(),
+            switch.next_prio.unwrap(),
+        );
+    }
+    let (kind, waking) = match (&event.sched_waking, &event.sched_wakeup_new) {
+        (Some(waking), None) => ("waking", waking),
+        (None, Some(new)) => ("new", new),
+        _ => panic!("one event a message"),
+    };
+    format!("{at} [{pid}] {kind} {:?} on {:?}, flags {:?}", waking.pid, waking.target_cpu, event.common_flags)
+}
+
+#[test]
+fn a_trace_tells_the_run() {
+    let (a, b, none) = (TaskId(0), TaskId(1), TaskId::NONE);
+    let wake = |waker| EventKind::Wakeup { waker, sync: false, target: CpuId(1) };
+    let switch = |prev, reason| EventKind::Switch { prev, reason };
+    let bytes = told(&[
+        (10, 0, a, wake(Waker::External)),
+        (11, 0, a, EventKind::Insert { dsq: DsqId(5), key: 1, slice_ns: 1 }),
+        (12, 0, none, EventKind::Kick { target: CpuId(1), flags: KickFlags(3) }),
+        (13, 1, a, EventKind::Dispatch { from: DsqId(5), to: CpuId(1) }),
+        (14, 1, a, switch(none, Reason::Idle)),
+        (15, 1, b, wake(Waker::Fork(a))),
+        (16, 1, b, EventKind::Insert { dsq: DsqId(5), key: 1, slice_ns: 1 }),
+        (17, 1, b, switch(a, Reason::Preempt)),
+        (18, 1, b, EventKind::Block { cause: BlockCause::Io }),
+        (19, 1, a, switch(b, Reason::Block)),
+        (20, 1, b, wake(Waker::Task(a))),
+        (21, 1, a, EventKind::Priority { nice: 4 }),
+        (22, 1, b, wake(Waker::Timer)),
+        (23, 1, none, switch(a, Reason::Yield)),
+        (24, 1, b, EventKind::Insert { dsq: DsqId::local_on(CpuId(1)), key: 0, slice_ns: 1 }),
+        (25, 1, a, switch(none, Reason::Idle)),
+        (26, 1, a, EventKind::Block { cause: BlockCause::Timer }),
+        (27, 1, b, switch(a, Reason::Block)),
+        (28, 1, none, switch(b, Reason::Exit)),
+    ]);
+    expect![[r#"
+        Some("7.2.0-weir")
+        [Process { pid: Some(1000), ppid: None, cmdline: ["make"] }] [Thread { tid: Some(1000), name: Some("make"), tgid: Some(1000) }]
+        [Process { pid: Some(1001), ppid: Some(1000), cmdline: ["a-name-longer-than-15-bytes"] }] [Thread { tid: Some(1001), name: Some("a-name-longer-than-15-bytes"), tgid: Some(1001) }]
+        track 100000000: Some("DSQ 0x5 depth")
+        11 track 100000000: None Some(1) None
+        track 200000000: Some("CPU 0 kicks and preemptions")
+        12 track 200000000: Some("kick CPU 1 idle preempt") None Some("enqueue, line 31")
+        13 track 100000000: None Some(0) None
+        16 track 100000000: None Some(1) None
+        17 track 100000000: None Some(0) None
+        track 200000001: Some("CPU 1 kicks and preemptions")
+        17 track 200000001: Some("preempt 1000") None Some("enqueue, line 31")
+        cpu 0: 10 [0] waking Some(1000) on Some(1), flags Some(8)
+        cpu 1: 14 [0] switch swapper 0 0x0 -> make 1000 117
+        cpu 1: 15 [1000] new Some(1001) on Some(1), flags None
+        cpu 1: 17 [1000] switch make 1000 0x100 -> a-name-longer-t 1001 117
+        cpu 1: 19 [1001] switch a-name-longer-t 1001 0x2 -> make 1000 117
+        cpu 1: 20 [1000] waking Some(1001) on Some(1), flags None
+        cpu 1: 22 [1000] waking Some(1001) on Some(1), flags Some(8)
+        cpu 1: 23 [1000] switch make 1000 0x0 -> swapper 0 120
+        cpu 1: 25 [0] switch swapper 0 0x0 -> make 1000 124
+        cpu 1: 27 [1000] switch make 1000 0x1 -> a-name-longer-t 1001 117
+        cpu 1: 28 [1001] switch a-name-longer-t 1001 0x20 -> swapper 0 120
+    "#]].assert_eq(&printed(&bytes));
+}
+
+#[test]
+fn memory_is_bounded_by_the_bundles() {
+    let tick = |time: u64| {
+        let (prev, next) = if time.is_multiple_of(2) { (TaskId::NONE, TaskId(0)) } else { (TaskId(0), TaskId::NONE) };
+        (time, 0, next, EventKind::Switch { prev, reason: Reason::Yield })
+    };
+    let trace = Trace::decode(&told(&(0..1000).map(tick).collect::<Vec<_>>())[..]).unwrap();
+    let sizes: Vec<usize> =
+        trace.packet.iter().filter_map(|p| p.ftrace_events.as_ref()).map(|b| b.event.len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 1000);
+    assert!(sizes.iter().all(|&size| size <= BUNDLE));
+}
+
+#[test]
+fn names_are_cut_at_characters() {
+    assert_eq!(comm("fourteen-bytesé"), "fourteen-bytes");
+    assert_eq!(comm("exactly-15-byte"), "exactly-15-byte");
+    assert_eq!(comm(""), "");
+}
+
+#[test]
+fn priorities_are_the_kernels() {
+    assert_eq!(prio(Policy::Other, -20), 100);
+    assert_eq!(prio(Policy::Ext, 19), 139);
+    assert_eq!(prio(Policy::Fifo(1), 0), 98);
+    assert_eq!(prio(Policy::RoundRobin(99), 0), 0);
+}
