@@ -151,10 +151,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Comm, pid and priority.
-    fn identity(&self, task: TaskId) -> (Option<String>, Option<i32>, Option<i32>) {
+    /// Comm, pid and priority; `cpu` is whose idle task it would be.
+    fn identity(&self, task: TaskId, cpu: CpuId) -> (Option<String>, Option<i32>, Option<i32>) {
         match task.some() {
-            None => (Some("swapper".to_owned()), Some(0), Some(DEFAULT_PRIO)),
+            None => (Some(format!("swapper/{cpu}")), Some(0), Some(DEFAULT_PRIO)),
             Some(id) => {
                 let task = &self.tasks[id.index()];
                 (Some(task.comm.clone()), Some(pid(id)), Some(task.prio))
@@ -163,8 +163,8 @@ impl<W: Write> Writer<W> {
     }
 
     fn switch(&mut self, event: &Event, prev: TaskId, reason: SwitchReason) {
-        let (next_comm, next_pid, next_prio) = self.identity(event.task);
-        let (prev_comm, prev_pid, prev_prio) = self.identity(prev);
+        let (next_comm, next_pid, next_prio) = self.identity(event.task, event.cpu);
+        let (prev_comm, prev_pid, prev_prio) = self.identity(prev, event.cpu);
         let prev_state = match (reason, prev.some().map(|prev| self.tasks[prev.index()].blocked)) {
             (SwitchReason::Block, Some(BlockCause::Io)) => prev_state::UNINTERRUPTIBLE,
             (SwitchReason::Block, _) => prev_state::INTERRUPTIBLE,
@@ -194,7 +194,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn wakeup(&mut self, event: &Event, waker: Waker, target: CpuId) {
-        let (comm, pid_, prio) = self.identity(event.task);
+        let (comm, pid_, prio) = self.identity(event.task, event.cpu);
         let waking = SchedWaking { comm, pid: pid_, prio, success: Some(1), target_cpu: Some(target.0 as i32) };
         let current = self.cpu(event.cpu).current;
         let mut ftrace = FtraceEvent { timestamp: Some(event.time.0), ..FtraceEvent::default() };

@@ -116,16 +116,16 @@ fn a_trace_tells_the_run() {
         track 200000001: Some("CPU 1 kicks and preemptions")
         17 track 200000001: Some("preempt 1000") None Some("enqueue, line 31")
         cpu 0: 10 [0] waking Some(1000) on Some(1), flags Some(8)
-        cpu 1: 14 [0] switch swapper 0 0x0 -> make 1000 117
+        cpu 1: 14 [0] switch swapper/1 0 0x0 -> make 1000 117
         cpu 1: 15 [1000] new Some(1001) on Some(1), flags None
         cpu 1: 17 [1000] switch make 1000 0x100 -> a-name-longer-t 1001 117
         cpu 1: 19 [1001] switch a-name-longer-t 1001 0x2 -> make 1000 117
         cpu 1: 20 [1000] waking Some(1001) on Some(1), flags None
         cpu 1: 22 [1000] waking Some(1001) on Some(1), flags Some(8)
-        cpu 1: 23 [1000] switch make 1000 0x0 -> swapper 0 120
-        cpu 1: 25 [0] switch swapper 0 0x0 -> make 1000 124
+        cpu 1: 23 [1000] switch make 1000 0x0 -> swapper/1 0 120
+        cpu 1: 25 [0] switch swapper/1 0 0x0 -> make 1000 124
         cpu 1: 27 [1000] switch make 1000 0x1 -> a-name-longer-t 1001 117
-        cpu 1: 28 [1001] switch a-name-longer-t 1001 0x20 -> swapper 0 120
+        cpu 1: 28 [1001] switch a-name-longer-t 1001 0x20 -> swapper/1 0 120
     "#]].assert_eq(&printed(&bytes));
 }
 
