@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Clock, event queue and seed: joins the kernel, the machine and the workload into a run.
 
+mod act;
+mod advance;
+mod alarms;
+mod apply;
+mod cost;
+mod cpu;
+mod model;
+mod queue;
+mod run;
+#[cfg(test)]
+mod run_tests;
+mod setup;
+mod tasks;
+#[cfg(test)]
+mod testing;
+mod ticks;
+
 use event_log::Sink;
 use ids::Nanos;
 use kernel_model::{ExitInfo, LaunchError};
@@ -36,6 +53,10 @@ pub struct Outcome {
     pub log_hash: u128,
     /// Set if the kernel ejected the scheduler before the workload was done.
     pub ejected: Option<ExitInfo>,
+    /// Forks that the scheduler refused (`init_task` failed, contract T1): these children do not exist.
+    pub failed_forks: u64,
+    /// Changes of affinity, policy or nice value that the kernel refused.
+    pub refused_changes: u64,
 }
 
 /// Why a run could not begin.
@@ -51,13 +72,22 @@ pub enum SetupError {
     /// The kernel refused it.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The workload does not fit the machine (a task is pinned to CPUs that do not exist, …).
+    /// The machine cannot be played: no CPUs, or ticks that take all the time.
+    #[error("{0}")]
+    Machine(String),
+    /// The workload does not fit the machine (a task is pinned to CPUs that do not exist, …), never ends, or acts
+    /// for ever without needing time.
     #[error("{0}")]
     Workload(String),
 }
 
-/// Runs to the end; `log` sees every event, `progress` the simulated time now and then.
+/// Runs to the end: when the duration is over, all tasks have ended, those that are left wait for each other for ever,
+/// or the kernel ejects the scheduler. `log` sees every event, `progress` the simulated time now and then.
+///
+/// The scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
+/// created on CPU 0, at their time or as soon after it as CPU 0 is free.
 pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
-    let _ = (setup, log, progress);
-    todo!()
+    let mut run = setup::prepare(setup, log)?;
+    run.play(progress);
+    run.finish()
 }

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task acts: asks its script, wakes others, sleeps, forks, exits.
+
+use crate::alarms::Alarm;
+use crate::cpu::Charge;
+use crate::model::Model;
+use crate::run::Run;
+use crate::setup::existing;
+use crate::tasks::{Phase, State, Task};
+use event_log::{BlockCause, TaskInfo, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
+use workload::{Demand, Sleep};
+
+/// Work of the watchdog's worker before it looks at the tasks: waking up in its loop and taking the job. A choice;
+/// any number far below a tick gives the same results.
+const WORKER_NS: Nanos = Nanos(1_000);
+
+impl<M: Model> Run<'_, M> {
+    /// The current task of `cpu`, which is free, takes its next step: one call of the kernel, or one answer of its
+    /// script.
+    pub fn act(&mut self, cpu: CpuId, id: TaskId) {
+        self.count_step(id);
+        let task = &mut self.tasks[id.index()];
+        if task.is_worker {
+            return self.work_for_kernel(cpu, id);
+        }
+        if task.phase == Phase::Ask {
+            self.ask(id);
+        }
+        let task = &mut self.tasks[id.index()];
+        if let Some(other) = task.wakes.pop_front() {
+            return self.wake(cpu, id, other);
+        }
+        let demand = task.demand.take().expect("a task that acts wants something");
+        task.phase = Phase::Ask;
+        self.carry_out(cpu, id, demand);
+    }
+
+    fn ask(&mut self, id: TaskId) {
+        let demand = self.player.next(id, self.now, &mut self.woken).demand;
+        let task = &mut self.tasks[id.index()];
+        task.phase = Phase::Act;
+        task.demand = Some(demand);
+        task.asked_at = self.now;
+        task.wakes.extend(self.woken.drain(..));
+    }
+
+    fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand) {
+        let task = &mut self.tasks[id.index()];
+        match demand {
+            Demand::Work { work, system } => {
+                debug_assert!(system <= work);
+                task.begin_work(work);
+            }
+            Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
+            Demand::Sleep(length, why) => {
+                task.slept_on = cpu;
+                task.slept_for = match why {
+                    Sleep::Timer => BlockCause::Timer,
+                    Sleep::Io => BlockCause::Io,
+                    Sleep::External => BlockCause::External,
+                };
+                let (cause, over) = (task.slept_for, (task.asked_at + length).max(self.now));
+                self.left.asleep += 1;
+                self.alarms.set(Alarm::Sleep(id), over);
+                self.schedule(cpu, Leave::Block(cause));
+            }
+            Demand::Wait if task.woken_early => task.woken_early = false,
+            Demand::Wait => self.schedule(cpu, Leave::Block(BlockCause::Task)),
+            Demand::Yield => self.schedule(cpu, Leave::Yield),
+            Demand::Fork(spec) => self.start(cpu, spec, Some(id)),
+            Demand::Change { cpus, policy } => self.change(cpu, id, cpus, policy),
+            Demand::Exit => self.schedule(cpu, Leave::Exit),
+        }
+    }
+
+    /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait.
+    fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
+        let charge = Charge { scheduler: Nanos(self.machine.costs.wakeup_ns), ..Charge::default() };
+        let task = &mut self.tasks[other.index()];
+        if task.state() != State::Blocked {
+            task.woken_early = task.demand == Some(Demand::Wait);
+            return self.cpus[cpu.index()].charge(charge);
+        }
+        self.model.set_now(self.now);
+        self.model.wake(cpu, other, Waker::Task(id));
+        self.apply(cpu, charge);
+    }
+
+    /// Starts a task of this spec and makes it runnable, for `parent` or for somebody outside. What the fork itself
+    /// costs is a parent's time; nobody knows it of a parent outside.
+    pub fn start(&mut self, cpu: CpuId, spec: u32, parent: Option<TaskId>) {
+        let costs = &self.machine.costs;
+        let own = if parent.is_some() { costs.fork_ns } else { 0 };
+        let what = self.player.spec(spec);
+        let allowed = existing(what.cpus.as_ref(), &self.all_cpus);
+        let attributes = TaskAttributes {
+            name: what.name.clone(),
+            policy: what.policy,
+            nice: what.nice,
+            allowed,
+            kernel_thread: false,
+            parent,
+        };
+        self.model.set_now(self.now);
+        let scheduler = match self.fork(cpu, attributes) {
+            Ok(child) => {
+                self.tasks[child.index()].spec = spec;
+                self.player.started(child, spec, self.now);
+                self.model.wake_new(cpu, child);
+                Nanos(own + costs.wakeup_ns)
+            }
+            Err(_) => {
+                self.failed_forks += 1;
+                Nanos(own)
+            }
+        };
+        self.apply(cpu, Charge { scheduler, ..Charge::default() });
+    }
+
+    /// Makes a task and announces it. The caller applies what that left.
+    pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
+        let mut info = TaskInfo {
+            id: TaskId(self.tasks.len() as u32),
+            name: attributes.name.clone(),
+            parent: attributes.parent,
+            allowed: attributes.allowed.clone(),
+            policy: attributes.policy,
+            nice: attributes.nice,
+            kernel_thread: attributes.kernel_thread,
+        };
+        let is_worker = attributes.kernel_thread;
+        let id = self.model.fork(cpu, attributes)?;
+        assert_eq!(id, info.id, "tasks are numbered in the order of their creation");
+        info.id = id;
+        self.left.alive += usize::from(!is_worker);
+        self.tasks.push(Task::new(self.now, is_worker));
+        self.sinks.task(self.now, &info);
+        Ok(id)
+    }
+
+    fn change(&mut self, cpu: CpuId, id: TaskId, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
+        self.model.set_now(self.now);
+        let mut refused = 0;
+        if let Some(cpus) = cpus {
+            let allowed = existing(Some(&cpus), &self.all_cpus);
+            match self.model.set_affinity(cpu, id, &allowed) {
+                Ok(()) => self.sinks.affinity(self.now, id, &allowed),
+                Err(_) => refused += 1,
+            }
+        }
+        if let Some((policy, nice)) = policy {
+            refused += u64::from(self.model.set_policy(cpu, id, policy, nice).is_err());
+        }
+        self.refused_changes += refused;
+        self.apply(cpu, Charge::default());
+    }
+
+    /// The watchdog's worker runs for a moment, does its job and goes to sleep again.
+    fn work_for_kernel(&mut self, cpu: CpuId, id: TaskId) {
+        let task = &mut self.tasks[id.index()];
+        if !std::mem::replace(&mut task.took_job, true) {
+            return task.begin_work(WORKER_NS);
+        }
+        task.took_job = false;
+        self.model.set_now(self.now);
+        self.model.watchdog_work(cpu);
+        self.apply(cpu, Charge::default());
+        if self.end.is_none() {
+            self.schedule(cpu, Leave::Block(BlockCause::External));
+        }
+    }
+}

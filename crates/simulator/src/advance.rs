@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A CPU goes on: pays what it owes, then takes the first of what waits for it.
+
+use crate::alarms::Alarm;
+use crate::cpu::{Charge, Interrupt};
+use crate::model::Model;
+use crate::run::Run;
+use event_log::{BlockCause, Waker};
+use ids::{CpuId, Nanos, TaskId};
+use kernel_model::Leave;
+
+/// Numbers of ticks that are tried to be skipped at once, if not all up to the end of the work can be.
+const TICKS_AT_ONCE: [u64; 4] = [8, 4, 2, 1];
+
+impl<M: Model> Run<'_, M> {
+    /// An interrupt reaches `cpu`. It takes an idle one out of its idle state first.
+    pub fn interrupt(&mut self, cpu: CpuId, interrupt: Option<Interrupt>) {
+        self.settle(cpu);
+        let entry = &mut self.cpus[cpu.index()];
+        if entry.sleeps() {
+            let idle_exit = Nanos(self.machine.costs.idle_exit_ns);
+            entry.charge(Charge { idle_exit, ..Charge::default() });
+        }
+        entry.inbox.extend(interrupt);
+        self.advance(cpu);
+    }
+
+    /// Lets `cpu`, whose account is settled, do all that it can do now, and sets the alarm for what it does next.
+    pub fn advance(&mut self, cpu: CpuId) {
+        while self.end.is_none() {
+            let entry = &mut self.cpus[cpu.index()];
+            if entry.is_busy() {
+                return self.wait_until_free(cpu);
+            }
+            let current = entry.current;
+            if current != TaskId::NONE && self.tasks[current.index()].is_complete() {
+                self.tasks[current.index()].complete();
+                self.act(cpu, current);
+            } else if let Some(interrupt) = entry.inbox.pop_front() {
+                self.handle(cpu, interrupt);
+            } else if entry.next_tick <= self.now {
+                self.tick(cpu);
+            } else if entry.resched {
+                self.schedule(cpu, Leave::Preempt);
+            } else if current == TaskId::NONE {
+                return self.plan_idle(cpu);
+            } else if let Some(need) = self.tasks[current.index()].needs() {
+                return self.plan_work(cpu, self.now, need);
+            } else {
+                self.act(cpu, current);
+            }
+        }
+    }
+
+    /// `cpu` owes time. If nothing waits for it to be free, what comes after can be planned already.
+    fn wait_until_free(&mut self, cpu: CpuId) {
+        let entry = &self.cpus[cpu.index()];
+        if entry.spins {
+            return self.alarms.cancel(Alarm::Cpu(cpu));
+        }
+        let free_at = entry.free_at();
+        let nothing_waits = entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at;
+        let need = entry.current.some().map(|task| self.tasks[task.index()].needs());
+        match need {
+            None if nothing_waits && self.machine.no_hz_idle => self.alarms.cancel(Alarm::Cpu(cpu)),
+            Some(Some(need)) if nothing_waits => self.plan_work(cpu, free_at, need),
+            _ => self.alarms.set(Alarm::Cpu(cpu), free_at),
+        }
+    }
+
+    /// The current task needs the CPU for `need` from `from` on: the alarm is for the end of that, or for the first
+    /// tick that somebody must see.
+    fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Nanos) {
+        let first = self.cpus[cpu.index()].next_tick;
+        let end = self.ticks.end(from, need, first);
+        let due = if first >= end || (self.skip_ticks && self.model.tick_is_idle_until(cpu, end)) {
+            end
+        } else {
+            end.min(self.first_needed_tick(cpu, first))
+        };
+        self.alarms.set(Alarm::Cpu(cpu), due);
+    }
+
+    /// Nothing to do; ticks go on if the machine does not stop them.
+    fn plan_idle(&mut self, cpu: CpuId) {
+        let first = self.cpus[cpu.index()].next_tick;
+        if first == Nanos::MAX || (self.skip_ticks && self.model.tick_is_idle_until(cpu, Nanos::MAX)) {
+            self.alarms.cancel(Alarm::Cpu(cpu));
+        } else {
+            let due = self.first_needed_tick(cpu, first);
+            self.alarms.set(Alarm::Cpu(cpu), due);
+        }
+    }
+
+    /// The first tick from `first` on that must not be skipped, or an earlier one.
+    fn first_needed_tick(&self, cpu: CpuId, first: Nanos) -> Nanos {
+        let period = self.ticks.period().0;
+        let after = |count: u64| Nanos(first.0 + count * period);
+        let skipped = |count: &u64| self.model.tick_is_idle_until(cpu, after(count - 1) + Nanos(1));
+        match TICKS_AT_ONCE.into_iter().find(skipped) {
+            Some(count) if self.skip_ticks => after(count),
+            _ => first,
+        }
+    }
+
+    /// A tick is due now.
+    fn tick(&mut self, cpu: CpuId) {
+        let entry = &mut self.cpus[cpu.index()];
+        entry.next_tick = self.ticks.after(self.now);
+        let charge = Charge { interrupt: self.ticks.cost(), ..Charge::default() };
+        if self.skip_ticks && self.model.tick_is_idle_until(cpu, self.now + Nanos(1)) {
+            return entry.charge(charge);
+        }
+        self.model.set_now(self.now);
+        self.model.tick(cpu);
+        self.apply(cpu, charge);
+    }
+
+    fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
+        let taken = Charge { interrupt: Nanos(self.machine.costs.interrupt_ns), ..Charge::default() };
+        self.model.set_now(self.now);
+        match interrupt {
+            Interrupt::Sleep(task) => {
+                self.left.asleep -= 1;
+                let waker = match self.tasks[task.index()].slept_for {
+                    BlockCause::Timer => Waker::Timer,
+                    BlockCause::Io => Waker::Interrupt,
+                    BlockCause::Task | BlockCause::Child | BlockCause::External => Waker::External,
+                };
+                self.model.wake(cpu, task, waker);
+                self.apply(cpu, Charge { scheduler: Nanos(self.machine.costs.wakeup_ns), ..taken });
+            }
+            Interrupt::Timer(key) => {
+                self.model.timer(cpu, key);
+                self.apply(cpu, taken);
+            }
+            Interrupt::Start(spec) => {
+                self.left.starts -= 1;
+                self.start(cpu, spec, None);
+            }
+        }
+    }
+
+    /// Calls the scheduler on `cpu`.
+    pub fn schedule(&mut self, cpu: CpuId, leave: Leave) {
+        self.alarms.cancel(Alarm::Resched(cpu));
+        let entry = &mut self.cpus[cpu.index()];
+        entry.resched = false;
+        entry.schedules += 1;
+        self.model.set_now(self.now);
+        let switch = self.model.schedule(cpu, leave);
+        assert_eq!(switch.prev, entry.current, "the kernel and the clock agree on who runs on CPU {cpu}");
+        let mut charge = Charge::default();
+        if switch.next != switch.prev {
+            charge.scheduler = Nanos(self.machine.costs.context_switch_ns);
+            entry.current = switch.next;
+            if self.machine.no_hz_idle {
+                if switch.next == TaskId::NONE {
+                    entry.next_tick = Nanos::MAX;
+                } else if switch.prev == TaskId::NONE {
+                    entry.next_tick = self.ticks.after(self.now);
+                }
+            }
+        }
+        self.apply(cpu, charge);
+        self.start_spinning(cpu);
+        self.release_spinning();
+    }
+
+    /// Holds `cpu` in its schedule while others have not switched yet (contract K1).
+    fn start_spinning(&mut self, cpu: CpuId) {
+        if !self.cpus[cpu.index()].awaits.is_empty() && !self.has_all_switched(cpu) {
+            self.cpus[cpu.index()].spins = true;
+            self.spinning.push(cpu);
+        }
+    }
+
+    /// Lets those go on whose targets have all called schedule. A target counts when it enters schedule, also if it
+    /// then waits itself: so CPUs that wait for each other go on.
+    fn release_spinning(&mut self) {
+        if self.spinning.is_empty() {
+            return;
+        }
+        let (free, bound) = std::mem::take(&mut self.spinning).into_iter().partition(|&cpu| self.has_all_switched(cpu));
+        self.spinning = bound;
+        let free: Vec<CpuId> = free;
+        for cpu in free {
+            self.settle(cpu);
+            self.cpus[cpu.index()].spins = false;
+            self.alarms.set(Alarm::Cpu(cpu), self.now);
+        }
+    }
+
+    fn has_all_switched(&mut self, cpu: CpuId) -> bool {
+        let mut awaits = std::mem::take(&mut self.cpus[cpu.index()].awaits);
+        awaits.retain(|&(target, schedules)| self.cpus[target.index()].schedules <= schedules);
+        let all = awaits.is_empty();
+        self.cpus[cpu.index()].awaits = awaits;
+        all
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which alarm is which slot of the event queue.
+
+use crate::queue::EventQueue;
+use ids::{CpuId, Nanos, TaskId};
+use kernel_model::TimerKey;
+use std::collections::BTreeMap;
+
+/// Something that can be due at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Alarm {
+    /// The CPU goes on by itself: it is free again, its task's work is done, or its tick is due.
+    Cpu(CpuId),
+    /// The rescheduling interrupt reaches the CPU.
+    Resched(CpuId),
+    /// The next task comes from outside.
+    Start,
+    /// The sleep of the task is over.
+    Sleep(TaskId),
+    /// A timer of the kernel fires on this CPU. There is one alarm for each key.
+    Timer(TimerKey, CpuId),
+}
+
+/// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, the starts, then alternately tasks
+/// and timers, since both grow.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    queue: EventQueue,
+    cpus: u32,
+    timers: Vec<(TimerKey, CpuId)>,
+    timer_numbers: BTreeMap<TimerKey, u32>,
+}
+
+impl Alarms {
+    /// For a machine of this size.
+    pub fn new(cpus: usize) -> Alarms {
+        Alarms { queue: EventQueue::default(), cpus: cpus as u32, timers: Vec::new(), timer_numbers: BTreeMap::new() }
+    }
+
+    /// Sets or moves an alarm.
+    pub fn set(&mut self, alarm: Alarm, time: Nanos) {
+        let slot = self.slot(alarm);
+        if let Alarm::Timer(key, cpu) = alarm {
+            let number = self.timer_number(key);
+            self.timers[number as usize].1 = cpu;
+        }
+        self.queue.set(slot, time);
+    }
+
+    /// Forgets an alarm.
+    pub fn cancel(&mut self, alarm: Alarm) {
+        let slot = self.slot(alarm);
+        self.queue.cancel(slot);
+    }
+
+    /// CPU that a timer was set for, if it ever was.
+    pub fn timer_cpu(&self, key: TimerKey) -> Option<CpuId> {
+        self.timer_numbers.get(&key).map(|&number| self.timers[number as usize].1)
+    }
+
+    /// When it is due.
+    pub fn due(&mut self, alarm: Alarm) -> Option<Nanos> {
+        let slot = self.slot(alarm);
+        self.queue.due(slot)
+    }
+
+    /// When the next one is due.
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.queue.next_due()
+    }
+
+    /// Takes the next one.
+    pub fn pop(&mut self) -> Option<(Nanos, Alarm)> {
+        let (time, slot) = self.queue.pop()?;
+        let alarm = if slot < self.cpus {
+            Alarm::Cpu(CpuId(slot))
+        } else if slot < 2 * self.cpus {
+            Alarm::Resched(CpuId(slot - self.cpus))
+        } else {
+            match slot - 2 * self.cpus {
+                0 => Alarm::Start,
+                odd if odd % 2 == 1 => Alarm::Sleep(TaskId(odd / 2)),
+                even => {
+                    let (key, cpu) = self.timers[even as usize / 2 - 1];
+                    Alarm::Timer(key, cpu)
+                }
+            }
+        };
+        Some((time, alarm))
+    }
+
+    fn slot(&mut self, alarm: Alarm) -> u32 {
+        let rest = 2 * self.cpus;
+        match alarm {
+            Alarm::Cpu(cpu) => cpu.0,
+            Alarm::Resched(cpu) => self.cpus + cpu.0,
+            Alarm::Start => rest,
+            Alarm::Sleep(task) => rest + 1 + 2 * task.0,
+            Alarm::Timer(key, _) => rest + 2 + 2 * self.timer_number(key),
+        }
+    }
+
+    fn timer_number(&mut self, key: TimerKey) -> u32 {
+        if let Some(&number) = self.timer_numbers.get(&key) {
+            return number;
+        }
+        let number = self.timers.len() as u32;
+        self.timers.push((key, CpuId(0)));
+        self.timer_numbers.insert(key, number);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bpf_machine::TimerId;
+
+    #[test]
+    fn every_alarm_comes_back_in_the_order_of_slots() {
+        let all = [
+            Alarm::Cpu(CpuId(0)),
+            Alarm::Cpu(CpuId(2)),
+            Alarm::Resched(CpuId(0)),
+            Alarm::Resched(CpuId(2)),
+            Alarm::Start,
+            Alarm::Sleep(TaskId(0)),
+            Alarm::Timer(TimerKey::Bpf(TimerId(7)), CpuId(1)),
+            Alarm::Sleep(TaskId(1)),
+            Alarm::Timer(TimerKey::Watchdog, CpuId(2)),
+        ];
+        let mut alarms = Alarms::new(3);
+        for alarm in all {
+            alarms.set(alarm, Nanos(5));
+        }
+        alarms.set(Alarm::Sleep(TaskId(1)), Nanos(4));
+        alarms.cancel(Alarm::Start);
+        let order: Vec<Alarm> = std::iter::from_fn(|| alarms.pop()).map(|(_, alarm)| alarm).collect();
+        assert_eq!(order, [all[7], all[0], all[1], all[2], all[3], all[5], all[6], all[8]]);
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a call of the kernel left: costs to charge, events to tell, effects to carry out.
+
+use crate::alarms::Alarm;
+use crate::cost::{ipi, price};
+use crate::cpu::{Charge, Interrupt};
+use crate::model::Model;
+use crate::run::{End, Run};
+use crate::tasks::State;
+use event_log::{Event, EventKind};
+use ids::{CpuId, TaskId};
+use kernel_model::{Effect, Output, TimerKey};
+
+impl<M: Model> Run<'_, M> {
+    /// Takes the output of the last call, which was made on `cpu` and cost `charge` besides the scheduler's code.
+    pub fn apply(&mut self, cpu: CpuId, mut charge: Charge) {
+        let mut output: Output = std::mem::take(&mut self.output);
+        self.model.take_output(&mut output);
+        self.instructions += output.usage.instructions;
+        charge.scheduler += price(&self.machine.costs, &output.usage);
+        self.cpus[cpu.index()].charge(charge);
+        for event in &output.events {
+            self.follow(event);
+            self.sinks.event(event);
+        }
+        for effect in output.effects.drain(..) {
+            self.carry(cpu, effect);
+        }
+        self.output = output;
+    }
+
+    /// States of tasks follow the events.
+    fn follow(&mut self, event: &Event) {
+        let task = event.task;
+        match event.kind {
+            EventKind::Wakeup { .. } if self.tasks[task.index()].state() == State::Blocked => {
+                self.enter(task, State::Runnable);
+            }
+            EventKind::Block { .. } => self.enter(task, State::Blocked),
+            EventKind::Exit => self.enter(task, State::Ended),
+            EventKind::Switch { prev, .. } if prev != task => {
+                if prev != TaskId::NONE && self.tasks[prev.index()].state() == State::Running {
+                    self.enter(prev, State::Runnable);
+                }
+                if task != TaskId::NONE {
+                    self.enter(task, State::Running);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn carry(&mut self, cpu: CpuId, effect: Effect) {
+        match effect {
+            Effect::Resched { cpu: target } if target == cpu => self.cpus[cpu.index()].resched = true,
+            Effect::Resched { cpu: target } => {
+                let arrives = self.cpus[cpu.index()].free_at() + ipi(self.machine, cpu, target);
+                let alarm = Alarm::Resched(target);
+                if self.alarms.due(alarm).is_none_or(|due| arrives < due) {
+                    self.alarms.set(alarm, arrives);
+                }
+            }
+            Effect::ArmTimer { timer, cpu: target, at } => {
+                self.forget_fired(timer);
+                self.alarms.set(Alarm::Timer(timer, target), at.max(self.now));
+            }
+            Effect::CancelTimer { timer } => {
+                self.forget_fired(timer);
+                self.alarms.cancel(Alarm::Timer(timer, cpu));
+            }
+            Effect::AwaitSwitch { cpu: waiting, targets } => {
+                for target in targets.iter().filter(|&target| target != waiting) {
+                    let schedules = self.cpus[target.index()].schedules;
+                    self.cpus[waiting.index()].awaits.push((target, schedules));
+                }
+            }
+            Effect::Disabled => self.end = Some(End::Ejected),
+        }
+    }
+
+    /// A timer that fired while its CPU was busy is not handled yet; setting or cancelling it takes it back.
+    fn forget_fired(&mut self, timer: TimerKey) {
+        if let Some(cpu) = self.alarms.timer_cpu(timer) {
+            self.cpus[cpu.index()].inbox.retain(|&interrupt| interrupt != Interrupt::Timer(timer));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What was used, in nanoseconds: the only place where counts become time.
+
+use ids::{CpuId, Nanos};
+use kernel_model::Usage;
+use machine_model::{Costs, Machine};
+
+/// Time that the scheduler's code takes on this machine: instructions, callbacks entered, kfuncs and helpers by their
+/// nature. Fractions of a nanosecond are dropped once for the sum.
+pub(crate) fn price(costs: &Costs, usage: &Usage) -> Nanos {
+    let instructions = usage.instructions * costs.instruction_ps / 1_000;
+    let calls: u64 = usage.calls.iter().zip(&costs.call_ns).map(|(count, ns)| count * ns).sum();
+    Nanos(instructions + usage.callbacks * costs.callback_ns + calls)
+}
+
+/// From sending an interprocessor interrupt to its handler's start.
+pub(crate) fn ipi(machine: &Machine, from: CpuId, to: CpuId) -> Nanos {
+    let (from, to) = (&machine.cpus[from.index()], &machine.cpus[to.index()]);
+    let distance = match (from.llc == to.llc, from.node == to.node) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => 2,
+    };
+    Nanos(machine.costs.ipi_ns[distance])
+}
+
+/// CPU time that this much work takes. The reference speed for every CPU; frequency, SMT and caches belong here.
+pub(crate) fn cpu_time_for(work: Nanos) -> Nanos {
+    work
+}
+
+/// Work that is done in this much CPU time: the inverse of [`cpu_time_for`], exactly.
+pub(crate) fn work_in(cpu_time: Nanos) -> Nanos {
+    cpu_time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_priced_by_the_machines_numbers() {
+        let costs = Costs {
+            context_switch_ns: 0,
+            ipi_ns: [0; 3],
+            idle_exit_ns: 0,
+            interrupt_ns: 0,
+            tick_ns: 0,
+            instruction_ps: 300,
+            callback_ns: 20,
+            call_ns: [1, 10, 100, 1_000, 10_000, 100_000],
+            wakeup_ns: 0,
+            fork_ns: 0,
+        };
+        let usage = Usage { callbacks: 2, instructions: 15, calls: [1, 2, 3, 4, 5, 6], locks: Vec::new() };
+        assert_eq!(price(&costs, &usage), Nanos(4 + 40 + 654_321));
+        assert_eq!(price(&costs, &Usage::default()), Nanos(0));
+    }
+}

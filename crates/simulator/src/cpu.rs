@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One CPU's time: who has it, and an account in which every nanosecond has one owner.
+//!
+//! A CPU owes time for what it did in an instant: leaving an idle state, then interrupts, then scheduler code. While it
+//! owes, it is busy and nothing else happens on it. When all is paid, the current task runs (or the CPU idles), and
+//! the ticks that nobody needs to see take their share.
+
+use crate::ticks::Ticks;
+use ids::{CpuId, Nanos, TaskId};
+use kernel_model::TimerKey;
+use measures::CpuAccount;
+use std::collections::VecDeque;
+
+/// An interrupt that waits until its CPU is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Interrupt {
+    /// The sleep of a task is over.
+    Sleep(TaskId),
+    /// A timer of the kernel fired.
+    Timer(TimerKey),
+    /// A task of this spec comes from outside.
+    Start(u32),
+}
+
+/// What a CPU owes for what was done on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Charge {
+    /// Leaving an idle state; counts as idle.
+    pub idle_exit: Nanos,
+    /// Interrupts; counts as stolen.
+    pub interrupt: Nanos,
+    /// Scheduler code and context switches.
+    pub scheduler: Nanos,
+}
+
+impl Charge {
+    fn total(&self) -> Nanos {
+        self.idle_exit + self.interrupt + self.scheduler
+    }
+}
+
+/// What the current task got of a span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Spent {
+    /// Ran.
+    pub run: Nanos,
+    /// Its CPU was busy with scheduler code or interrupts.
+    pub stolen: Nanos,
+}
+
+/// A CPU.
+#[derive(Debug)]
+pub(crate) struct Cpu {
+    /// Who has it; [`TaskId::NONE`]: idle.
+    pub current: TaskId,
+    /// The next tick of its grid that was not taken yet; [`Nanos::MAX`] while the tick is stopped.
+    pub next_tick: Nanos,
+    /// A reschedule was asked for and has arrived.
+    pub resched: bool,
+    /// Interrupts that wait until it is free.
+    pub inbox: VecDeque<Interrupt>,
+    /// It called schedule so often.
+    pub schedules: u64,
+    /// It may not leave its next schedule before each of these CPUs has called schedule so often (contract K1).
+    pub awaits: Vec<(CpuId, u64)>,
+    /// It is in that schedule.
+    pub spins: bool,
+    /// What it owes from `settled` on.
+    owes: Charge,
+    /// The account holds all time up to here.
+    settled: Nanos,
+    account: CpuAccount,
+}
+
+impl Cpu {
+    /// Idle from time 0 on.
+    pub fn new(next_tick: Nanos) -> Cpu {
+        Cpu {
+            current: TaskId::NONE,
+            next_tick,
+            resched: false,
+            inbox: VecDeque::new(),
+            schedules: 0,
+            awaits: Vec::new(),
+            spins: false,
+            owes: Charge::default(),
+            settled: Nanos::ZERO,
+            account: CpuAccount::default(),
+        }
+    }
+
+    /// When all that it owes is paid; not before the last [`Cpu::settle`]. Meaningless while it spins.
+    pub fn free_at(&self) -> Nanos {
+        self.settled + self.owes.total()
+    }
+
+    /// Whether it owes time, or waits for another CPU.
+    pub fn is_busy(&self) -> bool {
+        self.spins || self.owes != Charge::default()
+    }
+
+    /// Idle, and nothing keeps it from an idle state.
+    pub fn sleeps(&self) -> bool {
+        self.current == TaskId::NONE && !self.is_busy()
+    }
+
+    /// Adds to what it owes.
+    pub fn charge(&mut self, charge: Charge) {
+        self.owes.idle_exit += charge.idle_exit;
+        self.owes.interrupt += charge.interrupt;
+        self.owes.scheduler += charge.scheduler;
+    }
+
+    /// Its account, complete up to the last [`Cpu::settle`].
+    pub fn account(&self) -> &CpuAccount {
+        &self.account
+    }
+
+    /// Brings the account up to `to`, which is not before the last time, and says what the current task got.
+    pub fn settle(&mut self, to: Nanos, ticks: &Ticks) -> Spent {
+        let mut left = to - self.settled;
+        self.settled = to;
+        let mut spent = Spent::default();
+        if left != Nanos::ZERO && self.owes != Charge::default() {
+            self.account.idle += pay(&mut self.owes.idle_exit, &mut left);
+            let stolen = pay(&mut self.owes.interrupt, &mut left);
+            let scheduler = pay(&mut self.owes.scheduler, &mut left);
+            self.account.stolen += stolen;
+            self.account.scheduler += scheduler;
+            spent.stolen = stolen + scheduler;
+        }
+        if left == Nanos::ZERO {
+            return spent;
+        }
+        if self.spins {
+            self.account.scheduler += left;
+            spent.stolen += left;
+            return spent;
+        }
+        debug_assert!(self.next_tick >= to - left, "a tick that was due while the CPU was busy is taken first");
+        let passed = ticks.passed(self.next_tick, to);
+        if passed.count > 0 {
+            self.next_tick += Nanos(passed.count * ticks.period().0);
+            self.owes.interrupt = passed.rest;
+            self.account.stolen += passed.stolen;
+            spent.stolen += passed.stolen;
+            left -= passed.stolen;
+        }
+        if self.current == TaskId::NONE {
+            self.account.idle += left;
+        } else {
+            self.account.run += left;
+            spent.run = left;
+        }
+        spent
+    }
+}
+
+/// Pays as much of a debt as is left of the time.
+fn pay(debt: &mut Nanos, left: &mut Nanos) -> Nanos {
+    let paid = (*debt).min(*left);
+    *debt -= paid;
+    *left -= paid;
+    paid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks() -> Ticks {
+        Ticks::new(250, Nanos(1_000)).unwrap()
+    }
+
+    #[test]
+    fn debts_are_paid_in_order_and_then_the_task_runs() {
+        let mut cpu = Cpu::new(Nanos::MAX);
+        cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30) });
+        cpu.current = TaskId(0);
+        assert_eq!(cpu.free_at(), Nanos(60));
+        assert_eq!(cpu.settle(Nanos(15), &ticks()), Spent { run: Nanos(0), stolen: Nanos(5) });
+        assert!(cpu.is_busy() && !cpu.sleeps());
+        assert_eq!(cpu.free_at(), Nanos(60));
+        assert_eq!(cpu.settle(Nanos(100), &ticks()), Spent { run: Nanos(40), stolen: Nanos(45) });
+        let expected =
+            CpuAccount { run: Nanos(40), idle: Nanos(10), scheduler: Nanos(30), stolen: Nanos(20), offline: Nanos(0) };
+        assert_eq!(*cpu.account(), expected);
+    }
+
+    #[test]
+    fn a_span_that_ends_within_a_tick_leaves_its_rest_owed() {
+        let mut cpu = Cpu::new(Nanos(4_000_000));
+        cpu.current = TaskId(0);
+        let spent = cpu.settle(Nanos(8_000_400), &ticks());
+        assert_eq!(spent, Spent { run: Nanos(8_000_400 - 1_400), stolen: Nanos(1_400) });
+        assert_eq!((cpu.free_at(), cpu.next_tick), (Nanos(8_001_000), Nanos(12_000_000)));
+    }
+
+    #[test]
+    fn a_tick_at_the_end_of_a_span_is_not_in_it() {
+        let mut cpu = Cpu::new(Nanos(4_000_000));
+        cpu.current = TaskId(0);
+        assert_eq!(cpu.settle(Nanos(4_000_000), &ticks()).run, Nanos(4_000_000));
+        assert_eq!(cpu.next_tick, Nanos(4_000_000));
+    }
+
+    #[test]
+    fn a_cpu_that_waits_for_another_is_in_scheduler_code() {
+        let mut cpu = Cpu::new(Nanos::MAX);
+        cpu.charge(Charge { scheduler: Nanos(5), ..Charge::default() });
+        cpu.spins = true;
+        cpu.current = TaskId(3);
+        assert_eq!(cpu.settle(Nanos(50), &ticks()), Spent { run: Nanos(0), stolen: Nanos(50) });
+        assert_eq!(cpu.account().scheduler, Nanos(50));
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a run asks of a kernel: the seam at which the clock is tested with a kernel of a few lines.
+
+use event_log::Waker;
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{ExitInfo, Kernel, Leave, Output, Switch, TaskAttributes, TimerKey};
+
+/// See the functions of [`Kernel`] with the same names.
+pub(crate) trait Model {
+    fn set_now(&mut self, now: Nanos);
+    fn take_output(&mut self, into: &mut Output);
+    fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32>;
+    fn wake_new(&mut self, cpu: CpuId, task: TaskId);
+    fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker);
+    fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch;
+    fn tick(&mut self, cpu: CpuId);
+    fn timer(&mut self, cpu: CpuId, timer: TimerKey);
+    fn watchdog_work(&mut self, cpu: CpuId);
+    fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32>;
+    fn set_policy(&mut self, cpu: CpuId, task: TaskId, policy: Policy, nice: i8) -> Result<(), i32>;
+    fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool;
+    fn exit_info(&self) -> Option<&ExitInfo>;
+}
+
+impl Model for Kernel {
+    fn set_now(&mut self, now: Nanos) {
+        self.set_now(now);
+    }
+    fn take_output(&mut self, into: &mut Output) {
+        self.take_output(into);
+    }
+    fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
+        self.fork(cpu, attributes)
+    }
+    fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
+        self.wake_new(cpu, task);
+    }
+    fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
+        self.wake(cpu, task, waker, false);
+    }
+    fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
+        self.schedule(cpu, leave)
+    }
+    fn tick(&mut self, cpu: CpuId) {
+        self.tick(cpu);
+    }
+    fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
+        self.timer(cpu, timer);
+    }
+    fn watchdog_work(&mut self, cpu: CpuId) {
+        self.watchdog_work(cpu);
+    }
+    fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
+        self.set_affinity(cpu, task, allowed)
+    }
+    fn set_policy(&mut self, cpu: CpuId, task: TaskId, policy: Policy, nice: i8) -> Result<(), i32> {
+        self.set_policy(cpu, task, policy, nice)
+    }
+    fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
+        self.tick_is_idle_until(cpu, until)
+    }
+    fn exit_info(&self) -> Option<&ExitInfo> {
+        self.exit_info()
+    }
+}

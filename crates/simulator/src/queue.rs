@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happens next. An event is not an object that is queued and perhaps goes stale: it is an *alarm*, one of a
+//! fixed set of things that can each be due at one time or not at all (a CPU's next own step, a task's sleep timer).
+//! Setting an alarm moves it. So the queue never holds more than one entry for each alarm, however long the run.
+//!
+//! Alarms that are due at the same time come in the order of their slots: CPUs first, then interrupts, then timers.
+//! That order depends on nothing but the machine, so a run is deterministic and two ways to reach the same time agree.
+
+use ids::Nanos;
+
+/// Number of children of a node: four entries of 16 bytes are one cache line.
+const ARITY: usize = 4;
+/// Marks a slot that is not set.
+const UNSET: u32 = u32::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Entry {
+    time: Nanos,
+    slot: u32,
+}
+
+/// Alarms in order of time: a heap in which every slot knows its place.
+#[derive(Debug, Default)]
+pub(crate) struct EventQueue {
+    heap: Vec<Entry>,
+    place: Vec<u32>,
+}
+
+impl EventQueue {
+    /// Sets the alarm `slot` to `time`, whether it was set or not.
+    pub fn set(&mut self, slot: u32, time: Nanos) {
+        if slot as usize >= self.place.len() {
+            self.place.resize(slot as usize + 1, UNSET);
+        }
+        let entry = Entry { time, slot };
+        let place = self.place[slot as usize];
+        if place == UNSET {
+            self.heap.push(entry);
+            self.sift_up(self.heap.len() - 1, entry);
+        } else {
+            self.put_again(place as usize, entry);
+        }
+    }
+
+    /// Forgets the alarm, if it is set.
+    pub fn cancel(&mut self, slot: u32) {
+        let Some(&place) = self.place.get(slot as usize) else { return };
+        if place == UNSET {
+            return;
+        }
+        self.place[slot as usize] = UNSET;
+        let last = self.heap.pop().expect("a set alarm is in the heap");
+        if last.slot != slot {
+            self.put_again(place as usize, last);
+        }
+    }
+
+    /// When the alarm is due, if it is set.
+    pub fn due(&self, slot: u32) -> Option<Nanos> {
+        let place = *self.place.get(slot as usize)?;
+        (place != UNSET).then(|| self.heap[place as usize].time)
+    }
+
+    /// When the next alarm is due.
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.heap.first().map(|entry| entry.time)
+    }
+
+    /// Takes the next alarm.
+    pub fn pop(&mut self) -> Option<(Nanos, u32)> {
+        let &Entry { time, slot } = self.heap.first()?;
+        self.place[slot as usize] = UNSET;
+        let last = self.heap.pop().expect("it has a first entry");
+        if !self.heap.is_empty() {
+            self.sift_down(0, last);
+        }
+        Some((time, slot))
+    }
+
+    /// Puts `entry` where the heap has a gap, or an older entry that it replaces.
+    fn put_again(&mut self, place: usize, entry: Entry) {
+        if place > 0 && entry < self.heap[(place - 1) / ARITY] {
+            self.sift_up(place, entry);
+        } else {
+            self.sift_down(place, entry);
+        }
+    }
+
+    fn sift_up(&mut self, mut place: usize, entry: Entry) {
+        while place > 0 {
+            let parent = (place - 1) / ARITY;
+            if self.heap[parent] < entry {
+                break;
+            }
+            self.write(place, self.heap[parent]);
+            place = parent;
+        }
+        self.write(place, entry);
+    }
+
+    fn sift_down(&mut self, mut place: usize, entry: Entry) {
+        loop {
+            let first = place * ARITY + 1;
+            if first >= self.heap.len() {
+                break;
+            }
+            let last = (first + ARITY).min(self.heap.len());
+            let mut least = first;
+            for child in first + 1..last {
+                if self.heap[child] < self.heap[least] {
+                    least = child;
+                }
+            }
+            if entry < self.heap[least] {
+                break;
+            }
+            self.write(place, self.heap[least]);
+            place = least;
+        }
+        self.write(place, entry);
+    }
+
+    fn write(&mut self, place: usize, entry: Entry) {
+        self.heap[place] = entry;
+        self.place[entry.slot as usize] = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(u32, u64),
+        Cancel(u32),
+        Pop,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0u32..40, 0u64..60).prop_map(|(slot, time)| Step::Set(slot, time)),
+            1 => (0u32..45).prop_map(Step::Cancel),
+            2 => Just(Step::Pop),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn matches_naive(steps in prop::collection::vec(step(), 0..300)) {
+            let mut queue = EventQueue::default();
+            let mut naive: BTreeMap<u32, u64> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Set(slot, time) => {
+                        queue.set(slot, Nanos(time));
+                        naive.insert(slot, time);
+                    }
+                    Step::Cancel(slot) => {
+                        queue.cancel(slot);
+                        naive.remove(&slot);
+                    }
+                    Step::Pop => {
+                        let expected = naive.iter().map(|(&slot, &time)| (Nanos(time), slot)).min();
+                        prop_assert_eq!(queue.pop(), expected);
+                        if let Some((_, slot)) = expected {
+                            naive.remove(&slot);
+                        }
+                    }
+                }
+                for slot in 0..45 {
+                    prop_assert_eq!(queue.due(slot), naive.get(&slot).copied().map(Nanos));
+                }
+                prop_assert_eq!(queue.next_due(), naive.values().min().copied().map(Nanos));
+            }
+        }
+    }
+}

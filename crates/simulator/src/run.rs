@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The run: takes the next alarm, moves the clock, lets the CPU concerned go on.
+//!
+//! 1. The kernel is called at one instant; what that cost is charged to the CPU afterwards, and until it is paid
+//!    nothing else happens on that CPU: interrupts wait (they are off in scheduler code), wakeups of other CPUs do not.
+//! 2. A task whose work ends at the same instant as an interrupt comes first: it gets on with its script.
+//! 3. States of tasks follow the kernel's events, which go to the log in the same breath: the accounts and the log
+//!    cannot tell different stories.
+//!
+//! The rest of this is in `advance` (a CPU goes on), `act` (a task acts) and `apply` (what a call of the kernel left).
+
+use crate::alarms::{Alarm, Alarms};
+use crate::cpu::{Cpu, Interrupt};
+use crate::model::Model;
+use crate::tasks::{State, Task};
+#[cfg(test)]
+use crate::testing::Player;
+use crate::ticks::Ticks;
+use crate::{Outcome, SetupError};
+use event_log::{Event, LogHash, Sink, TaskInfo};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Output, TaskAttributes};
+use machine_model::Machine;
+use measures::{Collector, Place, Totals};
+use std::collections::VecDeque;
+#[cfg(not(test))]
+use workload::Player;
+use workload::{Start, Workload};
+
+/// How often the caller hears of progress, in simulated time.
+const PROGRESS: Nanos = Nanos::from_ms(50);
+
+/// Steps that may follow each other without any time passing, for each CPU and task. A script that never needs time,
+/// on a machine where nothing costs time, would otherwise never end.
+const STEPS_AT_ONE_INSTANT: u64 = 10_000;
+
+/// Why a run is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The kernel ejected the scheduler.
+    Ejected,
+    /// Time stands still.
+    Stuck(TaskId),
+}
+
+/// Whoever hears of each event.
+pub(crate) struct Sinks<'a> {
+    pub hash: LogHash,
+    pub collector: Collector,
+    pub log: &'a mut dyn Sink,
+}
+
+impl Sinks<'_> {
+    pub fn event(&mut self, event: &Event) {
+        self.hash.event(event);
+        self.collector.event(event);
+        self.log.event(event);
+    }
+
+    pub fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.hash.task(time, info);
+        self.collector.task(time, info);
+        self.log.task(time, info);
+    }
+
+    pub fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        self.hash.affinity(time, task, allowed);
+        self.collector.affinity(time, task, allowed);
+        self.log.affinity(time, task, allowed);
+    }
+}
+
+/// What decides whether anything of the workload can still happen.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Left {
+    /// Tasks that did not end.
+    pub alive: usize,
+    /// Of these, runnable or running.
+    pub ready: usize,
+    /// Of these, asleep with a timer.
+    pub asleep: usize,
+    /// To come from outside.
+    pub starts: usize,
+}
+
+/// A run in progress.
+pub(crate) struct Run<'a, M> {
+    pub model: M,
+    pub machine: &'a Machine,
+    pub all_cpus: CpuSet,
+    pub ticks: Ticks,
+    /// Ticks that can do nothing but account time are not played one by one. Off only where a test compares both.
+    pub skip_ticks: bool,
+    pub player: Player<'a>,
+    pub now: Nanos,
+    pub alarms: Alarms,
+    pub cpus: Vec<Cpu>,
+    pub tasks: Vec<Task>,
+    pub sinks: Sinks<'a>,
+    pub left: Left,
+    pub end: Option<End>,
+    /// CPUs that spin until others have switched.
+    pub spinning: Vec<CpuId>,
+    /// Tasks from outside that are still to come, by time.
+    starts: VecDeque<(Nanos, u32)>,
+    deadline: Option<Nanos>,
+    steps: u64,
+    last_exit: Option<Nanos>,
+    pub failed_forks: u64,
+    pub refused_changes: u64,
+    pub instructions: u64,
+    pub output: Output,
+    pub woken: Vec<TaskId>,
+}
+
+impl<'a, M: Model> Run<'a, M> {
+    /// At time 0, before anything happened. The workload was checked against the machine.
+    pub fn new(model: M, machine: &'a Machine, workload: &'a Workload, ticks: Ticks, log: &'a mut dyn Sink) -> Self {
+        let places: Vec<Place> =
+            machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
+        let first_tick = if machine.no_hz_idle { Nanos::MAX } else { ticks.after(Nanos::ZERO) };
+        let starts = starts(workload);
+        let mut alarms = Alarms::new(machine.cpus.len());
+        if let Some(&(first, _)) = starts.front() {
+            alarms.set(Alarm::Start, first);
+        }
+        Run {
+            model,
+            machine,
+            all_cpus: machine.all_cpus(),
+            ticks,
+            skip_ticks: true,
+            player: Player::new(workload),
+            now: Nanos::ZERO,
+            alarms,
+            cpus: machine.cpus.iter().map(|_| Cpu::new(first_tick)).collect(),
+            tasks: Vec::new(),
+            sinks: Sinks { hash: LogHash::new(), collector: Collector::new(&places), log },
+            left: Left { starts: starts.len(), ..Left::default() },
+            end: None,
+            spinning: Vec::new(),
+            starts,
+            deadline: workload.duration,
+            steps: 0,
+            last_exit: None,
+            failed_forks: 0,
+            refused_changes: 0,
+            instructions: 0,
+            output: Output::default(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Replaces the workload's own duration.
+    pub fn stop_at(&mut self, deadline: Nanos) {
+        self.deadline = Some(deadline);
+    }
+
+    /// Makes the kernel's worker for the watchdog: asleep until the watchdog's timer wakes it.
+    pub fn create_worker(&mut self) -> TaskId {
+        let attributes = TaskAttributes {
+            name: "kworker/u:0".to_owned(),
+            policy: Policy::Other,
+            nice: 0,
+            allowed: self.all_cpus.clone(),
+            kernel_thread: true,
+            parent: None,
+        };
+        let worker = self.fork(CpuId(0), attributes).expect("no scheduler is attached that could refuse it");
+        self.apply(CpuId(0), Default::default());
+        worker
+    }
+
+    /// Plays on until nothing is left to happen, or the time is over.
+    pub fn play(&mut self, progress: &mut dyn FnMut(Nanos)) {
+        for cpu in 0..self.cpus.len() {
+            self.advance(CpuId(cpu as u32));
+        }
+        let mut next_progress = PROGRESS;
+        while self.end.is_none() && self.has_more() {
+            let (time, alarm) = self.alarms.pop().expect("there is more");
+            if time > self.now {
+                self.steps = 0;
+            }
+            self.now = time;
+            if time >= next_progress {
+                progress(time);
+                next_progress = time + PROGRESS;
+            }
+            self.ring(alarm);
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        let Left { alive, ready, asleep, starts } = self.left;
+        let can_move = ready + asleep + starts > 0;
+        let waits_for_deadline = alive > 0 && self.deadline.is_some();
+        let due = self.alarms.next_due();
+        (can_move || waits_for_deadline) && due.is_some_and(|due| self.deadline.is_none_or(|end| due < end))
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Cpu(cpu) => {
+                self.settle(cpu);
+                self.advance(cpu);
+            }
+            Alarm::Resched(cpu) => {
+                self.cpus[cpu.index()].resched = true;
+                self.interrupt(cpu, None);
+            }
+            Alarm::Sleep(task) => self.interrupt(self.tasks[task.index()].slept_on, Some(Interrupt::Sleep(task))),
+            Alarm::Timer(key, cpu) => self.interrupt(cpu, Some(Interrupt::Timer(key))),
+            Alarm::Start => self.start_due(),
+        }
+    }
+
+    /// Hands all tasks that are due to CPU 0, where the parent outside is.
+    fn start_due(&mut self) {
+        while let Some(&(time, spec)) = self.starts.front()
+            && time <= self.now
+        {
+            self.starts.pop_front();
+            self.interrupt(CpuId(0), Some(Interrupt::Start(spec)));
+        }
+        if let Some(&(next, _)) = self.starts.front() {
+            self.alarms.set(Alarm::Start, next);
+        }
+    }
+
+    /// Brings a CPU's account up to now, and its current task's.
+    pub fn settle(&mut self, cpu: CpuId) {
+        let cpu = &mut self.cpus[cpu.index()];
+        let spent = cpu.settle(self.now, &self.ticks);
+        if cpu.current != TaskId::NONE {
+            self.tasks[cpu.current.index()].take(spent);
+        }
+    }
+
+    /// Counts a step that takes no time by itself; a run of too many ends the run.
+    pub fn count_step(&mut self, task: TaskId) {
+        self.steps += 1;
+        if self.steps > STEPS_AT_ONE_INSTANT * (self.cpus.len() + self.tasks.len()) as u64 {
+            self.end = Some(End::Stuck(task));
+        }
+    }
+
+    /// A task's state changed: what is left changes too.
+    pub fn enter(&mut self, task: TaskId, state: State) {
+        let now = self.now;
+        let entry = &mut self.tasks[task.index()];
+        let old = entry.state();
+        entry.enter(now, state);
+        if entry.is_worker {
+            return;
+        }
+        let ready = |state| usize::from(matches!(state, State::Runnable | State::Running));
+        self.left.ready = self.left.ready + ready(state) - ready(old);
+        if state == State::Ended {
+            self.left.alive -= 1;
+            self.last_exit = Some(now);
+        }
+    }
+
+    /// Closes the accounts.
+    pub fn finish(mut self) -> Result<Outcome, SetupError> {
+        if let Some(End::Stuck(task)) = self.end {
+            let name = &self.player.spec(self.tasks[task.index()].spec).name;
+            let problem = format!(
+                "task {task} ({name}) acts for ever at {} without needing any time; give its script work or a sleep",
+                self.now
+            );
+            return Err(SetupError::Workload(problem));
+        }
+        let ejected = self.model.exit_info().cloned();
+        let complete = ejected.is_none() && self.left.alive == 0 && self.left.starts == 0;
+        if ejected.is_none() && !complete {
+            self.now = self.deadline.unwrap_or(self.now).max(self.now);
+        }
+        for cpu in 0..self.cpus.len() {
+            self.settle(CpuId(cpu as u32));
+        }
+        let (elapsed, makespan) = (self.now, self.last_exit.filter(|_| complete));
+        let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
+        let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
+        let lock_wait = Nanos::ZERO;
+        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions: self.instructions, lock_wait };
+        Ok(Outcome {
+            measures: self.sinks.collector.finish(totals),
+            log_hash: self.sinks.hash.finish(),
+            ejected,
+            failed_forks: self.failed_forks,
+            refused_changes: self.refused_changes,
+        })
+    }
+}
+
+/// Tasks that start by themselves, by time and then by number.
+fn starts(workload: &Workload) -> VecDeque<(Nanos, u32)> {
+    let specs = workload.tasks.iter().zip(0..);
+    let mut starts: Vec<(Nanos, u32)> = specs
+        .filter_map(|(spec, index)| match spec.start {
+            Start::At(time) => Some((time, index)),
+            Start::Forked => None,
+        })
+        .collect();
+    starts.sort();
+    starts.into()
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The clock against timelines made by hand, and against itself without its shortcut for ticks.
+
+use crate::run::Run;
+use crate::testing::{Fifo, Story, free_machine};
+use crate::{Outcome, SetupError, setup};
+use event_log::EventKind;
+use ids::{CpuId, Nanos, Policy};
+use machine_model::Machine;
+use measures::CpuAccount;
+use proptest::prelude::*;
+use workload::{Op, Sleep, Start, TaskSpec, Workload};
+
+const MS: u64 = 1_000_000;
+
+fn work(ns: u64) -> Op {
+    Op::Work { user: Nanos(ns), system: Nanos(0) }
+}
+
+fn sleep(ns: u64) -> Op {
+    Op::Sleep(Nanos(ns), Sleep::Timer)
+}
+
+fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
+    TaskSpec {
+        name: name.to_owned(),
+        command: None,
+        start,
+        policy: Policy::Other,
+        nice: 0,
+        cpus: None,
+        peak_rss_bytes: 0,
+        script,
+    }
+}
+
+fn workload(tasks: Vec<TaskSpec>) -> Workload {
+    Workload {
+        name: "test".to_owned(),
+        duration: None,
+        tasks,
+        mutexes: 0,
+        conditions: 0,
+        barriers: Vec::new(),
+        signals: 0,
+        references: 0,
+    }
+}
+
+struct Played {
+    outcome: Outcome,
+    story: Story,
+}
+
+impl Played {
+    /// `time cpu:task` of each switch, idle as `-`.
+    fn switches(&self) -> String {
+        let switch = |event: &&event_log::Event| matches!(event.kind, EventKind::Switch { .. });
+        let text = |event: &event_log::Event| format!("{} {}:{}", event.time.0, event.cpu, event.task);
+        self.story.0.iter().filter(switch).map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    fn account(&self, task: usize) -> [u64; 5] {
+        let account = self.outcome.measures.tasks[task].account;
+        [account.work, account.run, account.stolen, account.runnable, account.blocked].map(|time| time.0)
+    }
+
+    fn cpu(&self, cpu: usize) -> [u64; 4] {
+        let CpuAccount { run, idle, scheduler, stolen, .. } = self.outcome.measures.cpus[cpu];
+        [run, idle, scheduler, stolen].map(|time| time.0)
+    }
+}
+
+fn try_play(
+    machine: &Machine,
+    workload: &Workload,
+    skip_ticks: bool,
+    disturb_every: Option<Nanos>,
+) -> Result<Played, SetupError> {
+    let mut story = Story::default();
+    let ticks = setup::check_machine(machine)?;
+    let mut kernel = Fifo::new(machine.cpus.len(), Nanos(10 * MS));
+    kernel.disturb_every = disturb_every;
+    let mut run = Run::new(kernel, machine, workload, ticks, &mut story);
+    run.skip_ticks = skip_ticks;
+    run.create_worker();
+    run.play(&mut |_| ());
+    let outcome = run.finish()?;
+    Ok(Played { outcome, story })
+}
+
+fn play(machine: &Machine, workload: &Workload) -> Played {
+    try_play(machine, workload, true, None).unwrap()
+}
+
+/// Two tasks of 25 ms on one CPU, HZ 250, slices of 10 ms: a slice ends at the first tick at or after its end, since
+/// nobody looks in between. 12 ms each,
+/// twice, then 1 ms is left of each.
+#[test]
+fn a_slice_ends_at_a_tick() {
+    let hog = || spec("hog", Start::At(Nanos(0)), vec![work(25 * MS)]);
+    let played = play(&free_machine(1), &workload(vec![hog(), hog()]));
+    assert_eq!(
+        played.switches(),
+        "0 0:1, 12000000 0:2, 24000000 0:1, 36000000 0:2, 48000000 0:1, 49000000 0:2, 50000000 0:-"
+    );
+}
+
+/// One task works, sleeps, works; every operation has its price.
+///
+/// | time | what | owes |
+/// |---|---|---|
+/// | 0 | comes from outside, CPU 0 leaves idle | 500 |
+/// | 500 | wakeup | 200 + 10 |
+/// | 710 | switch | 1000 + 10 |
+/// | 1 720 | 5 ms of work, a tick of 100 in it | |
+/// | 5 001 820 | sleeps, timer for 6 001 820; switch to idle | 1010 |
+/// | 6 001 820 | CPU 0 leaves idle | 500 |
+/// | 6 002 320 | interrupt, wakeup | 300 + 210 |
+/// | 6 002 830 | switch | 1010 |
+/// | 6 003 840 | 1 ms of work | |
+/// | 7 003 840 | ends | |
+#[test]
+fn every_price_is_paid() {
+    let mut machine = free_machine(1);
+    machine.costs.context_switch_ns = 1_000;
+    machine.costs.idle_exit_ns = 500;
+    machine.costs.interrupt_ns = 300;
+    machine.costs.wakeup_ns = 200;
+    machine.costs.tick_ns = 100;
+    machine.costs.callback_ns = 10;
+    let script = vec![work(5 * MS), sleep(MS), work(MS)];
+    let played = play(&machine, &workload(vec![spec("one", Start::At(Nanos(0)), script)]));
+    assert_eq!(played.switches(), "710 0:1, 5001820 0:-, 6002830 0:1, 7003840 0:-");
+    assert_eq!(played.account(1), [6_000_000, 6_000_000, 2_120, 720, 1_000_500]);
+    assert_eq!(played.cpu(0), [6_000_000, 999_990, 3_450, 400]);
+    assert_eq!(played.outcome.measures.makespan, Some(Nanos(7_003_840)));
+    assert_eq!(played.outcome.measures.bpf_instructions, 600);
+}
+
+/// The interrupt for another CPU takes its way, longer to another cache, and an idle one wakes up first. The parent
+/// forks at 0, 1 us and 2 us, since each fork takes it 1 us; the children arrive on CPUs 1 (same cache), 2 (same
+/// node) and 3 (far).
+#[test]
+fn interrupts_take_their_way() {
+    let mut machine = free_machine(4);
+    machine.cpus[2].llc = 1;
+    machine.cpus[3].llc = 2;
+    machine.cpus[3].node = 1;
+    machine.costs.fork_ns = 1_000;
+    machine.costs.ipi_ns = [10, 20, 30];
+    machine.costs.idle_exit_ns = 100;
+    let parent = spec("parent", Start::At(Nanos(0)), vec![Op::Fork(1), Op::Fork(1), Op::Fork(1), work(MS)]);
+    let child = spec("child", Start::Forked, vec![work(MS)]);
+    let played = play(&machine, &workload(vec![parent, child]));
+    let expected = "100 0:1, 1210 1:2, 2220 2:3, 3230 3:4, 1001210 1:-, 1002220 2:-, 1003100 0:-, 1003230 3:-";
+    assert_eq!(played.switches(), expected);
+}
+
+/// Work that ends at the very time of a tick ends before it, so a slice equal to the work causes no switch.
+#[test]
+fn work_that_ends_with_its_slice_is_not_preempted() {
+    let task = || spec("task", Start::At(Nanos(0)), vec![work(12 * MS), sleep(100 * MS)]);
+    let played = play(&free_machine(1), &workload(vec![task(), task()]));
+    assert_eq!(
+        played.switches(),
+        "0 0:1, 12000000 0:2, 24000000 0:-, 112000000 0:1, 112000000 0:-, 124000000 0:2, 124000000 0:-"
+    );
+}
+
+/// Each task comes 700 ns after the one before, as a wakeup takes that. `a` wants to wake `c` and then to wait, at
+/// 2400; waking takes it until 3100, and at 2600 `b` wakes it. So it does not wait at all.
+#[test]
+fn a_wakeup_that_comes_before_the_sleep_is_not_lost() {
+    let mut machine = free_machine(3);
+    machine.costs.wakeup_ns = 700;
+    let at_once = Start::At(Nanos(0));
+    let c = spec("c", at_once, vec![Op::Suspend]);
+    let a = spec("a", at_once, vec![work(1_000), Op::Resume(vec![0]), Op::Suspend, work(5)]);
+    let b = spec("b", at_once, vec![work(500), Op::Resume(vec![1]), work(1)]);
+    let played = play(&machine, &workload(vec![c, a, b]));
+    let expected = "1400 1:1, 1400 1:2, 2100 0:3, 3100 2:1, 3100 2:-, 3105 1:-, 3301 0:-";
+    assert_eq!(played.switches(), expected);
+    assert_eq!(played.account(2), [1_005, 1_005, 700, 700, 0]);
+}
+
+#[test]
+fn the_end_is_where_the_duration_is() {
+    let mut endless = workload(vec![spec("endless", Start::At(Nanos(5)), vec![work(u64::MAX)])]);
+    endless.duration = Some(Nanos(1_000_000_007));
+    let played = play(&free_machine(2), &endless);
+    assert_eq!(played.outcome.measures.elapsed, Nanos(1_000_000_007));
+    assert_eq!(played.outcome.measures.makespan, None);
+    assert_eq!(played.account(1), [1_000_000_002, 1_000_000_002, 0, 0, 0]);
+    let ended = workload(vec![spec("ended", Start::At(Nanos(5)), vec![work(20)])]);
+    assert_eq!(play(&free_machine(1), &ended).outcome.measures.elapsed, Nanos(25));
+}
+
+#[test]
+fn a_script_that_needs_no_time_is_named() {
+    let idler = spec("idler", Start::At(Nanos(0)), vec![Op::Yield, Op::Repeat { from: 0, times: None }]);
+    let Err(SetupError::Workload(problem)) = try_play(&free_machine(1), &workload(vec![idler]), true, None) else {
+        panic!("it goes on for ever");
+    };
+    assert_eq!(
+        problem,
+        "task 1 (idler) acts for ever at 0 ns without needing any time; give its script work or a sleep"
+    );
+}
+
+#[test]
+fn a_refused_fork_is_counted() {
+    let parent = spec("parent", Start::At(Nanos(0)), vec![Op::Fork(1), work(10)]);
+    let played = play(&free_machine(1), &workload(vec![parent, spec("refused", Start::Forked, vec![work(5)])]));
+    assert_eq!(played.outcome.failed_forks, 1);
+    assert_eq!(played.outcome.measures.makespan, Some(Nanos(10)));
+}
+
+#[test]
+fn ticks_that_take_all_time_are_refused() {
+    let mut machine = free_machine(1);
+    machine.costs.tick_ns = 4_000_000;
+    let problem = "free: a tick that takes 4000000 ns, 250 times per second, leaves no time to work";
+    assert_eq!(setup::check_machine(&machine).unwrap_err(), SetupError::Machine(problem.to_owned()));
+    machine.cpus.clear();
+    let problem = "free: it has 0 CPUs, expected 1 to 4096";
+    assert_eq!(setup::check_machine(&machine).unwrap_err(), SetupError::Machine(problem.to_owned()));
+}
+
+fn op(cpus: u32) -> impl Strategy<Value = Op> {
+    let nanos = |max: u64| (1..max).prop_map(Nanos);
+    let change = prop::collection::btree_set(0..cpus, 1..=cpus as usize)
+        .prop_map(|cpus| Op::Change { cpus: Some(cpus.into_iter().map(CpuId).collect()), policy: None });
+    prop_oneof![
+        4 => nanos(30 * MS).prop_map(|user| Op::Work { user, system: Nanos(0) }),
+        2 => nanos(20_000).prop_map(|user| Op::Work { user, system: Nanos(0) }),
+        1 => nanos(5 * MS).prop_map(Op::CpuTime),
+        3 => (nanos(10 * MS), prop_oneof![Just(Sleep::Timer), Just(Sleep::Io), Just(Sleep::External)])
+            .prop_map(|(time, why)| Op::Sleep(time, why)),
+        1 => Just(Op::Yield),
+        1 => Just(Op::Fork(0)),
+        1 => change,
+        1 => Just(Op::Suspend),
+        2 => prop::collection::vec(1u32..4, 1..3).prop_map(Op::Resume),
+    ]
+}
+
+fn random_workload(cpus: u32) -> impl Strategy<Value = Workload> {
+    let script = prop::collection::vec(op(cpus), 1..8).prop_map(|mut script| {
+        script.push(work(1));
+        script.push(Op::Repeat { from: 0, times: Some(4) });
+        script
+    });
+    let start = (0..20 * MS).prop_map(|time| Start::At(Nanos(time)));
+    prop::collection::vec((start, script), 1..7).prop_map(|tasks| {
+        let mut specs = vec![spec("child", Start::Forked, vec![work(3 * MS), sleep(MS), work(100)])];
+        specs.extend(tasks.into_iter().map(|(start, script)| spec("task", start, script)));
+        Workload { duration: Some(Nanos(300 * MS)), ..workload(specs) }
+    })
+}
+
+fn random_machine() -> impl Strategy<Value = Machine> {
+    let costs = (0..3_000u64, [0..900u64, 0..900u64, 0..900u64], 0..9_000u64, 0..1_000u64, 0..200_000u64, 0..2_000u64);
+    (1u32..5, any::<bool>(), prop::sample::select(vec![100u32, 250, 300, 1000]), costs).prop_map(
+        |(cpus, no_hz_idle, hz, (context_switch_ns, ipi_ns, idle_exit_ns, interrupt_ns, tick_ns, wakeup_ns))| {
+            let mut machine = Machine { hz, no_hz_idle, ..free_machine(cpus) };
+            let rest = machine.costs.clone();
+            machine.costs = machine_model::Costs {
+                context_switch_ns,
+                ipi_ns,
+                idle_exit_ns,
+                interrupt_ns,
+                tick_ns,
+                wakeup_ns,
+                callback_ns: 13,
+                instruction_ps: 700,
+                fork_ns: 5_000,
+                ..rest
+            };
+            machine
+        },
+    )
+}
+
+fn scenario() -> impl Strategy<Value = (Machine, Workload, Option<Nanos>)> {
+    random_machine().prop_flat_map(|machine| {
+        let workload = random_workload(machine.cpus.len() as u32);
+        let disturb = prop::option::of((300_000..9 * MS).prop_map(Nanos));
+        (Just(machine), workload, disturb)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Ticks that can do nothing are not played, and nothing but the ticks themselves is different. Accounts that do
+    /// not add up panic in both.
+    #[test]
+    fn skipping_ticks_changes_nothing((machine, workload, disturb) in scenario()) {
+        let skipping = try_play(&machine, &workload, true, disturb).unwrap();
+        let playing = try_play(&machine, &workload, false, disturb).unwrap();
+        let told = |played: &Played| {
+            played.story.0.iter().filter(|event| event.kind != EventKind::Tick).copied().collect::<Vec<_>>()
+        };
+        prop_assert_eq!(told(&skipping), told(&playing));
+        prop_assert!(skipping.story.0.len() <= playing.story.0.len());
+        prop_assert_eq!(skipping.outcome.measures, playing.outcome.measures);
+    }
+
+    #[test]
+    fn the_same_twice((machine, workload, disturb) in scenario()) {
+        let (once, again) = (try_play(&machine, &workload, true, disturb), try_play(&machine, &workload, true, disturb));
+        prop_assert_eq!(once.unwrap().outcome, again.unwrap().outcome);
+    }
+}

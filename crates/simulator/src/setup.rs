@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From what the user gave to a kernel with a scheduler attached: checks, links, loads.
+
+use crate::cpu::Charge;
+use crate::run::{End, Run};
+use crate::ticks::Ticks;
+use crate::{Setup, SetupError};
+use event_log::Sink;
+use ids::{CpuId, CpuSet, MAX_CPUS, Nanos};
+use kernel_model::{Config, Kernel, Topology};
+use machine_model::Machine;
+use workload::{Op, Workload};
+
+/// Instructions that one callback may execute. The verifier explores at most 1 M (`BPF_COMPLEXITY_LIMIT_INSNS`), but
+/// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
+const CALLBACK_BUDGET: u64 = 16_000_000;
+
+/// A run with its scheduler attached, at time 0.
+pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result<Run<'a, Kernel>, SetupError> {
+    let ticks = check_machine(setup.machine)?;
+    check_workload(setup.workload, setup.machine, setup.duration)?;
+    let config = config(setup);
+    let mut linked = setup.object.link(&*Kernel::target(&config))?;
+    setup.profile.apply(&mut linked, setup.machine)?;
+    let mut kernel = Kernel::new(config);
+    kernel.load(&linked)?;
+    let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, log);
+    if let Some(duration) = setup.duration {
+        run.stop_at(duration);
+    }
+    run.model.set_now(Nanos::ZERO);
+    let worker = run.create_worker();
+    run.model.set_watchdog_worker(worker);
+    run.model.attach(CpuId(0))?;
+    run.apply(CpuId(0), Charge::default());
+    if run.model.exit_info().is_some() {
+        run.end = Some(End::Ejected);
+    }
+    Ok(run)
+}
+
+/// Checks what the clock needs of a machine.
+pub(crate) fn check_machine(machine: &Machine) -> Result<Ticks, SetupError> {
+    let problem = |text: String| SetupError::Machine(format!("{}: {text}", machine.name));
+    if machine.cpus.is_empty() || machine.cpus.len() > MAX_CPUS {
+        return Err(problem(format!("it has {} CPUs, expected 1 to {MAX_CPUS}", machine.cpus.len())));
+    }
+    let tick_ns = machine.costs.tick_ns;
+    Ticks::new(machine.hz, Nanos(tick_ns)).ok_or_else(|| {
+        problem(format!("a tick that takes {tick_ns} ns, {} times per second, leaves no time to work", machine.hz))
+    })
+}
+
+/// Checks the workload against the machine.
+pub(crate) fn check_workload(
+    workload: &Workload,
+    machine: &Machine,
+    duration: Option<Nanos>,
+) -> Result<(), SetupError> {
+    if duration.or(workload.duration).is_none() && !workload.is_finite() {
+        let problem = "it has tasks that never end and no duration; give one";
+        return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));
+    }
+    let all = machine.all_cpus();
+    for (index, spec) in workload.tasks.iter().enumerate() {
+        let changes = spec.script.iter().filter_map(|op| match op {
+            Op::Change { cpus, .. } => cpus.as_ref(),
+            _ => None,
+        });
+        if let Some(missing) = spec.cpus.iter().chain(changes).find(|cpus| !cpus.intersects(&all)) {
+            return Err(SetupError::Workload(format!(
+                "{}: task {index} ({}) may only run on CPUs {missing}, but {} has CPUs {all}",
+                workload.name, spec.name, machine.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn config(setup: &Setup<'_>) -> Config {
+    let machine = setup.machine;
+    let groups = |group: fn(&machine_model::Cpu) -> u32| machine.cpus.iter().map(group).collect();
+    Config {
+        topology: Topology {
+            core: groups(|cpu| cpu.core),
+            llc: groups(|cpu| cpu.llc),
+            node: groups(|cpu| cpu.node),
+            distances: machine.distances.clone(),
+        },
+        hz: machine.hz,
+        version: setup.kernel,
+        budget: CALLBACK_BUDGET,
+        seed: derive_seed(setup.seed, "kernel"),
+    }
+}
+
+/// A seed of its own for each user of random numbers, so that one of them drawing more does not change the others.
+fn derive_seed(seed: u64, label: &str) -> u64 {
+    event_log::hash_bytes(format!("{label} {seed}").as_bytes()) as u64
+}
+
+/// The CPUs of `wanted` that exist; all if nothing was wanted.
+pub(crate) fn existing(wanted: Option<&CpuSet>, all: &CpuSet) -> CpuSet {
+    wanted.map_or_else(|| all.clone(), |cpus| cpus.intersection(all))
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the clock knows of a task: what it wants, how much of it it got, and an account of its life.
+
+use crate::cost::{cpu_time_for, work_in};
+use crate::cpu::Spent;
+use event_log::BlockCause;
+use ids::{CpuId, Nanos, TaskId};
+use measures::TaskAccount;
+use std::collections::VecDeque;
+use workload::Demand;
+
+/// Which of its life's accounts a task's time goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Not runnable; new tasks are.
+    Blocked,
+    /// Waits for a CPU.
+    Runnable,
+    /// Current on a CPU.
+    Running,
+    /// Ended.
+    Ended,
+}
+
+/// What a task does when it has a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Asks its script for the next demand.
+    Ask,
+    /// Works: so much work is left.
+    Work(Nanos),
+    /// Runs: so much CPU time is left.
+    CpuTime(Nanos),
+    /// Is in the kernel to wake others and then to do what it wants.
+    Act,
+}
+
+/// A task of the workload, or the watchdog's worker.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// What it does.
+    pub phase: Phase,
+    /// What it wants; taken when it is done ([`Phase::Act`]).
+    pub demand: Option<Demand>,
+    /// When it asked for that.
+    pub asked_at: Nanos,
+    /// Whom it wakes before.
+    pub wakes: VecDeque<TaskId>,
+    /// Somebody woke it after it wanted to wait and before it did.
+    pub woken_early: bool,
+    /// CPU that its sleep timer was armed on.
+    pub slept_on: CpuId,
+    /// What it slept for.
+    pub slept_for: BlockCause,
+    /// Index of its spec in the workload; 0 for the worker.
+    pub spec: u32,
+    /// The kernel's worker; follows no script.
+    pub is_worker: bool,
+    /// The worker has run for a moment and is about to do its job.
+    pub took_job: bool,
+    state: State,
+    /// Since when it is in this state.
+    since: Nanos,
+    born: Nanos,
+    account: TaskAccount,
+    /// `account.work` when the work that it does now is done.
+    work_goal: Nanos,
+    /// `run + stolen` of its account when it got its CPU.
+    at_switch_in: Nanos,
+}
+
+impl Task {
+    /// A new task.
+    pub fn new(born: Nanos, is_worker: bool) -> Task {
+        Task {
+            phase: Phase::Ask,
+            demand: None,
+            asked_at: born,
+            wakes: VecDeque::new(),
+            woken_early: false,
+            slept_on: CpuId(0),
+            slept_for: BlockCause::Timer,
+            spec: 0,
+            is_worker,
+            took_job: false,
+            state: State::Blocked,
+            since: born,
+            born,
+            account: TaskAccount::default(),
+            work_goal: Nanos::ZERO,
+            at_switch_in: Nanos::ZERO,
+        }
+    }
+
+    /// What it is doing in the eyes of the scheduler.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Changes the state; the time in the old one goes to its account.
+    ///
+    /// # Panics
+    /// If the time that it had a CPU is not what the CPU says it gave.
+    pub fn enter(&mut self, now: Nanos, state: State) {
+        let length = now - self.since;
+        match self.state {
+            State::Blocked => self.account.blocked += length,
+            State::Runnable => self.account.runnable += length,
+            State::Running => {
+                let got = self.account.run + self.account.stolen - self.at_switch_in;
+                assert_eq!(got, length, "a task's time on its CPU is run or stolen, since {}", self.since);
+            }
+            State::Ended => unreachable!("a task that ended has no further states"),
+        }
+        if state == State::Running {
+            self.at_switch_in = self.account.run + self.account.stolen;
+        }
+        self.state = state;
+        self.since = now;
+    }
+
+    /// Starts to do this much work.
+    pub fn begin_work(&mut self, work: Nanos) {
+        self.work_goal = self.account.work + work;
+        self.phase = Phase::Work(work);
+    }
+
+    /// Takes what its CPU gave it.
+    pub fn take(&mut self, spent: Spent) {
+        let work = work_in(spent.run);
+        self.account.run += spent.run;
+        self.account.stolen += spent.stolen;
+        self.account.work += work;
+        match &mut self.phase {
+            Phase::Work(left) => *left -= work,
+            Phase::CpuTime(left) => *left -= spent.run,
+            Phase::Ask | Phase::Act => assert_eq!(spent.run, Nanos::ZERO, "what a task asks for takes no time"),
+        }
+    }
+
+    /// CPU time that it needs until it acts again; `None` if it acts now.
+    pub fn needs(&self) -> Option<Nanos> {
+        match self.phase {
+            Phase::Work(left) => Some(cpu_time_for(left)),
+            Phase::CpuTime(left) => Some(left),
+            Phase::Ask | Phase::Act => None,
+        }
+    }
+
+    /// Whether it just got all that it wanted.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.phase, Phase::Work(Nanos::ZERO) | Phase::CpuTime(Nanos::ZERO))
+    }
+
+    /// Goes on to its next demand.
+    ///
+    /// # Panics
+    /// If it did not do exactly the work that it asked for.
+    pub fn complete(&mut self) {
+        if let Phase::Work(left) = self.phase {
+            assert_eq!(left, Nanos::ZERO);
+            assert_eq!(self.account.work, self.work_goal, "work done is work asked");
+        }
+        self.phase = Phase::Ask;
+    }
+
+    /// Its account at the end of the run.
+    ///
+    /// # Panics
+    /// If some time of its life has no owner, or two.
+    pub fn finish(mut self, end: Nanos) -> TaskAccount {
+        let died = if self.state == State::Ended { self.since } else { end };
+        if self.state != State::Ended {
+            self.enter(end, self.state);
+        }
+        let TaskAccount { run, stolen, runnable, blocked, .. } = self.account;
+        assert_eq!(run + stolen + runnable + blocked, died - self.born, "a task's time has one owner");
+        self.account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(run: u64, stolen: u64) -> Spent {
+        Spent { run: Nanos(run), stolen: Nanos(stolen) }
+    }
+
+    #[test]
+    fn a_life_is_accounted_for() {
+        let mut task = Task::new(Nanos(100), false);
+        task.enter(Nanos(110), State::Runnable);
+        task.enter(Nanos(130), State::Running);
+        task.begin_work(Nanos(50));
+        task.take(spent(20, 5));
+        task.enter(Nanos(155), State::Runnable);
+        task.enter(Nanos(160), State::Running);
+        assert_eq!(task.needs(), Some(Nanos(30)));
+        task.take(spent(30, 1));
+        assert!(task.is_complete());
+        task.complete();
+        task.enter(Nanos(191), State::Ended);
+        let account = task.finish(Nanos(1_000));
+        let expected =
+            TaskAccount { work: Nanos(50), run: Nanos(50), stolen: Nanos(6), runnable: Nanos(25), blocked: Nanos(10) };
+        assert_eq!(account, expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "run or stolen")]
+    fn time_that_the_cpu_did_not_give_is_noticed() {
+        let mut task = Task::new(Nanos(0), false);
+        task.enter(Nanos(0), State::Runnable);
+        task.enter(Nanos(0), State::Running);
+        task.begin_work(Nanos(50));
+        task.take(spent(20, 5));
+        task.enter(Nanos(26), State::Runnable);
+    }
+}

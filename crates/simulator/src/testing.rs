@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A kernel of a few lines for testing the clock: one FIFO, slices noticed at ticks, an idle CPU is woken for each
+//! wakeup; if asked, a timer that keeps preempting CPUs and waits for them.
+
+use crate::model::Model;
+use bpf_machine::TimerId;
+use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Effect, ExitInfo, Leave, Output, Switch, TaskAttributes, TimerKey};
+use machine_model::{Costs, Cpu, Machine};
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+struct FakeTask {
+    allowed: CpuSet,
+    runnable: bool,
+    slice: Nanos,
+}
+
+#[derive(Debug)]
+struct FakeCpu {
+    current: TaskId,
+    resched: bool,
+    exec_start: Nanos,
+}
+
+/// The fake kernel.
+#[derive(Debug)]
+pub(crate) struct Fifo {
+    now: Nanos,
+    slice: Nanos,
+    /// Every so often a CPU is preempted, and waited for.
+    pub disturb_every: Option<Nanos>,
+    disturbed: u32,
+    queue: VecDeque<TaskId>,
+    tasks: Vec<FakeTask>,
+    cpus: Vec<FakeCpu>,
+    output: Output,
+    exit_info: Option<ExitInfo>,
+    /// How often the watchdog's worker did its job.
+    pub watchdog_jobs: u32,
+}
+
+impl Fifo {
+    /// With this many idle CPUs.
+    pub fn new(cpus: usize, slice: Nanos) -> Fifo {
+        let cpu = |_| FakeCpu { current: TaskId::NONE, resched: false, exec_start: Nanos::ZERO };
+        Fifo {
+            now: Nanos::ZERO,
+            slice,
+            disturb_every: None,
+            disturbed: 0,
+            queue: VecDeque::new(),
+            tasks: Vec::new(),
+            cpus: (0..cpus).map(cpu).collect(),
+            output: Output::default(),
+            exit_info: None,
+            watchdog_jobs: 0,
+        }
+    }
+
+    fn event(&mut self, cpu: CpuId, task: TaskId, kind: EventKind) {
+        self.output.events.push(Event { time: self.now, cpu, task, kind, site: CallbackSite::default() });
+    }
+
+    fn use_code(&mut self) {
+        self.output.usage.callbacks += 1;
+        self.output.usage.instructions += 100;
+    }
+
+    fn resched(&mut self, cpu: CpuId) {
+        if !std::mem::replace(&mut self.cpus[cpu.index()].resched, true) {
+            self.output.effects.push(Effect::Resched { cpu });
+        }
+    }
+
+    fn account(&mut self, cpu: CpuId) {
+        let entry = &mut self.cpus[cpu.index()];
+        let ran = self.now - std::mem::replace(&mut entry.exec_start, self.now);
+        if let Some(task) = entry.current.some() {
+            let slice = &mut self.tasks[task.index()].slice;
+            *slice = Nanos(slice.0.saturating_sub(ran.0));
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId) -> Option<TaskId> {
+        let place = self.queue.iter().position(|task| self.tasks[task.index()].allowed.contains(cpu))?;
+        self.queue.remove(place)
+    }
+
+    fn make_runnable(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
+        self.use_code();
+        self.tasks[task.index()].runnable = true;
+        self.queue.push_back(task);
+        let allowed = &self.tasks[task.index()].allowed;
+        let idle = allowed.iter().find(|cpu| {
+            let entry = &self.cpus[cpu.index()];
+            entry.current == TaskId::NONE && !entry.resched
+        });
+        let target = idle.unwrap_or(cpu);
+        self.event(cpu, task, EventKind::Wakeup { waker, sync: false, target });
+        if let Some(idle) = idle {
+            self.resched(idle);
+        }
+    }
+}
+
+impl Model for Fifo {
+    fn set_now(&mut self, now: Nanos) {
+        assert!(now >= self.now, "time goes forward");
+        self.now = now;
+    }
+
+    fn take_output(&mut self, into: &mut Output) {
+        *into = std::mem::take(&mut self.output);
+    }
+
+    fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
+        if attributes.name == "refused" {
+            return Err(-12);
+        }
+        let child = TaskId(self.tasks.len() as u32);
+        if child.0 == 0
+            && let Some(period) = self.disturb_every
+        {
+            let timer = TimerKey::Bpf(TimerId(3));
+            self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(0), at: self.now + period });
+        }
+        self.tasks.push(FakeTask { allowed: attributes.allowed, runnable: false, slice: Nanos::ZERO });
+        if let Some(parent) = attributes.parent {
+            self.event(cpu, parent, EventKind::Fork { child });
+        }
+        Ok(child)
+    }
+
+    fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
+        self.make_runnable(cpu, task, Waker::External);
+    }
+
+    fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
+        if !self.tasks[task.index()].runnable {
+            self.make_runnable(cpu, task, waker);
+        }
+    }
+
+    fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
+        self.use_code();
+        self.account(cpu);
+        let entry = &mut self.cpus[cpu.index()];
+        entry.resched = false;
+        let prev = entry.current;
+        let reason = match leave {
+            Leave::Block(cause) => {
+                self.tasks[prev.index()].runnable = false;
+                self.event(cpu, prev, EventKind::Block { cause });
+                SwitchReason::Block
+            }
+            Leave::Exit => {
+                self.tasks[prev.index()].runnable = false;
+                self.event(cpu, prev, EventKind::Exit);
+                SwitchReason::Exit
+            }
+            Leave::Yield => {
+                self.tasks[prev.index()].slice = Nanos::ZERO;
+                SwitchReason::Yield
+            }
+            Leave::Preempt if prev == TaskId::NONE => SwitchReason::Idle,
+            Leave::Preempt => SwitchReason::SliceEnd,
+        };
+        let prev_stays = prev != TaskId::NONE && self.tasks[prev.index()].runnable;
+        let may_stay = prev_stays && self.tasks[prev.index()].allowed.contains(cpu);
+        if may_stay && self.tasks[prev.index()].slice > Nanos::ZERO {
+            return Switch { prev, next: prev, reason };
+        }
+        let next = match self.pick(cpu) {
+            Some(next) => next,
+            None if may_stay => prev,
+            None => TaskId::NONE,
+        };
+        if next != TaskId::NONE {
+            self.tasks[next.index()].slice = self.slice;
+        }
+        if next != prev {
+            if prev_stays {
+                self.queue.push_back(prev);
+            }
+            self.cpus[cpu.index()].current = next;
+            self.event(cpu, next, EventKind::Switch { prev, reason });
+        }
+        Switch { prev, next, reason }
+    }
+
+    fn tick(&mut self, cpu: CpuId) {
+        self.account(cpu);
+        let current = self.cpus[cpu.index()].current;
+        self.event(cpu, current, EventKind::Tick);
+        if current != TaskId::NONE && self.tasks[current.index()].slice == Nanos::ZERO {
+            self.resched(cpu);
+        }
+    }
+
+    fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
+        self.use_code();
+        self.disturbed += 1;
+        let target = CpuId(self.disturbed * 7 % self.cpus.len() as u32);
+        if let Some(task) = self.cpus[target.index()].current.some() {
+            self.account(target);
+            self.tasks[task.index()].slice = Nanos::ZERO;
+        }
+        self.resched(target);
+        if target != cpu {
+            self.resched(cpu);
+            self.output.effects.push(Effect::AwaitSwitch { cpu, targets: [target].into_iter().collect() });
+        }
+        let at = self.now + self.disturb_every.expect("armed");
+        self.output.effects.push(Effect::ArmTimer { timer, cpu: target, at });
+    }
+
+    fn watchdog_work(&mut self, _cpu: CpuId) {
+        self.watchdog_jobs += 1;
+    }
+
+    fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
+        self.tasks[task.index()].allowed = allowed.clone();
+        self.event(cpu, task, EventKind::Affinity);
+        if !allowed.contains(cpu) {
+            self.resched(cpu);
+            // Who takes it: a stopper would, in a kernel.
+            let target = allowed.first().expect("not empty");
+            self.resched(target);
+        }
+        Ok(())
+    }
+
+    fn set_policy(&mut self, cpu: CpuId, task: TaskId, _policy: Policy, nice: i8) -> Result<(), i32> {
+        self.event(cpu, task, EventKind::Priority { nice });
+        Ok(())
+    }
+
+    fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
+        let entry = &self.cpus[cpu.index()];
+        let Some(task) = entry.current.some() else { return true };
+        until.0.saturating_sub(1).saturating_sub(entry.exec_start.0) < self.tasks[task.index()].slice.0
+    }
+
+    fn exit_info(&self) -> Option<&ExitInfo> {
+        self.exit_info.as_ref()
+    }
+}
+
+/// A machine of one node and one cache whose operations cost nothing.
+pub(crate) fn free_machine(cpus: u32) -> Machine {
+    Machine {
+        name: "free".to_owned(),
+        description: String::new(),
+        cpus: (0..cpus).map(|core| Cpu { core, llc: 0, node: 0 }).collect(),
+        distances: vec![vec![10]],
+        hz: 250,
+        no_hz_idle: true,
+        costs: Costs {
+            context_switch_ns: 0,
+            ipi_ns: [0; 3],
+            idle_exit_ns: 0,
+            interrupt_ns: 0,
+            tick_ns: 0,
+            instruction_ps: 0,
+            callback_ns: 0,
+            call_ns: [0; 6],
+            wakeup_ns: 0,
+            fork_ns: 0,
+        },
+    }
+}
+
+/// Everything that happened, as lines.
+#[derive(Default, PartialEq, Debug)]
+pub(crate) struct Story(pub Vec<Event>);
+
+impl Sink for Story {
+    fn task(&mut self, _time: Nanos, _info: &TaskInfo) {}
+    fn affinity(&mut self, _time: Nanos, _task: TaskId, _allowed: &CpuSet) {}
+    fn event(&mut self, event: &Event) {
+        self.0.push(*event);
+    }
+}
+
+/// TEMP player
+#[derive(Debug)]
+pub(crate) struct Player<'w> {
+    workload: &'w workload::Workload,
+    tasks: Vec<(u32, usize, Vec<u64>, bool)>,
+}
+impl<'w> Player<'w> {
+    pub fn new(workload: &'w workload::Workload) -> Self {
+        Player { workload, tasks: Vec::new() }
+    }
+    pub fn spec(&self, index: u32) -> &'w workload::TaskSpec {
+        &self.workload.tasks[index as usize]
+    }
+    pub fn started(&mut self, task: TaskId, index: u32, _now: Nanos) {
+        let n = self.spec(index).script.len();
+        while self.tasks.len() <= task.index() {
+            self.tasks.push((0, 0, Vec::new(), false));
+        }
+        self.tasks[task.index()] = (index, 0, vec![0; n], false);
+    }
+    pub fn next(&mut self, task: TaskId, _now: Nanos, woken: &mut Vec<TaskId>) -> workload::Outcome {
+        use workload::{Demand, Op};
+        let (index, at, counts, suspended) = &mut self.tasks[task.index()];
+        *suspended = false;
+        let script = &self.workload.tasks[*index as usize].script;
+        let demand = loop {
+            let Some(op) = script.get(*at) else { break Demand::Exit };
+            *at += 1;
+            match op {
+                Op::Work { user, system } => break Demand::Work { work: *user + *system, system: *system },
+                Op::CpuTime(time) => break Demand::CpuTime(*time),
+                Op::Sleep(time, why) => break Demand::Sleep(*time, *why),
+                Op::Yield => break Demand::Yield,
+                Op::Fork(spec) => break Demand::Fork(*spec),
+                Op::Change { cpus, policy } => break Demand::Change { cpus: cpus.clone(), policy: *policy },
+                Op::Suspend => {
+                    *suspended = true;
+                    break Demand::Wait;
+                }
+                Op::Resume(specs) => {
+                    let specs = specs.clone();
+                    for (id, other) in self.tasks.iter_mut().enumerate() {
+                        if other.3 && specs.contains(&other.0) {
+                            other.3 = false;
+                            woken.push(TaskId(id as u32));
+                        }
+                    }
+                    return self.next_after(task, woken);
+                }
+                Op::Repeat { from, times } => {
+                    let here = *at - 1;
+                    counts[here] += 1;
+                    if times.is_none_or(|times| counts[here] < times) {
+                        *at = *from as usize;
+                    } else {
+                        counts[here] = 0;
+                    }
+                }
+                _ => unimplemented!(),
+            }
+        };
+        workload::Outcome { demand }
+    }
+    fn next_after(&mut self, task: TaskId, woken: &mut Vec<TaskId>) -> workload::Outcome {
+        self.next(task, Nanos::ZERO, woken)
+    }
+}
