@@ -7,11 +7,21 @@
 
 pub mod btf;
 mod bytes;
+mod core_reloc;
+mod elf;
 mod error;
+mod externs;
+mod functions;
 mod linked;
+mod maps;
+mod parsed;
+mod relocate;
+mod sections;
+mod struct_ops;
 
 pub use error::ObjectError;
 pub use linked::{
-    Function, FunctionId, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberValue, Object, Program,
+    Function, FunctionId, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberValue, Program,
     ProgramKind, StructOps, StructOpsMember, Symbol, Target, Variable,
 };
+pub use parsed::Object;

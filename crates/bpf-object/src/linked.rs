@@ -253,19 +253,3 @@ pub trait Target {
     /// A kconfig value (`CONFIG_HZ`, `LINUX_KERNEL_VERSION`); tristates as 1 for y, 2 for m. `None`: not set.
     fn kconfig(&self, name: &str) -> Option<u64>;
 }
-
-/// A parsed object, not yet linked.
-#[derive(Clone, Debug)]
-pub struct Object {}
-
-impl Object {
-    /// Reads an ELF file. Untrusted bytes: never panics.
-    pub fn parse(bytes: &[u8]) -> Result<Object, crate::ObjectError> {
-        todo!("{bytes:?}")
-    }
-
-    /// Resolves everything against a kernel.
-    pub fn link(&self, target: &dyn Target) -> Result<LinkedObject, crate::ObjectError> {
-        todo!("{}", target.has_variable(""))
-    }
-}

@@ -6,6 +6,7 @@
 //! file, so every walk here has a limit.
 
 mod build;
+pub(crate) mod ext;
 mod read;
 mod types;
 mod write;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! When a type of the object and a type of the kernel count as the same.
+
+use super::essential_name;
+use crate::btf::{Btf, Enumerator, Member, Type};
+
+/// Nesting that is followed; the kernel's own limit.
+const MAX_DEPTH: u32 = 32;
+
+/// Comparisons in one question; hostile types could branch at each level.
+const MAX_STEPS: u32 = 10_000;
+
+/// Whether the kinds agree; enums of 32 and 64 bits count as one kind.
+pub(super) fn same_kind(a: &Type, b: &Type) -> bool {
+    a.kind() == b.kind() || matches!((a, b), (Type::Enum { .. }, Type::Enum { .. }))
+}
+
+/// Names agree without flavours, or one of them is missing.
+fn names_agree(local: &str, target: &str) -> bool {
+    local.is_empty() || target.is_empty() || essential_name(local) == essential_name(target)
+}
+
+/// Whether a member of one type can be read as the other: a struct as any struct, an integer as any integer, and
+/// the elements of arrays likewise.
+pub(super) fn fields_compatible(local: &Btf, local_id: u32, target: &Btf, target_id: u32) -> bool {
+    let (mut local_id, mut target_id) = (local_id, target_id);
+    for _ in 0..MAX_DEPTH {
+        let (a, b) = (local.resolved(local_id), target.resolved(target_id));
+        if a.is_composite() && b.is_composite() {
+            return true;
+        }
+        if !same_kind(a, b) {
+            return false;
+        }
+        match (a, b) {
+            (Type::Ptr { .. } | Type::Float { .. } | Type::Int { .. }, _) => return true,
+            (Type::Fwd { .. } | Type::Enum { .. }, _) => return names_agree(a.name(), b.name()),
+            (Type::Array { element, .. }, Type::Array { element: other, .. }) => {
+                (local_id, target_id) = (*element, *other);
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether two types have the same shape by kinds alone; names count at the root only, which the caller compared.
+pub(crate) fn types_compatible(local: &Btf, local_id: u32, target: &Btf, target_id: u32) -> bool {
+    Comparison { local, target, steps: MAX_STEPS }.compatible(local_id, target_id, MAX_DEPTH)
+}
+
+/// Whether the kernel's type has everything that the object's has, in types that match likewise.
+pub(super) fn types_match(local: &Btf, local_id: u32, target: &Btf, target_id: u32) -> bool {
+    Comparison { local, target, steps: MAX_STEPS }.matches(local_id, target_id, false, MAX_DEPTH)
+}
+
+struct Comparison<'a> {
+    local: &'a Btf,
+    target: &'a Btf,
+    steps: u32,
+}
+
+impl<'a> Comparison<'a> {
+    /// Counts a step down; `None` when there were too many.
+    fn step(&mut self, depth: u32) -> Option<u32> {
+        self.steps = self.steps.checked_sub(1)?;
+        depth.checked_sub(1)
+    }
+
+    fn compatible(&mut self, local_id: u32, target_id: u32, depth: u32) -> bool {
+        let Some(depth) = self.step(depth) else { return false };
+        let (a, b) = (self.local.resolved(local_id), self.target.resolved(target_id));
+        if !same_kind(a, b) {
+            return false;
+        }
+        match (a, b) {
+            (Type::Ptr { target: a }, Type::Ptr { target: b })
+            | (Type::Array { element: a, .. }, Type::Array { element: b, .. }) => self.compatible(*a, *b, depth),
+            (Type::FuncProto { result: a, parameters: of_a }, Type::FuncProto { result: b, parameters: of_b }) => {
+                of_a.len() == of_b.len()
+                    && of_a.iter().zip(of_b).all(|(a, b)| self.compatible(a.type_id, b.type_id, depth))
+                    && self.compatible(*a, *b, depth)
+            }
+            (Type::Func { .. } | Type::Var { .. } | Type::Datasec { .. }, _) => false,
+            _ => true,
+        }
+    }
+
+    fn matches(&mut self, local_id: u32, target_id: u32, behind_pointer: bool, depth: u32) -> bool {
+        let Some(depth) = self.step(depth) else { return false };
+        let (a, b) = (self.local.resolved(local_id), self.target.resolved(target_id));
+        if essential_name(a.name()) != essential_name(b.name()) {
+            return false;
+        }
+        match (a, b) {
+            (Type::Void, Type::Void) => true,
+            (Type::Fwd { union, .. }, other) => is_union(other) == Some(*union),
+            (other, Type::Fwd { union, .. }) => behind_pointer && is_union(other) == Some(*union),
+            (Type::Enum { size, values, .. }, Type::Enum { size: other_size, values: others, .. }) => {
+                size == other_size && values.iter().all(|value| has_enumerator(others, value))
+            }
+            (Type::Struct { members, .. }, Type::Struct { members: others, .. })
+            | (Type::Union { members, .. }, Type::Union { members: others, .. }) => {
+                behind_pointer || members.iter().all(|member| self.has_member(others, member, depth))
+            }
+            (Type::Int { size, .. }, Type::Int { size: other, .. }) => size == other && a.is_signed() == b.is_signed(),
+            (Type::Ptr { target: a }, Type::Ptr { target: b }) => self.matches(*a, *b, true, depth),
+            (Type::Array { element: a, count, .. }, Type::Array { element: b, count: other, .. }) => {
+                count == other && self.matches(*a, *b, behind_pointer, depth)
+            }
+            (Type::FuncProto { result: a, parameters: of_a }, Type::FuncProto { result: b, parameters: of_b }) => {
+                of_a.len() == of_b.len()
+                    && of_a.iter().zip(of_b).all(|(a, b)| self.matches(a.type_id, b.type_id, false, depth))
+                    && self.matches(*a, *b, behind_pointer, depth)
+            }
+            _ => false,
+        }
+    }
+
+    fn has_member(&mut self, others: &[Member], member: &Member, depth: u32) -> bool {
+        let name = essential_name(&member.name);
+        others.iter().any(|other| {
+            essential_name(&other.name) == name && self.matches(member.type_id, other.type_id, false, depth)
+        })
+    }
+}
+
+/// For structs and unions, known or only named: whether it is a union.
+fn is_union(ty: &Type) -> Option<bool> {
+    match ty {
+        Type::Struct { .. } => Some(false),
+        Type::Union { .. } => Some(true),
+        Type::Fwd { union, .. } => Some(*union),
+        _ => None,
+    }
+}
+
+fn has_enumerator(others: &[Enumerator], value: &Enumerator) -> bool {
+    others.iter().any(|other| essential_name(&other.name) == essential_name(&value.name))
+}

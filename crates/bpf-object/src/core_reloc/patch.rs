@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Puts the number of a CO-RE relocation into its instruction.
+
+use super::CoreKind;
+use super::value::Outcome;
+use crate::relocate::LD_IMM64;
+use crate::{Function, Symbol};
+
+const CLASS_LDX: u8 = 1;
+const CLASS_ST: u8 = 2;
+const CLASS_STX: u8 = 3;
+const CLASS_ALU: u8 = 4;
+const CLASS_ALU64: u8 = 7;
+/// The second operand is a register.
+const SOURCE_REGISTER: u8 = 8;
+/// Access sizes 4, 2, 1, 8 in this order.
+const SIZE_MASK: u8 = 0x18;
+
+/// Patches the instruction in `slot`, or poisons it. An error is a mistake of the object.
+pub(super) fn apply(function: &mut Function, slot: u32, kind: CoreKind, outcome: Outcome) -> Result<(), String> {
+    let at = slot as usize;
+    let slots = function.insns.len();
+    let insn = &mut function.insns[at];
+    let value = match outcome.value {
+        Ok(value) => value,
+        Err(text) => return poison(function, slot, text),
+    };
+    let agrees = |found: u64, original: Option<u64>| match original {
+        Some(original) if original != found => Err(format!("the instruction holds {found}, the types say {original}")),
+        _ => Ok(()),
+    };
+    match insn.code & 7 {
+        CLASS_ALU | CLASS_ALU64 => {
+            if insn.code & SOURCE_REGISTER != 0 {
+                return Err(format!("instruction {:#04x} has no immediate", insn.code));
+            }
+            agrees(insn.imm as u32 as u64, outcome.original)?;
+            // As in the kernel, the lower half counts.
+            insn.imm = value as u32 as i32;
+        }
+        CLASS_LDX | CLASS_ST | CLASS_STX => {
+            agrees(insn.off as u64, outcome.original)?;
+            let Ok(off) = i16::try_from(value) else {
+                return poison(function, slot, format!("offset {value} does not fit into a load or store"));
+            };
+            insn.off = off;
+            if let Some(sizes) = outcome.access {
+                let text = format!("a field of {} bytes has {} in this kernel", sizes.original, sizes.new);
+                match size_bits(sizes.new) {
+                    Some(bits) if sizes.adjustable => insn.code = insn.code & !SIZE_MASK | bits,
+                    _ => return poison(function, slot, text),
+                }
+            }
+            if insn.code & 7 == CLASS_LDX && kind == CoreKind::FieldByteOffset {
+                function.kernel_loads.push(slot);
+            }
+        }
+        _ if insn.code == LD_IMM64 && insn.src == 0 && at + 1 < slots => {
+            function.insns[at].imm = value as u32 as i32;
+            function.insns[at + 1].imm = (value >> 32) as u32 as i32;
+        }
+        _ => return Err(format!("instruction {:#04x} cannot be relocated", insn.code)),
+    }
+    Ok(())
+}
+
+fn poison(function: &mut Function, slot: u32, text: String) -> Result<(), String> {
+    function.symbols.insert(slot, Symbol::Poison(text));
+    Ok(())
+}
+
+fn size_bits(size: u64) -> Option<u8> {
+    match size {
+        4 => Some(0x00),
+        2 => Some(0x08),
+        1 => Some(0x10),
+        8 => Some(0x18),
+        _ => None,
+    }
+}

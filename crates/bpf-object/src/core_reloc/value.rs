@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The number that a CO-RE relocation asks for.
+
+use super::compat::{same_kind, types_compatible, types_match};
+use super::spec::{Spec, local_spec, target_spec};
+use super::{CoreKind, CoreRelocation, essential_name, path_text, type_text};
+use crate::btf::{Btf, Member, Type};
+
+/// What a relocation comes to.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// The number that the compiler put in, if the instruction must hold it.
+    pub original: Option<u64>,
+    /// The number in the kernel, or what is missing there.
+    pub value: Result<u64, String>,
+    /// Size of the field in the object and in the kernel, for instructions that access it.
+    pub access: Option<AccessSizes>,
+}
+
+/// A field that has another size in the kernel than in the object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct AccessSizes {
+    pub original: u64,
+    pub new: u64,
+    /// Pointers, and unsigned integers, can be accessed in another size.
+    pub adjustable: bool,
+}
+
+/// Resolves one relocation. An error is a mistake of the object; what the kernel lacks is in the outcome.
+pub(super) fn resolve(relocation: &CoreRelocation, local: &Btf, target: &Btf) -> Result<Outcome, String> {
+    let root = relocation.type_id;
+    if root as usize >= local.len() {
+        return Err(format!("type {root} of {}", local.len()));
+    }
+    let question = Question { relocation, local, target };
+    match relocation.kind {
+        CoreKind::TypeIdLocal => Ok(Outcome { original: None, value: Ok(u64::from(root)), access: None }),
+        kind if kind.is_field() => question.field(),
+        kind if kind.is_enumerator() => question.enumerator(),
+        _ => question.whole_type(),
+    }
+}
+
+struct Question<'a> {
+    relocation: &'a CoreRelocation,
+    local: &'a Btf,
+    target: &'a Btf,
+}
+
+impl Question<'_> {
+    /// Types of the kernel with the name and kind of the root.
+    fn candidates(&self) -> impl Iterator<Item = u32> {
+        let root = self.local.type_of(self.relocation.type_id);
+        let target = self.target;
+        target.find_all(essential_name(root.name())).filter(move |id| same_kind(root, target.type_of(*id)))
+    }
+
+    /// The text of a relocation that cannot be resolved.
+    fn missing(&self, what: &str, reasons: &[String]) -> String {
+        let root = type_text(self.local, self.relocation.type_id);
+        let path = path_text(&self.relocation.access);
+        let reason = match reasons.first() {
+            Some(reason) => reason.clone(),
+            None => format!("it has no {}", essential_name(&root)),
+        };
+        let what = if what.is_empty() { String::new() } else { format!(", {what},") };
+        format!("{root}{what} (CO-RE access {path}) is not in this kernel: {reason}")
+    }
+
+    fn field(&self) -> Result<Outcome, String> {
+        let kind = self.relocation.kind;
+        let spec = local_spec(self.local, self.relocation.type_id, &self.relocation.access)?;
+        let here = field_value(self.local, &spec, kind)?;
+        let mut reasons = Vec::new();
+        let mut answers: Vec<Field> = Vec::new();
+        for candidate in self.candidates() {
+            match target_spec(self.local, &spec, self.target, candidate) {
+                Ok(found) => match field_value(self.target, &found, kind) {
+                    Ok(answer) => answers.push(answer),
+                    Err(reason) => reasons.push(reason),
+                },
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        let text = spec.text(self.local);
+        let value = match answers.first() {
+            Some(first) if answers.iter().all(|answer| answer.value == first.value) => Ok(first.value),
+            Some(_) => Err(self.missing(&text, &["several types of this name disagree".to_string()])),
+            None if kind == CoreKind::FieldExists => Ok(0),
+            None => Err(self.missing(&text, &reasons)),
+        };
+        let access = answers.first().and_then(|there| self.access_sizes(&here, there));
+        Ok(Outcome { original: (!here.bit_field).then_some(here.value), value, access })
+    }
+
+    fn access_sizes(&self, here: &Field, there: &Field) -> Option<AccessSizes> {
+        let ((of_here, original), (of_there, new)) = (here.accessed?, there.accessed?);
+        let adjustable = match (self.local.resolved(of_here), self.target.resolved(of_there)) {
+            (Type::Ptr { .. }, Type::Ptr { .. }) => true,
+            (a @ Type::Int { .. }, b @ Type::Int { .. }) => !a.is_signed() && !b.is_signed(),
+            _ => false,
+        };
+        (original != new).then_some(AccessSizes { original, new, adjustable })
+    }
+
+    fn enumerator(&self) -> Result<Outcome, String> {
+        let index = self.relocation.access.first().map_or(usize::MAX, |index| *index as usize);
+        let values = self.local.resolved(self.relocation.type_id).enumerators();
+        let wanted = values.get(index).ok_or_else(|| format!("enumerator {index} of {}", values.len()))?;
+        let name = essential_name(&wanted.name);
+        let value_in = |id: u32| {
+            let values = self.target.resolved(id).enumerators();
+            values.iter().find(|value| essential_name(&value.name) == name).map(|value| value.value)
+        };
+        let found = self.candidates().find_map(value_in);
+        let value = match (self.relocation.kind, found) {
+            (CoreKind::EnumvalExists, found) => Ok(u64::from(found.is_some())),
+            (_, Some(value)) => Ok(value),
+            (_, None) => {
+                let reason = self.candidates().next().map(|id| format!("{} has no {name}", type_text(self.target, id)));
+                Err(self.missing(&wanted.name, reason.as_slice()))
+            }
+        };
+        Ok(Outcome { original: None, value, access: None })
+    }
+
+    /// Questions about a type as a whole: the answer is 0 where the kernel has no such type.
+    fn whole_type(&self) -> Result<Outcome, String> {
+        let root = self.relocation.type_id;
+        let same = |id: &u32| match self.relocation.kind {
+            CoreKind::TypeMatches => types_match(self.local, root, self.target, *id),
+            _ => types_compatible(self.local, root, self.target, *id),
+        };
+        let found = self.candidates().find(same);
+        let value = match (self.relocation.kind, found) {
+            (_, None) => 0,
+            (CoreKind::TypeIdTarget, Some(id)) => u64::from(id),
+            (CoreKind::TypeSize, Some(id)) => self.target.size_of(id).unwrap_or(0),
+            (_, Some(_)) => 1,
+        };
+        Ok(Outcome { original: None, value: Ok(value), access: None })
+    }
+}
+
+/// An answer about a field.
+struct Field {
+    value: u64,
+    bit_field: bool,
+    /// What an instruction at its offset accesses: type and size; unknown for bit-fields.
+    accessed: Option<(u32, u64)>,
+}
+
+/// Answers a question about the field at the end of a path.
+fn field_value(btf: &Btf, spec: &Spec, kind: CoreKind) -> Result<Field, String> {
+    if kind == CoreKind::FieldExists {
+        return Ok(Field { value: 1, bit_field: false, accessed: None });
+    }
+    let Some(member) = spec.last_member(btf) else {
+        let element = spec.last_element().ok_or("an empty path")?;
+        return element_value(btf, element, spec.bit_offset, kind);
+    };
+    let load = Load::of(btf, member, spec.bit_offset)?;
+    let end_bit = spec.bit_offset.saturating_add(load.bits) - load.byte_offset * 8;
+    let value = match kind {
+        CoreKind::FieldByteOffset => load.byte_offset,
+        CoreKind::FieldByteSize => load.size,
+        CoreKind::FieldSigned => u64::from(btf.resolved(member.type_id).is_signed()),
+        // For a load into 64 bits: how far to shift up and down again to get the field alone.
+        CoreKind::FieldLshift => 64u64.saturating_sub(end_bit),
+        _ => 64u64.saturating_sub(load.bits),
+    };
+    let accessed = (!load.bit_field).then(|| accessed(btf, member.type_id)).flatten();
+    Ok(Field { value, bit_field: load.bit_field, accessed })
+}
+
+fn element_value(btf: &Btf, element: u32, bit_offset: u64, kind: CoreKind) -> Result<Field, String> {
+    let value = match kind {
+        CoreKind::FieldByteOffset => bit_offset / 8,
+        CoreKind::FieldByteSize => btf.size_of(element).ok_or("an element without size")?,
+        _ => return Err("array elements have an offset and a size only".to_string()),
+    };
+    Ok(Field { value, bit_field: false, accessed: accessed(btf, element) })
+}
+
+/// What an instruction at the offset of a field accesses: the field, or the first element of an array.
+fn accessed(btf: &Btf, id: u32) -> Option<(u32, u64)> {
+    let mut id = btf.resolve(id);
+    for _ in 0..32 {
+        match btf.type_of(id) {
+            Type::Array { element, .. } => id = btf.resolve(*element),
+            _ => return Some((id, btf.size_of(id)?)),
+        }
+    }
+    None
+}
+
+/// The aligned bytes from which a field is loaded.
+struct Load {
+    byte_offset: u64,
+    size: u64,
+    /// Width of the field.
+    bits: u64,
+    bit_field: bool,
+}
+
+impl Load {
+    fn of(btf: &Btf, member: &Member, bit_offset: u64) -> Result<Load, String> {
+        let size = btf.size_of(member.type_id).ok_or("a field without size")?;
+        if member.bit_size == 0 {
+            let bits = size.checked_mul(8).ok_or("a field of more than 2^61 bytes")?;
+            return Ok(Load { byte_offset: bit_offset / 8, size, bits, bit_field: false });
+        }
+        let bits = u64::from(member.bit_size);
+        let mut size = size;
+        while size.is_power_of_two() && size <= 8 {
+            let byte_offset = bit_offset / 8 / size * size;
+            if bit_offset + bits <= (byte_offset + size) * 8 {
+                return Ok(Load { byte_offset, size, bits, bit_field: true });
+            }
+            size *= 2;
+        }
+        Err("a bit-field that no aligned load of 8 bytes covers".to_string())
+    }
+}

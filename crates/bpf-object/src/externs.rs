@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What an object expects of the kernel by name: kfuncs, variables, configuration.
+
+use crate::btf::{Btf, IntEncoding, Kind, Linkage, Type};
+use crate::core_reloc::{essential_name, types_compatible};
+use crate::elf::{Elf, Place};
+use crate::sections::READ_ONLY_FLAG;
+use crate::{KfuncRef, MapDef, MapId, MapKind, ObjectError, Target};
+use std::collections::BTreeMap;
+
+const KCONFIG: &str = ".kconfig";
+const KSYMS: &str = ".ksyms";
+
+/// A configuration value with its place in the kconfig map.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigValue {
+    pub offset: u32,
+    size: u32,
+    form: ConfigForm,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ConfigForm {
+    Bool,
+    Unsigned,
+    Signed,
+    Text,
+}
+
+/// What an extern is.
+#[derive(Clone, Debug)]
+pub(crate) enum ExternKind {
+    /// A function of the kernel; number of parameters and BTF type of its prototype.
+    Kfunc { parameters: u32, type_id: u32 },
+    /// A variable of the kernel.
+    Variable,
+    /// A configuration value.
+    Config(ConfigValue),
+}
+
+/// A name that the object does not define.
+#[derive(Clone, Debug)]
+pub(crate) struct Extern {
+    /// As the object spells it.
+    pub name: String,
+    pub weak: bool,
+    pub kind: ExternKind,
+}
+
+/// All externs of an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Externs {
+    pub all: Vec<Extern>,
+    /// Map with the configuration values.
+    pub kconfig: Option<MapId>,
+    /// Externs by ELF symbol.
+    by_symbol: BTreeMap<usize, usize>,
+}
+
+impl Externs {
+    /// Reads all externs; if there are configuration values, their map is added to `maps`.
+    pub fn parse(elf: &Elf<'_>, btf: &Btf, maps: &mut Vec<MapDef>) -> Result<Externs, ObjectError> {
+        let declared = declared(btf);
+        let mut externs = Externs::default();
+        let mut config_size = 0;
+        for (index, symbol) in elf.symbols.iter().enumerate() {
+            if symbol.place != Place::Undefined || symbol.name.is_empty() {
+                continue;
+            }
+            let name = symbol.name.to_string();
+            let kind = match declared.get(name.as_str()) {
+                Some((KSYMS, id)) => ksym(btf, *id),
+                Some((KCONFIG, id)) => ExternKind::Config(config_value(btf, &name, *id, &mut config_size)?),
+                _ => {
+                    let problem =
+                        format!("{name} is neither defined nor declared __ksym or __kconfig; link all parts first");
+                    return Err(ObjectError::Unresolved(problem));
+                }
+            };
+            externs.by_symbol.insert(index, externs.all.len());
+            externs.all.push(Extern { name, weak: symbol.weak, kind });
+        }
+        if config_size > 0 {
+            externs.kconfig = Some(MapId(maps.len() as u32));
+            maps.push(config_map(btf, config_size));
+        }
+        Ok(externs)
+    }
+
+    /// The extern behind an ELF symbol.
+    pub fn of_symbol(&self, symbol: usize) -> Option<usize> {
+        self.by_symbol.get(&symbol).copied()
+    }
+}
+
+/// Extern declarations by name: section and type. A function's type is its [`Type::Func`].
+fn declared(btf: &Btf) -> BTreeMap<&str, (&str, u32)> {
+    let mut declared = BTreeMap::new();
+    for (_, ty) in btf.types() {
+        let Type::Datasec { name: section, variables, .. } = ty else { continue };
+        for variable in variables {
+            match btf.type_of(variable.type_id) {
+                Type::Var { name, type_id, linkage: Linkage::Extern } => {
+                    declared.insert(name.as_str(), (section.as_str(), *type_id));
+                }
+                Type::Func { name, linkage: Linkage::Extern, .. } => {
+                    declared.insert(name.as_str(), (section.as_str(), variable.type_id));
+                }
+                _ => {}
+            }
+        }
+    }
+    declared
+}
+
+fn ksym(btf: &Btf, id: u32) -> ExternKind {
+    match (btf.type_of(id), btf.parameters(id)) {
+        (Type::Func { proto, .. }, Some(parameters)) => {
+            ExternKind::Kfunc { parameters: parameters.len() as u32, type_id: *proto }
+        }
+        _ => ExternKind::Variable,
+    }
+}
+
+/// Gives a configuration value its place behind those before it.
+fn config_value(btf: &Btf, name: &str, id: u32, end: &mut u32) -> Result<ConfigValue, ObjectError> {
+    let bad = |problem: &str| ObjectError::Unresolved(format!("kconfig {name}: {problem}"));
+    let size = btf.size_of(id).filter(|size| (1..=4096).contains(size));
+    let size = size.ok_or_else(|| bad("a type of 1 to 4096 bytes expected"))? as u32;
+    let form = match btf.resolved(id) {
+        Type::Int { encoding: IntEncoding { bool: true, .. }, .. } => ConfigForm::Bool,
+        Type::Int { encoding: IntEncoding { signed: true, .. }, .. } if size <= 8 => ConfigForm::Signed,
+        Type::Int { .. } | Type::Enum { .. } if size <= 8 => ConfigForm::Unsigned,
+        Type::Array { .. } => ConfigForm::Text,
+        other => return Err(bad(&format!("an integer, enum or array of char expected, {:?} found", other.kind()))),
+    };
+    let align = if form == ConfigForm::Text { 1 } else { size.next_power_of_two() };
+    let offset = end.next_multiple_of(align);
+    *end = offset + size;
+    if *end > 1 << 24 {
+        return Err(bad("there are too many of them"));
+    }
+    Ok(ConfigValue { offset, size, form })
+}
+
+fn config_map(btf: &Btf, size: u32) -> MapDef {
+    MapDef {
+        name: KCONFIG.to_string(),
+        kind: MapKind::Array,
+        key_size: 4,
+        value_size: size,
+        max_entries: 1,
+        flags: READ_ONLY_FLAG,
+        extra: 0,
+        initial: Some(vec![0; size as usize]),
+        read_only: true,
+        value_type: btf.find(KCONFIG, Kind::Datasec).unwrap_or(0),
+        inner: None,
+        inner_maps: Vec::new(),
+    }
+}
+
+/// What became of the externs in a certain kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Resolution {
+    pub kfuncs: Vec<KfuncRef>,
+    /// By extern: index into `kfuncs`.
+    pub kfunc_of: BTreeMap<usize, u32>,
+    /// By extern: whether the kernel has that variable.
+    pub variables: BTreeMap<usize, bool>,
+}
+
+impl Externs {
+    /// Looks all externs up in `target`; configuration values go into `maps`. What the object cannot do without and
+    /// the kernel does not have is an error that names all of it.
+    pub fn resolve(&self, btf: &Btf, target: &dyn Target, maps: &mut [MapDef]) -> Result<Resolution, ObjectError> {
+        let mut resolution = Resolution::default();
+        let mut missing = Vec::new();
+        for (index, wanted) in self.all.iter().enumerate() {
+            let name = essential_name(&wanted.name);
+            let present = match &wanted.kind {
+                ExternKind::Kfunc { parameters, type_id } => {
+                    let present = has_kfunc(btf, target, name, *parameters, *type_id);
+                    resolution.kfunc_of.insert(index, resolution.kfuncs.len() as u32);
+                    resolution.kfuncs.push(KfuncRef {
+                        name: name.to_string(),
+                        spelled: wanted.name.clone(),
+                        weak: wanted.weak,
+                        present,
+                        parameters: *parameters,
+                    });
+                    present
+                }
+                ExternKind::Variable => {
+                    let present = target.has_variable(name);
+                    resolution.variables.insert(index, present);
+                    present
+                }
+                ExternKind::Config(value) => {
+                    let map = self.kconfig.expect("a map of configuration values");
+                    let bytes = maps[map.0 as usize].initial.as_mut().expect("contents of the configuration map");
+                    fill_config(value, &wanted.name, target, bytes)?
+                }
+            };
+            if !present && !wanted.weak {
+                missing.push(match wanted.kind {
+                    ExternKind::Kfunc { parameters, .. } => format!("kfunc {name} with {parameters} parameters"),
+                    ExternKind::Variable => format!("variable {name}"),
+                    ExternKind::Config(_) => format!("kconfig value {name}"),
+                });
+            }
+        }
+        if missing.is_empty() {
+            Ok(resolution)
+        } else {
+            Err(ObjectError::Unresolved(format!("the kernel has no {}", missing.join(", no "))))
+        }
+    }
+}
+
+/// Whether the kernel has a kfunc of this name that takes what the object passes.
+fn has_kfunc(btf: &Btf, target: &dyn Target, name: &str, parameters: u32, proto: u32) -> bool {
+    let same_signature = match target.btf().find(name, Kind::Func).map(|id| target.btf().type_of(id)) {
+        Some(Type::Func { proto: of, .. }) => types_compatible(btf, proto, target.btf(), *of),
+        _ => true,
+    };
+    same_signature && target.has_kfunc(name, parameters)
+}
+
+/// Writes a configuration value to its place. Texts (`CC_VERSION_TEXT`) stay empty: nothing in them is simulated.
+/// False if the kernel does not set it.
+fn fill_config(value: &ConfigValue, name: &str, target: &dyn Target, bytes: &mut [u8]) -> Result<bool, ObjectError> {
+    if value.form == ConfigForm::Text {
+        return Ok(true);
+    }
+    let Some(number) = target.kconfig(name) else { return Ok(false) };
+    let unused = 64 - value.size * 8;
+    let fits = match value.form {
+        ConfigForm::Bool => number <= 1,
+        ConfigForm::Signed => (number << unused) as i64 >> unused == number as i64,
+        ConfigForm::Unsigned | ConfigForm::Text => number << unused >> unused == number,
+    };
+    if !fits {
+        let problem =
+            format!("kconfig {name} is {number}, which the object's variable of {} bytes cannot hold", value.size);
+        return Err(ObjectError::Unresolved(problem));
+    }
+    let (start, size) = (value.offset as usize, value.size as usize);
+    bytes[start..start + size].copy_from_slice(&number.to_le_bytes()[..size]);
+    Ok(true)
+}
