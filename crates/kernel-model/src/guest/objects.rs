@@ -51,7 +51,7 @@ pub(crate) struct Objects {
     pub idle_tasks: RegionId,
     /// `struct rq`, one a CPU.
     pub rqs: RegionId,
-    /// CONFIG_HZ, for programs that ask for jiffies. 1000 until whoever boots the kernel says otherwise.
+    /// CONFIG_HZ, for the dump context. 1000 until whoever boots the kernel says otherwise.
     pub hz: u32,
     /// `ops.init()` succeeded: shown by `scx_exit_info.flags`.
     pub initialized: bool,
@@ -273,6 +273,22 @@ impl Objects {
         memory.set_u64(self.rqs, cpu.0, CURR, addr);
     }
 
+    fn object(&self, task: TaskId, cpu: CpuId) -> (RegionId, u32) {
+        task.some().map_or((self.idle_tasks, cpu.0), |task| (self.tasks, task.0))
+    }
+
+    /// Process and thread group number of a task; of the idle task of `cpu` for NONE.
+    pub fn pid_tgid(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> (u32, u32) {
+        let (region, slot) = self.object(task, cpu);
+        (memory.get_u32(region, slot, task::PID), memory.get_u32(region, slot, task::TGID))
+    }
+
+    /// Name of a task, up to 15 bytes and NULs.
+    pub fn comm(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> [u8; 16] {
+        let (region, slot) = self.object(task, cpu);
+        memory.slot(region, slot)[task::COMM as usize..][..16].try_into().expect("16 bytes")
+    }
+
     /// Address of a kernel variable that programs may name; of the first CPU's for per-CPU ones.
     pub fn variable(&self, memory: &Memory, name: &str) -> Option<GuestAddr> {
         super::target::VARIABLES.contains(&name).then(|| memory.addr(self.rqs, 0))
@@ -319,14 +335,14 @@ impl Objects {
 
     /// `struct scx_dump_ctx`; `now` in nanoseconds.
     pub fn dump_ctx(&self, memory: &mut Memory, info: &crate::ExitInfo, now: u64) -> GuestAddr {
-        self.arguments.dump(memory, info, now, self.jiffies(now))
+        self.arguments.dump(memory, info, now, jiffies(now, self.hz))
     }
+}
 
-    /// Ticks since the boot at `now` nanoseconds. A real kernel starts five minutes before zero to provoke overflows
-    /// in drivers; programs only ever subtract.
-    pub fn jiffies(&self, now: u64) -> u64 {
-        (u128::from(now) * u128::from(self.hz) / 1_000_000_000) as u64
-    }
+/// Ticks since the boot at `now` nanoseconds. A real kernel starts five minutes before zero to provoke overflows in
+/// drivers; programs only ever subtract.
+pub(crate) fn jiffies(now: u64, hz: u32) -> u64 {
+    (u128::from(now) * u128::from(hz) / 1_000_000_000) as u64
 }
 
 /// Stores to the members of a guest object by their names.

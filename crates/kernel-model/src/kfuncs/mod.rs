@@ -1,8 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The kfunc table: name, versions, allowed contexts, cost nature, handler. Data first, handlers beside it.
 
+mod args;
+mod cpumask;
+mod dsq;
+mod helpers;
+mod idle;
+mod iter;
+mod kick;
+mod perf;
+mod table;
+mod task;
+mod text;
+
 use crate::core::Core;
 use bpf_machine::{Context, FaultKind};
+use table::{KFUNCS, Kfunc};
+
+pub(crate) use helpers::{helper, helper_nature};
 
 /// A group of kfuncs that an op may or may not call (contract 1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,21 +36,59 @@ pub(crate) enum Group {
     Unlocked,
     /// Synchronous reenqueue_local.
     Release,
-    /// scx_bpf_dump.
+    /// While a dump is made. No kfunc is bound to it: scx_bpf_dump may be linked anywhere and asks when called.
     Dump,
 }
 
+/// What a call costs: the order is that of `machine_model::Nature`, whose index is passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Nature {
+    Trivial,
+    Lookup,
+    Queue,
+    Scan,
+    Interrupt,
+    Clock,
+}
+
 /// Number of the kfunc with this name and parameter count in `version`, if that kernel has it.
-pub(crate) fn find(name: &str, parameters: u32, version: (u16, u16)) -> Option<u32> { todo!("{name} {parameters} {version:?}") }
+pub(crate) fn find(name: &str, parameters: u32, version: (u16, u16)) -> Option<u32> {
+    let number = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name).ok()?;
+    let kfunc = &KFUNCS[number];
+    (kfunc.parameters == parameters && kfunc.exists_in(version)).then_some(number as u32)
+}
+
+fn get(kfunc: u32) -> &'static Kfunc {
+    &KFUNCS[kfunc as usize]
+}
+
 /// Its groups: allowed if any of them is.
-pub(crate) fn groups(kfunc: u32) -> &'static [Group] { todo!("{kfunc}") }
+pub(crate) fn groups(kfunc: u32) -> &'static [Group] {
+    get(kfunc).groups
+}
+
 /// What it costs: index of `machine_model::Nature`.
-pub(crate) fn nature(kfunc: u32) -> usize { todo!("{kfunc}") }
+pub(crate) fn nature(kfunc: u32) -> usize {
+    get(kfunc).nature as usize
+}
+
 /// Its name.
-pub(crate) fn name(kfunc: u32) -> &'static str { todo!("{kfunc}") }
+pub(crate) fn name(kfunc: u32) -> &'static str {
+    get(kfunc).name
+}
+
 /// Calls it.
-pub(crate) fn call(core: &mut Core, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> { todo!("{core:?} {kfunc} {args:?} {cx:?}") }
-/// What a helper costs: index of `machine_model::Nature`.
-pub(crate) fn helper_nature(helper: u32) -> usize { todo!("{helper}") }
-/// Calls a helper that the BPF machine leaves to the kernel.
-pub(crate) fn helper(core: &mut Core, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> { todo!("{core:?} {helper} {args:?} {cx:?}") }
+#[inline]
+pub(crate) fn call(core: &mut Core, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let kfunc = get(kfunc);
+    if !kfunc.from_anywhere() && !kfunc.groups.iter().any(|group| core.allows(*group)) {
+        // The verifier's words: 7.2 refuses such a program when it is loaded. Code that several ops share, or that a
+        // timer runs, is only seen through here.
+        core.fail(format!("calling kernel function {} is not allowed", kfunc.name));
+        return Ok(kfunc.refused as u32 as u64);
+    }
+    (kfunc.handler)(core, args, cx)
+}
+
+#[cfg(test)]
+mod tests;

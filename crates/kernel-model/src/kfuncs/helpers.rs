@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Helpers that need the kernel: clocks, who runs where, random numbers, formatted text. Numbers are those of
+//! `include/uapi/linux/bpf.h`.
+
+use super::{Nature, text};
+use crate::core::Core;
+use bpf_machine::{Context, FaultKind, GuestAddr, Memory};
+use ids::CpuId;
+
+/// `-EINVAL` and `-E2BIG` as a 64-bit result.
+const EINVAL: u64 = text::EINVAL as i64 as u64;
+const E2BIG: u64 = -7i64 as u64;
+
+/// What a helper costs: index of `machine_model::Nature`. Knows the BPF machine's own helpers as well.
+pub(crate) fn helper_nature(helper: u32) -> usize {
+    let nature = match helper {
+        5 | 118 | 125 | 160 => Nature::Clock,
+        // Maps, storage, timers, probe reads.
+        1..=4 | 45 | 87..=89 | 113 | 115 | 130..=134 | 156 | 157 | 169..=172 | 195 | 210 | 211 => Nature::Lookup,
+        6 | 165 | 177 => Nature::Scan,
+        _ => Nature::Trivial,
+    };
+    nature as usize
+}
+
+/// Calls a helper that the BPF machine leaves to the kernel.
+pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let value = match helper {
+        5 | 125 => core.now.0,
+        6 => trace_printk(cx, a)?,
+        7 => prandom(&mut core.prandom).into(),
+        8 => core.this_cpu.0.into(),
+        14 => pid_tgid(core, cx.memory),
+        16 => current_comm(core, cx, a)?,
+        35 | 158 => current(core, cx.memory),
+        42 => core.node_of(core.this_cpu).into(),
+        118 => crate::guest::jiffies(core.now.0, core.config.hz),
+        153 => core.objects.per_cpu(cx.memory, a[0], a[1] as u32).unwrap_or(0),
+        154 => this_cpu_ptr(core, cx.memory, a[0])?,
+        160 => core.jiffies_now().0,
+        165 => snprintf(cx, a)?,
+        177 => trace_vprintk(cx, a)?,
+        _ => return Err(FaultKind::MissingHelper(helper)),
+    };
+    Ok(value)
+}
+
+/// `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014), whose state is one word; the upper half is used.
+fn prandom(state: &mut u64) -> u32 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ mixed >> 31) >> 32) as u32
+}
+
+/// Object of the task that runs on this CPU.
+fn current(core: &Core, memory: &Memory) -> GuestAddr {
+    core.objects.task_addr(memory, core.current(core.this_cpu), core.this_cpu)
+}
+
+/// `bpf_get_current_pid_tgid()`.
+fn pid_tgid(core: &Core, memory: &Memory) -> u64 {
+    let (pid, tgid) = core.objects.pid_tgid(memory, core.current(core.this_cpu), core.this_cpu);
+    u64::from(tgid) << 32 | u64::from(pid)
+}
+
+/// `bpf_get_current_comm(buf, size)`: filled up with NULs.
+fn current_comm(core: &Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
+    let comm = core.objects.comm(cx.memory, core.current(core.this_cpu), core.this_cpu);
+    let buffer = cx.memory.bytes_mut(a[0], a[1] as u32)?;
+    if buffer.is_empty() {
+        return Ok(EINVAL);
+    }
+    buffer.fill(0);
+    let len = comm.len().min(buffer.len() - 1);
+    buffer[..len].copy_from_slice(&comm[..len]);
+    Ok(0)
+}
+
+/// `bpf_this_cpu_ptr(ptr)`.
+fn this_cpu_ptr(core: &Core, memory: &Memory, addr: GuestAddr) -> Result<u64, FaultKind> {
+    let CpuId(cpu) = core.this_cpu;
+    let found = core.objects.per_cpu(memory, addr, cpu);
+    found.ok_or_else(|| FaultKind::BadArgument(format!("{addr:#x} is not a per-CPU variable of the kernel")))
+}
+
+/// `bpf_snprintf(str, str_size, fmt, data, data_len)`: the length with its NUL, even where the text was cut.
+fn snprintf(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
+    let [to, size, fmt, data, data_len] = a;
+    if data_len % 8 != 0 || data_len > 12 * 8 {
+        return Ok(EINVAL);
+    }
+    let args = text::arguments(cx.memory, data, data_len)?;
+    let fmt = cx.memory.c_string(fmt, 4096)?;
+    let Ok(mut text) = text::format(cx.memory, &fmt, &args) else { return Ok(EINVAL) };
+    let needed = text.len() as u64 + 1;
+    if size > 0 {
+        text::cut(&mut text, size as usize);
+        let buffer = cx.memory.bytes_mut(to, size as u32)?;
+        buffer[..text.len()].copy_from_slice(text.as_bytes());
+        buffer[text.len()] = 0;
+    }
+    Ok(needed)
+}
+
+/// `bpf_trace_printk(fmt, fmt_size, arg1, arg2, arg3)`. The text is formatted, so that wrong formats show, and dropped:
+/// the model has no trace pipe.
+fn trace_printk(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
+    trace(cx, a[0], a[1], &a[2..])
+}
+
+/// `bpf_trace_vprintk(fmt, fmt_size, data, data_len)`.
+fn trace_vprintk(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
+    if a[3] % 8 != 0 || a[3] > 12 * 8 {
+        return Ok(EINVAL);
+    }
+    let args = text::arguments(cx.memory, a[2], a[3])?;
+    trace(cx, a[0], a[1], &args)
+}
+
+fn trace(cx: &mut Context<'_>, fmt: GuestAddr, size: u64, args: &[u64]) -> Result<u64, FaultKind> {
+    if size > 4096 {
+        return Ok(E2BIG);
+    }
+    let fmt = cx.memory.c_string(fmt, size as u32)?;
+    Ok(text::format(cx.memory, &fmt, args).map_or(EINVAL, |text| text.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_spread_and_repeat_with_the_seed() {
+        let draw = |seed: u64| {
+            let mut state = seed;
+            (0..4096).map(|_| prandom(&mut state)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        // Each bit is set in about half of the numbers: 4096 draws, five standard deviations are 160.
+        for bit in 0..32 {
+            let set = draw(7).iter().filter(|number| *number >> bit & 1 == 1).count();
+            assert!(set.abs_diff(2048) < 160, "bit {bit}: {set}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Performance levels of CPUs, and the core's event counters.
+
+use crate::core::Core;
+use crate::guest::EVENT_COUNTERS;
+use bpf_machine::{Context, FaultKind};
+
+/// `SCX_CPUPERF_ONE`: the full performance of the fastest CPU.
+const FULL: u32 = 1024;
+
+/// scx_bpf_cpuperf_cap(cpu): every CPU is as capable as the fastest.
+pub(super) fn cap(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+    core.check_cpu(a[0] as i32);
+    Ok(FULL.into())
+}
+
+/// scx_bpf_cpuperf_cur(cpu).
+pub(super) fn cur(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+    Ok(core.cpuperf_cur(a[0] as i32).into())
+}
+
+/// scx_bpf_cpuperf_set(cpu, perf).
+pub(super) fn set(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+    core.cpuperf_set(a[0] as i32, a[1] as u32);
+    Ok(0)
+}
+
+/// scx_bpf_events(events, events__sz): as many counters as fit; a program may know fewer or more of them.
+pub(super) fn events(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let counters: Vec<u8> =
+        EVENT_COUNTERS.iter().flat_map(|field| core.event_count(field.name).to_le_bytes()).collect();
+    let len = counters.len().min(a[1] as usize);
+    cx.memory.bytes_mut(a[0], len as u32)?.copy_from_slice(&counters[..len]);
+    Ok(0)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tasks, runqueues and cgroups as programs find and read them.
+
+use super::args::{Subject, bad, subject, task};
+use crate::core::Core;
+use crate::guest::ROOT_CGROUP_ID;
+use bpf_machine::{Context, FaultKind, GuestAddr};
+
+/// Kfuncs that only mark a section for the verifier: RCU, preemption and interrupts do not exist in the model.
+pub(super) fn mark(_: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+    Ok(0)
+}
+
+/// scx_bpf_task_running(p).
+pub(super) fn running(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let running = match subject(core, cx.memory, a[0])? {
+        Subject::Task(task) => core.task_running(task),
+        Subject::Idle(cpu) => core.current(cpu).some().is_none(),
+    };
+    Ok(running.into())
+}
+
+/// scx_bpf_task_cpu(p).
+pub(super) fn cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let cpu = match subject(core, cx.memory, a[0])? {
+        Subject::Task(task) => core.task_cpu(task),
+        Subject::Idle(cpu) => cpu,
+    };
+    Ok(cpu.0.into())
+}
+
+/// scx_bpf_task_set_slice(p, slice): whether the task is this scheduler's, which the only one's always is.
+pub(super) fn set_slice(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let task = task(core, cx.memory, a[0])?;
+    core.objects.set_slice(cx.memory, task, a[1]);
+    Ok(1)
+}
+
+/// scx_bpf_task_set_dsq_vtime(p, vtime).
+pub(super) fn set_vtime(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let task = task(core, cx.memory, a[0])?;
+    core.objects.set_vtime(cx.memory, task, a[1]);
+    Ok(1)
+}
+
+/// scx_bpf_cpu_rq(cpu): NULL and an error for a CPU that does not exist.
+pub(super) fn cpu_rq(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let cpu = core.check_cpu(a[0] as i32);
+    Ok(cpu.map_or(0, |cpu| cx.memory.addr(core.objects.rqs, cpu.0)))
+}
+
+/// scx_bpf_cpu_curr(cpu).
+pub(super) fn cpu_curr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let cpu = core.check_cpu(a[0] as i32);
+    Ok(cpu.map_or(0, |cpu| core.objects.task_addr(cx.memory, core.current(cpu), cpu)))
+}
+
+/// bpf_task_from_pid(pid). Tasks are never freed while the program runs, so a reference is only a pointer.
+pub(super) fn from_pid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let task = core.task_by_pid(a[0] as i32);
+    Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.this_cpu)))
+}
+
+/// bpf_task_acquire(p).
+pub(super) fn acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    subject(core, cx.memory, a[0])?;
+    Ok(a[0])
+}
+
+/// bpf_task_release(p).
+pub(super) fn release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    subject(core, cx.memory, a[0])?;
+    Ok(0)
+}
+
+/// scx_bpf_task_cgroup(p): every task is in the root.
+pub(super) fn cgroup(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    subject(core, cx.memory, a[0])?;
+    Ok(core.objects.root_cgroup.addr(cx.memory))
+}
+
+fn check_cgroup(core: &Core, cx: &Context<'_>, addr: GuestAddr) -> Result<(), FaultKind> {
+    let is_root = addr == core.objects.root_cgroup.addr(cx.memory);
+    if is_root { Ok(()) } else { Err(bad(format!("{addr:#x} is not a cgroup"))) }
+}
+
+/// bpf_cgroup_acquire(cgrp).
+pub(super) fn cgroup_acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    check_cgroup(core, cx, a[0])?;
+    Ok(a[0])
+}
+
+/// bpf_cgroup_release(cgrp).
+pub(super) fn cgroup_release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    check_cgroup(core, cx, a[0])?;
+    Ok(0)
+}
+
+/// bpf_cgroup_ancestor(cgrp, level): the root at level 0, NULL below it.
+pub(super) fn cgroup_ancestor(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    check_cgroup(core, cx, a[0])?;
+    Ok(if a[1] as i32 == 0 { a[0] } else { 0 })
+}
+
+/// bpf_cgroup_from_id(cgid).
+pub(super) fn cgroup_from_id(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    Ok(if a[0] == ROOT_CGROUP_ID { core.objects.root_cgroup.addr(cx.memory) } else { 0 })
+}
+
+/// scx_bpf_now().
+pub(super) fn now(core: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+    Ok(core.clock().0)
+}
