@@ -194,6 +194,10 @@ fn flags_are_added_and_the_timeout_is_set_in_the_order_of_the_struct() {
     let profile = Profile::from_toml("p.toml", "[ops]\nflags = [\"ENQ_LAST\"]").unwrap();
     profile.apply(&mut object, &machine()).unwrap();
     assert_eq!(object.struct_ops[0].members[0].value, MemberValue::Number(3));
+    let profile = Profile::from_toml("p.toml", "[ops]\ntimeout_ms = 1").unwrap();
+    profile.apply(&mut object, &machine()).unwrap();
+    let names: Vec<&str> = object.struct_ops[0].members.iter().map(|member| member.name.as_str()).collect();
+    assert_eq!(names, ["flags", "timeout_ms", "name"]);
 }
 
 const TUNABLE: &str = r#"
