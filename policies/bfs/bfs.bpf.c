@@ -2,18 +2,18 @@
 /*
  * bfs: one queue in virtual-deadline order, after Con Kolivas' BFS 0.360 (January 2011).
  *
- * 1. One queue. All tasks that wait stand in a single queue for the whole machine; a task that runs is not in it. Every
- *    CPU sees every task, so latency depends on the load per CPU and on nothing else.
+ * 1. One queue. All tasks that wait stand in a single queue for the whole machine; a task that runs is not in it.
+ *    Every CPU sees every task, so latency depends on the load per CPU and on nothing else.
  *
  * 2. Slice and deadline. A task gets a slice of `rr_interval` and, together with it, a virtual deadline:
  *
- *	deadline = now + ratio(nice) * rr_interval * 8192 ns		(1 ms counts as 2^20 ns; 8192 = 2^20 / 128)
+ *	deadline = now + ratio(nice) * rr_interval * 8192 ns	(1 ms counts as 2^20 ns, so 8192 is 2^20 / 128)
  *
- *    ratio is 128 for nice -20 and grows by 11/10 with every step. Nice levels share one slice; only the deadline tells
- *    them apart. With rr_interval = 6 ms the deadline of nice 0 is 41 ms away, that of nice 19 is 250 ms away.
- *    Both are carried unchanged, also across sleep, until less than 100 us of the slice are left; then both are renewed.
- *    So there is no credit for sleep and nothing to guess: a task that sleeps much simply comes back with the early
- *    deadline that it has not used up. In the 0.360 family rr_interval grows with the number of CPUs, 6 ms to 24 ms.
+ *    ratio is 128 for nice -20 and grows by 11/10 with every step. Nice levels share one slice; only the deadline
+ *    tells them apart. With rr_interval = 6 ms the deadline of nice 0 is 41 ms away, that of nice 19 is 250 ms away.
+ *    Both are carried unchanged, also across sleep, until less than 100 us of the slice are left; then both are
+ *    renewed. So there is no credit for sleep and nothing to guess: a task that sleeps much simply comes back with the
+ *    early deadline that it has not used up. In the 0.360 family rr_interval grows with the number of CPUs, 6 ms to 24 ms.
  *
  * 3. Pick: the earliest deadline among the tasks that may run here. The task that ran competes too, behind its equals.
  *
@@ -39,11 +39,11 @@
  *
  * Where this departs from BFS, and why:
  * - An idle CPU that has been sent for counts as busy at once, and a CPU that has been told to pick again counts as
- *   running the task for which it was told. In BFS two tasks that wake within one interrupt's time can choose the same
- *   CPU, and the second waits while others idle.
+ *   running the task for which it was told. In BFS two tasks that wake within one interrupt's time can choose the
+ *   same CPU, and the second waits while others idle.
  * - SCHED_IDLE is not a level of its own but 8.6 s behind: a kernel that runs sched_ext ejects a scheduler that leaves
  *   any task waiting for 30 s.
- * - Threads of the kernel that belong to one CPU wait in that CPU's own queue. They would make every other CPU skip them.
+ * - Threads of the kernel that belong to one CPU wait in that CPU's own queue: all other CPUs would only skip them.
  * - BFS 0.360 adds to deadlines of tasks from far CPUs a bias that its unit mistake keeps below 2 us. It is left out.
  */
 #include <weir/scx.bpf.h>
@@ -89,7 +89,8 @@ const volatile u16 node_end[MAX_CPUS];
 /* 2: deadline ratios by nice + 20, in 1/128: each is the one before * 11 / 10, rounded down. */
 static const u16 ratios[40] = {
 	128, 140, 154, 169, 185, 203, 223, 245, 269, 295, 324, 356, 391, 430, 473, 520, 572, 629, 691, 760,
-	836, 919, 1010, 1111, 1222, 1344, 1478, 1625, 1787, 1965, 2161, 2377, 2614, 2875, 3162, 3478, 3825, 4207, 4627, 5089,
+	836, 919, 1010, 1111, 1222, 1344, 1478, 1625, 1787, 1965,
+	2161, 2377, 2614, 2875, 3162, 3478, 3825, 4207, 4627, 5089,
 };
 
 /* What bfs knows of a task. */
@@ -192,8 +193,8 @@ static __always_inline void consider(struct search *s, s32 cpu, u32 rank)
 }
 
 /*
- * CPUs below the cache of `last`, beginning with `last`. That cache is not rated: whether it is busy is the same for all
- * of them, and other caches are worse anyhow.
+ * CPUs below the cache of `last`, beginning with `last`. That cache is not rated: whether it is busy is the same for
+ * all of them, and other caches are worse anyhow.
  */
 static __always_inline void search_own_cache(struct search *s, s32 last)
 {

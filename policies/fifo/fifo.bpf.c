@@ -8,8 +8,8 @@
  * 3. If a CPU is idle when a task wakes, the task goes straight to it and skips the queue: nobody stands before it.
  * 4. There is nothing else. Tasks are equal, whatever their nice value; a task that wakes never interrupts another.
  *
- * What it teaches: the four ops that nearly every scheduler has, in the order in which a task meets them. What it costs:
- * all CPUs share the lock of one queue, and a task may change its CPU with every slice.
+ * What it teaches: the four ops that nearly every scheduler has, in the order in which a task meets them. What it
+ * costs: all CPUs share the lock of one queue, and a task may change its CPU with every slice.
  */
 #include <weir/scx.bpf.h>
 
@@ -18,7 +18,7 @@ LICENSE("GPL");
 /* Numbers of queues are ours to choose below 2^63. */
 #define SHARED_DSQ 0
 
-/* A task wakes: choose its CPU. The kernel's own search prefers the last CPU, then near ones, and claims an idle one. */
+/* A task wakes: choose its CPU. The kernel's own search claims an idle one, the last CPU first, then near ones. */
 OP3(s32, fifo_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	bool is_idle = false;

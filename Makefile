@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+.PHONY: help demo test test-all bench deps
+
+help:
+	@echo "make demo      replay a recorded build on two simulated machines under fifo and bfs"
+	@echo "make test      all checks that take minutes: format, lints, tests"
+	@echo "make test-all  the same, and everything again optimized, with the slow tests"
+	@echo "make bench     how fast the simulator is"
+	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
+
+demo: deps
+	@. ./tools/deps.sh; cargo run --release --locked -q -p weir -- \
+		sim fifo bfs --machine laptop-2c4t --machine desktop-4c
+
+test: deps
+	@. ./tools/deps.sh; set -ex; \
+	cargo fmt --all --check; \
+	cargo clippy --workspace --all-targets --locked -q -- -D warnings; \
+	cargo test --workspace --locked -q
+
+test-all: test
+	@. ./tools/deps.sh; set -ex; \
+	cargo test --workspace --release --locked -q -- --include-ignored
+
+bench: deps
+	@. ./tools/deps.sh; cargo bench --workspace --locked -q
+
+deps:
+	@. ./tools/deps.sh

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Rules of the house that neither rustfmt nor clippy know. The test below holds the repository to them, and
+//! `cargo run -p xtask -- tidy` lists what breaks them. CONTRIBUTING.md gives the reasons.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest line, in characters; a tab counts as 8.
+const MOST_COLUMNS: usize = 120;
+/// Longest source file, in lines: above this nobody reads it from top to bottom.
+const MOST_LINES: usize = 800;
+/// Longest function in Rust, in lines: it fits a screen.
+const MOST_FUNCTION_LINES: usize = 70;
+/// Functions that may be longer, and why.
+const LONG_FUNCTIONS: [(&str, &str); 1] =
+    [("crates/bpf-machine/src/interpreter/straight.rs", "one match over all instructions")];
+/// Folders and files of tests: tables of cases make their functions and lines long.
+const TESTS: [&str; 3] = ["/tests/", "tests.rs", "/benches/"];
+/// The licence stands in one of the first lines: a script begins with `#!`.
+const LICENCE_LINES: usize = 3;
+
+/// Words of unfinished work, in two parts so that this file does not contain them.
+const UNFINISHED: [(&str, &str); 6] =
+    [("todo", "!("), ("unimplemented", "!("), ("dbg", "!("), ("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
+
+/// Places of one machine and registries of packages, which a reader of the repository may not have.
+const LOCAL: [(&str, &str); 8] = [
+    ("/ro", "ot/"),
+    ("/wo", "rk/"),
+    ("/ho", "me/"),
+    ("crates", ".io"),
+    ("py", "pi.org"),
+    ("deb.", "debian.org"),
+    ("registry.", "npmjs"),
+    ("static.", "rust-lang.org"),
+];
+
+/// What only `weir`, `live` and `xtask` may do: everything else is the same on every host and at any time.
+const AMBIENT: [&str; 7] =
+    ["std::fs", "std::env", "std::net", "std::process", "std::thread", "Instant::now", "SystemTime"];
+/// Iterating over these differs from run to run.
+const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
+/// Crates that may.
+const WORLDLY: [&str; 3] = ["weir/", "crates/live/", "xtask/"];
+
+/// A file of the repository.
+struct File {
+    /// Relative to the root, with slashes.
+    path: String,
+    text: String,
+}
+
+/// Everything that breaks a rule, as `path:line: what`.
+pub fn complaints(root: &Path) -> Vec<String> {
+    let mut paths = Vec::new();
+    list(root, &mut paths);
+    paths.sort();
+    let mut complaints = Vec::new();
+    for path in paths {
+        // Recordings and the like are not text: they have no rules.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let path = path.strip_prefix(root).expect("found below root").to_string_lossy().into_owned();
+        check(&File { path, text }, &mut complaints);
+    }
+    complaints
+}
+
+fn list(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a readable folder").flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => list(&path, paths),
+            Ok(kind) if kind.is_file() => paths.push(path),
+            _ => {}
+        }
+    }
+}
+
+fn check(file: &File, complaints: &mut Vec<String>) {
+    let name = file.path.rsplit('/').next().unwrap_or_default();
+    let kind = name.rsplit_once('.').map_or(name, |(_, end)| end);
+    let code = matches!(kind, "rs" | "c" | "h" | "sh" | "Makefile" | "run");
+    if !code && !matches!(kind, "toml" | "md") {
+        return;
+    }
+    let mut complain = |line: usize, what: String| complaints.push(format!("{}:{line}: {what}", file.path));
+    if kind != "md" {
+        check_licence(file, &mut complain);
+    } else {
+        check_title(file, &mut complain);
+    }
+    if code && file.text.lines().count() > MOST_LINES {
+        complain(MOST_LINES + 1, format!("more than {MOST_LINES} lines"));
+    }
+    if kind == "rs" {
+        let test = TESTS.iter().any(|part| file.path.contains(part));
+        if !test && !LONG_FUNCTIONS.iter().any(|(path, _)| *path == file.path) {
+            check_functions(file, &mut complain);
+        }
+        check_ambient(file, &mut complain);
+    }
+    check_lines(file, kind, &mut complain);
+}
+
+fn check_licence(file: &File, complain: &mut dyn FnMut(usize, String)) {
+    if !file.text.lines().take(LICENCE_LINES).any(|line| line.contains("SPDX-License-Identifier: GPL-2.0-only")) {
+        complain(1, "no SPDX line".to_owned());
+    }
+}
+
+fn check_title(file: &File, complain: &mut dyn FnMut(usize, String)) {
+    let mut fenced = false;
+    for (line, text) in numbered(&file.text) {
+        fenced ^= text.starts_with("```");
+        let title = text.starts_with("# ") && !fenced;
+        if title != (line == 1) {
+            complain(line, "a document has one title, in its first line".to_owned());
+        }
+    }
+}
+
+/// rustfmt makes functions recognisable: they end with a brace under their first letter.
+fn check_functions(file: &File, complain: &mut dyn FnMut(usize, String)) {
+    let mut open: Option<(usize, &str)> = None;
+    for (line, text) in numbered(&file.text) {
+        let indent = &text[..text.len() - text.trim_start().len()];
+        match open {
+            Some((begin, of)) if indent == of && text.trim_start() == "}" => {
+                if line + 1 - begin > MOST_FUNCTION_LINES {
+                    complain(
+                        begin,
+                        format!("a function of {} lines: more than {MOST_FUNCTION_LINES}", line + 1 - begin),
+                    );
+                }
+                open = None;
+            }
+            None if is_function(text.trim_start()) && !text.ends_with('}') && !text.ends_with(';') => {
+                open = Some((line, indent));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_function(text: &str) -> bool {
+    let words = ["pub", "pub(crate)", "pub(super)", "const", "unsafe", "extern", "\"C\"", "async"];
+    text.split(' ').find(|word| !words.contains(word)) == Some("fn")
+}
+
+fn check_ambient(file: &File, complain: &mut dyn FnMut(usize, String)) {
+    // Build scripts, tests and benches run on the developer's machine, not in a simulation.
+    if !file.path.starts_with("crates/")
+        || WORLDLY.iter().any(|worldly| file.path.starts_with(worldly))
+        || TESTS.iter().any(|part| file.path.contains(part))
+        || file.path.ends_with("build.rs")
+    {
+        return;
+    }
+    for (line, text) in numbered(&file.text).take_while(|(_, text)| !text.starts_with("#[cfg(test)]")) {
+        if text.trim_start().starts_with("//") {
+            continue;
+        }
+        for word in AMBIENT.iter().chain(&UNORDERED).filter(|word| text.contains(**word)) {
+            complain(line, format!("{word}: results must be the same on every host"));
+        }
+    }
+}
+
+fn check_lines(file: &File, kind: &str, complain: &mut dyn FnMut(usize, String)) {
+    let find = |text: &str, (a, b): &(&str, &str)| text.contains(&format!("{a}{b}"));
+    for (line, text) in numbered(&file.text) {
+        let columns: usize = text.chars().map(|c| if c == '\t' { 8 } else { 1 }).sum();
+        // A table in Markdown cannot be broken, and rustfmt does not break strings.
+        let unbreakable = (kind == "md" && text.starts_with('|')) || (kind == "rs" && text.contains('"'));
+        if columns > MOST_COLUMNS && !unbreakable {
+            complain(line, format!("{columns} columns: more than {MOST_COLUMNS}"));
+        }
+        if text.ends_with([' ', '\t']) {
+            complain(line, "blanks at the end".to_owned());
+        }
+        if UNFINISHED.iter().any(|word| find(text, word)) {
+            complain(line, "unfinished".to_owned());
+        }
+        if LOCAL.iter().any(|word| find(text, word)) {
+            complain(line, "a place that others do not have".to_owned());
+        }
+    }
+    if !file.text.ends_with('\n') || file.text.ends_with("\n\n") {
+        complain(file.text.lines().count(), "a file ends with one newline".to_owned());
+    }
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(index, line)| (index + 1, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let complaints = complaints(crate::root());
+        assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+    }
+
+    fn of(path: &str, text: &str) -> Vec<String> {
+        let mut complaints = Vec::new();
+        check(&File { path: path.to_owned(), text: text.to_owned() }, &mut complaints);
+        complaints
+    }
+
+    const SPDX: &str = "// SPDX-License-Identifier: GPL-2.0-only\n";
+
+    #[test]
+    fn every_rule_can_be_broken() {
+        let long = "x".repeat(MOST_COLUMNS + 1);
+        let function = format!("fn f() {{\n{}}}\n", "    g();\n".repeat(MOST_FUNCTION_LINES - 1));
+        let lines = "//\n".repeat(MOST_LINES);
+        let unfinished = format!("{}{}\n", UNFINISHED[0].0, UNFINISHED[0].1);
+        let local = format!("// {}{}\n", LOCAL[0].0, LOCAL[0].1);
+        for (path, text, expected) in [
+            ("a.rs", "fn f() {}\n", "a.rs:1: no SPDX line"),
+            ("a.rs", &format!("{SPDX}// {long}\n"), "a.rs:2: 124 columns: more than 120"),
+            ("a.c", &format!("{SPDX}{}\n", "\t".repeat(16)), "a.c:2: 128 columns: more than 120"),
+            ("a.rs", &format!("{SPDX}{function}"), "a.rs:2: a function of 71 lines: more than 70"),
+            ("a.rs", &format!("{SPDX}{lines}"), "a.rs:801: more than 800 lines"),
+            ("a.rs", &format!("{SPDX}{unfinished}"), "a.rs:2: unfinished"),
+            ("a.rs", &format!("{SPDX}{local}"), "a.rs:2: a place that others do not have"),
+            ("a.rs", &format!("{SPDX}fn f() {{}} \n"), "a.rs:2: blanks at the end"),
+            ("a.rs", SPDX.trim_end(), "a.rs:1: a file ends with one newline"),
+            (
+                "crates/ids/src/a.rs",
+                &format!("{SPDX}use std::fs;\n"),
+                "crates/ids/src/a.rs:2: std::fs: results must be the same on every host",
+            ),
+            ("a.md", "text\n", "a.md:1: a document has one title, in its first line"),
+            ("a.md", "# a\n# b\n", "a.md:2: a document has one title, in its first line"),
+        ] {
+            assert!(of(path, text).contains(&expected.to_owned()), "{path}: {expected}: {:?}", of(path, text));
+        }
+    }
+
+    #[test]
+    fn what_is_allowed() {
+        let function = format!("{SPDX}fn f() {{\n{}}}\n", "    g();\n".repeat(MOST_FUNCTION_LINES - 2));
+        let table = format!("# a\n\n```\n# no title\n```\n| {} |\n", "x".repeat(MOST_COLUMNS));
+        for (path, text) in [
+            ("a.rs", &*function),
+            ("a.md", &table),
+            ("a.bin", "todo"),
+            ("crates/live/src/a.rs", &format!("{SPDX}use std::fs;\n")),
+            ("crates/ids/src/a.rs", &format!("{SPDX}#[cfg(test)]\nmod tests {{\n    use std::fs;\n}}\n")),
+        ] {
+            assert_eq!(of(path, text), Vec::<String>::new(), "{path}");
+        }
+    }
+}
