@@ -62,7 +62,9 @@ impl Parts {
         let last = self.parts.last_mut().expect("there is a first part");
         last.ticks = Ticks { user: ticks.user.since(self.before.user), system: ticks.system.since(self.before.system) };
         self.before = ticks;
-        self.parts.push(Part { from: work, program, ticks: Ticks::default() });
+        // Positions between switches are some nanoseconds uncertain: parts must not overlap for that.
+        let from = work.max(last.from);
+        self.parts.push(Part { from, program, ticks: Ticks::default() });
     }
 }
 
@@ -146,6 +148,16 @@ mod tests {
         // 150 of 204 ms of samples in cc are user time.
         let (user, system) = pool.divide(&short, ms(2), ms(6));
         assert_eq!((user + system, user.0), (ms(4), 4_000_000 - 4_000_000 * 54 / 204));
+    }
+
+    #[test]
+    fn parts_do_not_overlap_when_a_position_goes_back() {
+        let mut parts = Parts::new("sh");
+        parts.exec(Nanos(1_000), ticks(0, 10), "true");
+        parts.exit(Nanos(990), ticks(0, 20));
+        let mut pool = Pool::default();
+        pool.add(&parts);
+        assert_eq!(pool.divide(&parts, Nanos::ZERO, Nanos(1_100)), (Nanos::ZERO, Nanos(1_100)));
     }
 
     #[test]
