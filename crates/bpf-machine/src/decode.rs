@@ -208,7 +208,10 @@ impl Decoder<'_> {
             Symbol::KernelVariable(name) => self.places.resolver.variable(name),
             Symbol::Kfunc(_) | Symbol::Poison(_) => None,
         };
-        address.ok_or_else(|| format!("nothing has the address of {symbol:?}"))
+        address.ok_or_else(|| match symbol {
+            Symbol::KernelVariable(name) => format!("the kernel has no variable {name}"),
+            symbol => format!("{symbol:?} does not exist or is no address"),
+        })
     }
 
     fn call(&self, insn: &Insn, symbol: Option<&Symbol>, program: &mut Program) -> Result<Op, Problem> {
@@ -232,7 +235,8 @@ impl Decoder<'_> {
                     None => Ok(fault(Code::MissingKfunc, name(), program)),
                 }
             }
-            _ => Err(format!("call of kind {} to {symbol:?}", insn.src)),
+            None => Err(format!("call of kind {} without a symbol", insn.src)),
+            Some(symbol) => Err(format!("call of {symbol:?}")),
         }
     }
 

@@ -5,6 +5,7 @@
 //! A program runs on its own frame stack, never on the host's, so it can be suspended before any kfunc, helper or
 //! atomic instruction and resumed later.
 
+pub mod asm;
 mod decode;
 mod errno;
 mod execution;

@@ -245,7 +245,7 @@ fn resolve(
 impl Regions {
     /// Makes sure that a stack exists.
     pub(crate) fn make_stack(&self, memory: &mut Memory, stack: u32) {
-        let frames = (stack + 1) * MAX_FRAMES;
+        let frames = 1 + (stack + 1) * MAX_FRAMES;
         if memory.slots(self.stacks) < frames {
             memory.grow(self.stacks, frames);
             memory.grow(self.keys, frames);

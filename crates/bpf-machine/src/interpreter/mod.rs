@@ -19,7 +19,8 @@ use straight::{Progress, Stop};
 pub(crate) struct Regions {
     /// What function pointers point to: slot = function.
     pub functions: RegionId,
-    /// Frames of all stacks: slot = stack × [`MAX_FRAMES`] + depth.
+    /// Frames of all stacks: slot = 1 + stack × [`MAX_FRAMES`] + depth. Slot 0 is nobody's, so that what lies below the
+    /// first frame is still in the region, and a fault there says so.
     pub stacks: RegionId,
     /// Array indices that callbacks get pointers to; slots as in `stacks`.
     pub keys: RegionId,
@@ -164,7 +165,7 @@ impl Engine<'_> {
     }
 
     fn frame_slot(&self, x: &Execution, depth: u32) -> u32 {
-        x.stack * MAX_FRAMES + depth
+        1 + x.stack * MAX_FRAMES + depth
     }
 
     /// r10 is the end of the innermost frame's stack.

@@ -129,7 +129,7 @@ fn bounded(map: &MapDef, per_slot: u32) -> Result<(), String> {
         // Twice the size bounds the padding to a power of two.
         Some(bytes) if bytes <= 2 * MAX_BYTES => Ok(()),
         _ => Err(format!(
-            "{} entries of {} bytes for {per_slot} CPUs are more than {MAX_BYTES} bytes",
+            "{} entries of {per_slot} × {} bytes are more than {MAX_BYTES} bytes",
             map.max_entries, map.value_size
         )),
     }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A small assembler, in the notation that LLVM prints, for tests, benchmarks and experiments: text in, a
+//! [`LinkedObject`] out, without a compiler or a kernel's types.
+//!
+//! One statement a line; `#` begins a comment. Declarations come anywhere:
+//!
+//! ```text
+//! map NAME KIND key BYTES value BYTES max ENTRIES     KIND as MapKind spells it
+//! data NAME [read_only] HEX...                        a data section with these bytes
+//! inner NAME INDEX NAME                               an inner map in a slot of an array of maps, both declared above
+//! kfunc NAME [absent]
+//! func NAME                                           the instructions up to the next one are its code
+//! LABEL:
+//! ```
+//!
+//! Instructions, where `r` registers work on 64 and `w` registers on 32 bits:
+//!
+//! ```text
+//! r1 = 5    r1 = 0x123456789 ll    r1 = w2    r1 = -r1    r1 = (s8)r2    r1 = be16 r1    r1 = bswap64 r1
+//! r1 += r2    -= *= /= s/= %= s%= |= &= ^= <<= >>= s>>=    r1 = addr_space_cast(r2, 0, 1)
+//! r1 = map NAME    r1 = value NAME + 8    r1 = func NAME    r1 = kfunc NAME    r1 = variable NAME
+//! r1 = *(u32 *)(r2 + 4)    probe r1 = *(s16 *)(r2 + 4)    *(u8 *)(r10 - 1) = 7
+//! lock *(u64 *)(r1 + 0) += r2    r2 = atomic_fetch_or((u64 *)(r1 + 0), r2)    r2 = xchg_64(r1 + 0, r2)
+//! r0 = cmpxchg_64(r1 + 0, r0, r2)    r1 = load_acquire((u8 *)(r2 + 0))    store_release((u8 *)(r1 + 0), r2)
+//! if r1 s> r2 goto LABEL    if w1 & 4 goto LABEL    goto LABEL    gotol LABEL    may_goto LABEL
+//! call helper 5    call kfunc NAME    call NAME    exit
+//! insn 0x07 1 0 0 5         an instruction by its fields: code, dst, src, off, imm
+//! poison TEXT               an instruction whose relocation failed
+//! ```
+
+mod parse;
+mod statement;
+
+use bpf_object::LinkedObject;
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct AsmError {
+    /// Line, from 1.
+    pub line: u32,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Assembles a text. Each instruction's source line is the line of the text; `file` is the name of the file that faults
+/// give. Functions, maps and kfuncs are numbered in the order in which they are declared.
+///
+/// # Errors
+/// On the first line that is no statement or that names what does not exist.
+pub fn assemble(file: &str, text: &str) -> Result<LinkedObject, AsmError> {
+    parse::object(file, text)
+}
