@@ -104,9 +104,9 @@ impl Kernel {
         if !self.core.task(task).queued {
             return;
         }
-        let custody = if flags & deq_flags::SLEEP != 0 { flags } else { flags | deq_flags::SCHED_CHANGE };
+        let flags = if flags & deq_flags::SLEEP != 0 { flags } else { flags | deq_flags::SCHED_CHANGE };
         self.core.clear_runnable(task, false);
-        self.take_from_bpf(task, custody);
+        self.take_from_bpf(task, flags);
         let cpu = self.core.task_cpu(task);
         if self.core.current(cpu) == task {
             self.update_current(cpu);

@@ -110,7 +110,7 @@ impl Kernel {
             return false;
         }
         if self.core.task(task).class == Class::Ext {
-            self.put_prev_ext(cpu, task, Class::Stop);
+            self.put_prev_ext(cpu, task, Class::Stop, TaskId::NONE);
         } else {
             self.core.higher_enqueue(task, true);
         }
@@ -146,13 +146,13 @@ impl Kernel {
         let next_class = next.some().map_or(Class::Idle, |next| self.core.task(next).class);
         let Some(task) = prev.some() else { return };
         if self.core.task(task).class == Class::Ext {
-            self.put_prev_ext(cpu, task, next_class);
+            self.put_prev_ext(cpu, task, next_class, next);
         }
     }
 
     /// `put_prev_task_scx`: with slice left and a higher class coming, the task waits at the head of the local queue;
     /// else the scheduler decides (contract T5, T7).
-    fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class) {
+    fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class, next: TaskId) {
         if self.core.task(task).queued {
             self.call_task(Op::Stopping, task, 1);
             self.core.set_runnable(task);
@@ -170,7 +170,7 @@ impl Kernel {
         if next_class < Class::Ext && !rq.released {
             rq.released = true;
             let reason = preempt_reason(next_class);
-            let args = self.core.objects.cpu_release_args(&mut self.machine.memory, reason, task);
+            let args = self.core.objects.cpu_release_args(&mut self.machine.memory, reason, next);
             self.call(Op::CpuRelease, &[u64::from(cpu.0), args]);
         }
     }
