@@ -52,8 +52,18 @@ struct scx_init_task_args {
 	bool fork;	/* the task is being forked, not found at attach */
 };
 
+struct scx_exit_task_args {
+	bool cancelled;	/* the task never got as far as being scheduled */
+};
+
+struct scx_cpu_acquire_args {};
+
 struct scx_cpu_release_args {
 	struct task_struct *task; /* of a higher class, which takes the CPU */
+};
+
+struct scx_dump_ctx {
+	u64 at_ns;	/* when the dump is made */
 };
 
 enum scx_exit_kind {
@@ -113,12 +123,17 @@ struct sched_ext_ops {
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
 	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_acquire)(s32 cpu, struct scx_cpu_acquire_args *args);
 	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
+	void (*dump)(struct scx_dump_ctx *ctx);
+	void (*dump_cpu)(struct scx_dump_ctx *ctx, s32 cpu, bool idle);
+	void (*dump_task)(struct scx_dump_ctx *ctx, struct task_struct *p);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u32 dispatch_max_batch;

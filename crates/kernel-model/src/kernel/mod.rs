@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::guest::{self, Objects};
 use crate::ops::{OP_COUNT, Op};
 use bpf_machine::{Execution, Machine, Memory};
-use bpf_object::{FunctionId, Target};
+use bpf_object::{FunctionId, LinkedObject, Target};
 use ids::{CpuId, Nanos, TaskId};
 use load::Nothing;
 
@@ -134,6 +134,15 @@ impl Kernel {
     /// Value of an event counter (`SCX_EV_…`) since the scheduler was attached; 0 for one that does not exist.
     pub fn event_count(&self, name: &str) -> u64 {
         self.core.event_count(name)
+    }
+
+    /// The bytes of a global variable of the loaded object, as they are now. `None` if it has none of that name.
+    pub fn variable(&self, object: &LinkedObject, name: &str) -> Option<&[u8]> {
+        let variable = object.variables.get(name)?;
+        let map = self.machine.maps.find(&object.maps[variable.map.0 as usize].name)?;
+        let memory = &self.machine.memory;
+        let value = self.machine.maps.lookup(memory, map, &0u32.to_le_bytes(), 0)?;
+        memory.bytes(value + u64::from(variable.offset), variable.size).ok()
     }
 
     /// Whether the scheduler has this op.

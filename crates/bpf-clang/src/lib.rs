@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Finds clang and compiles BPF C with the flags that every object of this repository is made with. For build scripts
+//! and tests: no crate that runs in a simulation depends on it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Versions of clang that are tried in this order: 19 is what the objects are tested with, 16 is the oldest that knows
+/// all the relocations that the headers ask for.
+const VERSIONS: [u32; 6] = [19, 18, 17, 16, 20, 21];
+
+/// Why there is no object.
+#[derive(Debug, thiserror::Error)]
+pub enum ClangError {
+    /// No suitable clang.
+    #[error(
+        "no clang between 16 and 21 found: BPF programs are compiled by clang.\n\
+         Install it with `make deps` (as root, on Debian or Ubuntu), or `apt install clang-19` (or 18, 17, 16),\n\
+         or name one in the environment variable BPF_CLANG."
+    )]
+    Missing,
+    /// `BPF_CLANG` names something else.
+    #[error("BPF_CLANG={0}: this program does not run")]
+    NotAProgram(String),
+    /// The program could not be started, or a file not be read.
+    #[error("{0}: {1}")]
+    Io(String, std::io::Error),
+    /// It refused the source.
+    #[error("{0}")]
+    Source(String),
+}
+
+/// `$BPF_CLANG`, or the first version that runs.
+pub fn find() -> Result<String, ClangError> {
+    if let Ok(clang) = env::var("BPF_CLANG") {
+        return if runs(&clang) { Ok(clang) } else { Err(ClangError::NotAProgram(clang)) };
+    }
+    let versioned = VERSIONS.iter().map(|version| format!("clang-{version}"));
+    versioned.chain(["clang".to_owned()]).find(|clang| runs(clang)).ok_or(ClangError::Missing)
+}
+
+fn runs(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Root of the repository: two levels above the folder of the crate that is being built.
+fn root() -> PathBuf {
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into()));
+    let root = manifest.join("../..");
+    root.canonicalize().unwrap_or(root)
+}
+
+/// Compiles `source` to `object`. Runs in the root of the repository and names files relative to it: an object carries
+/// the names of its sources, and shall be the same bytes wherever the repository lies. `policies/include` is on the
+/// include path; `arguments` (such as `-DNAME`) come last.
+pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), ClangError> {
+    let (clang, root) = (find()?, root());
+    let source = source.canonicalize().map_err(|error| ClangError::Io(source.display().to_string(), error))?;
+    let source = source.strip_prefix(&root).unwrap_or(&source);
+    let output = Command::new(&clang)
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-fdebug-compilation-dir=."])
+        .args(["-I", "policies/include", "-c"])
+        .arg(source)
+        .arg("-o")
+        .arg(object)
+        .args(arguments)
+        .current_dir(&root)
+        .output()
+        .map_err(|error| ClangError::Io(clang.clone(), error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let messages = String::from_utf8_lossy(&output.stderr);
+    Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
+}
+
+/// The object of `source`, for a test; made in `folder` and removed again.
+///
+/// # Panics
+///
+/// If it cannot be compiled: the repository needs clang, and says so.
+pub fn object_of(source: &Path, folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("{}-{}.bpf.o", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+    let object = folder.join(name);
+    if let Err(error) = compile(source, &object, arguments) {
+        panic!("{error}");
+    }
+    let bytes = fs::read(&object).unwrap_or_else(|error| panic!("{}: {error}", object.display()));
+    fs::remove_file(&object).unwrap_or_else(|error| panic!("{}: {error}", object.display()));
+    bytes
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A test bench: a kernel with the probe scheduler, driven by hand. Effects are carried out at once, in order, as a
+//! machine without delays would; what the probe logged is the result.
+
+use bpf_object::{LinkedObject, Object};
+use event_log::{BlockCause, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Config, Effect, ExitInfo, Kernel, LaunchError, Leave, Output, TaskAttributes, TimerKey, Topology};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+
+/// One tick at 250 Hz.
+pub const TICK: Nanos = Nanos::from_ms(4);
+
+/// Compiles the probe with these `-D` arguments (without the `-D`).
+pub fn probe(defines: &[&str]) -> Vec<u8> {
+    let arguments: Vec<String> = defines.iter().map(|define| format!("-D{define}")).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers/probe.bpf.c");
+    bpf_clang::object_of(&source, Path::new(env!("CARGO_TARGET_TMPDIR")), &arguments)
+}
+
+/// A machine of `cpus` cores without SMT, one cache, one node, 250 Hz.
+pub fn flat(cpus: u32) -> Topology {
+    Topology {
+        core: (0..cpus).collect(),
+        llc: vec![0; cpus as usize],
+        node: vec![0; cpus as usize],
+        distances: vec![vec![10]],
+    }
+}
+
+/// A kernel on a bench.
+pub struct Bench {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its time.
+    pub now: Nanos,
+    object: LinkedObject,
+    output: Output,
+    pending: VecDeque<CpuId>,
+    timers: BTreeMap<TimerKey, (Nanos, CpuId)>,
+    read: usize,
+    /// Reschedules that were asked for, in order, since the last look.
+    pub rescheds: Vec<u32>,
+    /// CPUs that wait for others (`SCX_KICK_WAIT`).
+    pub awaited: Vec<(u32, String)>,
+}
+
+impl Bench {
+    /// Loads an object on this machine; nothing is attached yet.
+    pub fn load(topology: Topology, object: &[u8]) -> Result<Bench, LaunchError> {
+        let config = Config { topology, hz: 250, version: (7, 2), budget: 1_000_000, seed: 1 };
+        let target = Kernel::target(&config);
+        let object = Object::parse(object).expect("clang makes objects").link(&*target).expect("it links");
+        let mut kernel = Kernel::new(config);
+        kernel.load(&object)?;
+        let (pending, timers) = (VecDeque::new(), BTreeMap::new());
+        let (output, now, read) = (Output::default(), Nanos::ZERO, 0);
+        Ok(Bench { kernel, now, object, output, pending, timers, read, rescheds: Vec::new(), awaited: Vec::new() })
+    }
+
+    /// The probe on a flat machine, attached; what it logged until then is forgotten.
+    pub fn probe(cpus: u32, defines: &[&str]) -> Bench {
+        let mut bench = Bench::load(flat(cpus), &probe(defines)).expect("the probe loads");
+        bench.attach();
+        bench.log();
+        bench
+    }
+
+    /// Attaches on CPU 0.
+    pub fn attach(&mut self) {
+        self.kernel.attach(CpuId(0)).expect("it attaches");
+        self.settle();
+    }
+
+    /// A new task that sleeps: name, nice value, allowed CPUs (all if empty).
+    pub fn task(&mut self, name: &str, cpus: &str) -> TaskId {
+        self.task_with(name, cpus, Policy::Other, 0)
+    }
+
+    /// The same with a policy and a nice value. It has been forked, run once and blocked, on the first allowed CPU; what
+    /// the probe logged of that is forgotten.
+    pub fn task_with(&mut self, name: &str, cpus: &str, policy: Policy, nice: i8) -> TaskId {
+        let task = self.fork(name, cpus, policy, nice);
+        self.kernel.wake_new(CpuId(0), task);
+        self.settle();
+        let cpu = self.kernel.task_cpu(task);
+        assert_eq!(self.kernel.current(cpu), task, "the bench starts tasks on idle CPUs");
+        self.block(task);
+        self.log();
+        task
+    }
+
+    /// A new task, not yet woken.
+    pub fn fork(&mut self, name: &str, cpus: &str, policy: Policy, nice: i8) -> TaskId {
+        let all = CpuSet::first_n(64);
+        let allowed = if cpus.is_empty() { all } else { cpus.parse().expect("a CPU list") };
+        let attributes =
+            TaskAttributes { name: name.into(), policy, nice, allowed, kernel_thread: false, parent: None };
+        self.kernel.fork(CpuId(0), attributes).expect("init_task agrees")
+    }
+
+    /// Takes what the last call produced and carries the effects out.
+    pub fn settle(&mut self) {
+        self.collect();
+        while let Some(cpu) = self.pending.pop_front() {
+            self.kernel.schedule(cpu, Leave::Preempt);
+            self.collect();
+        }
+    }
+
+    /// Takes what the last call produced, without rescheduling anything.
+    pub fn collect(&mut self) {
+        self.kernel.take_output(&mut self.output);
+        for effect in self.output.effects.drain(..) {
+            match effect {
+                Effect::Resched { cpu } => {
+                    self.rescheds.push(cpu.0);
+                    self.pending.push_back(cpu);
+                }
+                Effect::ArmTimer { timer, cpu, at } => drop(self.timers.insert(timer, (at, cpu))),
+                Effect::CancelTimer { timer } => drop(self.timers.remove(&timer)),
+                Effect::AwaitSwitch { cpu, targets } => self.awaited.push((cpu.0, targets.to_string())),
+                Effect::Disabled => self.pending.clear(),
+            }
+        }
+    }
+
+    /// Wakes a task from CPU 0, by an interrupt.
+    pub fn wake(&mut self, task: TaskId) {
+        self.wake_from(0, task, false);
+    }
+
+    /// Wakes a task from a CPU.
+    pub fn wake_from(&mut self, cpu: u32, task: TaskId, sync: bool) {
+        self.kernel.wake(CpuId(cpu), task, Waker::Interrupt, sync);
+        self.settle();
+    }
+
+    /// A running task goes to sleep.
+    pub fn block(&mut self, task: TaskId) {
+        self.leave(task, Leave::Block(BlockCause::Timer));
+    }
+
+    /// A running task leaves its CPU.
+    pub fn leave(&mut self, task: TaskId, leave: Leave) {
+        let cpu = self.kernel.task_cpu(task);
+        assert_eq!(self.kernel.current(cpu), task, "only a running task can leave");
+        self.kernel.schedule(cpu, leave);
+        self.settle();
+    }
+
+    /// Time passes; nothing happens.
+    pub fn pass(&mut self, time: Nanos) {
+        self.now += time;
+        self.kernel.set_now(self.now);
+    }
+
+    /// Time passes, with ticks on these CPUs and the timers that fire on the way.
+    pub fn run(&mut self, cpus: &[u32], time: Nanos) {
+        let end = self.now + time;
+        while self.now < end {
+            self.pass(TICK);
+            while let Some((&timer, &(_, cpu))) = self.timers.iter().find(|(_, (at, _))| *at <= self.now) {
+                self.timers.remove(&timer);
+                self.kernel.timer(cpu, timer);
+                self.settle();
+            }
+            for &cpu in cpus {
+                self.kernel.tick(CpuId(cpu));
+                self.settle();
+            }
+        }
+    }
+
+    /// What the probe logged since the last look, one operation a word: `op:cpu:task(a,b)`, without zeroes at the end.
+    pub fn log(&mut self) -> Vec<String> {
+        let length = self.variable("logged") as usize;
+        let bytes = self.kernel.variable(&self.object, "entries").expect("the probe has a log");
+        let log = bytes[..].chunks_exact(32).take(length).skip(self.read).map(entry).collect();
+        self.read = length;
+        log
+    }
+
+    /// The same in one line.
+    pub fn line(&mut self) -> String {
+        self.log().join(" ")
+    }
+
+    /// The names of the ops only.
+    pub fn ops(&mut self) -> String {
+        let names: Vec<String> = self.log().iter().map(|entry| entry.split(':').next().unwrap().to_owned()).collect();
+        names.join(" ")
+    }
+
+    /// A variable of the probe, as a number.
+    pub fn variable(&self, name: &str) -> u64 {
+        let bytes = self.kernel.variable(&self.object, name).expect("the probe has that variable");
+        bytes.iter().take(8).rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
+    /// Why the scheduler is gone.
+    pub fn exit(&self) -> &ExitInfo {
+        self.kernel.exit_info().expect("the scheduler is gone")
+    }
+
+    /// Exit kind and message.
+    pub fn error(&self) -> (u32, &str) {
+        (self.exit().kind, &self.exit().message)
+    }
+}
+
+/// Names of the probe's op numbers.
+const OPS: [&str; 36] = [
+    "?", "select_cpu", "enqueue", "dequeue", "dispatch", "tick", "runnable", "running", "stopping", "quiescent",
+    "yield", "?", "set_weight", "set_cpumask", "update_idle", "cpu_acquire", "cpu_release", "init_task", "exit_task",
+    "enable", "disable", "dump", "dump_cpu", "dump_task", "?", "?", "?", "?", "?", "?", "?", "?", "?", "?", "init",
+    "exit",
+];
+
+fn entry(bytes: &[u8]) -> String {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let half = |at: usize| i32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (a, b, op, cpu, pid) = (word(0), word(8), half(16), half(20), half(24));
+    let task = if pid < 0 { "-".to_owned() } else { format!("{}", pid - 100) };
+    let arguments = match (a, b) {
+        (0, 0) => String::new(),
+        (a, 0) => format!("({a:#x})"),
+        (a, b) => format!("({a:#x},{b:#x})"),
+    };
+    format!("{}:{cpu}:{task}{arguments}", OPS[op as usize])
+}
