@@ -126,7 +126,6 @@ impl Op {
             Group::Dispatch => self == Dispatch,
             Group::Select => matches!(self, SelectCpu | Enqueue),
             Group::Release => self == CpuRelease,
-            Group::Dump => matches!(self, Dump | DumpCpu | DumpTask),
             Group::Unlocked => matches!(
                 self,
                 Init | Exit

@@ -115,7 +115,8 @@ fn v8_fork_and_exit() {
     bench.settle();
     assert_eq!(
         bench.line(),
-        "runnable:0:0(0x80008) enqueue:0:0(0x80008) dispatch:0:- dequeue:0:0 update_idle:0:- running:0:0"
+        "runnable:0:0(0x80008) enqueue:0:0(0x80008) dispatch:0:- dequeue:0:0 update_idle:0:- running:0:0",
+        "one CPU: select_cpu is not asked"
     );
     bench.leave(task, Leave::Exit);
     assert_eq!(

@@ -15,8 +15,6 @@ pub(crate) const PICK_IDLE_CORE: u64 = 1;
 pub(crate) const PICK_IDLE_IN_NODE: u64 = 2;
 /// SCX_WAKE_SYNC.
 pub(crate) const WAKE_SYNC: u64 = 0x10;
-/// `struct bpf_struct_ops` flag: one pair of idle masks per node.
-pub(crate) const OPS_BUILTIN_IDLE_PER_NODE: u64 = 1 << 6;
 
 /// Which CPUs idle, and the constant groups that the search walks.
 #[derive(Debug)]

@@ -40,9 +40,7 @@ pub(crate) enum RunState {
 pub(crate) enum ExtState {
     /// `init_task` was not called.
     None,
-    /// `init_task` is done and the task is not yet ready (it is being forked).
-    Init,
-    /// Could be enabled.
+    /// `init_task` is done: could be enabled.
     Ready,
     /// Scheduled by the BPF scheduler.
     Enabled,

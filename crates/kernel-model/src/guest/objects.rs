@@ -19,7 +19,6 @@ pub(super) mod task {
     pub const VTIME: u32 = TASK_STRUCT.offset("scx.dsq_vtime");
     pub const DISALLOW: u32 = TASK_STRUCT.offset("scx.disallow");
     pub const SCX_FLAGS: u32 = TASK_STRUCT.offset("scx.flags");
-    pub const SCX_WEIGHT: u32 = TASK_STRUCT.offset("scx.weight");
     pub const TID: u32 = TASK_STRUCT.offset("scx.tid");
     pub const SUM_EXEC: u32 = TASK_STRUCT.offset("se.sum_exec_runtime");
     pub const CPUS_MASK: u32 = TASK_STRUCT.offset("cpus_mask");
@@ -253,11 +252,6 @@ impl Objects {
     #[inline]
     pub fn set_scx_flags(&self, memory: &mut Memory, task: TaskId, flags: u32) {
         memory.set_u32(self.tasks, task.0, task::SCX_FLAGS, flags);
-    }
-
-    /// `p->scx.weight`.
-    pub fn set_weight(&self, memory: &mut Memory, task: TaskId, weight: u32) {
-        memory.set_u32(self.tasks, task.0, task::SCX_WEIGHT, weight);
     }
 
     /// `p->se.sum_exec_runtime`, in nanoseconds.

@@ -228,7 +228,6 @@ mod tests {
             (task::VTIME, "scx.dsq_vtime"),
             (task::DISALLOW, "scx.disallow"),
             (task::SCX_FLAGS, "scx.flags"),
-            (task::SCX_WEIGHT, "scx.weight"),
             (task::TID, "scx.tid"),
             (task::SUM_EXEC, "se.sum_exec_runtime"),
             (task::CPUS_MASK, "cpus_mask"),

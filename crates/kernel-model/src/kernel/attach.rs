@@ -125,7 +125,7 @@ impl Kernel {
             }
             return Err(result);
         }
-        self.core.task_mut(task).ext_state = ExtState::Ready;
+        self.set_state(task, ExtState::Ready);
         if self.core.objects.disallow(&self.machine.memory, task) {
             self.apply_disallow(task, fork);
         }
@@ -148,7 +148,7 @@ impl Kernel {
             return;
         }
         self.call_task(Op::Enable, task, 0);
-        self.core.task_mut(task).ext_state = ExtState::Enabled;
+        self.set_state(task, ExtState::Enabled);
         self.tell_weight(task);
     }
 
@@ -158,7 +158,7 @@ impl Kernel {
             return;
         }
         self.call_task(Op::Disable, task, 0);
-        self.core.task_mut(task).ext_state = ExtState::Ready;
+        self.set_state(task, ExtState::Ready);
         self.core.objects.set_slice(&mut self.machine.memory, task, 0);
         self.core.objects.set_vtime(&mut self.machine.memory, task, 0);
     }
@@ -170,7 +170,7 @@ impl Kernel {
         }
         let args = self.core.objects.exit_task_args(&mut self.machine.memory, cancelled);
         self.call_task(Op::ExitTask, task, args);
-        self.core.task_mut(task).ext_state = ExtState::None;
+        self.set_state(task, ExtState::None);
     }
 
     /// Detaches the scheduler, from `cpu` (exit kind 64).

@@ -51,11 +51,12 @@ impl Kernel {
 
     /// Changes the affinity of a task, asked for on `cpu`. Fails with -EINVAL if no CPU is left.
     pub fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
-        if !allowed.intersects(&CpuSet::first_n(self.core.cpus.len())) {
+        let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
+        if allowed.is_empty() {
             return Err(EINVAL);
         }
         self.core.this_cpu = cpu;
-        self.change(task, |kernel| kernel.apply_affinity(task, allowed));
+        self.change(task, |kernel| kernel.apply_affinity(task, &allowed));
         self.core.log(task, EventKind::Affinity);
         let at = self.core.task_cpu(task);
         if self.core.task(task).is_runnable() && !allowed.contains(at) {

@@ -17,6 +17,7 @@ impl Kernel {
         let entry = self.core.task_mut(task);
         debug_assert!(!entry.queued, "a task is enqueued once");
         entry.queued = true;
+        self.show_flags(task);
         self.core.cpus[cpu.index()].ext_tasks += 1;
         self.call_task(Op::Runnable, task, flags);
         self.decide(task, flags, restored);
@@ -114,6 +115,7 @@ impl Kernel {
         }
         self.call_task(Op::Quiescent, task, flags);
         self.core.task_mut(task).queued = false;
+        self.show_flags(task);
         self.core.cpus[cpu.index()].ext_tasks -= 1;
         self.core.dequeue_from(task);
         self.core.task_mut(task).verdict = None;

@@ -10,7 +10,7 @@ use crate::{LaunchError, guest};
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
 use ids::Nanos;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest watchdog timeout, and the default (contract O6).
 const TIMEOUT_MAX_MS: u64 = 30_000;
@@ -52,15 +52,19 @@ impl Resolver for Nothing {
     }
 }
 
-/// The kernel's kfuncs of one version.
-struct Kfuncs((u16, u16));
+/// The kfuncs and variables of a kernel.
+struct Symbols {
+    version: (u16, u16),
+    /// Where its variables are.
+    variables: BTreeMap<String, u64>,
+}
 
-impl Resolver for Kfuncs {
+impl Resolver for Symbols {
     fn kfunc(&self, kfunc: &KfuncRef) -> Option<u32> {
-        kfuncs::find(&kfunc.name, kfunc.parameters, self.0)
+        kfuncs::find(&kfunc.name, kfunc.parameters, self.version)
     }
-    fn variable(&self, _: &str) -> Option<u64> {
-        None
+    fn variable(&self, name: &str) -> Option<u64> {
+        self.variables.get(name).copied()
     }
 }
 
@@ -83,8 +87,13 @@ impl Kernel {
     }
 
     fn load_machine(&mut self, object: &LinkedObject, memory: Memory) -> Result<(), LaunchError> {
-        let cpus = self.core.cpus();
-        self.machine = Machine::load(object, memory, cpus, &Kfuncs(self.core.config.version))?;
+        let named = object.functions.iter().flat_map(|function| function.symbols.values());
+        let variables = named.filter_map(|symbol| match symbol {
+            Symbol::KernelVariable(name) => Some((name.clone(), self.core.objects.variable(&memory, name)?)),
+            _ => None,
+        });
+        let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
+        self.machine = Machine::load(object, memory, self.core.cpus(), &symbols)?;
         self.execution = self.machine.execution();
         self.execution.budget = self.core.config.budget;
         Ok(())

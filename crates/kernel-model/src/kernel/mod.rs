@@ -16,6 +16,7 @@ mod wake;
 
 use crate::api::{Config, ExitInfo, Output};
 use crate::core::Core;
+use crate::core::task::ExtState;
 use crate::guest::{self, Objects};
 use crate::ops::{OP_COUNT, Op};
 use bpf_machine::{Execution, Machine, Memory};
@@ -143,6 +144,26 @@ impl Kernel {
         let memory = &self.machine.memory;
         let value = self.machine.maps.lookup(memory, map, &0u32.to_le_bytes(), 0)?;
         memory.bytes(value + u64::from(variable.offset), variable.size).ok()
+    }
+
+    /// Changes how far a task is known to the scheduler.
+    fn set_state(&mut self, task: TaskId, state: ExtState) {
+        self.core.task_mut(task).ext_state = state;
+        self.show_flags(task);
+    }
+
+    /// `p->scx.flags` as programs see it: QUEUED and the state.
+    fn show_flags(&mut self, task: TaskId) {
+        const QUEUED: u32 = 1;
+        const STATE_SHIFT: u32 = 8;
+        let entry = self.core.task(task);
+        let state = match entry.ext_state {
+            ExtState::None => 0,
+            ExtState::Ready => 3,
+            ExtState::Enabled => 4,
+        };
+        let flags = u32::from(entry.queued) * QUEUED | state << STATE_SHIFT;
+        self.core.objects.set_scx_flags(&mut self.machine.memory, task, flags);
     }
 
     /// Whether the scheduler has this op.

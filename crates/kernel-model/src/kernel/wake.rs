@@ -9,7 +9,7 @@ use crate::core::task::{Class, ExtState, Owner, RunState, Task, Verdict, ext_wei
 use crate::guest::TaskView;
 use crate::ops::Op;
 use event_log::{EventKind, Waker};
-use ids::{CpuId, DsqId, Nanos, TaskId};
+use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 
 /// SCX_WAKE_FORK.
 const WAKE_FORK: u64 = 0x4;
@@ -28,7 +28,6 @@ impl Kernel {
     /// Makes a task, not yet runnable. Numbers are dense from 0, in order of creation. A task that `init_task` refuses
     /// is dead from the start: the error is that op's negative errno, and the number is used up.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
-        assert!(!attributes.allowed.is_empty(), "a task may run somewhere");
         self.core.this_cpu = cpu;
         let task = TaskId(self.core.tasks.len() as u32);
         let entry = self.new_task(task, cpu, attributes);
@@ -55,6 +54,8 @@ impl Kernel {
 
     fn new_task(&self, task: TaskId, cpu: CpuId, attributes: TaskAttributes) -> Task {
         let TaskAttributes { name, policy, nice, allowed, kernel_thread, parent } = attributes;
+        let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
+        assert!(!allowed.is_empty(), "a task may run on some CPU of the machine");
         let mut comm = name;
         let end = (0..=COMM_BYTES.min(comm.len())).rev().find(|&end| comm.is_char_boundary(end)).unwrap_or(0);
         comm.truncate(end);

@@ -36,8 +36,6 @@ pub(crate) enum Group {
     Unlocked,
     /// Synchronous reenqueue_local.
     Release,
-    /// While a dump is made. No kfunc is bound to it: scx_bpf_dump may be linked anywhere and asks when called.
-    Dump,
 }
 
 /// What a call costs: the order is that of `machine_model::Nature`, whose index is passed on.
@@ -70,11 +68,6 @@ pub(crate) fn groups(kfunc: u32) -> &'static [Group] {
 /// What it costs: index of `machine_model::Nature`.
 pub(crate) fn nature(kfunc: u32) -> usize {
     get(kfunc).nature as usize
-}
-
-/// Its name.
-pub(crate) fn name(kfunc: u32) -> &'static str {
-    get(kfunc).name
 }
 
 /// Calls it.

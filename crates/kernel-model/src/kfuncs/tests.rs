@@ -39,7 +39,7 @@ fn parameters_are_the_kernels() {
         }
         let count = arguments.split(',').filter(|argument| !argument.is_empty()).count() as u32;
         let found = find(name, count, (7, 2));
-        assert_eq!(found.map(super::name), Some(name), "{prototype}");
+        assert_eq!(found.map(|kfunc| super::get(kfunc).name), Some(name), "{prototype}");
         assert_eq!(find(name, count + 1, (7, 2)), None, "{prototype}");
     }
 }
