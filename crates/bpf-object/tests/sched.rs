@@ -326,8 +326,8 @@ fn offsets_come_from_the_kernel() {
             .filter(|symbol| matches!(symbol, Symbol::Poison(_)))
             .collect();
         let [Symbol::Poison(text)] = poisons[..] else { panic!("{form}: {poisons:?}") };
-        let expected = "struct task_struct___new, not_there, (CO-RE access 0:0) is not in this kernel: \
-                        struct task_struct has no member not_there";
+        let expected = "struct task_struct___new.not_there is not in this kernel: \
+                        struct task_struct has no member not_there (CO-RE access 0:0)";
         assert_eq!(text, expected, "{form}");
         assert_eq!(offs("toy_exit"), [16], "{form}");
     }

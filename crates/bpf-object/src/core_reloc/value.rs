@@ -63,8 +63,8 @@ impl Question<'_> {
             Some(reason) => reason.clone(),
             None => format!("it has no {}", essential_name(&root)),
         };
-        let what = if what.is_empty() { String::new() } else { format!(", {what},") };
-        format!("{root}{what} (CO-RE access {path}) is not in this kernel: {reason}")
+        let dot = if what.is_empty() || what.starts_with('[') { "" } else { "." };
+        format!("{root}{dot}{what} is not in this kernel: {reason} (CO-RE access {path})")
     }
 
     fn field(&self) -> Result<Outcome, String> {

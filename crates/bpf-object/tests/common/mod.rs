@@ -152,7 +152,7 @@ fn toy_types() -> Btf {
             Member::at("policy", 1500, u64_),
             Member::at("tgid", 1600, s64_),
             Member::bits("low", 1700 * 8 + 3, 5, u32_),
-            Member::bits("wide", 1700 * 8 + 30, 9, int),
+            Member::bits("wide", 1704 * 8 + 30, 9, int),
             Member::at("far", 40_000, u32_),
             Member::at("state", 1800, state),
         ],

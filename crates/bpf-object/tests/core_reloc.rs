@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every kind of CO-RE relocation, against a kernel in which all types look different.
+
+mod common;
+
+use bpf_object::btf::Kind;
+use bpf_object::{Insn, LinkedObject, Symbol, Target};
+use common::{ToyKernel, compile_with, compilers, function, link};
+
+const LD_IMM64: u8 = 0x18;
+
+/// The number in the first instruction, or the text of its poison.
+fn answer(object: &LinkedObject, name: &str) -> Result<u64, String> {
+    let function = function(object, name);
+    let slot = function.insns.iter().position(|insn| insn.code & 7 != 5).expect("an instruction that is no jump");
+    if let Some(Symbol::Poison(text)) = function.symbols.get(&(slot as u32)) {
+        return Err(text.clone());
+    }
+    let low = u64::from(function.insns[slot].imm as u32);
+    let wide = function.insns[slot].code == LD_IMM64;
+    Ok(if wide { low | u64::from(function.insns[slot + 1].imm as u32) << 32 } else { low })
+}
+
+#[test]
+fn questions_get_the_kernels_answers() {
+    let kernel = ToyKernel::default();
+    for clang in compilers() {
+        let object = link(&compile_with(&clang, "core", &["-mcpu=v3"]));
+        for (name, expected) in [
+            ("offset_of_scx", 1000),
+            ("offset_of_slice", 1008),
+            ("offset_in_anonymous", 2052),
+            ("offset_of_char", 1305),
+            ("offset_of_second", 4096 + 44),
+            ("size_of_scx", 64),
+            ("size_of_comm", 16),
+            ("exists_pid", 1),
+            ("exists_far_char", 0),
+            ("exists_as_pointer", 0),
+            ("exists_nested", 1),
+            ("signed_pid", 1),
+            ("signed_flags", 0),
+            ("low_offset", 1700),
+            ("low_size", 4),
+            ("low_lshift", 56),
+            ("low_rshift", 59),
+            ("low_signed", 0),
+            ("wide_offset", 1704),
+            ("wide_size", 8),
+            ("wide_lshift", 25),
+            ("wide_rshift", 55),
+            ("wide_signed", 1),
+            ("pid_lshift", 32),
+            ("pid_rshift", 32),
+            ("type_exists", 1),
+            ("type_absent", 0),
+            ("type_size", 64),
+            ("type_size_absent", 0),
+            ("type_typedef", 1),
+            ("type_matches", 1),
+            ("type_matches_array", 1),
+            ("type_differs", 0),
+            ("type_id_kernel", u64::from(kernel.btf().find("task_struct", Kind::Struct).unwrap())),
+            ("type_id_local", u64::from(object.btf.find("absent", Kind::Struct).unwrap())),
+            ("enum_wide", 0x1234_5678_9abc_def0),
+            ("enum_wide_exists", 1),
+            ("enum_wide_absent", 0),
+            ("enum_value", 3),
+        ] {
+            assert_eq!(answer(&object, name), Ok(expected), "{clang}: {name}");
+        }
+        let never = answer(&object, "enum_never").unwrap_err();
+        assert!(never.contains("enum scx_flags has no SCX_NEVER"), "{never}");
+    }
+}
+
+#[test]
+fn loads_and_stores_fit_the_field() {
+    for clang in compilers() {
+        let object = link(&compile_with(&clang, "core", &["-mcpu=v3"]));
+        let first = |name: &str| function(&object, name).insns[0];
+        // An unsigned field of 4 bytes that has 8 in the kernel: ldxw becomes ldxdw.
+        let grown = Insn { code: 0x79, dst: 0, src: 1, off: 1500, imm: 0 };
+        assert_eq!(first("load_grown"), grown, "{clang}");
+        let stores = &function(&object, "store_grown").insns;
+        assert!(stores.iter().any(|insn| insn.code == 0x7b && insn.off == 1500), "{clang}: {stores:?}");
+        assert_eq!(first("load_pointer").off, 1400, "{clang}");
+        for (name, says) in [
+            ("load_grown_signed", "a field of 4 bytes has 8"),
+            ("load_far", "offset 40000 does not fit"),
+            ("load_absent", "it has no struct absent"),
+        ] {
+            let text = answer(&object, name).unwrap_err();
+            assert!(text.contains(says), "{clang}: {text:?} does not say {says:?}");
+            assert!(function(&object, name).kernel_loads.is_empty(), "{clang}: {name}");
+        }
+        assert_eq!(function(&object, "load_grown").kernel_loads, [0], "{clang}");
+    }
+}
