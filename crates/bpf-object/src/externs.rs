@@ -128,10 +128,11 @@ fn config_value(btf: &Btf, name: &str, id: u32, end: &mut u32) -> Result<ConfigV
     let size = btf.size_of(id).filter(|size| (1..=4096).contains(size));
     let size = size.ok_or_else(|| bad("a type of 1 to 4096 bytes expected"))? as u32;
     let form = match btf.resolved(id) {
-        Type::Int { encoding: IntEncoding { bool: true, .. }, .. } => ConfigForm::Bool,
-        Type::Int { encoding: IntEncoding { signed: true, .. }, .. } if size <= 8 => ConfigForm::Signed,
-        Type::Int { .. } | Type::Enum { .. } if size <= 8 => ConfigForm::Unsigned,
         Type::Array { .. } => ConfigForm::Text,
+        other if size > 8 => return Err(bad(&format!("{:?} of {size} bytes, at most 8 expected", other.kind()))),
+        Type::Int { encoding: IntEncoding { bool: true, .. }, .. } => ConfigForm::Bool,
+        Type::Int { encoding: IntEncoding { signed: true, .. }, .. } => ConfigForm::Signed,
+        Type::Int { .. } | Type::Enum { .. } => ConfigForm::Unsigned,
         other => return Err(bad(&format!("an integer, enum or array of char expected, {:?} found", other.kind()))),
     };
     let align = if form == ConfigForm::Text { 1 } else { size.next_power_of_two() };
@@ -248,4 +249,33 @@ fn fill_config(value: &ConfigValue, name: &str, target: &dyn Target, bytes: &mut
     let (start, size) = (value.offset as usize, value.size as usize);
     bytes[start..start + size].copy_from_slice(&number.to_le_bytes()[..size]);
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btf::BtfBuilder;
+
+    #[test]
+    fn configuration_values_are_numbers_of_up_to_8_bytes_or_texts() {
+        let mut b = BtfBuilder::new();
+        let flag = b.bool("_Bool");
+        let number = b.int("int", 4, true);
+        let text = b.array(flag, 64);
+        let odd_bool = {
+            let encoding = IntEncoding { bool: true, ..IntEncoding::default() };
+            b.add(Type::Int { name: "odd".into(), size: 9, encoding, bit_offset: 0, bits: 72 })
+        };
+        let wide = b.int("__int128", 16, true);
+        let pointer = b.pointer(number);
+        let btf = b.build();
+        let mut end = 0;
+        let mut place = |id| config_value(&btf, "CONFIG_X", id, &mut end).map(|value| (value.offset, value.form));
+        assert_eq!(place(flag), Ok((0, ConfigForm::Bool)));
+        assert_eq!(place(number), Ok((4, ConfigForm::Signed)));
+        assert_eq!(place(text), Ok((8, ConfigForm::Text)));
+        for id in [odd_bool, wide, pointer, 0] {
+            assert!(place(id).is_err(), "type {id}");
+        }
+    }
 }

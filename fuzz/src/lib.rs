@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What each fuzz target does with its input. The tests of the crates include these modules by path and drive them
+//! with mutated files, so that they are exercised without a fuzzer, too.
+
+pub mod object;
