@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What holds for every policy: it loads in the kernels that Weir supports, on machines of every size, and schedules.
+
+use crate::world::World;
+use ids::TaskId;
+use machine_model::Machine;
+
+#[test]
+fn every_policy_runs_in_old_and_new_kernels() {
+    for policy in policies::all() {
+        for version in [(6, 12), (7, 2)] {
+            let mut world = World::on(policy.name, Machine::from_synthetic("node:1 core:2 pu:2").unwrap(), version);
+            let tasks = world.start(vec![world.attributes(); 6]);
+            world.run_ms(1_000);
+            for task in tasks {
+                assert!(world.ran_ms(task) > 400, "{} {version:?}: {}", policy.name, world.ran_ms(task));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_policy_uses_every_cpu_of_every_machine() {
+    for policy in policies::all() {
+        for shape in ["node:1 core:1 pu:1", "node:2 l3:4 core:8 pu:2", "node:8 core:32 pu:2"] {
+            let mut world = World::new(policy.name, shape, 250);
+            let cpus = world.cpus();
+            world.start(vec![world.attributes(); cpus as usize]);
+            let idle = (0..cpus).find(|cpu| world.running(*cpu) == TaskId::NONE);
+            assert_eq!(idle, None, "{} on {shape}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn every_policy_reaches_the_last_of_4096_cpus() {
+    for policy in policies::all() {
+        let mut world = World::new(policy.name, "node:8 core:256 pu:2", 250);
+        let tasks = world.start(vec![world.pinned(4095, 0), world.pinned(4094, 0)]);
+        let cpus: Vec<_> = tasks.iter().map(|task| world.cpu_of(*task)).collect();
+        assert_eq!(cpus, [Some(4095), Some(4094)], "{}", policy.name);
+    }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/bfs`, by the numbers of its theory.
+
+use crate::world::{MS, World, only};
+use ids::{CpuId, CpuSet, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
+use proptest::prelude::*;
+
+/// Who runs on CPU 0, looked at every 0.1 ms: (0.1 ms, task) of each change.
+fn switches(world: &mut World, tenths_ms: u64) -> Vec<(u64, TaskId)> {
+    let (mut switches, mut last) = (vec![], TaskId::NONE);
+    for _ in 0..tenths_ms {
+        if world.running(0) != last {
+            last = world.running(0);
+            switches.push((world.now_ns / (MS / 10), last));
+        }
+        world.run_until(world.now_ns + MS / 10);
+    }
+    switches
+}
+
+/// Theory 2 and 5. On 1 CPU rr_interval is 6 ms and a slice 6.144 ms. A task that begins at a tick began in the first
+/// half of a tick period: the tick after 6 ms finds 144 us left, less than half a period, and ends it. One that begins
+/// 0.6 ms after a tick is in the second half: the tick 6.4 ms later is the first that finds less than 100 us.
+#[test]
+fn slices_end_at_ticks_by_the_rule_of_the_half_period() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let tasks = world.start(vec![world.pinned(0, 0); 2]);
+    // The second seems to be the first's child, so it goes first.
+    let expected: Vec<_> = (0..7).map(|turn| (60 * turn, tasks[1 - turn as usize % 2])).collect();
+    assert_eq!(switches(&mut world, 400), expected);
+
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let first = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_until(5 * MS + 600_000);
+    world.block(first);
+    let tasks = world.start(vec![world.pinned(0, 0); 2]);
+    assert_eq!(switches(&mut world, 100), [(56, tasks[1]), (120, tasks[0])]);
+}
+
+/// Theory 2: rr_interval by CPUs, integer arithmetic: 6 * (4n + 4) / (n + 6). Two tasks on CPU 0 show the slice.
+#[test]
+fn the_interval_grows_with_the_cpus_unless_told_otherwise() {
+    for (cpus, tunables, ms) in [
+        (1, "", 6),
+        (2, "", 9),
+        (4, "", 12),
+        (8, "", 15),
+        (16, "", 18),
+        (512, "", 23),
+        (16, ",rr_scaled=false", 6),
+        (1, ",rr_interval_ms=3", 3),
+    ] {
+        let mut world = World::new(&format!("bfs{tunables}"), &format!("node:1 core:{cpus} pu:1"), 1000);
+        let tasks = world.start(vec![world.pinned(0, 0); 2]);
+        world.run_until(ms * MS - 1);
+        assert_eq!(world.running(0), tasks[1], "{cpus}{tunables}");
+        // 1 ms counts as 1.024 ms, and from 512 us over the tick on the slice takes one tick more.
+        world.run_ms(2);
+        assert_eq!(world.running(0), tasks[0], "{cpus}{tunables}");
+    }
+}
+
+/// Theory 2: the deadline of nice 19 is 209 ms behind that of nice 0, so there are 35 slices of 6 ms between.
+#[test]
+fn nice_19_gets_one_slice_in_36() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
+    world.run_ms(6 * 36 * 100);
+    assert_eq!(world.ran_ms(tasks[1]), 600);
+    assert_eq!(world.ran_ms(tasks[0]), 600 * 35);
+}
+
+#[test]
+fn equals_share_equally() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 250);
+    let tasks = world.start(vec![world.pinned(0, 0); 3]);
+    world.run_ms(30_000);
+    for task in tasks {
+        let ran_ms = world.ran_ms(task);
+        assert!((9_980..=10_020).contains(&ran_ms), "{ran_ms}");
+    }
+}
+
+/// Theory 2: slices are carried across sleep. A task that uses 2 ms, sleeps and comes back has 4.144 ms left.
+#[test]
+fn sleep_keeps_the_slice() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let task = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_ms(2);
+    world.block(task);
+    world.run_ms(100);
+    let hog = world.start(vec![world.pinned(0, 0)])[0];
+    // Its deadline is old, so it takes the CPU at once. The CPU idled and had no tick, so theory 5 does not apply: the
+    // tick after 4 ms finds 144 us left, and the next one ends it.
+    world.wake(0, task, false);
+    assert_eq!(switches(&mut world, 60), [(1020, task), (1070, hog)]);
+}
+
+/// Theory 4: a SCHED_IDLE task waits 8.6 s behind a normal one, then gets one slice.
+#[test]
+fn idle_tasks_wait_but_not_for_ever() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
+    let tasks = world.start(vec![world.pinned(0, 0), idle]);
+    world.run_ms(8_590);
+    assert_eq!(world.ran_ms(tasks[1]), 0);
+    world.run_ms(8_590);
+    assert_eq!(world.ran_ms(tasks[1]), 6);
+}
+
+/// Theory 4: a long sleeper of that level has an old deadline and still does not pass normal tasks.
+#[test]
+fn an_idle_task_that_wakes_does_not_preempt() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
+    let idle = world.start(vec![idle])[0];
+    world.block(idle);
+    world.run_ms(20_000);
+    let hog = world.start(vec![world.pinned(0, 19)])[0];
+    world.wake(0, idle, false);
+    world.run_ms(1_000);
+    assert_eq!((world.running(0), world.ran_ms(idle)), (hog, 0));
+}
+
+/// Theory 7: the CPU whose task has the latest deadline, among those that the woken task may use.
+#[test]
+fn a_wakeup_preempts_the_latest_deadline() {
+    for (nices, allowed, sync, expected) in [
+        ([0, 5, 19, 10], &[0, 1, 2, 3][..], false, Some(2)),
+        ([0, 5, 19, 10], &[0, 1, 3], false, Some(3)),
+        ([19, 5, 5, 19], &[0, 1, 2, 3], false, Some(0)),
+        ([-20, -20, -20, -20], &[0, 1, 2, 3], false, None),
+        ([0, 5, 19, 10], &[0, 1, 2, 3], true, None),
+    ] {
+        let mut world = World::new("bfs", "node:1 core:4 pu:1", 1000);
+        let woken = TaskAttributes { allowed: only(allowed), ..world.attributes() };
+        let woken = world.start(vec![woken])[0];
+        world.block(woken);
+        world.start((0..4).rev().map(|cpu| world.pinned(cpu, nices[cpu as usize])).collect());
+        world.told.clear();
+        world.wake(0, woken, sync);
+        assert_eq!(world.cpu_of(woken), expected, "{nices:?} {allowed:?} {sync}");
+        assert_eq!(world.told.len(), usize::from(expected.is_some()), "one CPU is told, no more");
+    }
+}
+
+/// Theory 7: two tasks that wake at the same instant preempt two CPUs, not one CPU twice.
+#[test]
+fn a_cpu_that_was_told_is_not_told_again() {
+    let mut world = World::new("bfs", "node:1 core:2 pu:1", 1000);
+    let sleepers = world.start(vec![world.attributes(); 2]);
+    for task in &sleepers {
+        world.block(*task);
+    }
+    world.start(vec![world.pinned(1, 19), world.pinned(0, 19)]);
+    for task in &sleepers {
+        world.wake_without_settling(0, *task);
+    }
+    world.settle();
+    assert!(sleepers.iter().all(|task| world.cpu_of(*task).is_some()));
+}
+
+/// Theory 8: the parent has 4.144 ms left when it forks; the child takes half, runs first, and both get 2 ms before a
+/// third task, which waits with a later deadline.
+#[test]
+fn a_child_takes_half_of_its_parents_slice_and_goes_first() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let parent = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_ms(1);
+    let third = world.spawn(0, TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) });
+    world.block(parent);
+    world.block(third);
+    world.wake(0, parent, false);
+    world.run_ms(1);
+    let child = world.spawn(0, TaskAttributes { parent: Some(parent), ..world.pinned(0, 0) });
+    // 6.144 - 1 = 5.144, halved for the third: 2.572; minus 1 is 1.572, halved: 0.786 for each.
+    assert_eq!(switches(&mut world, 25), [(20, child), (30, parent), (40, child)]);
+}
+
+/// Theory 8: a parent with less than 200 us left stops, and its child begins with a slice of its own.
+#[test]
+fn an_empty_slice_is_not_shared() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let parent = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_until(5 * MS + 990_000);
+    let child = world.spawn(0, TaskAttributes { parent: Some(parent), ..world.pinned(0, 0) });
+    assert_eq!(world.running(0), child);
+    world.run_until(11 * MS);
+    assert_eq!(world.running(0), child);
+}
+
+/// Theory 9: after a yield the earlier deadline runs.
+#[test]
+fn a_yield_lets_the_deadlines_decide() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
+    world.run_ms(1);
+    assert_eq!(world.running(0), tasks[0]);
+    world.leave(0, Leave::Yield);
+    assert_eq!(world.running(0), tasks[0], "the other's deadline is later");
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let tasks = world.start(vec![world.pinned(0, 0); 2]);
+    world.run_ms(1);
+    assert_eq!(world.running(0), tasks[1]);
+    world.leave(0, Leave::Yield);
+    assert_eq!(world.running(0), tasks[0], "equals take turns");
+}
+
+/// Theory 9: a running task that is given a worse nice value makes way at once.
+#[test]
+fn a_worse_nice_value_moves_the_deadline() {
+    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
+    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
+    world.run_ms(1);
+    assert_eq!(world.running(0), tasks[0]);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, 10).unwrap();
+    world.settle();
+    assert_eq!(world.running(0), tasks[1]);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, -10).unwrap();
+    world.settle();
+    assert_eq!(world.running(0), tasks[0], "a waiting task that is given a better one preempts");
+}
+
+/// A thread of the kernel that belongs to one CPU preempts a later deadline there.
+#[test]
+fn kernel_threads_of_a_cpu_run_at_once() {
+    let mut world = World::new("bfs", "node:1 core:2 pu:1", 1000);
+    let thread = TaskAttributes { kernel_thread: true, ..world.pinned(1, 0) };
+    let thread = world.start(vec![thread])[0];
+    world.run_ms(1);
+    world.block(thread);
+    let hogs = world.start(vec![world.pinned(1, 0), world.pinned(0, 0)]);
+    world.run_ms(1);
+    world.wake(0, thread, false);
+    assert_eq!(world.running(1), thread);
+    world.block(thread);
+    assert_eq!(world.running(1), hogs[0]);
+}
+
+const SHAPES: [&str; 5] = [
+    "node:1 core:4 pu:1",
+    "node:1 core:2 pu:2",
+    "node:2 core:3 pu:2",
+    "node:1 l3:3 core:2 pu:2",
+    "node:2 l3:2 core:2 pu:2",
+];
+
+/// Theory 6 without any shortcut: the sum of what is wrong with `cpu` for a task that ran on `last`.
+fn rank(world: &World, last: u32, cpu: u32) -> u32 {
+    let cpus = &world.machine.cpus;
+    let place = |cpu: u32| cpus[cpu as usize];
+    let busy = |shares: &dyn Fn(u32) -> bool| {
+        (0..world.cpus()).any(|other| shares(other) && world.running(other) != TaskId::NONE)
+    };
+    let mut rank = 0;
+    if place(cpu).node != place(last).node {
+        rank += 32;
+    } else if place(cpu).llc != place(last).llc {
+        rank += 8;
+    } else if place(cpu).core != place(last).core {
+        rank += 2;
+    } else if cpu != last {
+        rank += 1;
+    }
+    if busy(&|other| place(other).llc == place(cpu).llc) {
+        rank += 4;
+    }
+    if busy(&|other| place(other).core == place(cpu).core) {
+        rank += 16;
+    }
+    rank
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Theory 6 on random machines with random busy CPUs, affinities and last CPUs.
+    #[test]
+    fn the_idle_cpu_has_the_lowest_rank(
+        shape in 0..SHAPES.len(), busy in any::<u16>(), allowed in 1..u16::MAX, last in 0..16u32,
+    ) {
+        let mut world = World::new("bfs", SHAPES[shape], 1000);
+        let cpus = world.cpus();
+        let last = last % cpus;
+        let task = world.start(vec![world.pinned(last, 0)])[0];
+        world.block(task);
+        let bits = |bits: u16| (0..cpus).filter(move |cpu| bits >> (cpu % 16) & 1 == 1);
+        let allowed: Vec<u32> = bits(allowed).collect();
+        prop_assume!(!allowed.is_empty());
+        let allowed_set: CpuSet = only(&allowed);
+        world.kernel.set_affinity(CpuId(0), task, &allowed_set).unwrap();
+        world.settle();
+        let hogs = bits(busy).collect::<Vec<_>>().into_iter().rev();
+        world.start(hogs.map(|cpu| world.pinned(cpu, -20)).collect());
+        let idle: Vec<u32> = allowed.iter().copied().filter(|cpu| world.running(*cpu) == TaskId::NONE).collect();
+        let best = idle.iter().map(|cpu| rank(&world, last, *cpu)).min();
+        let ranks: Vec<u32> = (0..cpus).map(|cpu| rank(&world, last, cpu)).collect();
+        world.wake(cpus - 1, task, false);
+        let chosen = world.cpu_of(task).filter(|cpu| idle.contains(cpu));
+        prop_assert_eq!(chosen.map(|cpu| ranks[cpu as usize]), best, "ranks {:?}, chosen {:?}", ranks, chosen);
+    }
+
+    /// Theory 1: whatever happens, no CPU idles while a task waits that may run there.
+    #[test]
+    fn no_cpu_idles_while_a_task_waits(
+        shape in 0..SHAPES.len(), events in prop::collection::vec((0..6u8, any::<u32>(), any::<u16>()), 1..60),
+    ) {
+        let mut world = World::new("bfs", SHAPES[shape], 250);
+        let mut tasks: Vec<(TaskId, CpuSet, bool)> = vec![];
+        for (what, number, bits) in events {
+            let cpu = number % world.cpus();
+            let allowed: Vec<u32> = (0..world.cpus()).filter(|cpu| bits >> (cpu % 16) & 1 == 1).collect();
+            let allowed = if allowed.is_empty() { only(&[cpu]) } else { only(&allowed) };
+            let index = number as usize % tasks.len().max(1);
+            match what {
+                0 | 1 => {
+                    let nice = (number % 40) as i8 - 20;
+                    let policy = [Policy::Other, Policy::Batch, Policy::Idle][bits as usize % 3];
+                    let attributes =
+                        TaskAttributes { nice, policy, allowed: allowed.clone(), ..world.attributes() };
+                    let task = world.spawn(cpu, attributes);
+                    tasks.push((task, allowed, true));
+                }
+                2 if !tasks.is_empty() && world.cpu_of(tasks[index].0).is_some() => {
+                    world.block(tasks[index].0);
+                    tasks[index].2 = false;
+                }
+                3 if !tasks.is_empty() => {
+                    world.wake(cpu, tasks[index].0, bits % 2 == 0);
+                    tasks[index].2 = true;
+                }
+                4 if !tasks.is_empty() => {
+                    world.kernel.set_affinity(CpuId(cpu), tasks[index].0, &allowed).unwrap();
+                    world.settle();
+                    tasks[index].1 = allowed;
+                }
+                _ => world.run_ms(u64::from(bits % 20)),
+            }
+            for (task, allowed, runnable) in &tasks {
+                if *runnable && world.cpu_of(*task).is_none() {
+                    let idle = (0..world.cpus()).find(|cpu| {
+                        world.running(*cpu) == TaskId::NONE && allowed.contains(CpuId(*cpu))
+                    });
+                    prop_assert_eq!(idle, None, "{} waits", task);
+                }
+            }
+        }
+    }
+}

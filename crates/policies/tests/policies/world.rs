@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A kernel on which a policy runs, driven by hand. Interrupts take no time and code is free, so that a test can say to
+//! the nanosecond what a rule leads to.
+
+use bpf_object::Object;
+use event_log::{BlockCause, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes, Topology};
+use launch_profile::Profile;
+use machine_model::Machine;
+
+pub const MS: u64 = 1_000_000;
+
+/// How often the watchdog looks; its own period, half of its timeout, is longer.
+const WATCHDOG_NS: u64 = 1_000_000_000;
+
+/// A kernel with a policy attached, and its clock.
+pub struct World {
+    pub kernel: Kernel,
+    pub machine: Machine,
+    pub now_ns: u64,
+    output: Output,
+    /// CPU time of each task.
+    pub ran_ns: Vec<u64>,
+    /// CPUs that were told to schedule since the list was last cleared, in order.
+    pub told: Vec<CpuId>,
+}
+
+impl World {
+    /// `spec` is `NAME[,key=value…]`; `shape` an hwloc synthetic string.
+    pub fn new(spec: &str, shape: &str, hz: u32) -> World {
+        let mut machine = Machine::from_synthetic(shape).unwrap();
+        machine.hz = hz;
+        World::on(spec, machine, (7, 2))
+    }
+
+    pub fn on(spec: &str, machine: Machine, version: (u16, u16)) -> World {
+        let cpus = &machine.cpus;
+        let topology = Topology {
+            core: cpus.iter().map(|cpu| cpu.core).collect(),
+            llc: cpus.iter().map(|cpu| cpu.llc).collect(),
+            node: cpus.iter().map(|cpu| cpu.node).collect(),
+            distances: machine.distances.clone(),
+        };
+        let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1 };
+        let mut parts = spec.split(',');
+        let policy = policies::find(parts.next().unwrap()).unwrap();
+        let tunables: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let tunables: Vec<_> = tunables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let mut object = Object::parse(policy.object).unwrap().link(&*Kernel::target(&config)).unwrap();
+        let mut profile = Profile::from_toml(policy.name, policy.profile).unwrap();
+        profile.select(None, &tunables).unwrap();
+        profile.apply(&mut object, &machine).unwrap();
+        let mut kernel = Kernel::new(config);
+        kernel.load(&object).unwrap();
+        kernel.attach(CpuId(0)).unwrap();
+        let mut world = World { kernel, machine, now_ns: 0, output: Output::default(), ran_ns: vec![], told: vec![] };
+        world.settle();
+        world
+    }
+
+    pub fn attributes(&self) -> TaskAttributes {
+        TaskAttributes {
+            name: "task".to_owned(),
+            policy: Policy::Other,
+            nice: 0,
+            allowed: CpuSet::first_n(self.machine.cpus.len()),
+            kernel_thread: false,
+            parent: None,
+        }
+    }
+
+    /// Makes tasks while nobody runs on CPU 0, so that they have no parent, and then wakes them in their order.
+    pub fn start(&mut self, attributes: Vec<TaskAttributes>) -> Vec<TaskId> {
+        assert_eq!(self.running(0), TaskId::NONE);
+        let make = |attributes| self.kernel.fork(CpuId(0), attributes).unwrap();
+        let tasks: Vec<TaskId> = attributes.into_iter().map(make).collect();
+        for task in &tasks {
+            self.kernel.wake_new(CpuId(0), *task);
+            self.settle();
+        }
+        tasks
+    }
+
+    /// Makes a task as a child of whoever runs on `cpu`, and wakes it for the first time.
+    pub fn spawn(&mut self, cpu: u32, attributes: TaskAttributes) -> TaskId {
+        let task = self.kernel.fork(CpuId(cpu), attributes).unwrap();
+        self.kernel.wake_new(CpuId(cpu), task);
+        self.settle();
+        task
+    }
+
+    /// Of a task that is allowed on one CPU.
+    pub fn pinned(&self, cpu: u32, nice: i8) -> TaskAttributes {
+        TaskAttributes { nice, allowed: only(&[cpu]), ..self.attributes() }
+    }
+
+    pub fn wake(&mut self, cpu: u32, task: TaskId, sync: bool) {
+        self.kernel.wake(CpuId(cpu), task, Waker::Timer, sync);
+        self.settle();
+    }
+
+    /// Only the wakeup itself: no CPU acts on it before [`World::settle`].
+    pub fn wake_without_settling(&mut self, cpu: u32, task: TaskId) {
+        self.kernel.wake(CpuId(cpu), task, Waker::Timer, false);
+    }
+
+    /// The task, which must run, sleeps.
+    pub fn block(&mut self, task: TaskId) {
+        let cpu = self.cpu_of(task).expect("the task runs");
+        self.kernel.schedule(CpuId(cpu), Leave::Block(BlockCause::Timer));
+        self.settle();
+    }
+
+    pub fn leave(&mut self, cpu: u32, leave: Leave) {
+        self.kernel.schedule(CpuId(cpu), leave);
+        self.settle();
+    }
+
+    pub fn running(&self, cpu: u32) -> TaskId {
+        self.kernel.current(CpuId(cpu))
+    }
+
+    /// Where the task runs.
+    pub fn cpu_of(&self, task: TaskId) -> Option<u32> {
+        (0..self.cpus()).find(|cpu| self.running(*cpu) == task)
+    }
+
+    pub fn cpus(&self) -> u32 {
+        self.machine.cpus.len() as u32
+    }
+
+    /// CPU time of a task, in milliseconds.
+    pub fn ran_ms(&self, task: TaskId) -> u64 {
+        self.ran_ns.get(task.0 as usize).copied().unwrap_or(0) / MS
+    }
+
+    pub fn tick_ns(&self) -> u64 {
+        1_000_000_000 / u64::from(self.machine.hz)
+    }
+
+    /// Lets time pass. Every busy CPU has its tick at each multiple of the period.
+    pub fn run_until(&mut self, end_ns: u64) {
+        while self.now_ns < end_ns {
+            let tick_at = (self.now_ns / self.tick_ns() + 1) * self.tick_ns();
+            let next = tick_at.min(end_ns);
+            for cpu in 0..self.cpus() {
+                let task = self.running(cpu);
+                if task != TaskId::NONE {
+                    self.ran_ns.resize(self.ran_ns.len().max(task.0 as usize + 1), 0);
+                    self.ran_ns[task.0 as usize] += next - self.now_ns;
+                }
+            }
+            self.now_ns = next;
+            self.kernel.set_now(Nanos(next));
+            if next / WATCHDOG_NS != (next - 1) / WATCHDOG_NS {
+                self.kernel.watchdog_work(CpuId(0));
+                self.settle();
+            }
+            if next == tick_at {
+                for cpu in 0..self.cpus() {
+                    if self.running(cpu) != TaskId::NONE {
+                        self.kernel.tick(CpuId(cpu));
+                        self.settle();
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn run_ms(&mut self, ms: u64) {
+        self.run_until(self.now_ns + ms * MS);
+    }
+
+    /// Carries out what the kernel asks for, until it asks for nothing.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            self.kernel.take_output(&mut self.output);
+            assert_eq!(self.kernel.exit_info(), None);
+            let effects = std::mem::take(&mut self.output.effects);
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                if let Effect::Resched { cpu } = effect {
+                    self.told.push(cpu);
+                    self.kernel.schedule(cpu, Leave::Preempt);
+                }
+            }
+        }
+        panic!("the CPUs never come to rest");
+    }
+}
+
+pub fn only(cpus: &[u32]) -> CpuSet {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.insert(CpuId(*cpu));
+    }
+    set
+}
