@@ -180,7 +180,7 @@ impl Objects {
             .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
             .collect();
         // Bits above the last CPU are undefined in the kernel, too: it never looks at them.
-        if cpus % 64 != 0
+        if !cpus.is_multiple_of(64)
             && let Some(last) = words.last_mut()
         {
             *last &= (1 << (cpus % 64)) - 1;

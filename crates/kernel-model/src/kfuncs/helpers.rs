@@ -88,7 +88,7 @@ fn this_cpu_ptr(core: &Core, memory: &Memory, addr: GuestAddr) -> Result<u64, Fa
 /// `bpf_snprintf(str, str_size, fmt, data, data_len)`: the length with its NUL, even where the text was cut.
 fn snprintf(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     let [to, size, fmt, data, data_len] = a;
-    if data_len % 8 != 0 || data_len > 12 * 8 {
+    if !data_len.is_multiple_of(8) || data_len > 12 * 8 {
         return Ok(EINVAL);
     }
     let args = text::arguments(cx.memory, data, data_len)?;
@@ -112,7 +112,7 @@ fn trace_printk(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
 
 /// `bpf_trace_vprintk(fmt, fmt_size, data, data_len)`.
 fn trace_vprintk(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
-    if a[3] % 8 != 0 || a[3] > 12 * 8 {
+    if !a[3].is_multiple_of(8) || a[3] > 12 * 8 {
         return Ok(EINVAL);
     }
     let args = text::arguments(cx.memory, a[2], a[3])?;

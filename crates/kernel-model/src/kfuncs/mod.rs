@@ -74,7 +74,7 @@ pub(crate) fn nature(kfunc: u32) -> usize {
 #[inline]
 pub(crate) fn call(core: &mut Core, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let kfunc = get(kfunc);
-    if !kfunc.from_anywhere() && !kfunc.groups.iter().any(|group| core.allows(*group)) {
+    if !kfunc.is_unrestricted() && !kfunc.groups.iter().any(|group| core.allows(*group)) {
         // The verifier's words: 7.2 refuses such a program when it is loaded. Code that several ops share, or that a
         // timer runs, is only seen through here.
         core.fail(format!("calling kernel function {} is not allowed", kfunc.name));

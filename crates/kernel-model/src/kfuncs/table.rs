@@ -33,7 +33,7 @@ impl Kfunc {
 
     /// Whether every program may call it.
     #[inline]
-    pub fn from_anywhere(&self) -> bool {
+    pub fn is_unrestricted(&self) -> bool {
         matches!(self.groups, [Group::Any | Group::Idle])
     }
 

@@ -168,7 +168,7 @@ pub(super) fn arguments(memory: &Memory, data: GuestAddr, size: u64) -> Result<V
 /// The line of a `scx_bpf_*_bstr` call; `None`: it was wrong, which was reported.
 fn line(core: &mut Core, memory: &Memory, fmt: GuestAddr, data: GuestAddr, size: u64) -> Option<String> {
     let size = size as u32 as u64;
-    if size % 8 != 0 || size > MAX_ARGUMENTS * 8 || (size > 0 && data == 0) {
+    if !size.is_multiple_of(8) || size > MAX_ARGUMENTS * 8 || (size > 0 && data == 0) {
         core.fail(format!("invalid data={data:016x} and data__sz={size}"));
         return None;
     }
@@ -205,7 +205,7 @@ pub(super) fn exit_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> R
     Ok(0)
 }
 
-/// scx_bpf_dump_bstr(fmt, data, data__sz).
+/// scx_bpf_dump_bstr(fmt, data, data__sz). It may be linked into any op; the core refuses it outside of a dump.
 pub(super) fn dump_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     if let Some(text) = line(core, cx.memory, a[0], a[1], a[2]) {
         core.dump(text);
