@@ -19,3 +19,52 @@ pub fn fill_constants(object: &mut LinkedObject, version: (u16, u16)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::target;
+    use bpf_object::Object;
+
+    /// The `__SCX_*` variables of an object and their values.
+    fn constants(object: &LinkedObject) -> Vec<(String, u64)> {
+        let value = |variable: &bpf_object::Variable| {
+            let bytes = object.maps[variable.map.0 as usize].initial.as_ref().expect("a data section");
+            u64::from_le_bytes(bytes[variable.offset as usize..][..8].try_into().expect("8 bytes"))
+        };
+        let named = object.variables.iter().filter(|(name, _)| name.starts_with("__SCX_"));
+        named.map(|(name, variable)| (name.clone(), value(variable))).collect()
+    }
+
+    #[test]
+    fn every_policy_links_and_gets_its_constants() {
+        let kernel = target((7, 2), 1000, 4);
+        for policy in policies::all() {
+            let mut object = Object::parse(policy.object).unwrap().link(&*kernel).unwrap();
+            assert!(constants(&object).iter().all(|(_, value)| *value == 0), "{}", policy.name);
+            fill_constants(&mut object, (7, 2));
+            for (name, value) in constants(&object) {
+                assert_eq!(Some(value), enums::value_of(&name[2..]), "{}: {name}", policy.name);
+            }
+        }
+        let fifo = policies::find("fifo").expect("shipped");
+        let mut object = Object::parse(fifo.object).unwrap().link(&*kernel).unwrap();
+        fill_constants(&mut object, (7, 2));
+        assert!(constants(&object).contains(&("__SCX_SLICE_DFL".to_owned(), 20_000_000)));
+    }
+
+    #[test]
+    fn constants_that_an_older_kernel_lacks_stay_zero() {
+        let bytes = policies::find("fifo").expect("shipped").object;
+        let mut object = Object::parse(bytes).unwrap().link(&*target((7, 2), 1000, 4)).unwrap();
+        // The object's own variable, under the name of a constant that came with 7.1.
+        let variable = object.variables.remove("__SCX_SLICE_DFL").expect("fifo uses it");
+        object.variables.insert("__SCX_ENQ_IMMED".to_owned(), variable);
+        let value_in =
+            |object: &LinkedObject| constants(object).iter().find(|one| one.0 == "__SCX_ENQ_IMMED").unwrap().1;
+        fill_constants(&mut object, (7, 0));
+        assert_eq!(value_in(&object), 0);
+        fill_constants(&mut object, (7, 1));
+        assert_eq!(value_in(&object), 1 << 33);
+    }
+}

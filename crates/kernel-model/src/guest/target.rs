@@ -295,5 +295,7 @@ mod tests {
         let old = btf((6, 12));
         assert_eq!(old.find("scx_bpf_dsq_insert_vtime_args", Kind::Struct), None);
         assert_eq!(old.find_enumerator("SCX_ENQ_IMMED"), None);
+        assert!(kernel.has_kfunc("scx_bpf_dsq_insert___v2", 4) && !kernel.has_kfunc("scx_bpf_dsq_insert___v2", 3));
+        assert!(!target((6, 12), 250, 4).has_kfunc("scx_bpf_dsq_insert___v2", 4));
     }
 }

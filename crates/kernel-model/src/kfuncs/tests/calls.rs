@@ -192,9 +192,9 @@ fn a_claim_shows_in_the_idle_mask_that_is_held() {
 fn choosing_a_cpu_claims_it() {
     let mut bench = Bench::new(1);
     let task = bench.task(0);
-    let is_idle = bench.put(0, &[0xff]);
+    let is_idle = bench.put(0, &[u64::MAX]);
     assert_eq!(bench.call_in(Some(Op::SelectCpu), "scx_bpf_select_cpu_dfl", &[task, 3, 0, is_idle]), Ok(3));
-    assert_eq!(bench.memory.load(is_idle, 8), Ok(1 | 0), "only the first byte is the flag");
+    assert_eq!(bench.memory.load(is_idle, 8), Ok(!0xff | 1), "only the first byte is the flag");
     assert!(!bench.core.idle.cpus.contains(CpuId(3)));
     let mask = bench.call("bpf_cpumask_create", &[]);
     bench.call("bpf_cpumask_set_cpu", &[6, mask]);
