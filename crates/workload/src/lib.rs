@@ -2,10 +2,17 @@
 //! What tasks do: rt-app JSON, recordings and generators come in, one form of script goes out, and a player says for
 //! each task what it wants next. Time and CPUs belong to whoever drives the player: the simulator, or real threads.
 
+mod check;
+mod json;
 mod player;
+mod recording;
+mod rt_app;
 mod script;
+mod shipped;
 
 pub use player::{Demand, Outcome, Player};
+pub use recording::{Recording, RecordingMeta};
 pub use script::{
     BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Workload, WorkloadError,
 };
+pub use shipped::shipped;

@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Plays scripts: says what each task wants next and whom it wakes.
+//!
+//! What is exact here, so that two drivers (the simulator, real threads) mean the same:
+//! - **Mutex**: an unlock hands the mutex to the task that waits longest; it owns it at once, before it runs. Nobody
+//!   can take it in between.
+//! - **Wait** gives the mutex up (and hands it over), then queues for the condition. A **signal** wakes the first
+//!   waiter, a **broadcast** all, first come first; without a waiter both are lost. A woken task takes the mutex when
+//!   it runs, and may have to wait for it then, as with glibc. **Sync** is a signal and then a wait.
+//! - **Barrier**: the last of its users to arrive wakes the others in the order of their arrival and passes; the next
+//!   arrival begins a new round.
+//! - **Suspend** waits for a later resume of the task's spec; a resume without a suspended task is lost. All instances
+//!   of a resumed spec wake, first come first.
+//! - **Post** and **await**: a posted signal stays posted; an await of it passes at once.
+//! - **Timer**: the reference moves on by one period. If that is in the future, the task sleeps until then; otherwise it
+//!   does not, and the reference becomes now, unless the timer is absolute.
+//! - Steps of length 0 are skipped. A task that ends while it holds a mutex keeps it for ever.
 
-use crate::{TaskSpec, Workload};
+use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// What a task wants next.
@@ -42,6 +57,124 @@ pub struct Outcome {
     pub demand: Demand,
 }
 
+/// No task, in links between tasks.
+const NOBODY: u32 = u32::MAX;
+
+/// Tasks in order of arrival, linked through [`Task::behind`]: a task waits in one queue at a time, so waiting never
+/// allocates.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    first: u32,
+    last: u32,
+}
+
+impl Queue {
+    const EMPTY: Queue = Queue { first: NOBODY, last: NOBODY };
+
+    fn push(&mut self, tasks: &mut [Task], task: u32) {
+        tasks[task as usize].behind = NOBODY;
+        if self.first == NOBODY {
+            self.first = task;
+        } else {
+            tasks[self.last as usize].behind = task;
+        }
+        self.last = task;
+    }
+
+    fn pop(&mut self, tasks: &[Task]) -> Option<u32> {
+        let task = self.first;
+        (task != NOBODY).then(|| {
+            self.first = tasks[task as usize].behind;
+            task
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mutex {
+    owner: u32,
+    waiters: Queue,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Barrier {
+    /// How many of the round have not arrived yet.
+    missing: u32,
+    waiters: Queue,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Signal {
+    posted: bool,
+    waiters: Queue,
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Number never announced.
+    Absent,
+    /// May be asked.
+    Ready,
+    /// Waits in a queue; somebody will wake it.
+    Waiting,
+    /// Waits for a condition, with the mutex that it takes afterwards.
+    WaitingWith(MutexId),
+    /// Woken from a condition: takes this mutex first.
+    Taking(MutexId),
+    /// Exited.
+    Gone,
+}
+
+#[derive(Debug)]
+struct Task {
+    spec: u32,
+    /// The operation to do next.
+    position: u32,
+    state: State,
+    /// Who waits behind it.
+    behind: u32,
+    /// When it suspended, by count; orders tasks of several specs.
+    suspended: u64,
+    /// Loops that have begun to repeat, innermost last: index of the `Repeat` and how often it still goes back.
+    loops: Vec<(u32, u64)>,
+    /// Private references, once used.
+    references: Vec<Option<Nanos>>,
+}
+
+impl Task {
+    fn absent() -> Task {
+        Task {
+            spec: 0,
+            position: 0,
+            state: State::Absent,
+            behind: NOBODY,
+            suspended: 0,
+            loops: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    /// Where to go on after the `Repeat` at `at`: at the body's first op, or behind the loop.
+    fn repeat(&mut self, at: u32, from: u32, times: u64) -> u32 {
+        match self.loops.last_mut() {
+            Some((index, left)) if *index == at => {
+                if *left == 0 {
+                    self.loops.pop();
+                    return at + 1;
+                }
+                *left -= 1;
+                from
+            }
+            _ if times <= 1 => at + 1,
+            _ => {
+                self.loops.push((at, times - 2));
+                from
+            }
+        }
+    }
+}
+
 /// The state of a workload in one run: positions in scripts, owners and waiters of locks.
 ///
 /// The driver calls [`Player::next`] for a task that *runs* and has got what it asked for. Tasks that this wakes are
@@ -50,12 +183,38 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Player<'w> {
     workload: &'w Workload,
+    tasks: Vec<Task>,
+    mutexes: Vec<Mutex>,
+    conditions: Vec<Queue>,
+    barriers: Vec<Barrier>,
+    signals: Vec<Signal>,
+    /// Suspended tasks by spec.
+    suspended: Vec<Queue>,
+    suspensions: u64,
+    references: Vec<Option<Nanos>>,
 }
 
 impl<'w> Player<'w> {
     /// At the start.
+    ///
+    /// # Panics
+    /// If the workload is not valid ([`Workload::validate`]); what the loaders return is.
     pub fn new(workload: &'w Workload) -> Player<'w> {
-        Player { workload }
+        if let Err(error) = workload.validate() {
+            panic!("a player needs a valid workload: {error}");
+        }
+        let barrier = |&users: &u32| Barrier { missing: users, waiters: Queue::EMPTY };
+        Player {
+            workload,
+            tasks: Vec::new(),
+            mutexes: vec![Mutex { owner: NOBODY, waiters: Queue::EMPTY }; workload.mutexes as usize],
+            conditions: vec![Queue::EMPTY; workload.conditions as usize],
+            barriers: workload.barriers.iter().map(barrier).collect(),
+            signals: vec![Signal { posted: false, waiters: Queue::EMPTY }; workload.signals as usize],
+            suspended: vec![Queue::EMPTY; workload.tasks.len()],
+            suspensions: 0,
+            references: vec![None; workload.references as usize],
+        }
     }
 
     /// The spec with this index.
@@ -63,13 +222,235 @@ impl<'w> Player<'w> {
         &self.workload.tasks[index as usize]
     }
 
-    /// Announces that `task` now plays spec `index`. Task numbers are dense or nearly so.
+    /// Announces that `task` now plays spec `index` from its beginning; any number of tasks may play one spec. Task
+    /// numbers are dense or nearly so, since each number up to the largest costs memory, and are never used twice. The
+    /// time is that of the run; it must not be before the spec's own start.
+    ///
+    /// # Panics
+    /// If the number is in use or was.
     pub fn started(&mut self, task: TaskId, index: u32, now: Nanos) {
-        todo!("{task} {index} {now}")
+        if task.index() >= self.tasks.len() {
+            self.tasks.resize_with(task.index() + 1, Task::absent);
+        }
+        assert!(
+            !matches!(self.spec(index).start, Start::At(earliest) if now < earliest),
+            "task {task} starts at {now}, before its time"
+        );
+        let state = &mut self.tasks[task.index()];
+        assert!(state.state == State::Absent, "task {task} was started before");
+        state.state = State::Ready;
+        state.spec = index;
     }
 
     /// What `task` wants next.
+    ///
+    /// # Panics
+    /// If the task was never started, waits, or has exited.
     pub fn next(&mut self, task: TaskId, now: Nanos, woken: &mut Vec<TaskId>) -> Outcome {
-        todo!("{task} {now} {woken:?}")
+        Outcome { demand: self.demand(task.index(), now, woken) }
+    }
+
+    fn demand(&mut self, task: usize, now: Nanos, woken: &mut Vec<TaskId>) -> Demand {
+        match self.tasks[task].state {
+            State::Ready => {}
+            State::Taking(mutex) => {
+                self.tasks[task].state = State::Ready;
+                if !self.lock(task, mutex) {
+                    return Demand::Wait;
+                }
+            }
+            state => panic!("task {task} was asked for its next demand while it is {state:?}"),
+        }
+        let workload = self.workload;
+        let script = &workload.tasks[self.tasks[task].spec as usize].script;
+        loop {
+            let at = self.tasks[task].position;
+            let Some(op) = script.get(at as usize) else {
+                self.tasks[task].state = State::Gone;
+                return Demand::Exit;
+            };
+            self.tasks[task].position = at + 1;
+            if let &Op::Repeat { from, times } = op {
+                self.tasks[task].position = match times {
+                    None => from,
+                    Some(times) => self.tasks[task].repeat(at, from, times),
+                };
+            } else if let Some(demand) = self.step(task, op, now, woken) {
+                return demand;
+            }
+        }
+    }
+
+    /// Does one operation other than a repetition. `None`: it is done and the task goes on.
+    fn step(&mut self, task: usize, op: &Op, now: Nanos, woken: &mut Vec<TaskId>) -> Option<Demand> {
+        match op {
+            Op::Work { user, system } => {
+                let work = *user + *system;
+                (work > Nanos::ZERO).then_some(Demand::Work { work, system: *system })
+            }
+            Op::CpuTime(time) => (*time > Nanos::ZERO).then_some(Demand::CpuTime(*time)),
+            Op::Sleep(time, cause) => (*time > Nanos::ZERO).then_some(Demand::Sleep(*time, *cause)),
+            &Op::Timer { reference, period, absolute } => self.timer(task, reference, period, absolute, now),
+            Op::Lock(mutex) => (!self.lock(task, *mutex)).then_some(Demand::Wait),
+            Op::Unlock(mutex) => {
+                self.unlock(task, *mutex, woken);
+                None
+            }
+            Op::Wait(condition, mutex) => Some(self.wait(task, *condition, *mutex, woken)),
+            Op::Signal(condition) => {
+                self.signal(*condition, woken);
+                None
+            }
+            Op::Broadcast(condition) => {
+                while self.signal(*condition, woken) {}
+                None
+            }
+            Op::Sync(condition, mutex) => {
+                self.signal(*condition, woken);
+                Some(self.wait(task, *condition, *mutex, woken))
+            }
+            Op::Barrier(barrier) => self.barrier(task, *barrier, woken),
+            Op::Suspend => Some(self.suspend(task)),
+            Op::Resume(specs) => {
+                self.resume(specs, woken);
+                None
+            }
+            Op::Post(signal) => {
+                self.post(*signal, woken);
+                None
+            }
+            Op::Await(signal) => self.wait_for_post(task, *signal),
+            Op::Yield => Some(Demand::Yield),
+            Op::Fork(spec) => Some(Demand::Fork(*spec)),
+            Op::Change { cpus, policy } => Some(Demand::Change { cpus: cpus.clone(), policy: *policy }),
+            Op::Repeat { .. } => unreachable!("the caller repeats"),
+        }
+    }
+
+    fn block(&mut self, task: usize) -> Demand {
+        self.tasks[task].state = State::Waiting;
+        Demand::Wait
+    }
+
+    fn wake(&mut self, task: u32, woken: &mut Vec<TaskId>) {
+        let state = &mut self.tasks[task as usize].state;
+        *state = match *state {
+            State::Waiting => State::Ready,
+            State::WaitingWith(mutex) => State::Taking(mutex),
+            other => unreachable!("task {task} is woken while it is {other:?}"),
+        };
+        woken.push(TaskId(task));
+    }
+
+    fn timer(
+        &mut self,
+        task: usize,
+        reference: Reference,
+        period: Nanos,
+        absolute: bool,
+        now: Nanos,
+    ) -> Option<Demand> {
+        let state = &mut self.tasks[task];
+        let begin = match self.workload.tasks[state.spec as usize].start {
+            Start::At(time) => time,
+            Start::Forked => Nanos::ZERO,
+        };
+        let cell = match reference.private() {
+            None => &mut self.references[reference.0 as usize],
+            Some(number) => {
+                if state.references.len() <= number as usize {
+                    state.references.resize(number as usize + 1, None);
+                }
+                &mut state.references[number as usize]
+            }
+        };
+        let due = cell.unwrap_or(begin) + period;
+        *cell = Some(if due > now || absolute { due } else { now });
+        (due > now).then(|| Demand::Sleep(due - now, crate::Sleep::Timer))
+    }
+
+    /// True if the task owns the mutex now, false if it waits for it.
+    fn lock(&mut self, task: usize, mutex: MutexId) -> bool {
+        let mutex = &mut self.mutexes[mutex.0 as usize];
+        if mutex.owner == NOBODY {
+            mutex.owner = task as u32;
+            return true;
+        }
+        mutex.waiters.push(&mut self.tasks, task as u32);
+        self.block(task);
+        false
+    }
+
+    fn unlock(&mut self, task: usize, mutex: MutexId, woken: &mut Vec<TaskId>) {
+        let mutex = &mut self.mutexes[mutex.0 as usize];
+        assert!(mutex.owner == task as u32, "validated scripts unlock only what they hold");
+        let next = mutex.waiters.pop(&self.tasks);
+        mutex.owner = next.unwrap_or(NOBODY);
+        if let Some(next) = next {
+            self.wake(next, woken);
+        }
+    }
+
+    fn wait(&mut self, task: usize, condition: ConditionId, mutex: MutexId, woken: &mut Vec<TaskId>) -> Demand {
+        self.unlock(task, mutex, woken);
+        self.conditions[condition.0 as usize].push(&mut self.tasks, task as u32);
+        self.tasks[task].state = State::WaitingWith(mutex);
+        Demand::Wait
+    }
+
+    /// True if somebody waited.
+    fn signal(&mut self, condition: ConditionId, woken: &mut Vec<TaskId>) -> bool {
+        let waiter = self.conditions[condition.0 as usize].pop(&self.tasks);
+        if let Some(waiter) = waiter {
+            self.wake(waiter, woken);
+        }
+        waiter.is_some()
+    }
+
+    fn barrier(&mut self, task: usize, id: BarrierId, woken: &mut Vec<TaskId>) -> Option<Demand> {
+        let barrier = &mut self.barriers[id.0 as usize];
+        barrier.missing -= 1;
+        if barrier.missing > 0 {
+            barrier.waiters.push(&mut self.tasks, task as u32);
+            return Some(self.block(task));
+        }
+        barrier.missing = self.workload.barriers[id.0 as usize];
+        while let Some(waiter) = self.barriers[id.0 as usize].waiters.pop(&self.tasks) {
+            self.wake(waiter, woken);
+        }
+        None
+    }
+
+    fn suspend(&mut self, task: usize) -> Demand {
+        self.suspensions += 1;
+        self.tasks[task].suspended = self.suspensions;
+        self.suspended[self.tasks[task].spec as usize].push(&mut self.tasks, task as u32);
+        self.block(task)
+    }
+
+    fn resume(&mut self, specs: &[u32], woken: &mut Vec<TaskId>) {
+        let before = woken.len();
+        for &spec in specs {
+            while let Some(waiter) = self.suspended[spec as usize].pop(&self.tasks) {
+                self.wake(waiter, woken);
+            }
+        }
+        woken[before..].sort_unstable_by_key(|task| self.tasks[task.index()].suspended);
+    }
+
+    fn post(&mut self, id: SignalId, woken: &mut Vec<TaskId>) {
+        self.signals[id.0 as usize].posted = true;
+        while let Some(waiter) = self.signals[id.0 as usize].waiters.pop(&self.tasks) {
+            self.wake(waiter, woken);
+        }
+    }
+
+    fn wait_for_post(&mut self, task: usize, id: SignalId) -> Option<Demand> {
+        let signal = &mut self.signals[id.0 as usize];
+        if signal.posted {
+            return None;
+        }
+        signal.waiters.push(&mut self.tasks, task as u32);
+        Some(self.block(task))
     }
 }

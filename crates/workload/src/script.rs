@@ -15,9 +15,21 @@ pub struct BarrierId(pub u32);
 /// A one-shot signal between two tasks of a recording: posted once, awaited once, in either order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalId(pub u32);
-/// A reference for periodic timers (`timer` with `ref` in rt-app).
+/// A reference for periodic timers (`timer` with `ref` in rt-app). It begins when its first user starts: at the time of
+/// [`Start::At`], or at 0 for a forked task (rt-app counts all of them from the start of its first thread).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference(pub u32);
+
+impl Reference {
+    /// Set in references that each started task has for itself (rt-app's `unique`); the other bits number them within
+    /// their task. Without it, all tasks share the reference.
+    pub const PRIVATE: u32 = 1 << 31;
+
+    /// The number among the private references of its task, if it is one.
+    pub fn private(self) -> Option<u32> {
+        (self.0 & Self::PRIVATE != 0).then_some(self.0 & !Self::PRIVATE)
+    }
+}
 
 /// Why a sleep of fixed length happened when it was recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,7 +130,7 @@ pub struct TaskSpec {
     pub policy: Policy,
     /// Nice value, -20 to 19.
     pub nice: i8,
-    /// Where it may run; `None`: everywhere.
+    /// Where it may run; `None`: everywhere. May name CPUs that a machine does not have: the driver intersects.
     pub cpus: Option<CpuSet>,
     /// Largest resident set, in bytes, if recorded; 0 if not.
     pub peak_rss_bytes: u64,
@@ -143,7 +155,7 @@ pub struct Workload {
     pub barriers: Vec<u32>,
     /// See above.
     pub signals: u32,
-    /// See above.
+    /// See above; without the private ones.
     pub references: u32,
 }
 
@@ -158,13 +170,42 @@ pub struct WorkloadError {
 }
 
 impl Workload {
-    /// From rt-app JSON (the relaxed form is accepted: comments, repeated keys, trailing commas).
-    pub fn from_rt_app(name: &str, text: &str) -> Result<Workload, WorkloadError> {
-        todo!("{name} {text}")
+    /// Whether no task that starts by itself, and none that it forks, repeats anything for ever. A task may still wait
+    /// for ever, for a lock that nobody releases for example: that depends on the run.
+    pub fn is_finite(&self) -> bool {
+        let endless = |op: &Op| matches!(op, Op::Repeat { times: None, .. });
+        let mut reached: Vec<bool> = self.tasks.iter().map(|task| task.start != Start::Forked).collect();
+        let mut todo: Vec<usize> = (0..self.tasks.len()).filter(|&task| reached[task]).collect();
+        while let Some(task) = todo.pop() {
+            for op in &self.tasks[task].script {
+                if endless(op) {
+                    return false;
+                }
+                if let &Op::Fork(child) = op
+                    && !std::mem::replace(&mut reached[child as usize], true)
+                {
+                    todo.push(child as usize);
+                }
+            }
+        }
+        true
     }
 
-    /// Whether every task that starts by itself ends by itself.
-    pub fn is_finite(&self) -> bool {
-        todo!()
+    /// From the contents of a file: a recording if it begins like one, else rt-app JSON.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
+        if crate::Recording::is_recording(bytes) {
+            return crate::Recording::from_bytes(name, bytes).map(|recording| recording.workload);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|error| WorkloadError {
+            place: format!("{name}: byte {}", error.valid_up_to()),
+            problem: "neither UTF-8 nor the first bytes of a recording; expected rt-app JSON or a recording".into(),
+        })?;
+        Workload::from_rt_app(name, text)
     }
+}
+
+/// Name of a file without directory and extension.
+pub(crate) fn stem(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem })
 }

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What every workload must keep to, wherever it comes from. The player relies on it.
+//!
+//! A script has no branches that depend on data, so much can be decided here: whether an unlock follows its lock,
+//! whether loops nest, whether a loop could spin without any time passing.
+
+use crate::{MutexId, Op, Start, TaskSpec, Workload, WorkloadError};
+use ids::{CpuSet, Nanos, Policy};
+use std::collections::BTreeMap;
+
+/// No single step is longer than this (11 days): more is a damaged file, and sums of steps stay far from overflow.
+const MAX_STEP: Nanos = Nanos(1_000_000_000_000_000);
+
+/// The most tasks, operations in all scripts together, and resources of a kind (mutexes, signals and so on). They bound
+/// the memory that a hostile file can take to some hundred MB; a recorded build needs less than a tenth.
+pub(crate) const MAX_TASKS: usize = 1 << 20;
+pub(crate) const MAX_OPS: usize = 1 << 23;
+pub(crate) const MAX_RESOURCES: u32 = 1 << 22;
+
+/// So many operations may follow each other without time passing because of one loop.
+const MAX_TIMELESS_OPS: u64 = 1_000_000;
+
+/// What is wrong, and with which operation of which task.
+#[derive(Debug)]
+pub(crate) struct Flaw {
+    pub task: usize,
+    pub op: Option<usize>,
+    pub problem: String,
+}
+
+impl Workload {
+    /// Checks everything that [`Player`](crate::Player) relies on. The loaders have done it; for workloads that are
+    /// built by hand.
+    pub fn validate(&self) -> Result<(), WorkloadError> {
+        self.find_flaw().map_err(|flaw| {
+            let task = self.tasks.get(flaw.task).map_or(String::new(), |task| format!(", task {:?}", task.name));
+            let op = flaw.op.map_or(String::new(), |op| format!(", operation {op}"));
+            WorkloadError { place: format!("{}{task}{op}", self.name), problem: flaw.problem }
+        })
+    }
+
+    pub(crate) fn find_flaw(&self) -> Result<(), Flaw> {
+        if !self.tasks.iter().any(|task| task.start != Start::Forked) {
+            return Err(Flaw { task: usize::MAX, op: None, problem: "no task starts by itself".into() });
+        }
+        self.check_sizes().map_err(|problem| Flaw { task: usize::MAX, op: None, problem })?;
+        for (task, spec) in self.tasks.iter().enumerate() {
+            check_spec(spec).map_err(|problem| Flaw { task, op: None, problem })?;
+            for (op, step) in spec.script.iter().enumerate() {
+                self.check_op(step).map_err(|problem| Flaw { task, op: Some(op), problem })?;
+            }
+            let script = Script { ops: &spec.script, barriers: &self.barriers };
+            script.check().map_err(|(op, problem)| Flaw { task, op: Some(op), problem })?;
+        }
+        self.check_signals()?;
+        self.check_forks()
+    }
+
+    fn check_sizes(&self) -> Result<(), String> {
+        let ops = self.tasks.iter().map(|task| task.script.len()).sum();
+        let resources = [self.mutexes, self.conditions, self.signals, self.references, self.barriers.len() as u32];
+        let resources = resources.into_iter().max().unwrap_or(0);
+        let sizes = [
+            ("tasks", self.tasks.len(), MAX_TASKS),
+            ("operations", ops, MAX_OPS),
+            ("resources of a kind", resources as usize, MAX_RESOURCES as usize),
+        ];
+        match sizes.iter().find(|(_, size, most)| size > most) {
+            Some((what, size, most)) => Err(format!("{size} {what}; expected at most {most}")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_op(&self, op: &Op) -> Result<(), String> {
+        let below = |what: &str, number: u32, count: usize| {
+            if (number as usize) < count { Ok(()) } else { Err(format!("{what} {number}, but there are {count}")) }
+        };
+        let mutex = |mutex: MutexId| below("mutex", mutex.0, self.mutexes as usize);
+        match op {
+            Op::Work { user, system } => short(*user).and(short(*system)),
+            Op::CpuTime(time) | Op::Sleep(time, _) => short(*time),
+            Op::Timer { reference, period, .. } => {
+                short(*period)?;
+                if reference.private().is_some_and(|number| number > u32::from(u16::MAX)) {
+                    return Err("more than 65536 private references".into());
+                }
+                reference
+                    .private()
+                    .map_or_else(|| below("reference", reference.0, self.references as usize), |_| Ok(()))
+            }
+            Op::Lock(id) | Op::Unlock(id) => mutex(*id),
+            Op::Wait(condition, id) | Op::Sync(condition, id) => {
+                mutex(*id).and(below("condition", condition.0, self.conditions as usize))
+            }
+            Op::Signal(id) | Op::Broadcast(id) => below("condition", id.0, self.conditions as usize),
+            Op::Barrier(id) => {
+                below("barrier", id.0, self.barriers.len())?;
+                let users = self.barriers[id.0 as usize];
+                if users > 0 { Ok(()) } else { Err(format!("barrier {} waits for no task", id.0)) }
+            }
+            Op::Resume(specs) => specs.iter().try_for_each(|&spec| below("task", spec, self.tasks.len())),
+            Op::Post(id) | Op::Await(id) => below("signal", id.0, self.signals as usize),
+            Op::Fork(spec) => below("task", *spec, self.tasks.len()),
+            Op::Change { cpus, policy } => {
+                check_cpus(cpus.as_ref())?;
+                policy.map_or(Ok(()), |(policy, nice)| check_policy(policy, nice))
+            }
+            Op::Suspend | Op::Yield | Op::Repeat { .. } => Ok(()),
+        }
+    }
+
+    /// A signal is posted at one place and awaited at one place, and nobody awaits what is never posted.
+    fn check_signals(&self) -> Result<(), Flaw> {
+        let mut posted = vec![false; self.signals as usize];
+        let mut awaited: Vec<Option<(usize, usize)>> = vec![None; self.signals as usize];
+        for (task, op, step) in self.ops() {
+            let problem = match *step {
+                Op::Post(id) if std::mem::replace(&mut posted[id.0 as usize], true) => "posted",
+                Op::Await(id) if awaited[id.0 as usize].replace((task, op)).is_some() => "awaited",
+                _ => continue,
+            };
+            return Err(Flaw { task, op: Some(op), problem: format!("signal {problem} a second time; expected once") });
+        }
+        let orphan = awaited.iter().zip(&posted).find_map(|(place, posted)| place.filter(|_| !posted));
+        orphan.map_or(Ok(()), |(task, op)| {
+            Err(Flaw { task, op: Some(op), problem: "awaits a signal that nobody posts".into() })
+        })
+    }
+
+    /// A task that forks itself, directly or through others, would multiply without bound.
+    fn check_forks(&self) -> Result<(), Flaw> {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Mark {
+            New,
+            Open,
+            Done,
+        }
+        let forks = |task: usize| {
+            self.tasks[task].script.iter().filter_map(|op| if let Op::Fork(child) = op { Some(*child) } else { None })
+        };
+        let mut marks = vec![Mark::New; self.tasks.len()];
+        for root in 0..self.tasks.len() {
+            let mut path = if marks[root] == Mark::New { vec![(root, forks(root))] } else { continue };
+            marks[root] = Mark::Open;
+            while let Some((task, children)) = path.last_mut() {
+                let (task, child) = (*task, children.next().map(|child| child as usize));
+                match child.map(|child| (child, marks[child])) {
+                    Some((_, Mark::Done)) => {}
+                    Some((child, Mark::New)) => {
+                        marks[child] = Mark::Open;
+                        path.push((child, forks(child)));
+                    }
+                    Some((child, Mark::Open)) => {
+                        let op = self.tasks[task].script.iter().position(|op| *op == Op::Fork(child as u32));
+                        let problem = "forks itself, directly or through others: tasks without bound".into();
+                        return Err(Flaw { task, op, problem });
+                    }
+                    None => {
+                        marks[task] = Mark::Done;
+                        path.pop();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ops(&self) -> impl Iterator<Item = (usize, usize, &Op)> {
+        let tasks = self.tasks.iter().enumerate();
+        tasks.flat_map(|(task, spec)| spec.script.iter().enumerate().map(move |(op, step)| (task, op, step)))
+    }
+}
+
+fn short(time: Nanos) -> Result<(), String> {
+    if time <= MAX_STEP { Ok(()) } else { Err(format!("a step of {time}; expected at most {MAX_STEP}")) }
+}
+
+fn check_spec(spec: &TaskSpec) -> Result<(), String> {
+    if let Start::At(time) = spec.start {
+        short(time)?;
+    }
+    check_cpus(spec.cpus.as_ref())?;
+    check_policy(spec.policy, spec.nice)
+}
+
+fn check_cpus(cpus: Option<&CpuSet>) -> Result<(), String> {
+    if cpus.is_some_and(CpuSet::is_empty) { Err("no CPU is allowed".into()) } else { Ok(()) }
+}
+
+/// The ranges of `sched_setattr(2)`.
+pub(crate) fn check_policy(policy: Policy, nice: i8) -> Result<(), String> {
+    if !(-20..=19).contains(&nice) {
+        return Err(format!("nice value {nice}; expected -20 to 19"));
+    }
+    match policy {
+        Policy::Fifo(priority) | Policy::RoundRobin(priority) if !(1..=99).contains(&priority) => {
+            Err(format!("real-time priority {priority}; expected 1 to 99"))
+        }
+        Policy::Deadline { runtime, deadline, period } if runtime.0 == 0 || runtime > deadline || deadline > period => {
+            Err(format!(
+                "deadline policy with runtime {runtime}, deadline {deadline}, period {period}; expected 0 < runtime ≤ deadline ≤ period"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One script, with the number of users of each barrier.
+struct Script<'a> {
+    ops: &'a [Op],
+    barriers: &'a [u32],
+}
+
+type OpError = (usize, String);
+
+impl Script<'_> {
+    fn check(&self) -> Result<(), OpError> {
+        let loops = self.loops()?;
+        self.check_locks(&loops)?;
+        if loops.is_empty() { Ok(()) } else { self.check_timeless() }
+    }
+
+    /// First ops of all loop bodies; loops are not empty, run at least once and nest.
+    fn loops(&self) -> Result<Vec<u32>, OpError> {
+        let mut firsts = Vec::new();
+        // Loops that end before the current one and are not inside another.
+        let mut outer: Vec<(u32, u32)> = Vec::new();
+        for (at, op) in self.ops.iter().enumerate() {
+            let &Op::Repeat { from, times } = op else { continue };
+            if from as usize >= at {
+                return Err((at, format!("repeats from operation {from}; expected an earlier one")));
+            }
+            if times == Some(0) {
+                return Err((at, "repeats 0 times; expected at least 1".into()));
+            }
+            while outer.last().is_some_and(|&(first, _)| first >= from) {
+                outer.pop();
+            }
+            if outer.last().is_some_and(|&(_, last)| last >= from) {
+                return Err((at, "loops cross each other; expected one inside the other".into()));
+            }
+            outer.push((from, at as u32));
+            firsts.push(from);
+        }
+        Ok(firsts)
+    }
+
+    /// Walks the script once with the set of mutexes that the task holds.
+    fn check_locks(&self, loops: &[u32]) -> Result<(), OpError> {
+        let mut held: Vec<MutexId> = Vec::new();
+        let mut at_entry: BTreeMap<u32, Vec<MutexId>> = loops.iter().map(|&first| (first, Vec::new())).collect();
+        for (at, op) in self.ops.iter().enumerate() {
+            if !loops.is_empty()
+                && let Some(entry) = at_entry.get_mut(&(at as u32))
+            {
+                entry.clone_from(&held);
+            }
+            match *op {
+                Op::Lock(id) if held.contains(&id) => {
+                    return Err((at, "locks a mutex that it holds already: it would wait for itself".into()));
+                }
+                Op::Lock(id) => {
+                    held.push(id);
+                    held.sort_by_key(|id| id.0);
+                }
+                Op::Unlock(id) => match held.iter().position(|&other| other == id) {
+                    Some(position) => drop(held.remove(position)),
+                    None => return Err((at, "unlocks a mutex that it does not hold".into())),
+                },
+                Op::Wait(_, id) | Op::Sync(_, id) if !held.contains(&id) => {
+                    return Err((at, "waits with a mutex that it does not hold; expected a lock before".into()));
+                }
+                Op::Repeat { from, times } if times != Some(1) && at_entry[&from] != held => {
+                    return Err((at, "a loop ends with other mutexes held than it began with".into()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// An endless loop must contain something that takes time; a long one without it is as bad.
+    fn check_timeless(&self) -> Result<(), OpError> {
+        // Sums over the operations so far: those that take time, and how many are executed without it.
+        let mut timed = vec![0u64; self.ops.len() + 1];
+        let mut executed = vec![0u64; self.ops.len() + 1];
+        for (at, op) in self.ops.iter().enumerate() {
+            timed[at + 1] = timed[at] + u64::from(self.takes_time(op));
+            executed[at + 1] = executed[at].saturating_add(1);
+            if let &Op::Repeat { from, times } = op
+                && timed[at] == timed[from as usize]
+            {
+                let body = executed[at] - executed[from as usize];
+                let again = times.map_or(u64::MAX, |times| body.saturating_mul(times - 1));
+                if again > MAX_TIMELESS_OPS {
+                    return Err((at, "loop without run, sleep or wait: no time passes in it".into()));
+                }
+                executed[at + 1] = executed[at + 1].saturating_add(again);
+            }
+        }
+        Ok(())
+    }
+
+    fn takes_time(&self, op: &Op) -> bool {
+        match op {
+            Op::Work { user, system } => user.0 + system.0 > 0,
+            Op::CpuTime(time) | Op::Sleep(time, _) | Op::Timer { period: time, .. } => time.0 > 0,
+            Op::Wait(..) | Op::Sync(..) | Op::Suspend => true,
+            Op::Barrier(id) => self.barriers[id.0 as usize] > 1,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BarrierId, ConditionId, Reference, SignalId, Sleep};
+
+    pub(crate) fn workload(scripts: &[&[Op]]) -> Workload {
+        let task = |(index, script): (usize, &&[Op])| TaskSpec {
+            name: format!("t{index}"),
+            command: None,
+            start: Start::At(Nanos::ZERO),
+            policy: Policy::Other,
+            nice: 0,
+            cpus: None,
+            peak_rss_bytes: 0,
+            script: script.to_vec(),
+        };
+        Workload {
+            name: "w".into(),
+            duration: None,
+            tasks: scripts.iter().enumerate().map(task).collect(),
+            mutexes: 2,
+            conditions: 1,
+            barriers: vec![2, 0],
+            signals: 2,
+            references: 1,
+        }
+    }
+
+    fn work() -> Op {
+        Op::Work { user: Nanos(1), system: Nanos::ZERO }
+    }
+
+    #[test]
+    fn flaws_are_found_and_named() {
+        let lock = |id| Op::Lock(MutexId(id));
+        let unlock = |id| Op::Unlock(MutexId(id));
+        let repeat = |from, times| Op::Repeat { from, times };
+        let cases: &[(&[&[Op]], &str)] = &[
+            (&[], "w: no task starts by itself"),
+            (&[&[unlock(0)]], "w, task \"t0\", operation 0: unlocks a mutex that it does not hold"),
+            (&[&[lock(2)]], "w, task \"t0\", operation 0: mutex 2, but there are 2"),
+            (
+                &[&[lock(0), lock(0)]],
+                "w, task \"t0\", operation 1: locks a mutex that it holds already: it would wait for itself",
+            ),
+            (
+                &[&[lock(0), work(), repeat(0, Some(2))]],
+                "w, task \"t0\", operation 2: a loop ends with other mutexes held than it began with",
+            ),
+            (
+                &[&[Op::Wait(ConditionId(0), MutexId(0))]],
+                "w, task \"t0\", operation 0: waits with a mutex that it does not hold; expected a lock before",
+            ),
+            (
+                &[&[work(), repeat(1, None)]],
+                "w, task \"t0\", operation 1: repeats from operation 1; expected an earlier one",
+            ),
+            (&[&[work(), repeat(0, Some(0))]], "w, task \"t0\", operation 1: repeats 0 times; expected at least 1"),
+            (
+                &[&[work(), work(), repeat(0, Some(2)), work(), repeat(1, Some(2))]],
+                "w, task \"t0\", operation 4: loops cross each other; expected one inside the other",
+            ),
+            (
+                &[&[Op::Yield, repeat(0, None)]],
+                "w, task \"t0\", operation 1: loop without run, sleep or wait: no time passes in it",
+            ),
+            (
+                &[&[Op::Yield, repeat(0, Some(2_000)), repeat(0, Some(2_000))]],
+                "w, task \"t0\", operation 2: loop without run, sleep or wait: no time passes in it",
+            ),
+            (
+                &[&[Op::Sleep(Nanos::ZERO, Sleep::Timer), repeat(0, None)]],
+                "w, task \"t0\", operation 1: loop without run, sleep or wait: no time passes in it",
+            ),
+            (&[&[Op::Barrier(BarrierId(1))]], "w, task \"t0\", operation 0: barrier 1 waits for no task"),
+            (&[&[Op::Await(SignalId(0))]], "w, task \"t0\", operation 0: awaits a signal that nobody posts"),
+            (
+                &[&[Op::Post(SignalId(0)), Op::Post(SignalId(0))]],
+                "w, task \"t0\", operation 1: signal posted a second time; expected once",
+            ),
+            (
+                &[&[work(), Op::Fork(1)], &[Op::Fork(0)]],
+                "w, task \"t1\", operation 0: forks itself, directly or through others: tasks without bound",
+            ),
+            (&[&[Op::Fork(1)]], "w, task \"t0\", operation 0: task 1, but there are 1"),
+            (
+                &[&[Op::CpuTime(Nanos::MAX)]],
+                "w, task \"t0\", operation 0: a step of 18446744073 s; expected at most 1000000 s",
+            ),
+            (
+                &[&[Op::Timer { reference: Reference(1), period: Nanos(1), absolute: false }]],
+                "w, task \"t0\", operation 0: reference 1, but there are 1",
+            ),
+            (
+                &[&[Op::Change { cpus: Some(CpuSet::new()), policy: None }]],
+                "w, task \"t0\", operation 0: no CPU is allowed",
+            ),
+            (
+                &[&[Op::Change { cpus: None, policy: Some((Policy::Fifo(0), 0)) }]],
+                "w, task \"t0\", operation 0: real-time priority 0; expected 1 to 99",
+            ),
+            (
+                &[&[Op::Change { cpus: None, policy: Some((Policy::Other, 20)) }]],
+                "w, task \"t0\", operation 0: nice value 20; expected -20 to 19",
+            ),
+        ];
+        for (scripts, expected) in cases {
+            assert_eq!(workload(scripts).validate().unwrap_err().to_string(), *expected);
+        }
+    }
+
+    #[test]
+    fn sound_scripts_pass() {
+        let lock = Op::Lock(MutexId(0));
+        let unlock = Op::Unlock(MutexId(0));
+        let cases: &[&[&[Op]]] = &[
+            &[&[]],
+            &[&[
+                lock.clone(),
+                work(),
+                Op::Repeat { from: 1, times: Some(9) },
+                unlock.clone(),
+                Op::Repeat { from: 0, times: None },
+            ]],
+            &[&[lock.clone(), work(), Op::Repeat { from: 0, times: Some(1) }, unlock]],
+            &[&[Op::Suspend, Op::Repeat { from: 0, times: None }]],
+            &[&[Op::Barrier(BarrierId(0)), Op::Repeat { from: 0, times: None }]],
+            &[&[Op::Fork(1), Op::Fork(2), Op::Post(SignalId(1))], &[Op::Fork(2), Op::Await(SignalId(1))], &[]],
+            &[&[lock]],
+        ];
+        for scripts in cases {
+            workload(scripts).validate().unwrap();
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A recording to its payload.
+
+use super::Recording;
+use crate::{Op, Sleep, Start, TaskSpec};
+use ids::{CpuSet, Nanos, Policy};
+
+/// Tags of operations. The order is part of the format.
+#[derive(Clone, Copy)]
+pub(super) enum Tag {
+    Work,
+    CpuTime,
+    Sleep,
+    Timer,
+    Lock,
+    Unlock,
+    Wait,
+    Signal,
+    Broadcast,
+    Sync,
+    Barrier,
+    Suspend,
+    Resume,
+    Post,
+    Await,
+    Yield,
+    Fork,
+    Change,
+    Repeat,
+}
+
+impl Tag {
+    pub const ALL: [Tag; 19] = [
+        Tag::Work,
+        Tag::CpuTime,
+        Tag::Sleep,
+        Tag::Timer,
+        Tag::Lock,
+        Tag::Unlock,
+        Tag::Wait,
+        Tag::Signal,
+        Tag::Broadcast,
+        Tag::Sync,
+        Tag::Barrier,
+        Tag::Suspend,
+        Tag::Resume,
+        Tag::Post,
+        Tag::Await,
+        Tag::Yield,
+        Tag::Fork,
+        Tag::Change,
+        Tag::Repeat,
+    ];
+}
+
+pub(super) fn payload(recording: &Recording) -> Vec<u8> {
+    let mut writer = Writer(Vec::new());
+    let meta = &recording.meta;
+    writer.text(&meta.command);
+    writer.number(meta.recorded_at_unix_s);
+    writer.text(&meta.kernel);
+    writer.text(&meta.cpu_model);
+    writer.number(meta.cpus.into());
+    writer.time(meta.elapsed);
+    writer.number(meta.lost_events);
+    writer.text(&meta.notes);
+    let workload = &recording.workload;
+    writer.option(workload.duration, Writer::time);
+    for count in [workload.mutexes, workload.conditions, workload.signals, workload.references] {
+        writer.number(count.into());
+    }
+    writer.list(&workload.barriers, |writer, &users| writer.number(users.into()));
+    writer.list(&workload.tasks, Writer::task);
+    writer.0
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Seven bits a byte, the lowest first; the high bit says that more follow (LEB128).
+    fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    fn time(&mut self, time: Nanos) {
+        self.number(time.0);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend(text.as_bytes());
+    }
+
+    /// 0, or 1 and the value.
+    fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
+        self.number(value.is_some().into());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    /// The length and the elements.
+    fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Writer, &T)) {
+        self.number(items.len() as u64);
+        for item in items {
+            write(self, item);
+        }
+    }
+
+    fn cpus(&mut self, cpus: &CpuSet) {
+        let words = cpus.words();
+        let used = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+        self.list(&words[..used], |writer, &word| writer.number(word));
+    }
+
+    fn policy(&mut self, policy: Policy) {
+        match policy {
+            Policy::Other => self.number(0),
+            Policy::Batch => self.number(1),
+            Policy::Idle => self.number(2),
+            Policy::Ext => self.number(3),
+            Policy::Fifo(priority) => {
+                self.number(4);
+                self.number(priority.into());
+            }
+            Policy::RoundRobin(priority) => {
+                self.number(5);
+                self.number(priority.into());
+            }
+            Policy::Deadline { runtime, deadline, period } => {
+                self.number(6);
+                [runtime, deadline, period].into_iter().for_each(|time| self.time(time));
+            }
+        }
+    }
+
+    /// Nice values from 0 on, so that they need one byte: 20 is 0.
+    fn nice(&mut self, nice: i8) {
+        self.number((i64::from(nice) + 20) as u64);
+    }
+
+    fn task(&mut self, task: &TaskSpec) {
+        self.text(&task.name);
+        self.option(task.command.as_deref(), Writer::text);
+        match task.start {
+            Start::Forked => self.number(0),
+            Start::At(time) => {
+                self.number(1);
+                self.time(time);
+            }
+        }
+        self.policy(task.policy);
+        self.nice(task.nice);
+        self.option(task.cpus.as_ref(), Writer::cpus);
+        self.number(task.peak_rss_bytes);
+        self.list(&task.script, Writer::op);
+    }
+
+    /// The tag and its numbers.
+    fn numbers(&mut self, tag: Tag, numbers: &[u64]) {
+        self.0.push(tag as u8);
+        numbers.iter().for_each(|&number| self.number(number));
+    }
+
+    fn op(&mut self, op: &Op) {
+        match op {
+            Op::Work { user, system } => self.numbers(Tag::Work, &[user.0, system.0]),
+            Op::CpuTime(time) => self.numbers(Tag::CpuTime, &[time.0]),
+            Op::Sleep(time, cause) => {
+                let cause = match cause {
+                    Sleep::Timer => 0,
+                    Sleep::Io => 1,
+                    Sleep::External => 2,
+                };
+                self.numbers(Tag::Sleep, &[cause, time.0]);
+            }
+            Op::Timer { reference, period, absolute } => {
+                self.numbers(Tag::Timer, &[reference.0.into(), period.0, u64::from(*absolute)]);
+            }
+            Op::Lock(mutex) => self.numbers(Tag::Lock, &[mutex.0.into()]),
+            Op::Unlock(mutex) => self.numbers(Tag::Unlock, &[mutex.0.into()]),
+            Op::Wait(condition, mutex) => self.numbers(Tag::Wait, &[condition.0.into(), mutex.0.into()]),
+            Op::Signal(condition) => self.numbers(Tag::Signal, &[condition.0.into()]),
+            Op::Broadcast(condition) => self.numbers(Tag::Broadcast, &[condition.0.into()]),
+            Op::Sync(condition, mutex) => self.numbers(Tag::Sync, &[condition.0.into(), mutex.0.into()]),
+            Op::Barrier(barrier) => self.numbers(Tag::Barrier, &[barrier.0.into()]),
+            Op::Suspend => self.numbers(Tag::Suspend, &[]),
+            Op::Resume(specs) => {
+                self.numbers(Tag::Resume, &[]);
+                self.list(specs, |writer, &spec| writer.number(spec.into()));
+            }
+            Op::Post(signal) => self.numbers(Tag::Post, &[signal.0.into()]),
+            Op::Await(signal) => self.numbers(Tag::Await, &[signal.0.into()]),
+            Op::Yield => self.numbers(Tag::Yield, &[]),
+            Op::Fork(spec) => self.numbers(Tag::Fork, &[(*spec).into()]),
+            Op::Change { cpus, policy } => {
+                self.numbers(Tag::Change, &[]);
+                self.option(cpus.as_ref(), Writer::cpus);
+                self.option(*policy, |writer, (policy, nice)| {
+                    writer.policy(policy);
+                    writer.nice(nice);
+                });
+            }
+            Op::Repeat { from, times } => {
+                self.numbers(Tag::Repeat, &[(*from).into()]);
+                self.option(*times, Writer::number);
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Events of a phase to operations, and the names of resources to numbers.
+
+use super::document::{Fault, Object, integer, near_miss, string, wrong};
+use crate::json::Member;
+use crate::{BarrierId, ConditionId, MutexId, Op, Reference, Sleep};
+use ids::Nanos;
+use std::collections::BTreeMap;
+
+/// rt-app's order of tests: the first word with which a key begins decides.
+const EVENTS: [(&str, Event); 20] = [
+    ("runtime", Event::Runtime),
+    ("run", Event::Run),
+    ("sleep", Event::Sleep),
+    ("memrun", Event::Refused),
+    ("mem", Event::Refused),
+    ("iorun", Event::Refused),
+    ("lock", Event::Lock),
+    ("unlock", Event::Unlock),
+    ("signal", Event::Signal),
+    ("broad", Event::Broadcast),
+    ("wait", Event::Wait),
+    ("sync", Event::Sync),
+    ("barrier", Event::Barrier),
+    ("timer", Event::Timer),
+    ("resume", Event::Resume),
+    ("suspend", Event::Suspend),
+    ("yield", Event::Yield),
+    ("fork", Event::Fork),
+    ("sem_post", Event::Refused),
+    ("sem_wait", Event::Refused),
+];
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Event {
+    Runtime,
+    Run,
+    Sleep,
+    Lock,
+    Unlock,
+    Signal,
+    Broadcast,
+    Wait,
+    Sync,
+    Barrier,
+    Timer,
+    Resume,
+    Suspend,
+    Yield,
+    Fork,
+    Refused,
+}
+
+fn event(key: &str) -> Option<Event> {
+    EVENTS.iter().find(|(word, _)| key.starts_with(word)).map(|&(_, event)| event)
+}
+
+/// Whether rt-app takes this key of a task or phase for an event.
+pub(super) fn is_event(key: &str) -> bool {
+    event(key).is_some()
+}
+
+/// Names to dense numbers in order of appearance.
+#[derive(Default)]
+pub(super) struct Names<'a>(BTreeMap<&'a str, u32>);
+
+impl<'a> Names<'a> {
+    fn number(&mut self, name: &'a str) -> u32 {
+        let next = self.count();
+        *self.0.entry(name).or_insert(next)
+    }
+
+    pub fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+/// The resources of the whole file.
+#[derive(Default)]
+pub(super) struct Resources<'a> {
+    pub mutexes: Names<'a>,
+    pub conditions: Names<'a>,
+    pub timers: Names<'a>,
+    pub barriers: Names<'a>,
+    /// Users of each barrier.
+    pub barrier_users: Vec<u32>,
+    /// Shared timers that some event makes absolute: that counts for all events (rt-app keeps it with the timer).
+    pub absolute: Vec<u32>,
+}
+
+/// All tasks by name: how many instances each has and which spec is its first.
+pub(super) type TaskIndex<'a> = BTreeMap<&'a str, TaskEntry>;
+
+#[derive(Clone, Copy)]
+pub(super) struct TaskEntry {
+    pub instances: u32,
+    /// Specs of the task: one for each instance, one if it is only forked.
+    pub first: u32,
+    pub specs: u32,
+}
+
+/// Builds one task's script.
+pub(super) struct Builder<'a, 'r> {
+    pub resources: &'r mut Resources<'a>,
+    pub tasks: &'r TaskIndex<'a>,
+    /// This task.
+    pub entry: TaskEntry,
+    pub script: Vec<Op>,
+    /// Where in the text each operation comes from.
+    pub positions: Vec<usize>,
+    held: Vec<MutexId>,
+    own_timers: Names<'a>,
+    own_absolute: Vec<u32>,
+    own_barriers: Vec<u32>,
+}
+
+impl<'a, 'r> Builder<'a, 'r> {
+    pub fn new(resources: &'r mut Resources<'a>, tasks: &'r TaskIndex<'a>, entry: TaskEntry) -> Builder<'a, 'r> {
+        Builder {
+            resources,
+            tasks,
+            entry,
+            script: Vec::new(),
+            positions: Vec::new(),
+            held: Vec::new(),
+            own_timers: Names::default(),
+            own_absolute: Vec::new(),
+            own_barriers: Vec::new(),
+        }
+    }
+
+    pub fn push(&mut self, at: usize, op: Op) {
+        match op {
+            Op::Lock(mutex) => self.held.push(mutex),
+            Op::Unlock(mutex) => self.held.retain(|&other| other != mutex),
+            _ => {}
+        }
+        self.script.push(op);
+        self.positions.push(at);
+    }
+
+    /// Takes the script out, with private absolute timers marked.
+    pub fn finish(mut self) -> (Vec<Op>, Vec<usize>) {
+        for op in &mut self.script {
+            if let Op::Timer { reference, absolute, .. } = op
+                && reference.private().is_some_and(|number| self.own_absolute.contains(&number))
+            {
+                *absolute = true;
+            }
+        }
+        (self.script, self.positions)
+    }
+
+    /// Appends the operations of one event.
+    pub fn event(&mut self, what: &str, member: &'a Member) -> Result<(), Fault> {
+        let (at, key, value) = (member.at, member.key.as_str(), &member.value);
+        let kind = event(key).expect("the caller asked whether it is an event");
+        let fault = |problem: String| Fault { at: value.at, problem };
+        let time = || integer(key, value, 0..=i64::from(i32::MAX)).map(|us| Nanos::from_us(us as u64));
+        let op = match kind {
+            Event::Run => Op::Work { user: time()?, system: Nanos::ZERO },
+            Event::Runtime => Op::CpuTime(time()?),
+            Event::Sleep => Op::Sleep(time()?, Sleep::Timer),
+            Event::Lock => Op::Lock(self.mutex(string(key, value)?)),
+            Event::Unlock => Op::Unlock(self.mutex(string(key, value)?)),
+            Event::Signal => Op::Signal(self.condition(string(key, value)?)),
+            Event::Broadcast => Op::Broadcast(self.condition(string(key, value)?)),
+            Event::Wait | Event::Sync => return self.wait(what, member, kind == Event::Sync),
+            Event::Barrier => self.barrier(string(key, value)?).map_err(fault)?,
+            Event::Timer => self.timer(what, member)?,
+            Event::Resume => {
+                let entry = self.task(string(key, value)?).map_err(fault)?;
+                Op::Resume((entry.first..entry.first + entry.specs).collect())
+            }
+            // rt-app ignores the value of both.
+            Event::Suspend => Op::Suspend,
+            Event::Yield => Op::Yield,
+            Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
+            Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
+        };
+        self.push(at, op);
+        Ok(())
+    }
+
+    fn mutex(&mut self, name: &'a str) -> MutexId {
+        MutexId(self.resources.mutexes.number(name))
+    }
+
+    fn condition(&mut self, name: &'a str) -> ConditionId {
+        ConditionId(self.resources.conditions.number(name))
+    }
+
+    fn task(&self, name: &str) -> Result<TaskEntry, String> {
+        self.tasks.get(name).copied().ok_or_else(|| {
+            let near = near_miss(name, self.tasks.keys().copied());
+            format!("no task is called {name:?}{near}")
+        })
+    }
+
+    fn wait(&mut self, what: &str, member: &'a Member, sync: bool) -> Result<(), Fault> {
+        let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
+        // rt-app's names for what is not named.
+        let condition = object.string("ref")?.map_or("unknown", |(_, name)| name);
+        let mutex = object.string("mutex")?.map_or("unknown", |(_, name)| name);
+        object.finish()?;
+        let (condition, mutex) = (self.condition(condition), self.mutex(mutex));
+        let at = member.at;
+        if !sync {
+            self.push(at, Op::Wait(condition, mutex));
+        } else if self.held.contains(&mutex) {
+            self.push(at, Op::Sync(condition, mutex));
+        } else {
+            self.push(at, Op::Lock(mutex));
+            self.push(at, Op::Sync(condition, mutex));
+            self.push(at, Op::Unlock(mutex));
+        }
+        Ok(())
+    }
+
+    fn barrier(&mut self, name: &'a str) -> Result<Op, String> {
+        let number = self.resources.barriers.number(name);
+        if self.own_barriers.contains(&number) {
+            return Err(format!("barrier {name:?} a second time in this task; each place needs its own name"));
+        }
+        self.own_barriers.push(number);
+        let users = &mut self.resources.barrier_users;
+        users.resize(users.len().max(number as usize + 1), 0);
+        users[number as usize] += self.entry.instances;
+        Ok(Op::Barrier(BarrierId(number)))
+    }
+
+    fn timer(&mut self, what: &str, member: &'a Member) -> Result<Op, Fault> {
+        let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
+        let name = object.string("ref")?.map_or("unknown", |(_, name)| name);
+        let period = object.integer("period", 0..=i64::from(i32::MAX))?.unwrap_or(0);
+        let absolute = match object.optional("mode")? {
+            None => false,
+            Some(mode) => match string("mode", &mode.value)? {
+                "relative" => false,
+                "absolute" => true,
+                _ => return Err(wrong("mode", &mode.value, "\"relative\" or \"absolute\"")),
+            },
+        };
+        object.finish()?;
+        let (names, absolutes) = match name.starts_with("unique") {
+            true => (&mut self.own_timers, &mut self.own_absolute),
+            false => (&mut self.resources.timers, &mut self.resources.absolute),
+        };
+        let number = names.number(name);
+        if absolute {
+            absolutes.push(number);
+        }
+        let number = if name.starts_with("unique") { number | Reference::PRIVATE } else { number };
+        Ok(Op::Timer { reference: Reference(number), period: Nanos::from_us(period as u64), absolute })
+    }
+}
+
+fn refusal(what: &str, key: &str) -> String {
+    let kind = if key.starts_with("sem_") { "semaphores" } else { "memory and device accesses" };
+    let supported: Vec<&str> =
+        EVENTS.iter().filter(|(_, event)| *event != Event::Refused).map(|&(word, _)| word).collect();
+    format!("{what} has the event {key:?}: {kind} are not supported; supported are {}", supported.join(", "))
+}

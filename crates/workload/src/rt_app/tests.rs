@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files and what becomes of them.
+
+use crate::{Op, Workload};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::fmt::Write;
+
+fn show(text: &str) -> String {
+    let workload = match Workload::from_rt_app("dir/w.json", text) {
+        Ok(workload) => workload,
+        Err(error) => return error.to_string(),
+    };
+    let mut shown = String::new();
+    for task in &workload.tasks {
+        let cpus = task.cpus.as_ref().map_or("all".into(), |cpus| cpus.to_string());
+        writeln!(shown, "{} {:?} {:?} {} on {cpus}", task.name, task.start, task.policy, task.nice).unwrap();
+        for (index, op) in task.script.iter().enumerate() {
+            writeln!(shown, "  {index} {op:?}").unwrap();
+        }
+    }
+    let Workload { duration, mutexes, conditions, barriers, references, .. } = &workload;
+    write!(shown, "{duration:?} mutexes {mutexes} conditions {conditions} barriers {barriers:?} timers {references}")
+        .unwrap();
+    shown
+}
+
+/// A file with these tasks.
+fn tasks(tasks: &str) -> String {
+    format!("{{\"tasks\": {{{tasks}}}}}")
+}
+
+fn check(text: &str, expected: Expect) {
+    expected.assert_eq(&show(text));
+}
+
+#[test]
+fn repeated_events_keep_their_order() {
+    check(
+        &tasks(r#""a": {"run": 1, "sleep": 2, "run": 3, "runtime1": 4, "yield": "", "run_b": 0}"#),
+        expect![[r#"
+        a At(Nanos(0)) Other 0 on all
+          0 Work { user: Nanos(1000), system: Nanos(0) }
+          1 Sleep(Nanos(2000), Timer)
+          2 Work { user: Nanos(3000), system: Nanos(0) }
+          3 CpuTime(Nanos(4000))
+          4 Yield
+          5 Work { user: Nanos(0), system: Nanos(0) }
+          6 Repeat { from: 0, times: None }
+        None mutexes 0 conditions 0 barriers [] timers 0"#]],
+    );
+}
+
+#[test]
+fn phases_loops_instances_and_parameters() {
+    let text = r#"{
+      // Comments and a trailing comma.
+      "tasks": {
+        "a": {
+          "instance": 2, "delay": 5, "loop": 3, "cpus": [4], "policy": "SCHED_BATCH", "priority": -5,
+          "phases": {
+            "one": {"loop": 2, "cpus": [0, 1], "run": 1},
+            "two": {"run": 2, "policy": "SCHED_FIFO"},
+            "three": {"run": 3, "priority": 20},
+            "four": {"run": 3, "priority": 3, "policy": "SCHED_OTHER", "loop": -1},
+          },
+        },
+        "b": {"run": 1, "policy": "SCHED_DEADLINE", "dl-runtime": 1, "dl-period": 10},
+        "c": {"run": 1, "policy": "SCHED_IDLE", "loop": 1},
+      },
+      "global": {"duration": 7, "default_policy": "SCHED_RR", "calibration": "CPU0", "ftrace": "none", "logdir": "./"},
+    }"#;
+    check(text, expect![[r#"
+        a-0 At(Nanos(5000)) Batch -5 on 0-1
+          0 Change { cpus: Some({0-1}), policy: None }
+          1 Work { user: Nanos(1000), system: Nanos(0) }
+          2 Repeat { from: 1, times: Some(2) }
+          3 Change { cpus: Some({4}), policy: Some((Fifo(10), 0)) }
+          4 Work { user: Nanos(2000), system: Nanos(0) }
+          5 Change { cpus: Some({4}), policy: Some((Fifo(20), 0)) }
+          6 Work { user: Nanos(3000), system: Nanos(0) }
+          7 Change { cpus: Some({4}), policy: Some((Other, 3)) }
+          8 Work { user: Nanos(3000), system: Nanos(0) }
+          9 Repeat { from: 8, times: None }
+          10 Repeat { from: 0, times: Some(3) }
+        a-1 At(Nanos(5000)) Batch -5 on 0-1
+          0 Change { cpus: Some({0-1}), policy: None }
+          1 Work { user: Nanos(1000), system: Nanos(0) }
+          2 Repeat { from: 1, times: Some(2) }
+          3 Change { cpus: Some({4}), policy: Some((Fifo(10), 0)) }
+          4 Work { user: Nanos(2000), system: Nanos(0) }
+          5 Change { cpus: Some({4}), policy: Some((Fifo(20), 0)) }
+          6 Work { user: Nanos(3000), system: Nanos(0) }
+          7 Change { cpus: Some({4}), policy: Some((Other, 3)) }
+          8 Work { user: Nanos(3000), system: Nanos(0) }
+          9 Repeat { from: 8, times: None }
+          10 Repeat { from: 0, times: Some(3) }
+        b At(Nanos(0)) Deadline { runtime: Nanos(1000), deadline: Nanos(10000), period: Nanos(10000) } 0 on all
+          0 Work { user: Nanos(1000), system: Nanos(0) }
+          1 Repeat { from: 0, times: None }
+        c At(Nanos(0)) Idle 0 on all
+          0 Work { user: Nanos(1000), system: Nanos(0) }
+        Some(Nanos(7000000000)) mutexes 0 conditions 0 barriers [] timers 0"#]]);
+}
+
+#[test]
+fn affinity_returns_to_everywhere() {
+    check(
+        &tasks(r#""a": {"loop": 1, "phases": {"x": {"cpus": [1], "run": 1}, "y": {"run": 1}}}"#),
+        expect![[r#"
+        a At(Nanos(0)) Other 0 on 1
+          0 Change { cpus: Some({1}), policy: None }
+          1 Work { user: Nanos(1000), system: Nanos(0) }
+          2 Change { cpus: Some({0-4095}), policy: None }
+          3 Work { user: Nanos(1000), system: Nanos(0) }
+        None mutexes 0 conditions 0 barriers [] timers 0"#]],
+    );
+}
+
+#[test]
+fn synchronization() {
+    let text = r#"{
+      "resources": {"m": {"type": "mutex"}, "c": {"type": "wait"}},
+      "tasks": {
+        "a": {"lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m", "barrier": "b", "suspend": "a", "fork": "d"},
+        "b": {"instance": 2, "signal": "c", "broad": "c2", "sync": {"ref": "c", "mutex": "m"}, "barrier0": "b", "resume": "a"},
+        "c": {"lock": "n", "sync": {"ref": "c", "mutex": "n"}, "unlock": "n", "resume": "b"},
+        "d": {"instance": 0, "run": 1, "loop": 1},
+      }
+    }"#;
+    check(
+        text,
+        expect![[r#"
+        a At(Nanos(0)) Other 0 on all
+          0 Lock(MutexId(0))
+          1 Wait(ConditionId(0), MutexId(0))
+          2 Unlock(MutexId(0))
+          3 Barrier(BarrierId(0))
+          4 Suspend
+          5 Fork(4)
+          6 Repeat { from: 0, times: None }
+        b-0 At(Nanos(0)) Other 0 on all
+          0 Signal(ConditionId(0))
+          1 Broadcast(ConditionId(1))
+          2 Lock(MutexId(0))
+          3 Sync(ConditionId(0), MutexId(0))
+          4 Unlock(MutexId(0))
+          5 Barrier(BarrierId(0))
+          6 Resume([0])
+          7 Repeat { from: 0, times: None }
+        b-1 At(Nanos(0)) Other 0 on all
+          0 Signal(ConditionId(0))
+          1 Broadcast(ConditionId(1))
+          2 Lock(MutexId(0))
+          3 Sync(ConditionId(0), MutexId(0))
+          4 Unlock(MutexId(0))
+          5 Barrier(BarrierId(0))
+          6 Resume([0])
+          7 Repeat { from: 0, times: None }
+        c At(Nanos(0)) Other 0 on all
+          0 Lock(MutexId(1))
+          1 Sync(ConditionId(0), MutexId(1))
+          2 Unlock(MutexId(1))
+          3 Resume([1, 2])
+          4 Repeat { from: 0, times: None }
+        d Forked Other 0 on all
+          0 Work { user: Nanos(1000), system: Nanos(0) }
+        None mutexes 2 conditions 2 barriers [3] timers 0"#]],
+    );
+}
+
+#[test]
+fn timers_are_shared_or_unique_and_absolute_as_a_whole() {
+    let text = tasks(
+        r#""a": {"timer": {"ref": "t", "period": 1}, "timer": {"ref": "uniqueA", "period": 2}, "timer": {"period": 5}},
+           "b": {"timer": {"ref": "t", "period": 3, "mode": "absolute"}, "timer": {"ref": "uniqueA", "period": 4, "mode": "relative"}}"#,
+    );
+    check(
+        &text,
+        expect![[r#"
+        a At(Nanos(0)) Other 0 on all
+          0 Timer { reference: Reference(0), period: Nanos(1000), absolute: true }
+          1 Timer { reference: Reference(2147483648), period: Nanos(2000), absolute: false }
+          2 Timer { reference: Reference(1), period: Nanos(5000), absolute: false }
+          3 Repeat { from: 0, times: None }
+        b At(Nanos(0)) Other 0 on all
+          0 Timer { reference: Reference(0), period: Nanos(3000), absolute: true }
+          1 Timer { reference: Reference(2147483648), period: Nanos(4000), absolute: false }
+          2 Repeat { from: 0, times: None }
+        None mutexes 0 conditions 0 barriers [] timers 2"#]],
+    );
+}
+
+#[test]
+fn what_cannot_be_honoured_is_an_error_with_its_place() {
+    let files = [
+        r#"{"tasks": {"a": {"run": 1, "mem": 5}}}"#,
+        r#"{"tasks": {"a": {"sem_wait": "x"}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "util_min": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "taskgroup": "/x"}}}"#,
+        r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "nodes_membind": [0]}}}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "prioritty": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "dl-runtime": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "policy": "SCHED_DEADLINE"}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "policy": "SCHED_FIF0"}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "policy": "SCHED_FIFO", "priority": 0}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "priority": 20}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "policy": "SCHED_RR", "priority": -3}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "period": 20}}}"#,
+        r#"{"tasks": {"a": {"run": 1.5}}}"#,
+        r#"{"tasks": {"a": {"run": -1}}}"#,
+        r#"{"tasks": {"a": {"run": "1"}}}"#,
+        r#"{"tasks": {"a": {"loop": 0, "run": 1}}}"#,
+        r#"{"tasks": {"a": {"loop": 2, "run": 1, "loop": 3}}}"#,
+        r#"{"tasks": {"a": {}}}"#,
+        r#"{"tasks": {"a": {"phases": {}}}}"#,
+        r#"{"tasks": {"a": {"phases": {"p": {"loop": 1}}}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "phases": {"p": {"run": 1}}}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "cpus": []}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "cpus": [4096]}}}"#,
+        r#"{"tasks": {"a": {"run": 1}, "a": {"run": 1}}}"#,
+        r#"{"tasks": {"alpha": {"run": 1, "resume": "alhpa"}}}"#,
+        r#"{"tasks": {"a": {"unlock": "m", "run": 1}}}"#,
+        r#"{"tasks": {"a": {"lock": "m", "run": 1}}}"#,
+        r#"{"tasks": {"a": {"wait": {"ref": "c", "mutex": "m"}}}}"#,
+        r#"{"tasks": {"a": {"wait": {"ref": "c", "mutx": "m"}}}}"#,
+        r#"{"tasks": {"a": {"timer": {"ref": "c", "period": 1, "mode": "x"}}}}"#,
+        r#"{"tasks": {"a": {"barrier": "b", "run": 1, "barrier": "b"}}}"#,
+        r#"{"tasks": {"a": {"fork": "b", "run": 1}, "b": {"barrier": "x", "run": 1}}}"#,
+        r#"{"tasks": {"a": {"fork": "b", "run": 1}, "b": {"delay": 1, "run": 1}}}"#,
+        r#"{"tasks": {"a": {"fork": "a", "run": 1}}}"#,
+        r#"{"tasks": {"a": {"instance": 0, "run": 1}}}"#,
+        r#"{"tasks": {"a": {"instance": 60000, "run": 1}, "b": {"instance": 60000, "run": 1}}}"#,
+        "{\"tasks\": {\"a\": {\n  \"lock\": \"m\",\n  \"unlock\": \"m\"}}}",
+        r#"{"tasks": {"a": {"run": 1}}, "globl": {}}"#,
+        r#"{"tasks": {"a": {"run": 1}}, "global": {"pi_enabled": true}}"#,
+        r#"{"tasks": {"a": {"run": 1}}, "global": {"duration": 1.5}}"#,
+        r#"{"tasks": {"a": {"run": 1}}, "resources": {"m": {"type": "mutx"}}}"#,
+        r#"{"tasks": {}}"#,
+        r#"{"global": {}}"#,
+        r#"{"tasks": [1]}"#,
+        "[]",
+        "{\n\"tasks\": x}",
+    ];
+    let errors: Vec<String> = files.iter().map(|text| show(text)).collect();
+    expect![[r#"
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork
+        dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
+        dir/w.json:1:28: task "a" has "taskgroup": task groups are not supported
+        dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
+        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, phases
+        dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
+        dir/w.json:1:12: task "a": SCHED_DEADLINE needs dl-runtime
+        dir/w.json:1:38: unknown policy "SCHED_FIF0" (did you mean "SCHED_FIFO"?); known are SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO, SCHED_RR, SCHED_DEADLINE
+        dir/w.json:1:12: task "a": real-time priority 0; expected 1 to 99
+        dir/w.json:1:12: task "a": nice value 20; expected -20 to 19
+        dir/w.json:1:12: task "a": real-time priority -3; expected 1 to 99
+        dir/w.json:1:28: task "a" has "period": the old names of dl-period and the like are not supported
+        dir/w.json:1:25: run is a number that is no 64-bit integer; expected an integer from 0 to 2147483647
+        dir/w.json:1:25: run is -1; expected an integer from 0 to 2147483647
+        dir/w.json:1:25: run is "1"; expected an integer from 0 to 2147483647
+        dir/w.json:1:26: loop is 0; expected -1 (for ever) or a number from 1 on
+        dir/w.json:1:39: task "a" has loop twice
+        dir/w.json:1:12: task "a" has no event
+        dir/w.json:1:18: task "a" has no phase
+        dir/w.json:1:29: task "a", phase "p" has no event
+        dir/w.json:1:18: task "a" has phases and beside them the event "run"; expected one of both
+        dir/w.json:1:36: cpus is empty; expected one CPU number at least
+        dir/w.json:1:37: cpus is 4096; expected an integer from 0 to 4095
+        dir/w.json:1:29: a second task is called "a"
+        dir/w.json:1:42: no task is called "alhpa" (did you mean "alpha"?)
+        dir/w.json:1:18: task "a": unlocks a mutex that it does not hold
+        dir/w.json:1:12: task "a": a loop ends with other mutexes held than it began with
+        dir/w.json:1:18: task "a": waits with a mutex that it does not hold; expected a lock before
+        dir/w.json:1:39: task "a", "wait" has an unknown key "mutx" (did you mean "mutex"?); known are ref, mutex
+        dir/w.json:1:61: mode is "x"; expected "relative" or "absolute"
+        dir/w.json:1:55: barrier "b" a second time in this task; each place needs its own name
+        dir/w.json:1:42: a task that is forked uses a barrier; its users could not be counted
+        dir/w.json:1:42: a task that is forked has a delay; not supported, begin it with a sleep
+        dir/w.json:1:18: task "a": forks itself, directly or through others: tasks without bound
+        dir/w.json:1:2: no task starts by itself
+        dir/w.json:1:48: more than 100000 instances in all
+        dir/w.json:1:12: task "a": loop without run, sleep or wait: no time passes in it
+        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, tasks
+        dir/w.json:1:55: pi_enabled: priorities are not inherited here; only false is supported
+        dir/w.json:1:53: duration is a number that is no 64-bit integer; expected an integer from -1 to 2147483647
+        dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run
+        dir/w.json:1:2: no task starts by itself
+        dir/w.json:1:1: the file has no "tasks"
+        dir/w.json:1:11: "tasks" is an array; expected an object
+        dir/w.json:1:1: the file holds an array; expected an object
+        dir/w.json:2:10: found "x"; expected a value (strings stand in quotes)"#]].assert_eq(&errors.join("\n"));
+}
+
+/// The files with which the peer simulator was found wrong, in their essence; the durations stay.
+#[test]
+fn files_of_the_peer_load() {
+    let global = r#""global": {"duration": 10, "default_policy": "SCHED_OTHER", "calibration": "CPU0"}"#;
+    for instances in [8, 256, 2048] {
+        let task = format!(r#""periodic": {{"instance": {instances}, "loop": -1, "run": 10000, "sleep": 10000}}"#);
+        let workload = Workload::from_rt_app("a", &format!("{{{global}, \"tasks\": {{{task}}}}}")).unwrap();
+        assert_eq!((workload.tasks.len(), workload.duration), (instances, Some(ids::Nanos::from_secs(10))));
+        assert!(workload.tasks.iter().all(|task| task.script == workload.tasks[0].script));
+        assert!(matches!(
+            workload.tasks[0].script[..],
+            [Op::Work { .. }, Op::Sleep(..), Op::Repeat { from: 0, times: None }]
+        ));
+    }
+}
+
+const WORD: &str =
+    "[\"{}:,\\[\\]]|\"(run|sleep|loop|phases|tasks|global|lock|unlock|timer|ref|m|instance)\"|-?[0-9]{1,3}| ";
+
+proptest! {
+    #[test]
+    fn any_document_is_read_or_refused(words in prop::collection::vec(WORD, 0..30)) {
+        let _ = Workload::from_rt_app("w", &words.concat());
+    }
+
+    #[test]
+    fn damaged_files_never_panic(file in 0..crate::shipped().len(), at in any::<prop::sample::Index>(), bit in 0..7, cut in any::<prop::sample::Index>()) {
+        let mut bytes = crate::shipped()[file].1.as_bytes().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1u8 << bit;
+        bytes.truncate(cut.index(bytes.len()) + 1);
+        if let Ok(workload) = Workload::from_bytes("w", &bytes) {
+            prop_assert!(workload.validate().is_ok());
+        }
+    }
+}
