@@ -150,7 +150,8 @@ impl<'a> Tree<'a> {
             Kind::Exec { ticks, comm, arguments, truncated } => {
                 let life = &mut self.lives[index];
                 life.name.clone_from(comm);
-                life.command = Some(command_line(arguments, *truncated)).filter(|line| !line.is_empty());
+                let ellipsis = if *truncated { "…" } else { "" };
+                life.command = (!arguments.is_empty()).then(|| command_line(arguments) + ellipsis);
                 life.parts.exec(event.work, *ticks, comm);
                 // A thread that executes a program takes over the process.
                 self.leaders.insert(life.tgid, index);
@@ -300,17 +301,13 @@ fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> Sleep {
 }
 
 /// Arguments as one line that a shell would take apart again.
-fn command_line(arguments: &[String], truncated: bool) -> String {
+pub fn command_line<Argument: AsRef<str>>(arguments: impl IntoIterator<Item = Argument>) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+./,:@%^".contains(c);
-    let quoted = |argument: &String| match argument {
-        text if !text.is_empty() && text.chars().all(plain) => text.clone(),
+    let quoted = |argument: Argument| match argument.as_ref() {
+        text if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
         text => format!("'{}'", text.replace('\'', r"'\''")),
     };
-    let mut line = arguments.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    if truncated {
-        line.push('…');
-    }
-    line
+    arguments.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

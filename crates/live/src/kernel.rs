@@ -6,7 +6,7 @@ use crate::convert::Host;
 use ids::CpuSet;
 use libbpf_rs::btf::{
     Btf, BtfType,
-    types::{DataSec, Struct, Typedef, Var},
+    types::{Composite, DataSec, MemberAttr, Struct, Typedef, Var},
 };
 use std::fs;
 
@@ -83,7 +83,6 @@ fn member_offset(btf: &Btf<'_>, type_name: &str, member: &str) -> Option<i64> {
 }
 
 fn nested_offset(btf: &Btf<'_>, ty: &BtfType<'_>, member: &str) -> Option<i64> {
-    use libbpf_rs::btf::types::{Composite, MemberAttr};
     let composite = Composite::try_from(*ty).ok()?;
     composite.iter().find_map(|found| {
         let MemberAttr::Normal { offset: bits } = found.attr else { return None };
@@ -128,6 +127,25 @@ pub fn thread_id() -> Result<u32, LiveError> {
     let link = fs::read_link(path).map_err(LiveError::file(path))?;
     let id = link.file_name().and_then(|name| name.to_str()?.parse().ok());
     id.ok_or_else(|| LiveError::Malformed(format!("{path} points to {}", link.display())))
+}
+
+/// The kernel, as `uname -sr` names it.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn release() -> Result<String, LiveError> {
+    let (name, release) = (read("/proc/sys/kernel/ostype")?, read("/proc/sys/kernel/osrelease")?);
+    Ok(format!("{} {}", name.trim(), release.trim()))
+}
+
+/// The CPU, as `/proc/cpuinfo` names it; "unknown" where that has no name (many ARM machines).
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn cpu_model() -> Result<String, LiveError> {
+    let text = read("/proc/cpuinfo")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.trim_start().strip_prefix(':'));
+    Ok(name.unwrap_or("unknown").trim().to_owned())
 }
 
 /// Reads a file of the kernel.

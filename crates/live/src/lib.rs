@@ -17,24 +17,40 @@ pub use error::LiveError;
 pub use recorder::RecordSummary;
 
 use std::ffi::OsString;
+use std::time::{SystemTime, UNIX_EPOCH};
+use workload::{Recording, RecordingMeta};
 
 /// A recorded workload and what recording it was like.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recorded {
     /// What was recorded.
-    pub workload: workload::Workload,
+    pub recording: Recording,
     /// What recording it was like.
     pub summary: RecordSummary,
 }
 
-/// Runs `command` with this process's standard streams and records its process tree under this name.
+/// Runs `command` with this process's standard streams and records its process tree. `name` will be the workload's.
 ///
 /// The tree is the command and all its descendants, also those that outlive their parents. The recording ends when all
 /// of them have ended, or when the command has and none of the others has run for two seconds: those are daemons.
+/// An interrupt from the keyboard ends this process as well as the command, and nothing is kept.
+///
+/// Lost events are no error: they are in the summary and in the recording, and the caller should say so loudly.
 ///
 /// # Errors
 /// If this process is not root, the kernel lacks BTF or a tracepoint, or the command cannot be started.
 pub fn record(name: &str, command: &[OsString]) -> Result<Recorded, LiveError> {
-    let (converted, summary) = recorder::run(name, command)?;
-    Ok(Recorded { workload: converted.workload, summary })
+    let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (workload, summary) = recorder::run(name, command)?;
+    let meta = RecordingMeta {
+        command: convert::command_line(command.iter().map(|one| one.to_string_lossy())),
+        recorded_at_unix_s: begin,
+        kernel: kernel::release()?,
+        cpu_model: kernel::cpu_model()?,
+        cpus: kernel::host()?.cpus.len() as u32,
+        elapsed: summary.wall,
+        lost_events: summary.lost(),
+        notes: summary.note(),
+    };
+    Ok(Recorded { recording: Recording { meta, workload }, summary })
 }

@@ -2,7 +2,7 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::LiveError;
-use crate::convert::{Converted, convert};
+use crate::convert::convert;
 use crate::cost::{Metering, ProbeCost, thread_cpu_time};
 use crate::event::{self, Event, Glance};
 use crate::kernel;
@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use workload::Workload;
 
 /// The consumer empties the buffer this often. A parallel build makes about 100 KB of events in that time, and the
 /// buffer holds 16 MB; a quarter of it wakes the consumer early.
@@ -62,6 +63,19 @@ impl RecordSummary {
         self.lost_by_cpu.iter().sum::<u64>() + self.skipped
     }
 
+    /// One line about the recording itself, for those who find the file later.
+    pub(crate) fn note(&self) -> String {
+        format!(
+            "{} tasks ({} unfinished), {} events; of the tasks' {} CPU time: probes {:.3} %, consumer {:.3} %",
+            self.tasks,
+            self.unfinished,
+            self.events,
+            self.cpu,
+            self.probe_percent(),
+            self.consumer_percent()
+        )
+    }
+
     /// Share of the probes in the recorded CPU time, in percent.
     pub fn probe_percent(&self) -> f64 {
         percent(self.probes, self.cpu)
@@ -78,7 +92,7 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
 }
 
 /// Runs `command` and records its process tree. The events come back as a workload of the given name.
-pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Converted, RecordSummary), LiveError> {
+pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Workload, RecordSummary), LiveError> {
     let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
     kernel::check()?;
     let host = kernel::host()?;
@@ -112,7 +126,7 @@ pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Converted, Record
         consumer,
         status,
     };
-    Ok((converted, summary))
+    Ok((converted.workload, summary))
 }
 
 /// Receives events until the command and its descendants have ended.

@@ -29,7 +29,7 @@ fn record_script(script: &str) -> Option<Recorded> {
 
 fn commands<'a>(recorded: &'a Recorded, prefix: &str) -> Vec<&'a TaskSpec> {
     let wanted = |task: &&TaskSpec| task.command.as_deref().is_some_and(|line| line.starts_with(prefix));
-    recorded.workload.tasks.iter().filter(wanted).collect()
+    recorded.recording.workload.tasks.iter().filter(wanted).collect()
 }
 
 fn work(task: &TaskSpec) -> Nanos {
@@ -68,11 +68,11 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     let script = "(sleep 0.05; echo line) | { read line; nice -n 7 sh -c 'exit 3'; }";
     let Some(recorded) = record_script(script) else { return };
     assert_eq!(recorded.summary.status.code(), Some(3));
-    assert_eq!((recorded.summary.unfinished, recorded.workload.tasks[0].start), (0, Start::At(Nanos::ZERO)));
-    let total: u64 = recorded.workload.tasks.iter().map(|task| work(task).0).sum();
+    assert_eq!((recorded.summary.unfinished, recorded.recording.workload.tasks[0].start), (0, Start::At(Nanos::ZERO)));
+    let total: u64 = recorded.recording.workload.tasks.iter().map(|task| work(task).0).sum();
     assert_eq!(Nanos(total), recorded.summary.cpu);
     let (timers, awaits) =
-        recorded.workload.tasks.iter().flat_map(|task| &task.script).fold((0, 0), |sum, op| match op {
+        recorded.recording.workload.tasks.iter().flat_map(|task| &task.script).fold((0, 0), |sum, op| match op {
             Op::Sleep(_, Sleep::Timer) => (sum.0 + 1, sum.1),
             Op::Await(_) => (sum.0, sum.1 + 1),
             _ => sum,
