@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The life of a task: rules T1 to T14 of the contract.
+
+mod bench;
+
+use bench::{Bench, TICK};
+use event_log::BlockCause;
+use ids::{CpuId, CpuSet, Nanos, Policy};
+use kernel_model::Leave;
+
+const LIFE: [&str; 5] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE"];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    LIFE.iter().chain(more).copied().collect()
+}
+
+fn mask(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+#[test]
+fn t1_fork_calls_init_task_enable_set_weight() {
+    let mut bench = Bench::probe(2, &with(&["OP_TASK", "OP_CHANGE"]));
+    bench.fork("child", "", Policy::Other, 0);
+    assert_eq!(bench.line(), "init_task:0:0(0x1) enable:0:0 set_weight:0:0(0x64)");
+}
+
+#[test]
+fn t1_a_refused_fork_makes_no_task() {
+    let mut bench = Bench::probe(1, &with(&["OP_TASK", "ON_INIT_TASK=return -12;"]));
+    let attributes = kernel_model::TaskAttributes {
+        name: "child".into(),
+        policy: Policy::Other,
+        nice: 0,
+        allowed: mask("0"),
+        kernel_thread: false,
+        parent: None,
+    };
+    assert_eq!(bench.kernel.fork(CpuId(0), attributes), Err(-12));
+    bench.settle();
+    assert_eq!(bench.ops(), "init_task", "neither enable nor exit_task");
+    assert!(bench.kernel.exit_info().is_none(), "the scheduler goes on");
+}
+
+#[test]
+fn t2_select_cpu_is_skipped_for_a_task_with_one_cpu() {
+    let mut bench = Bench::probe(4, &with(&[]));
+    let task = bench.task("pinned", "2");
+    bench.wake(task);
+    assert_eq!(bench.line(), "runnable:0:0(0x9) enqueue:0:0(0x9) dispatch:2:-(0x2) dequeue:2:0 running:2:0");
+}
+
+#[test]
+fn t2_a_cpu_outside_the_mask_is_replaced_silently_and_counted() {
+    let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 3;"]));
+    let task = bench.task("a", "0-1");
+    let before = bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK");
+    bench.wake(task);
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(0));
+    assert_eq!(bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK"), before + 1);
+    assert!(bench.kernel.exit_info().is_none());
+}
+
+#[test]
+fn t2_an_impossible_cpu_is_an_error() {
+    let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 99;"]));
+    let task = bench.fork("a", "0-1", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error().0, 1024);
+    assert!(bench.error().1.contains("99"), "{}", bench.error().1);
+}
+
+#[test]
+fn t2_sync_and_ttwu_flags_reach_select_cpu() {
+    let mut bench = Bench::probe(2, &with(&["ON_SELECT=counter=wake_flags;return prev_cpu;"]));
+    let task = bench.task("a", "");
+    bench.wake_from(1, task, true);
+    assert_eq!(bench.variable("counter"), 0x18);
+}
+
+#[test]
+fn t3_a_wakeup_reschedules_an_idle_target_whatever_the_queue() {
+    let mut bench = Bench::probe(2, &with(&["ON_SELECT=return 1;"]));
+    let task = bench.task("a", "");
+    bench.rescheds.clear();
+    bench.wake(task);
+    assert_eq!(bench.rescheds, [1], "the task went to a shared queue, and only its target is told");
+}
+
+#[test]
+fn t3_no_other_cpu_is_woken_by_an_insert() {
+    let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 0;"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.rescheds.clear();
+    bench.wake(b);
+    assert_eq!(bench.rescheds, [] as [u32; 0], "CPU 0 is busy; CPUs 1 to 3 idle on");
+    assert_eq!(bench.kernel.current(CpuId(0)), a);
+}
+
+#[test]
+fn t4_tick_charges_first_and_reschedules_at_zero() {
+    let mut bench = Bench::probe(1, &with(&["OP_TICK", "ON_TICK=counter=p->scx.slice;"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.run(&[0], TICK);
+    assert_eq!(bench.variable("counter"), 16_000_000);
+    bench.run(&[0], Nanos::from_ms(12));
+    bench.log();
+    bench.run(&[0], TICK);
+    assert_eq!(bench.ops(), "tick dispatch", "the fifth tick ends the slice");
+}
+
+#[test]
+fn t5_dispatch_comes_before_stopping() {
+    let mut bench = Bench::probe(1, &with(&[]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.run(&[0], Nanos::from_ms(20));
+    assert_eq!(bench.line(), "dispatch:0:0 dequeue:0:1 stopping:0:0(0x1) enqueue:0:0 running:0:1");
+}
+
+#[test]
+fn t6_dispatch_gets_the_task_that_sleeps() {
+    let mut bench = Bench::probe(1, &with(&[]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.block(a);
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x1) dispatch:0:0 dequeue:0:1 running:0:1");
+}
+
+#[test]
+fn t7_a_preempted_task_with_slice_stays_at_the_head_of_the_local_queue() {
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,enq_flags);"]));
+    let rt = bench.task_with("rt", "", Policy::Fifo(1), 0);
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.wake(rt);
+    assert_eq!(bench.line(), "stopping:0:1(0x1)", "no enqueue");
+    bench.block(rt);
+    assert_eq!(bench.kernel.current(CpuId(0)), a, "before b, which waited longer in that queue");
+}
+
+#[test]
+fn t7_a_preempted_task_without_slice_is_enqueued() {
+    let mut bench = Bench::probe(1, &with(&["ON_STOPPING=p->scx.slice=0;"]));
+    let rt = bench.task_with("rt", "", Policy::Fifo(1), 0);
+    let a = bench.task("a", "");
+    bench.wake(a);
+    bench.log();
+    bench.wake(rt);
+    assert_eq!(bench.line(), "stopping:0:1(0x1) enqueue:0:1");
+}
+
+#[test]
+fn t8_yield_without_the_op_gives_up_the_slice() {
+    let mut bench = Bench::probe(1, &with(&[]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.leave(a, Leave::Yield);
+    assert_eq!(bench.line(), "dispatch:0:0 dequeue:0:1 stopping:0:0(0x1) enqueue:0:0 running:0:1");
+}
+
+#[test]
+fn t8_yield_calls_the_op_which_may_keep_the_slice() {
+    let mut bench = Bench::probe(1, &with(&["OP_YIELD"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.leave(a, Leave::Yield);
+    assert_eq!(bench.line(), "yield:0:0(0xffffffffffffffff)", "slice left: it goes on");
+    assert_eq!(bench.kernel.current(CpuId(0)), a);
+}
+
+#[test]
+fn t8_yield_to_asks_the_scheduler() {
+    let mut bench = Bench::probe(1, &with(&["OP_YIELD", "ON_YIELD=if(to)from->scx.slice=0;return to!=NULL;"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    assert!(bench.kernel.yield_to(CpuId(0), b));
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(0)), b);
+}
+
+#[test]
+fn t9_nice_change_of_a_running_a_queued_and_a_sleeping_task() {
+    let mut bench = Bench::probe(1, &with(&["OP_CHANGE"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    let renice = |bench: &mut Bench, task, nice| {
+        bench.kernel.set_policy(CpuId(0), task, Policy::Other, nice).unwrap();
+        bench.collect();
+        bench.line()
+    };
+    assert_eq!(renice(&mut bench, a, 5), "set_weight:0:0(0x21)", "sleeping: only the op");
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    assert_eq!(
+        renice(&mut bench, a, 0),
+        "stopping:0:0 quiescent:0:0(0x20000000e) set_weight:0:0(0x64) runnable:0:0(0xe) running:0:0",
+        "running: no enqueue"
+    );
+    assert_eq!(
+        renice(&mut bench, b, -5),
+        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_weight:0:1(0x131) runnable:0:1(0xe) enqueue:0:1(0xe)",
+        "queued: dequeue from custody, and enqueue again"
+    );
+}
+
+#[test]
+fn t10_migration_by_affinity_is_neither_quiescent_nor_runnable() {
+    let mut bench = Bench::probe(2, &with(&["OP_CHANGE", "ON_SELECT=return 0;"]));
+    let (a, b) = (bench.task("a", "0"), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.kernel.set_affinity(CpuId(0), b, &mask("1")).unwrap();
+    bench.collect();
+    assert_eq!(
+        bench.line(),
+        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_cpumask:0:1(0x2) runnable:0:1(0xe) enqueue:0:1(0xe) \
+         dequeue:0:1(0x200000000) enqueue:0:1",
+        "the change, then the move"
+    );
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(1)), b);
+}
+
+#[test]
+fn t10_a_running_task_is_pushed_off_a_forbidden_cpu() {
+    let mut bench = Bench::probe(2, &with(&["OP_PREEMPT", "ON_SELECT=return 0;"]));
+    let a = bench.task("a", "");
+    bench.wake(a);
+    bench.log();
+    bench.kernel.set_affinity(CpuId(1), a, &mask("1")).unwrap();
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(1)), a);
+    assert_eq!(bench.kernel.current(CpuId(0)).some(), None);
+    let ops = bench.ops();
+    assert_eq!(ops.matches("quiescent").count(), 1, "only for the change itself: {ops}");
+    assert!(ops.contains("stopping cpu_release"), "the stop class takes the CPU: {ops}");
+}
+
+#[test]
+fn t11_policy_to_and_from_ext_under_partial_switching() {
+    let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE", "FLAGS=8"]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    assert_eq!(bench.line(), "init_task:0:0(0x1)", "a fair task is known, not enabled");
+    bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 0).unwrap();
+    assert_eq!(bench.line(), "enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1)");
+    bench.kernel.set_policy(CpuId(0), task, Policy::Other, 0).unwrap();
+    assert_eq!(bench.line(), "disable:0:0", "exit_task does not come");
+}
+
+#[test]
+fn t12_an_exiting_task_says_goodbye_in_order() {
+    let mut bench = Bench::probe(1, &with(&["OP_TASK"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.log();
+    bench.leave(task, Leave::Exit);
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x1) dispatch:0:0 disable:0:0 exit_task:0:0");
+}
+
+#[test]
+fn t13_weight_is_nice_scaled() {
+    for (nice, weight) in [(-20i8, 0x21dc_u64), (0, 0x64), (19, 1)] {
+        let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE"]));
+        bench.fork("a", "", Policy::Other, nice);
+        assert!(bench.line().ends_with(&format!("set_weight:0:0({weight:#x})")), "nice {nice}");
+    }
+}
+
+#[test]
+fn t14_direct_dispatch_never_enters_custody() {
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,enq_flags);"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.block(task);
+    assert!(!bench.ops().contains("dequeue"));
+}
+
+#[test]
+fn t14_custody_begins_when_enqueue_inserts_nothing_and_ends_with_a_terminal_insert() {
+    let dispatch =
+        "ON_DISPATCH=struct task_struct*t=held_task();if(t){dsq_insert(t,SCX_DSQ_LOCAL,0,0);bpf_task_release(t);}";
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=hold(p);", dispatch]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    assert_eq!(bench.ops(), "runnable enqueue dispatch dequeue running");
+}
+
+#[test]
+fn blocking_and_waking_again_is_a_whole_cycle() {
+    let mut bench = Bench::probe(1, &with(&[]));
+    let task = bench.task("a", "");
+    for _ in 0..3 {
+        bench.wake(task);
+        bench.pass(Nanos(5));
+        bench.leave(task, Leave::Block(BlockCause::Io));
+        assert_eq!(bench.ops(), "runnable enqueue dispatch dequeue running stopping quiescent dispatch");
+    }
+}
