@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The life of a task: rules T1 to T14 of the contract.
 
+#[allow(dead_code)]
 mod bench;
 
 use bench::{Bench, TICK};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The test vectors of contract 1.10: which callbacks come in which order. An entry is `op:cpu:task(arguments)`.
 
+#[allow(dead_code)]
 mod bench;
 
 use bench::{Bench, TICK};

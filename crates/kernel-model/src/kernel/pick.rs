@@ -12,9 +12,9 @@ use ids::{CpuId, Nanos, TaskId};
 const DISPATCH_ROUNDS: u32 = 32;
 /// How long ext tasks may starve below fair and real-time ones before the deadline server helps: its period of 1 s
 /// less its runtime (contract P9).
-const SERVER_DELAY: Nanos = Nanos::from_ms(950);
+pub(super) const SERVER_DELAY: Nanos = Nanos::from_ms(950);
 /// The server's runtime in each period.
-pub(super) const SERVER_RUNTIME: Nanos = Nanos::from_ms(50);
+const SERVER_RUNTIME: Nanos = Nanos::from_ms(50);
 
 impl Kernel {
     /// The next task of `cpu`, NONE for idle. `prev` is still current; it is a candidate if it is runnable.
@@ -49,7 +49,7 @@ impl Kernel {
     }
 
     /// Ext tasks that wait below a higher class start the server's clock.
-    fn note_starvation(&mut self, cpu: CpuId, higher_runs: bool) {
+    pub(super) fn note_starvation(&mut self, cpu: CpuId, higher_runs: bool) {
         let now = self.core.now;
         let rq = &mut self.core.cpus[cpu.index()];
         if !higher_runs || rq.ext_tasks == 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Timers: the tick, the watchdog, and the scheduler's own (contract T4, W1).
 
+use super::pick::SERVER_DELAY;
 use super::{Kernel, Stage};
 use crate::TimerKey;
 use crate::core::dsq::QueueRef;
@@ -37,15 +38,18 @@ impl Kernel {
         } else {
             self.call_task(Op::Tick, task, 0);
         }
-        if self.core.objects.slice(&self.machine.memory, task) == 0 {
+        let rq = &self.core.cpus[cpu.index()];
+        let served = !rq.higher.is_empty() && self.core.now >= rq.server_until;
+        if served || self.core.objects.slice(&self.machine.memory, task) == 0 {
             self.core.resched(cpu);
         }
     }
 
     /// A higher class goes on unless its turn is over, or the deadline server has work to do.
     fn tick_higher(&mut self, cpu: CpuId) {
+        self.note_starvation(cpu, true);
         let rq = &self.core.cpus[cpu.index()];
-        let starved = rq.starved_since.is_some_and(|since| self.core.now.since(since) >= Nanos::from_ms(950));
+        let starved = rq.starved_since.is_some_and(|since| self.core.now.since(since) >= SERVER_DELAY);
         if rq.preempted || starved {
             self.core.resched(cpu);
         }
@@ -55,7 +59,11 @@ impl Kernel {
     /// False answers are always safe.
     pub fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
         let Some(task) = self.core.current(cpu).some() else { return self.watchdog_quiet_until(until) };
-        if self.core.task(task).class != Class::Ext || self.core.bypassing() || self.has(Op::Tick) {
+        if self.core.task(task).class != Class::Ext
+            || self.core.bypassing()
+            || self.has(Op::Tick)
+            || !self.core.cpus[cpu.index()].higher.is_empty()
+        {
             return false;
         }
         let slice = self.core.objects.slice(&self.machine.memory, task);

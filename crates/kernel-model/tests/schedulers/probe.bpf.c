@@ -143,6 +143,11 @@ OP2(void, probe_enqueue, struct task_struct *, p, u64, enq_flags)
 	ON_ENQUEUE
 }
 
+/* An enqueue that claims that it may sleep. */
+SEC("struct_ops.s/sleepy_enqueue") void sleepy_enqueue(u64 *ctx)
+{
+}
+
 OP2(void, probe_dequeue, struct task_struct *, p, u64, deq_flags)
 {
 	note(DEQUEUE, p, deq_flags, 0);
@@ -268,6 +273,9 @@ SCHEDULER(probe_ops,
 #endif
 #ifdef OP_ENQUEUE
 	.enqueue = (void *)probe_enqueue,
+#endif
+#ifdef OP_SLEEPY
+	.enqueue = (void *)sleepy_enqueue,
 #endif
 #ifdef OP_DEQUEUE
 	.dequeue = (void *)probe_dequeue,

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Attach, bypass, watchdog, errors and exit: contract 1.3, rules B1, B2, W1, E1 to E3, X1, X2.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::{Bench, flat, probe};
+use ids::{CpuId, Nanos, Policy, TaskId};
+use kernel_model::LaunchError;
+
+const BASE: [&str; 3] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH"];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    BASE.iter().chain(more).copied().collect()
+}
+
+/// A bench with the watchdog's kworker, not yet attached.
+fn watched(defines: &[&str]) -> (Bench, TaskId) {
+    let mut bench = Bench::load(flat(2), &probe(defines)).unwrap();
+    let worker = bench.fork("kworker/u9:0", "", Policy::Other, 0);
+    bench.kernel.set_watchdog_worker(worker);
+    bench.kernel.wake_new(CpuId(0), worker);
+    bench.settle();
+    bench.block(worker);
+    bench.attach();
+    bench.log();
+    (bench, worker)
+}
+
+/// Lets time pass with ticks; the kworker does its work as soon as it runs.
+fn run_with_worker(bench: &mut Bench, worker: TaskId, ticks: u32) {
+    for _ in 0..ticks {
+        if bench.kernel.exit_info().is_some() {
+            return;
+        }
+        bench.run(&[0, 1], bench::TICK);
+        let cpu = bench.kernel.task_cpu(worker);
+        if bench.kernel.current(cpu) == worker {
+            bench.kernel.watchdog_work(cpu);
+            bench.settle();
+            if bench.kernel.exit_info().is_none() {
+                bench.block(worker);
+            }
+        }
+    }
+}
+
+#[test]
+fn attach_initializes_then_switches_every_task() {
+    let mut bench = Bench::load(flat(1), &probe(&with(&["OP_TASK", "OP_CHANGE", "OP_RUN"]))).unwrap();
+    let running = bench.fork("running", "", Policy::Other, 0);
+    let rt = bench.fork("rt", "", Policy::Fifo(1), 0);
+    bench.kernel.wake_new(CpuId(0), running);
+    bench.settle();
+    bench.attach();
+    assert_eq!(
+        bench.line(),
+        "init:0:- init_task:0:0 init_task:0:1 enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1) \
+         runnable:0:0(0xe) running:0:0",
+        "real-time tasks are initialized and not enabled; a running one keeps its CPU"
+    );
+    let _ = rt;
+}
+
+#[test]
+fn attach_refuses_what_the_kernel_refuses() {
+    let errno = |defines: &[&str]| match Bench::load(flat(1), &probe(&with(defines))) {
+        Err(LaunchError::Attach { errno, .. }) => errno,
+        other => panic!("{:?}", other.err()),
+    };
+    assert_eq!(errno(&["FLAGS=1<<30"]), 22, "EINVAL");
+    assert_eq!(errno(&["TIMEOUT_MS=30001"]), 7, "E2BIG");
+    let mut bench = Bench::probe(1, &with(&[]));
+    match bench.kernel.attach(CpuId(0)) {
+        Err(LaunchError::Attach { errno: 16, .. }) => {}
+        other => panic!("EBUSY expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn init_that_fails_is_reported_through_exit() {
+    let mut bench = Bench::load(flat(1), &probe(&with(&["ON_INIT=err=-5;"]))).unwrap();
+    bench.attach();
+    assert_eq!(bench.ops(), "init exit");
+    assert_eq!(bench.error(), (1024, "ops.init() failed (-5)"));
+}
+
+#[test]
+fn enq_last_without_enqueue_fails() {
+    let mut bench = Bench::load(flat(1), &probe(&["OP_DISPATCH", "FLAGS=2"])).unwrap();
+    bench.attach();
+    assert_eq!(bench.error(), (1024, "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented"));
+}
+
+#[test]
+fn init_task_that_fails_at_attach_aborts_it() {
+    let mut bench = Bench::load(flat(1), &probe(&with(&["OP_TASK", "ON_INIT_TASK=return -12;"]))).unwrap();
+    bench.fork("a", "", Policy::Other, 0);
+    bench.attach();
+    assert_eq!(bench.error(), (1024, "ops.init_task() failed (-12) for a[100]"));
+}
+
+#[test]
+fn c1_a_sleepable_program_is_refused_where_the_kernel_may_not_sleep() {
+    let error = Bench::load(flat(1), &probe(&["OP_SLEEPY"])).err().expect("refused").to_string();
+    assert_eq!(error, "ops.enqueue must not be sleepable");
+}
+
+#[test]
+fn a_kfunc_in_the_wrong_op_is_refused_at_load() {
+    let error = Bench::load(flat(1), &probe(&with(&["OP_RUN", "ON_RUNNING=dsq_move_to_local(SHARED);"]))).err();
+    let error = error.expect("refused").to_string();
+    assert!(error.starts_with("kfunc scx_bpf_dsq_move_to_local") && error.contains("ops.running"), "{error}");
+}
+
+#[test]
+fn w1_a_starved_task_is_a_stall_with_the_kernels_words() {
+    let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=3000", enqueue]));
+    let victim = bench.fork("victim", "", Policy::Other, 0);
+    assert_eq!(victim.0, 1);
+    bench.kernel.wake_new(CpuId(0), victim);
+    bench.settle();
+    run_with_worker(&mut bench, worker, 2000);
+    let (kind, message) = bench.error();
+    assert_eq!(kind, 1026);
+    assert_eq!(bench.exit().reason, "runnable task stall");
+    assert!(message.starts_with("victim[101] failed to run for "), "{message}");
+    let waited = bench.now;
+    assert!((Nanos::from_ms(3000)..=Nanos::from_ms(4520)).contains(&waited), "ejected after {waited}");
+    assert!(bench.exit().dump.contains("victim[101]"), "the dump names it");
+}
+
+#[test]
+fn w1_a_scheduler_that_drops_everything_starves_the_watchdog_itself() {
+    let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=2000", "ON_ENQUEUE="]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    run_with_worker(&mut bench, worker, 2000);
+    let (kind, message) = bench.error();
+    assert_eq!(kind, 1026);
+    assert!(message.starts_with("watchdog failed to check in for 2.0"), "{message}");
+}
+
+#[test]
+fn w1_reenqueueing_does_not_restart_the_clock() {
+    let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=3000", enqueue]));
+    let victim = bench.fork("victim", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), victim);
+    bench.settle();
+    for nice in 0..10 {
+        run_with_worker(&mut bench, worker, 100);
+        let _ = bench.kernel.set_policy(CpuId(0), victim, Policy::Other, nice);
+        bench.settle();
+    }
+    run_with_worker(&mut bench, worker, 500);
+    assert!(bench.error().1.starts_with("victim[101] failed to run for "));
+    assert!(bench.now <= Nanos::from_ms(4520), "ejected after {}", bench.now);
+}
+
+#[test]
+fn e1_the_first_error_wins() {
+    let enqueue =
+        "ON_ENQUEUE=scx_error(\"first %d\",p->pid);scx_error(\"second\",0);dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    let mut bench = Bench::probe(1, &with(&[enqueue]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error(), (1025, "first 100"));
+    assert_eq!(bench.exit().reason, "scx_bpf_error");
+}
+
+#[test]
+fn e2_scx_bpf_exit_has_kind_65_and_its_code() {
+    let enqueue = "ON_ENQUEUE=static char f[]=\"bye\";u64 d[1]={};scx_bpf_exit_bstr(0x1234,f,d,0);";
+    let mut bench = Bench::probe(1, &with(&[enqueue]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    let exit = bench.exit();
+    assert_eq!((exit.kind, exit.code, exit.message.as_str()), (65, 0x1234, "bye"));
+    assert!(exit.dump.is_empty(), "leaving of its own will is no error");
+}
+
+#[test]
+fn e3_a_null_task_and_internal_flags_are_errors() {
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=dsq_insert(p,SHARED,0,1ULL<<56);"]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error(), (1024, "invalid enq_flags 0x100000000000000"));
+}
+
+#[test]
+fn a_bpf_fault_names_function_and_line() {
+    let body = "ON_ENQUEUE=*(volatile u32*)(counter)=5;";
+    let mut bench = Bench::probe(1, &with(&[body]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    let fault = bench.exit().fault.clone().expect("a fault");
+    assert!(fault.contains("NULL") && fault.contains("probe.bpf.c"), "{fault}");
+    assert_eq!(bench.error().0, 1024);
+}
+
+#[test]
+fn an_endless_loop_is_stopped_by_the_budget() {
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=for(;;)WRITE_ONCE(counter,counter+1);"]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert!(bench.exit().fault.as_ref().unwrap().contains("did not end within 1000000 instructions"));
+}
+
+#[test]
+fn x1_tasks_go_on_in_the_fair_class_after_the_scheduler_is_gone() {
+    let mut bench = Bench::probe(1, &with(&["OP_TASK"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.kernel.detach(CpuId(0));
+    bench.settle();
+    assert_eq!(bench.ops(), "disable exit_task disable exit_task exit");
+    assert_eq!(bench.kernel.current(CpuId(0)), a);
+    bench.block(a);
+    assert_eq!(bench.kernel.current(CpuId(0)), b, "nobody is lost");
+    bench.wake(a);
+    bench.run(&[0], Nanos::from_ms(40));
+    bench.block(bench.kernel.current(CpuId(0)));
+    assert_ne!(bench.kernel.current(CpuId(0)), TaskId::NONE);
+}
+
+#[test]
+fn x2_the_dump_calls_the_scheduler_and_lists_tasks() {
+    let dump = "ON_DUMP=static char f[]=\"counter is %d\\n\";u64 d[1]={42};scx_bpf_dump_bstr(f,d,sizeof(d));";
+    let enqueue = "ON_ENQUEUE=scx_error(\"stop\",0);";
+    let mut bench = Bench::probe(1, &with(&["OP_DUMP", dump, enqueue]));
+    let task = bench.fork("culprit", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    let dump = &bench.exit().dump;
+    assert!(dump.contains("counter is 42") && dump.contains("culprit[100]"), "{dump}");
+    assert!(dump.contains("triggered exit kind 1025 on CPU 0"), "{dump}");
+}

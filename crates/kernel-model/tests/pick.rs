@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Picking, kicks and idle tracking: rules P1 to P9, K1, I1 to I5 of the contract.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::{Bench, flat};
+use ids::{CpuId, Nanos, Policy, TaskId};
+use kernel_model::{Leave, Topology};
+
+const BASE: [&str; 3] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH"];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    BASE.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn p1_higher_classes_come_first() {
+    let mut bench = Bench::probe(1, &with(&[]));
+    let deadline =
+        Policy::Deadline { runtime: Nanos::from_ms(1), deadline: Nanos::from_ms(10), period: Nanos::from_ms(10) };
+    let rt_low = bench.task_with("rt-low", "", Policy::Fifo(10), 0);
+    let rt_high = bench.task_with("rt-high", "", Policy::Fifo(20), 0);
+    let dl = bench.task_with("dl", "", deadline, 0);
+    let ext = bench.task("ext", "");
+    for task in [ext, rt_low, rt_high, dl] {
+        bench.wake(task);
+        assert_eq!(bench.kernel.current(CpuId(0)), task, "each is above all that came before");
+    }
+    for task in [dl, rt_high, rt_low] {
+        bench.block(task);
+    }
+    assert_eq!(bench.kernel.current(CpuId(0)), ext);
+}
+
+#[test]
+fn p2_prev_with_slice_is_kept_without_a_look_at_anything() {
+    let mut bench = Bench::probe(1, &with(&[]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    let switch = bench.kernel.schedule(CpuId(0), Leave::Preempt);
+    assert_eq!((switch.prev, switch.next), (a, a));
+    assert_eq!(bench.line(), "");
+}
+
+#[test]
+fn p3_a_zero_slice_in_the_local_queue_is_refilled() {
+    let body = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,1,0);p->scx.slice=0;";
+    let mut bench = Bench::probe(1, &with(&[body, "OP_RUN", "ON_RUNNING=counter=p->scx.slice;"]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.variable("counter"), 20_000_000);
+}
+
+#[test]
+fn p4_the_global_queue_comes_before_dispatch() {
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=dsq_insert(p,GLOBAL,SCX_SLICE_DFL,0);"]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.log();
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(0)), task);
+    assert_eq!(bench.line(), "enqueue:0:0(0x80008)", "dispatch is not called");
+}
+
+#[test]
+fn p5_dispatch_is_called_again_while_it_brings_ineligible_tasks_at_most_32_times() {
+    let enqueue = "ON_ENQUEUE=hold(p);";
+    let dispatch = "ON_DISPATCH=struct task_struct*t=bpf_task_from_pid(101);if(t){dsq_insert(t,SCX_DSQ_LOCAL,0,0);bpf_task_release(t);}";
+    let mut bench = Bench::probe(1, &with(&[enqueue, dispatch]));
+    let woken = bench.fork("woken", "", Policy::Other, 0);
+    bench.fork("never woken", "", Policy::Other, 0);
+    bench.log();
+    bench.kernel.wake_new(CpuId(0), woken);
+    bench.collect();
+    bench.kernel.schedule(CpuId(0), Leave::Preempt);
+    bench.collect();
+    assert_eq!(bench.ops().matches("dispatch").count(), 32);
+    assert_eq!(bench.rescheds.last(), Some(&0), "and then the CPU kicks itself");
+}
+
+#[test]
+fn p6_enq_last_lets_the_cpu_idle_unless_the_task_comes_back() {
+    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41)){counter++;hold(p);}else dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    let mut bench = Bench::probe(1, &with(&["FLAGS=2", enqueue]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.run(&[0], Nanos::from_ms(20));
+    assert_eq!(bench.variable("counter"), 1);
+    assert_eq!(bench.kernel.current(CpuId(0)), TaskId::NONE);
+
+    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41))counter++;dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    let mut bench = Bench::probe(1, &with(&["FLAGS=2", enqueue]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.run(&[0], Nanos::from_ms(20));
+    assert_eq!(bench.variable("counter"), 1);
+    assert_eq!(bench.kernel.current(CpuId(0)), task, "the CPU reschedules at once");
+}
+
+#[test]
+fn p7_idle_masks_change_before_the_op_and_repicks_are_silent() {
+    let mut bench = Bench::probe(1, &with(&["OP_UPDATE_IDLE", "OP_RUN", "FLAGS=1"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    let line = bench.line();
+    assert!(line.ends_with("update_idle:0:- running:0:0"), "{line}");
+    bench.block(task);
+    assert!(bench.line().ends_with("update_idle:0:-(0x0,0x1)"));
+    bench.kernel.schedule(CpuId(0), Leave::Preempt);
+    assert_eq!(bench.line(), "dispatch:0:-", "idle to idle: no op");
+}
+
+#[test]
+fn p8_an_idle_cpu_that_nobody_kicks_stays_idle() {
+    let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 0;"]));
+    let tasks: Vec<TaskId> = (0..4).map(|n| bench.task(&format!("t{n}"), "")).collect();
+    tasks.iter().for_each(|&task| bench.wake(task));
+    bench.run(&[0], Nanos::from_ms(100));
+    for cpu in 1..4 {
+        assert_eq!(bench.kernel.current(CpuId(cpu)), TaskId::NONE);
+    }
+    assert!(bench.log().iter().all(|entry| !entry.starts_with("dispatch:1")), "dispatch runs on CPU 0 only");
+}
+
+#[test]
+fn p9_the_deadline_server_gives_ext_50_ms_per_second() {
+    let mut bench = Bench::probe(1, &with(&["OP_RUN"]));
+    let (rt, ext) = (bench.task_with("rt", "", Policy::Fifo(50), 0), bench.task("ext", ""));
+    bench.wake(rt);
+    bench.wake(ext);
+    let (mut served, mut total) = (0, 0);
+    for _ in 0..1000 {
+        bench.run(&[0], bench::TICK);
+        served += u32::from(bench.kernel.current(CpuId(0)) == ext);
+        total += 1;
+    }
+    let share = f64::from(served) / f64::from(total);
+    assert!((0.03..0.07).contains(&share), "ext had {share} of the CPU");
+}
+
+#[test]
+fn k1_plain_kick_reschedules_idle_only_kick_spares_the_busy() {
+    let kick = |flags: &str| format!("ON_SELECT=scx_bpf_kick_cpu(1,{flags});return 0;");
+    for (flags, busy, expected) in [("0", false, true), ("0", true, true), ("1", false, true), ("1", true, false)] {
+        let mut bench = Bench::probe(2, &with(&[&kick(flags)]));
+        let (a, other) = (bench.task("a", ""), bench.task("other", "1"));
+        if busy {
+            bench.wake(other);
+        }
+        bench.rescheds.clear();
+        bench.wake(a);
+        assert_eq!(bench.rescheds.contains(&1), expected, "flags {flags}, busy {busy}");
+    }
+}
+
+#[test]
+fn k1_preempt_takes_the_slice_and_spares_higher_classes() {
+    let select = "ON_SELECT=scx_bpf_kick_cpu(1,SCX_KICK_PREEMPT);return 0;";
+    let mut bench = Bench::probe(2, &with(&[select, "OP_RUN"]));
+    let (a, victim, next) = (bench.task("a", ""), bench.task("victim", "1"), bench.task("next", "1"));
+    bench.wake(victim);
+    bench.wake(next);
+    bench.wake(a);
+    assert_eq!(bench.kernel.current(CpuId(1)), next);
+
+    let mut bench = Bench::probe(2, &with(&[select]));
+    let (a, rt) = (bench.task("a", ""), bench.task_with("rt", "1", Policy::Fifo(5), 0));
+    bench.wake(rt);
+    bench.rescheds.clear();
+    bench.wake(a);
+    assert!(!bench.rescheds.contains(&1));
+}
+
+#[test]
+fn k1_wait_makes_the_kicking_cpu_await_a_switch() {
+    let mut bench = Bench::probe(2, &with(&["ON_SELECT=scx_bpf_kick_cpu(1,4);return 0;"]));
+    let task = bench.task("a", "");
+    bench.awaited.clear();
+    bench.wake(task);
+    assert_eq!(bench.awaited, [(0, "1".to_owned())]);
+}
+
+#[test]
+fn k1_contradicting_flags_and_bad_cpus_are_errors() {
+    for (call, message) in [
+        ("scx_bpf_kick_cpu(1,3)", "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE"),
+        ("scx_bpf_kick_cpu(-1,0)", "invalid CPU -1"),
+        ("scx_bpf_kick_cpu(2,0)", "invalid CPU 2"),
+    ] {
+        let mut bench = Bench::probe(2, &with(&[&format!("ON_SELECT={call};return 0;")]));
+        let task = bench.fork("a", "", Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        assert_eq!(bench.error(), (1024, message), "{call}");
+    }
+}
+
+/// Two cores of two threads: CPUs 0 and 1, 2 and 3.
+fn smt() -> Topology {
+    Topology { core: vec![0, 0, 1, 1], llc: vec![0; 4], node: vec![0; 4], distances: vec![vec![10]] }
+}
+
+/// A probe whose `select_cpu` is the default search, on a topology; wakes tasks one after the other and tells the CPUs.
+fn placements(topology: Topology, count: u32) -> Vec<u32> {
+    let select = "ON_SELECT=s32 c=scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);\
+                  if(idle)dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return c;";
+    let mut bench = Bench::load(topology, &bench::probe(&with(&[select]))).unwrap();
+    bench.attach();
+    (0..count)
+        .map(|n| {
+            let task = bench.fork(&format!("t{n}"), "", Policy::Other, 0);
+            bench.kernel.wake_new(CpuId(0), task);
+            bench.settle();
+            bench.kernel.task_cpu(task).0
+        })
+        .collect()
+}
+
+#[test]
+fn i4_the_default_search_prefers_prev_then_whole_cores_then_siblings() {
+    assert_eq!(placements(smt(), 4), [0, 2, 1, 3], "prev, the other core, the sibling of prev, the rest");
+    assert_eq!(placements(flat(3), 3), [0, 1, 2]);
+}
+
+#[test]
+fn i4_the_search_stays_in_the_cache_then_in_the_node() {
+    let topology = Topology {
+        core: (0..8).collect(),
+        llc: vec![0, 0, 1, 1, 2, 2, 3, 3],
+        node: vec![0, 0, 0, 0, 1, 1, 1, 1],
+        distances: vec![vec![10, 20], vec![20, 10]],
+    };
+    let found = placements(topology, 8);
+    assert_eq!(found[..2], [0, 1], "the cache of CPU 0");
+    assert!(found[2..4].iter().all(|cpu| (2..4).contains(cpu)), "then its node: {found:?}");
+    assert!(found[4..].iter().all(|cpu| (4..8).contains(cpu)), "then elsewhere: {found:?}");
+}
+
+#[test]
+fn i3_pick_idle_walks_round_and_begins_behind_cpu_0() {
+    let select = "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);";
+    let mut bench = Bench::probe(4, &with(&[select]));
+    let picked: Vec<u32> = (0..4)
+        .map(|n| {
+            let task = bench.fork(&format!("t{n}"), "", Policy::Other, 0);
+            bench.kernel.wake_new(CpuId(0), task);
+            bench.settle();
+            bench.kernel.task_cpu(task).0
+        })
+        .collect();
+    assert_eq!(picked, [1, 2, 3, 0]);
+}
+
+#[test]
+fn i5_without_builtin_tracking_the_idle_kfuncs_are_errors() {
+    let select = "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);";
+    let mut bench = Bench::probe(2, &with(&["OP_UPDATE_IDLE", select]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error(), (1024, "built-in idle tracking is disabled"));
+}
