@@ -87,6 +87,19 @@ fn a_parent_waits_for_its_child_and_not_for_a_time() {
 }
 
 #[test]
+fn a_waker_posts_when_it_wakes_and_not_when_the_sleeper_falls_asleep() {
+    let events = [
+        birth(0, 0, None, 0),
+        birth(10, 1, Some(0), 10),
+        sleep(100, 0, 100, 500, by(1, 80)),
+        sleep(200, 1, 50, 400, Waker::HardInterrupt),
+        end(550, 0, 120),
+        end(560, 1, 90),
+    ];
+    assert_eq!(scripts(&events), ["10 fork(1) 90 await(0) 20", "50 Timer(200) 30 post(0) 10"]);
+}
+
+#[test]
 fn timer_wakeups_beside_a_spinner_never_name_the_spinner() {
     // Task 1 spins; task 0 sleeps 53 times for 10 ms. A text trace would name task 1 as the waker each time, because
     // the timer interrupts it.
