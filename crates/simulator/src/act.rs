@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::run::Run;
 use crate::setup::existing;
 use crate::tasks::{Phase, State, Task};
-use event_log::{BlockCause, TaskInfo, Waker};
+use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 use workload::{Demand, Sleep};
@@ -104,24 +104,22 @@ impl<M: Model> Run<'_, M> {
             parent,
         };
         self.model.set_now(self.now);
-        let scheduler = match self.fork(cpu, attributes) {
-            Ok(child) => {
-                self.tasks[child.index()].spec = spec;
-                self.player.started(child, spec, self.now);
-                self.model.wake_new(cpu, child);
-                Nanos(own + costs.wakeup_ns)
-            }
-            Err(_) => {
-                self.failed_forks += 1;
-                Nanos(own)
-            }
-        };
-        self.apply(cpu, Charge { scheduler, ..Charge::default() });
+        let (child, result) = self.fork(cpu, attributes);
+        self.tasks[child.index()].spec = spec;
+        if result.is_ok() {
+            self.player.started(child, spec, self.now);
+            self.model.wake_new(cpu, child);
+            let scheduler = Nanos(own + costs.wakeup_ns);
+            return self.apply(cpu, Charge { scheduler, ..Charge::default() });
+        }
+        self.failed_forks += 1;
+        self.apply(cpu, Charge { scheduler: Nanos(own), ..Charge::default() });
+        self.tell(&Event { time: self.now, cpu, task: child, kind: EventKind::Exit, site: CallbackSite::default() });
     }
 
-    /// Makes a task and announces it. The caller applies what that left.
-    pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
-        let mut info = TaskInfo {
+    /// Makes a task and announces it. The caller applies what that left. One that is refused has a number too.
+    pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> (TaskId, Result<(), i32>) {
+        let info = TaskInfo {
             id: TaskId(self.tasks.len() as u32),
             name: attributes.name.clone(),
             parent: attributes.parent,
@@ -130,14 +128,13 @@ impl<M: Model> Run<'_, M> {
             nice: attributes.nice,
             kernel_thread: attributes.kernel_thread,
         };
-        let is_worker = attributes.kernel_thread;
-        let id = self.model.fork(cpu, attributes)?;
-        assert_eq!(id, info.id, "tasks are numbered in the order of their creation");
-        info.id = id;
-        self.left.alive += usize::from(!is_worker);
-        self.tasks.push(Task::new(self.now, is_worker));
+        let result = self.model.fork(cpu, attributes).map(|id| {
+            assert_eq!(id, info.id, "tasks are numbered in the order of their creation");
+        });
+        self.left.alive += usize::from(!info.kernel_thread);
+        self.tasks.push(Task::new(self.now, info.kernel_thread));
         self.sinks.task(self.now, &info);
-        Ok(id)
+        (info.id, result)
     }
 
     fn change(&mut self, cpu: CpuId, id: TaskId, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {

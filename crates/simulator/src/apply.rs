@@ -20,13 +20,18 @@ impl<M: Model> Run<'_, M> {
         charge.scheduler += price(&self.machine.costs, &output.usage);
         self.cpus[cpu.index()].charge(charge);
         for event in &output.events {
-            self.follow(event);
-            self.sinks.event(event);
+            self.tell(event);
         }
         for effect in output.effects.drain(..) {
             self.carry(cpu, effect);
         }
         self.output = output;
+    }
+
+    /// Something happened.
+    pub fn tell(&mut self, event: &Event) {
+        self.follow(event);
+        self.sinks.event(event);
     }
 
     /// States of tasks follow the events.

@@ -61,10 +61,11 @@ pub(crate) struct Cpu {
     pub inbox: VecDeque<Interrupt>,
     /// It called schedule so often.
     pub schedules: u64,
-    /// It may not leave its next schedule before each of these CPUs has called schedule so often (contract K1).
+    /// It may not leave its next schedule before each of these CPUs has called schedule more than so often
+    /// (contract K1).
     pub awaits: Vec<(CpuId, u64)>,
-    /// It is in that schedule.
-    pub spins: bool,
+    /// It is in that schedule, and spins until these have.
+    pub spins_for: Vec<(CpuId, u64)>,
     /// What it owes from `settled` on.
     owes: Charge,
     /// The account holds all time up to here.
@@ -82,7 +83,7 @@ impl Cpu {
             inbox: VecDeque::new(),
             schedules: 0,
             awaits: Vec::new(),
-            spins: false,
+            spins_for: Vec::new(),
             owes: Charge::default(),
             settled: Nanos::ZERO,
             account: CpuAccount::default(),
@@ -96,7 +97,12 @@ impl Cpu {
 
     /// Whether it owes time, or waits for another CPU.
     pub fn is_busy(&self) -> bool {
-        self.spins || self.owes != Charge::default()
+        self.spins() || self.owes != Charge::default()
+    }
+
+    /// Whether it waits for other CPUs to switch.
+    pub fn spins(&self) -> bool {
+        !self.spins_for.is_empty()
     }
 
     /// Idle, and nothing keeps it from an idle state.
@@ -132,7 +138,7 @@ impl Cpu {
         if left == Nanos::ZERO {
             return spent;
         }
-        if self.spins {
+        if self.spins() {
             self.account.scheduler += left;
             spent.stolen += left;
             return spent;
@@ -208,7 +214,7 @@ mod tests {
     fn a_cpu_that_waits_for_another_is_in_scheduler_code() {
         let mut cpu = Cpu::new(Nanos::MAX);
         cpu.charge(Charge { scheduler: Nanos(5), ..Charge::default() });
-        cpu.spins = true;
+        cpu.spins_for.push((CpuId(1), 0));
         cpu.current = TaskId(3);
         assert_eq!(cpu.settle(Nanos(50), &ticks()), Spent { run: Nanos(0), stolen: Nanos(50) });
         assert_eq!(cpu.account().scheduler, Nanos(50));

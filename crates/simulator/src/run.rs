@@ -10,22 +10,21 @@
 //! The rest of this is in `advance` (a CPU goes on), `act` (a task acts) and `apply` (what a call of the kernel left).
 
 use crate::alarms::{Alarm, Alarms};
-use crate::cpu::{Cpu, Interrupt};
+use crate::cpu::{Charge, Cpu, Interrupt};
 use crate::model::Model;
 use crate::tasks::{State, Task};
-#[cfg(test)]
-use crate::testing::Player;
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
-use event_log::{Event, LogHash, Sink, TaskInfo};
+use event_log::{BlockCause, Event, LogHash, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Output, TaskAttributes};
+use kernel_model::{Leave, Output, TaskAttributes};
 use machine_model::Machine;
 use measures::{Collector, Place, Totals};
 use std::collections::VecDeque;
-#[cfg(not(test))]
-use workload::Player;
-use workload::{Start, Workload};
+use workload::{Player, Start, Workload};
+
+/// The CPU that boots, attaches the scheduler, creates the tasks from outside, and keeps house.
+pub(crate) const BOOT_CPU: CpuId = CpuId(0);
 
 /// How often the caller hears of progress, in simulated time.
 const PROGRESS: Nanos = Nanos::from_ms(50);
@@ -111,6 +110,8 @@ pub(crate) struct Run<'a, M> {
     pub instructions: u64,
     pub output: Output,
     pub woken: Vec<TaskId>,
+    /// When the boot CPU looks after the kernel next if it is still idle; [`Nanos::MAX`]: not now.
+    pub housekeeping: Nanos,
 }
 
 impl<'a, M: Model> Run<'a, M> {
@@ -148,6 +149,7 @@ impl<'a, M: Model> Run<'a, M> {
             instructions: 0,
             output: Output::default(),
             woken: Vec::new(),
+            housekeeping: Nanos::MAX,
         }
     }
 
@@ -156,7 +158,8 @@ impl<'a, M: Model> Run<'a, M> {
         self.deadline = Some(deadline);
     }
 
-    /// Makes the kernel's worker for the watchdog: asleep until the watchdog's timer wakes it.
+    /// Boots: makes the kernel's worker for the watchdog, which runs once on CPU 0 and goes to sleep. That takes no
+    /// time, since nobody asked how long a boot takes.
     pub fn create_worker(&mut self) -> TaskId {
         let attributes = TaskAttributes {
             name: "kworker/u:0".to_owned(),
@@ -166,8 +169,14 @@ impl<'a, M: Model> Run<'a, M> {
             kernel_thread: true,
             parent: None,
         };
-        let worker = self.fork(CpuId(0), attributes).expect("no scheduler is attached that could refuse it");
-        self.apply(CpuId(0), Default::default());
+        let (worker, result) = self.fork(BOOT_CPU, attributes);
+        result.expect("no scheduler is attached that could refuse it");
+        self.model.wake_new(BOOT_CPU, worker);
+        let switch = self.model.schedule(BOOT_CPU, Leave::Preempt);
+        assert_eq!(switch.next, worker, "nobody else is there");
+        self.model.schedule(BOOT_CPU, Leave::Block(BlockCause::External));
+        self.apply(BOOT_CPU, Charge::default());
+        self.cpus[BOOT_CPU.index()].resched = false;
         worker
     }
 
@@ -221,7 +230,7 @@ impl<'a, M: Model> Run<'a, M> {
             && time <= self.now
         {
             self.starts.pop_front();
-            self.interrupt(CpuId(0), Some(Interrupt::Start(spec)));
+            self.interrupt(BOOT_CPU, Some(Interrupt::Start(spec)));
         }
         if let Some(&(next, _)) = self.starts.front() {
             self.alarms.set(Alarm::Start, next);

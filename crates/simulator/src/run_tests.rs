@@ -4,8 +4,8 @@
 use crate::run::Run;
 use crate::testing::{Fifo, Story, free_machine};
 use crate::{Outcome, SetupError, setup};
-use event_log::EventKind;
-use ids::{CpuId, Nanos, Policy};
+use event_log::{Event, EventKind};
+use ids::{CpuId, Nanos, Policy, TaskId};
 use machine_model::Machine;
 use measures::CpuAccount;
 use proptest::prelude::*;
@@ -53,10 +53,13 @@ struct Played {
 }
 
 impl Played {
-    /// `time cpu:task` of each switch, idle as `-`.
+    /// `time cpu:task` of each switch, idle as `-`, without the kernel's worker.
     fn switches(&self) -> String {
-        let switch = |event: &&event_log::Event| matches!(event.kind, EventKind::Switch { .. });
-        let text = |event: &event_log::Event| format!("{} {}:{}", event.time.0, event.cpu, event.task);
+        let switch = |event: &&Event| match event.kind {
+            EventKind::Switch { prev, .. } => prev != TaskId(0) && event.task != TaskId(0),
+            _ => false,
+        };
+        let text = |event: &Event| format!("{} {}:{}", event.time.0, event.cpu, event.task);
         self.story.0.iter().filter(switch).map(text).collect::<Vec<_>>().join(", ")
     }
 
@@ -79,6 +82,7 @@ fn try_play(
 ) -> Result<Played, SetupError> {
     let mut story = Story::default();
     let ticks = setup::check_machine(machine)?;
+    setup::check_workload(workload, machine, workload.duration)?;
     let mut kernel = Fifo::new(machine.cpus.len(), Nanos(10 * MS));
     kernel.disturb_every = disturb_every;
     let mut run = Run::new(kernel, machine, workload, ticks, &mut story);
@@ -186,7 +190,7 @@ fn a_wakeup_that_comes_before_the_sleep_is_not_lost() {
 
 #[test]
 fn the_end_is_where_the_duration_is() {
-    let mut endless = workload(vec![spec("endless", Start::At(Nanos(5)), vec![work(u64::MAX)])]);
+    let mut endless = workload(vec![spec("endless", Start::At(Nanos(5)), vec![work(1_000_000_000_000_000)])]);
     endless.duration = Some(Nanos(1_000_000_007));
     let played = play(&free_machine(2), &endless);
     assert_eq!(played.outcome.measures.elapsed, Nanos(1_000_000_007));
@@ -198,14 +202,14 @@ fn the_end_is_where_the_duration_is() {
 
 #[test]
 fn a_script_that_needs_no_time_is_named() {
-    let idler = spec("idler", Start::At(Nanos(0)), vec![Op::Yield, Op::Repeat { from: 0, times: None }]);
-    let Err(SetupError::Workload(problem)) = try_play(&free_machine(1), &workload(vec![idler]), true, None) else {
+    let script = |other| vec![Op::Resume(vec![other]), Op::Suspend, Op::Repeat { from: 0, times: None }];
+    let (ping, pong) = (spec("ping", Start::At(Nanos(5)), script(1)), spec("pong", Start::At(Nanos(5)), script(0)));
+    let idle = Workload { duration: Some(Nanos(9)), ..workload(vec![ping, pong]) };
+    let Err(SetupError::Workload(problem)) = try_play(&free_machine(1), &idle, true, None) else {
         panic!("it goes on for ever");
     };
-    assert_eq!(
-        problem,
-        "task 1 (idler) acts for ever at 0 ns without needing any time; give its script work or a sleep"
-    );
+    let expected = "task 1 (ping) acts for ever at 5 ns without needing any time; give its script work or a sleep";
+    assert_eq!(problem, expected);
 }
 
 #[test]
@@ -252,7 +256,7 @@ fn random_workload(cpus: u32) -> impl Strategy<Value = Workload> {
         script
     });
     let start = (0..20 * MS).prop_map(|time| Start::At(Nanos(time)));
-    prop::collection::vec((start, script), 1..7).prop_map(|tasks| {
+    prop::collection::vec((start, script), 3..7).prop_map(|tasks| {
         let mut specs = vec![spec("child", Start::Forked, vec![work(3 * MS), sleep(MS), work(100)])];
         specs.extend(tasks.into_iter().map(|(start, script)| spec("task", start, script)));
         Workload { duration: Some(Nanos(300 * MS)), ..workload(specs) }

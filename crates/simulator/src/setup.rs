@@ -2,11 +2,11 @@
 //! From what the user gave to a kernel with a scheduler attached: checks, links, loads.
 
 use crate::cpu::Charge;
-use crate::run::{End, Run};
+use crate::run::{BOOT_CPU, End, Run};
 use crate::ticks::Ticks;
 use crate::{Setup, SetupError};
 use event_log::Sink;
-use ids::{CpuId, CpuSet, MAX_CPUS, Nanos};
+use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel, Topology};
 use machine_model::Machine;
 use workload::{Op, Workload};
@@ -31,8 +31,8 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     run.model.set_now(Nanos::ZERO);
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);
-    run.model.attach(CpuId(0))?;
-    run.apply(CpuId(0), Charge::default());
+    run.model.attach(BOOT_CPU)?;
+    run.apply(BOOT_CPU, Charge::default());
     if run.model.exit_info().is_some() {
         run.end = Some(End::Ejected);
     }
@@ -57,6 +57,7 @@ pub(crate) fn check_workload(
     machine: &Machine,
     duration: Option<Nanos>,
 ) -> Result<(), SetupError> {
+    workload.validate().map_err(|error| SetupError::Workload(error.to_string()))?;
     if duration.or(workload.duration).is_none() && !workload.is_finite() {
         let problem = "it has tasks that never end and no duration; give one";
         return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));

@@ -63,7 +63,11 @@ impl Fifo {
         self.output.events.push(Event { time: self.now, cpu, task, kind, site: CallbackSite::default() });
     }
 
+    /// The worker boots before there is a scheduler.
     fn use_code(&mut self) {
+        if self.tasks.len() < 2 {
+            return;
+        }
         self.output.usage.callbacks += 1;
         self.output.usage.instructions += 100;
     }
@@ -116,9 +120,6 @@ impl Model for Fifo {
     }
 
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
-        if attributes.name == "refused" {
-            return Err(-12);
-        }
         let child = TaskId(self.tasks.len() as u32);
         if child.0 == 0
             && let Some(period) = self.disturb_every
@@ -130,7 +131,7 @@ impl Model for Fifo {
         if let Some(parent) = attributes.parent {
             self.event(cpu, parent, EventKind::Fork { child });
         }
-        Ok(child)
+        if attributes.name == "refused" { Err(-12) } else { Ok(child) }
     }
 
     fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
@@ -257,18 +258,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         distances: vec![vec![10]],
         hz: 250,
         no_hz_idle: true,
-        costs: Costs {
-            context_switch_ns: 0,
-            ipi_ns: [0; 3],
-            idle_exit_ns: 0,
-            interrupt_ns: 0,
-            tick_ns: 0,
-            instruction_ps: 0,
-            callback_ns: 0,
-            call_ns: [0; 6],
-            wakeup_ns: 0,
-            fork_ns: 0,
-        },
+        costs: Costs::zero(),
     }
 }
 
@@ -281,73 +271,5 @@ impl Sink for Story {
     fn affinity(&mut self, _time: Nanos, _task: TaskId, _allowed: &CpuSet) {}
     fn event(&mut self, event: &Event) {
         self.0.push(*event);
-    }
-}
-
-/// TEMP player
-#[derive(Debug)]
-pub(crate) struct Player<'w> {
-    workload: &'w workload::Workload,
-    tasks: Vec<(u32, usize, Vec<u64>, bool)>,
-}
-impl<'w> Player<'w> {
-    pub fn new(workload: &'w workload::Workload) -> Self {
-        Player { workload, tasks: Vec::new() }
-    }
-    pub fn spec(&self, index: u32) -> &'w workload::TaskSpec {
-        &self.workload.tasks[index as usize]
-    }
-    pub fn started(&mut self, task: TaskId, index: u32, _now: Nanos) {
-        let n = self.spec(index).script.len();
-        while self.tasks.len() <= task.index() {
-            self.tasks.push((0, 0, Vec::new(), false));
-        }
-        self.tasks[task.index()] = (index, 0, vec![0; n], false);
-    }
-    pub fn next(&mut self, task: TaskId, _now: Nanos, woken: &mut Vec<TaskId>) -> workload::Outcome {
-        use workload::{Demand, Op};
-        let (index, at, counts, suspended) = &mut self.tasks[task.index()];
-        *suspended = false;
-        let script = &self.workload.tasks[*index as usize].script;
-        let demand = loop {
-            let Some(op) = script.get(*at) else { break Demand::Exit };
-            *at += 1;
-            match op {
-                Op::Work { user, system } => break Demand::Work { work: *user + *system, system: *system },
-                Op::CpuTime(time) => break Demand::CpuTime(*time),
-                Op::Sleep(time, why) => break Demand::Sleep(*time, *why),
-                Op::Yield => break Demand::Yield,
-                Op::Fork(spec) => break Demand::Fork(*spec),
-                Op::Change { cpus, policy } => break Demand::Change { cpus: cpus.clone(), policy: *policy },
-                Op::Suspend => {
-                    *suspended = true;
-                    break Demand::Wait;
-                }
-                Op::Resume(specs) => {
-                    let specs = specs.clone();
-                    for (id, other) in self.tasks.iter_mut().enumerate() {
-                        if other.3 && specs.contains(&other.0) {
-                            other.3 = false;
-                            woken.push(TaskId(id as u32));
-                        }
-                    }
-                    return self.next_after(task, woken);
-                }
-                Op::Repeat { from, times } => {
-                    let here = *at - 1;
-                    counts[here] += 1;
-                    if times.is_none_or(|times| counts[here] < times) {
-                        *at = *from as usize;
-                    } else {
-                        counts[here] = 0;
-                    }
-                }
-                _ => unimplemented!(),
-            }
-        };
-        workload::Outcome { demand }
-    }
-    fn next_after(&mut self, task: TaskId, woken: &mut Vec<TaskId>) -> workload::Outcome {
-        self.next(task, Nanos::ZERO, woken)
     }
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the tests of whole runs share: small schedulers compiled on the spot, machines whose operations cost nothing,
+//! and a sink that checks what must hold in every run.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use bpf_object::Object;
+use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
+use launch_profile::Profile;
+use machine_model::{Costs, Machine};
+use simulator::{Outcome, Setup};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use workload::Workload;
+
+/// Versions of clang, as the crate `policies` tries them.
+const CLANGS: [&str; 7] = ["clang-19", "clang-18", "clang-17", "clang-16", "clang-20", "clang-21", "clang"];
+
+/// Compiles `tests/policies/NAME.bpf.c`.
+pub fn compile(name: &str) -> Object {
+    static COMPILED: AtomicU32 = AtomicU32::new(0);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = here.join(format!("tests/policies/{name}.bpf.c"));
+    let number = COMPILED.fetch_add(1, Ordering::Relaxed);
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}-{number}.bpf.o", std::process::id()));
+    let named = std::env::var("BPF_CLANG").ok();
+    let clang = named
+        .iter()
+        .map(String::as_str)
+        .chain(CLANGS)
+        .find(|clang| Command::new(clang).arg("--version").output().is_ok_and(|output| output.status.success()));
+    let output = Command::new(clang.expect("a clang from 16 to 21, or one named by BPF_CLANG"))
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-I"])
+        .arg(here.join("../../policies/include"))
+        .arg("-c")
+        .arg(&source)
+        .arg("-o")
+        .arg(&object)
+        .output()
+        .expect("clang runs");
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    let bytes = std::fs::read(&object).expect("clang wrote it");
+    std::fs::remove_file(&object).expect("it is ours");
+    Object::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A scheduler and what its user space sets.
+pub struct Scheduler {
+    object: Object,
+    profile: Profile,
+}
+
+impl Scheduler {
+    /// A test scheduler with `[rodata]` values.
+    pub fn compiled(name: &str, rodata: &str) -> Scheduler {
+        let profile = Profile::from_toml(name, &format!("summary = \"test\"\n[rodata]\n{rodata}\n")).unwrap();
+        Scheduler { object: compile(name), profile }
+    }
+
+    /// An object with no profile.
+    pub fn from_bytes(name: &str, object: &[u8]) -> Scheduler {
+        let profile = Profile::from_toml(name, "summary = \"test\"").unwrap();
+        Scheduler { object: Object::parse(object).unwrap(), profile }
+    }
+
+    /// One that ships with Weir.
+    pub fn shipped(name: &str) -> Scheduler {
+        let policy = policies::find(name).unwrap();
+        let profile = Profile::from_toml(name, policy.profile).unwrap();
+        Scheduler { object: Object::parse(policy.object).unwrap(), profile }
+    }
+
+    /// Plays `workload`; what must hold in every run is checked.
+    pub fn play(&self, machine: &Machine, workload: &Workload) -> Played {
+        self.play_with(machine, workload, 1)
+    }
+
+    /// The same with another seed.
+    pub fn play_with(&self, machine: &Machine, workload: &Workload, seed: u64) -> Played {
+        let setup = Setup {
+            machine,
+            workload,
+            object: &self.object,
+            profile: &self.profile,
+            seed,
+            duration: None,
+            kernel: (7, 2),
+        };
+        let mut watcher = Watcher::new(machine.cpus.len());
+        let outcome = simulator::run(&setup, &mut watcher, &mut |_| ()).unwrap();
+        assert_eq!(outcome.measures.elapsed, outcome.measures.elapsed.max(watcher.last));
+        Played { outcome, events: watcher.events }
+    }
+}
+
+/// A run that is over.
+pub struct Played {
+    pub outcome: Outcome,
+    pub events: Vec<Event>,
+}
+
+impl Played {
+    /// Fails unless the run came to its end.
+    pub fn completed(self) -> Played {
+        assert_eq!(self.outcome.ejected, None);
+        self
+    }
+
+    /// The switches, each as `time cpu:task`, idle as `-`.
+    pub fn switches(&self) -> String {
+        let switches = self.events.iter().filter(|event| matches!(event.kind, EventKind::Switch { .. }));
+        let lines = switches.map(|event| format!("{} {}:{}", event.time.0, event.cpu, event.task));
+        lines.collect::<Vec<_>>().join(", ")
+    }
+
+    /// How many switches had this reason.
+    pub fn count(&self, reason: SwitchReason) -> usize {
+        let has = |event: &&Event| matches!(event.kind, EventKind::Switch { reason: why, .. } if why == reason);
+        self.events.iter().filter(has).count()
+    }
+
+    /// CPUs that any task of the workload ran on.
+    pub fn cpus_used(&self) -> CpuSet {
+        let tasks = self.outcome.measures.tasks.iter().filter(|task| !task.kernel_thread);
+        tasks.flat_map(|task| task.cpus_used.iter().collect::<Vec<_>>()).collect()
+    }
+}
+
+/// Checks each event of a run: time goes forward, a task runs on one CPU at a time and only where it may, a CPU's
+/// switches follow each other.
+struct Watcher {
+    last: Nanos,
+    allowed: Vec<CpuSet>,
+    runs_on: Vec<Option<CpuId>>,
+    current: Vec<TaskId>,
+    events: Vec<Event>,
+}
+
+impl Watcher {
+    fn new(cpus: usize) -> Watcher {
+        Watcher {
+            last: Nanos::ZERO,
+            allowed: Vec::new(),
+            runs_on: Vec::new(),
+            current: vec![TaskId::NONE; cpus],
+            events: Vec::new(),
+        }
+    }
+
+    fn switch(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+        assert_eq!(self.current[cpu.index()], prev, "the switches of CPU {cpu} follow each other");
+        self.current[cpu.index()] = next;
+        if let Some(prev) = prev.some() {
+            assert_eq!(self.runs_on[prev.index()].take(), Some(cpu));
+        }
+        if let Some(next) = next.some() {
+            assert_eq!(self.runs_on[next.index()].replace(cpu), None, "task {next} runs on two CPUs");
+            let allowed = &self.allowed[next.index()];
+            assert!(allowed.contains(cpu), "task {next} may run on {allowed} and runs on {cpu}");
+        }
+    }
+}
+
+impl Sink for Watcher {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        assert!(time >= self.last);
+        assert_eq!(info.id.index(), self.allowed.len());
+        self.allowed.push(info.allowed.clone());
+        self.runs_on.push(None);
+    }
+
+    fn affinity(&mut self, _time: Nanos, task: TaskId, allowed: &CpuSet) {
+        self.allowed[task.index()] = allowed.clone();
+    }
+
+    fn event(&mut self, event: &Event) {
+        assert!(event.time >= self.last, "time goes forward");
+        self.last = event.time;
+        if let EventKind::Switch { prev, .. } = event.kind {
+            self.switch(event.cpu, prev, event.task);
+        }
+        self.events.push(*event);
+    }
+}
+
+/// A machine of this shape (hwloc's synthetic form) whose operations cost nothing.
+pub fn free_machine(shape: &str) -> Machine {
+    let mut machine = Machine::from_synthetic(shape).unwrap();
+    machine.costs = Costs::zero();
+    machine
+}
+
+/// From rt-app JSON.
+pub fn rt_app(text: &str) -> Workload {
+    Workload::from_rt_app("test", text).unwrap()
+}
