@@ -1,3 +1,70 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command-line program.
-fn main() {}
+//! The command-line program: reads arguments and files, calls the crates, prints. It decides nothing about measures.
+//!
+//! Exit status: 0 fine; 1 a scheduler was ejected; 2 bad usage or input, with one line on standard error.
+
+mod args;
+mod list;
+mod record;
+mod select;
+mod sim;
+
+use anyhow::Result;
+use args::{Args, Command};
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// All was well.
+const FINE: u8 = 0;
+/// The run shows something wrong with what was run.
+const VIOLATION: u8 = 1;
+/// There was no run: the command line or an input file is bad.
+const BAD_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let result = match &args.command {
+        Command::List(list) => list::list(list).map(|()| FINE),
+        Command::Sim(sim) => sim::sim(sim).map(|ejected| if ejected { VIOLATION } else { FINE }),
+        Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
+    };
+    ExitCode::from(result.unwrap_or_else(|error| {
+        eprintln!("weir: error: {error:#}");
+        BAD_INPUT
+    }))
+}
+
+/// Help and version go out as they are; an error becomes one line, like every other.
+fn usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::from(FINE)
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(BAD_INPUT)
+        }
+        _ => {
+            let text = error.render().to_string();
+            let what = text.split("\n\n").next().unwrap_or_default();
+            let line = what.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
+            eprintln!("weir: error: {line} (see weir --help)");
+            ExitCode::from(BAD_INPUT)
+        }
+    }
+}
+
+/// Prints to standard output. A reader that has gone away (`weir … | head`) is no error.
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -153,6 +153,17 @@ fn a_flipped_bit_is_found() {
 }
 
 #[test]
+fn a_record_fills_its_bytes_exactly() {
+    for record in all_kinds() {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        assert!((0..bytes.len()).all(|end| Record::decode(&bytes[..end]).is_err()), "{record:?} cut short");
+        bytes.push(0);
+        assert!(Record::decode(&bytes).is_err(), "{record:?} and a byte");
+    }
+}
+
+#[test]
 fn errors_say_what_and_where() {
     let bytes = written(&all_kinds());
     let body = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;

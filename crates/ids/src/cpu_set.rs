@@ -72,18 +72,14 @@ impl CpuSet {
 
     /// The lowest CPU at or above `from` that both sets hold. Allocates nothing.
     pub fn next_common_from(&self, other: &CpuSet, from: CpuId) -> Option<CpuId> {
-        let start = from.index() / 64;
-        let words = self.words.iter().zip(&other.words).enumerate().skip(start);
-        for (index, (a, b)) in words {
-            let mut word = a & b;
-            if index == start {
-                word &= u64::MAX << (from.0 % 64);
-            }
-            if word != 0 {
-                return Some(CpuId((index * 64) as u32 + word.trailing_zeros()));
-            }
-        }
-        None
+        let words = self.words.len().min(other.words.len());
+        next_bit(words, from, |index| self.words[index] & other.words[index])
+    }
+
+    /// The lowest CPU at or above `from` that all three sets hold. Allocates nothing.
+    pub fn next_common3_from(&self, b: &CpuSet, c: &CpuSet, from: CpuId) -> Option<CpuId> {
+        let words = self.words.len().min(b.words.len()).min(c.words.len());
+        next_bit(words, from, |index| self.words[index] & b.words[index] & c.words[index])
     }
 
     /// Whether the sets share a CPU.
@@ -125,6 +121,20 @@ impl CpuSet {
     pub fn from_words(words: &[u64]) -> CpuSet {
         CpuSet { words: words.to_vec() }
     }
+}
+
+/// The lowest bit at or above `from` in `count` words.
+fn next_bit(count: usize, from: CpuId, word: impl Fn(usize) -> u64) -> Option<CpuId> {
+    let start = from.index() / 64;
+    let mut mask = u64::MAX << (from.0 % 64);
+    for index in start..count {
+        let bits = word(index) & mask;
+        if bits != 0 {
+            return Some(CpuId((index * 64) as u32 + bits.trailing_zeros()));
+        }
+        mask = u64::MAX;
+    }
+    None
 }
 
 impl PartialEq for CpuSet {
@@ -218,6 +228,9 @@ mod tests {
             prop_assert_eq!(x == y, a == b);
             let common = a.intersection(&b).find(|&&cpu| cpu >= from).map(|&cpu| CpuId(cpu));
             prop_assert_eq!(x.next_common_from(&y, CpuId(from)), common);
+            let lower = set(&(0..200).collect());
+            let common = a.intersection(&b).find(|&&cpu| cpu >= from && cpu < 200).map(|&cpu| CpuId(cpu));
+            prop_assert_eq!(x.next_common3_from(&y, &lower, CpuId(from)), common);
             prop_assert_eq!(x.to_string().parse::<CpuSet>().unwrap(), x);
         }
     }

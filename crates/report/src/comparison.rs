@@ -9,10 +9,11 @@
 //! 4. A sentence per run says the most important of it, drawn from the numbers alone.
 
 use crate::RunReport;
-use crate::numbers::{COLUMNS, GLUE, change, count, percent, permille, shorten, signed, wrap};
-use crate::summary::{align, ejection, plain};
+use crate::numbers::{COLUMNS, GLUE, change, count, percent, permille, shorten, times, versus, wrap};
+use crate::summary::{align, ejection, plain, refusals};
 use ids::Nanos;
 use measures::RunMeasures;
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Runs in one table beside the base: more do not fit into 80 columns.
@@ -95,18 +96,14 @@ impl Measure {
     fn cell(&self, base: &RunReport, run: &RunReport) -> String {
         let comparable = base.ejected.is_none() && run.ejected.is_none();
         let (base, value) = ((self.value)(&base.measures), (self.value)(&run.measures));
-        let distance = match (base, value) {
-            (Some(base), Some(value)) => change(base, value),
-            _ => None,
-        };
-        let Some(distance) = distance else { return format!("{}          ", self.text(value)) };
-        let mark = match (self.better, distance) {
-            (_, 0) | (Better::Unknown, _) => ' ',
+        let (Some(base), Some(value)) = (base, value) else { return format!("{}          ", self.text(value)) };
+        let mark = match (self.better, value.cmp(&base)) {
+            (_, Ordering::Equal) | (Better::Unknown, _) => ' ',
             _ if !comparable => ' ',
-            (Better::Less, ..0) | (Better::More, 1..) => '✓',
+            (Better::Less, Ordering::Less) | (Better::More, Ordering::Greater) => '✓',
             _ => '✗',
         };
-        format!("{} {:>8} {mark}", self.text(value), if distance == 0 { "=".to_owned() } else { signed(distance) })
+        format!("{} {:>8} {mark}", self.text(Some(value)), versus(base, value).unwrap_or_default())
     }
 
     fn is_same(&self, runs: &[&RunReport]) -> bool {
@@ -163,6 +160,9 @@ fn group_text(runs: &[&RunReport], axis: usize) -> String {
             let _ = writeln!(text, "{} was ejected after {}:", AXES[axis].1(run), run.measures.elapsed);
             text.push_str(&ejection(exit));
         }
+    }
+    for run in runs {
+        text.push_str(&refusals(run, &format!("{}: ", AXES[axis].1(run))));
     }
     for run in &runs[1..] {
         let _ = writeln!(text, "{}", wrap("", &conclusion(AXES[axis].1, base, run)));
@@ -228,7 +228,7 @@ fn said_of_wakeups(base: &RunReport, run: &RunReport) -> Option<String> {
     let ratio = permille(large, small);
     Some(match ratio {
         0 => format!("has a median wakeup wait of {} instead of {}", Nanos(after), Nanos(before)),
-        2000.. => format!("has a {}.{} times {direction} median wakeup wait", ratio / 1000, ratio % 1000 / 100),
+        2000.. => format!("has a {} times {direction} median wakeup wait", times(ratio)),
         _ => {
             let distance = permille(large - small, before);
             format!("has a {} {direction} median wakeup wait", percent(distance))
@@ -246,7 +246,7 @@ fn amount(distance: i64, what: &str) -> String {
     let countable = what.ends_with('s');
     let (less, more, many) = if countable { ("fewer", "more", "many") } else { ("less", "more", "much") };
     match distance {
-        1000.. => format!("{}.{} times as {many} {what}", distance / 1000 + 1, distance % 1000 / 100),
+        1000.. => format!("{} times as {many} {what}", times(distance as u64 + 1000)),
         0.. => format!("{} {more} {what}", percent(distance as u64)),
         _ => format!("{} {less} {what}", percent(distance.unsigned_abs())),
     }

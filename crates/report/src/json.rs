@@ -34,6 +34,8 @@ struct Run<'a> {
     cpu_ns: Cpu,
     bpf_instructions: u64,
     lock_wait_ns: u64,
+    failed_forks: u64,
+    refused_changes: u64,
     tasks: Vec<Task<'a>>,
 }
 
@@ -126,6 +128,8 @@ fn run(run: &RunReport) -> Run<'_> {
         cpu_ns: cpu(measures.cpu),
         bpf_instructions: measures.bpf_instructions,
         lock_wait_ns: measures.lock_wait.0,
+        failed_forks: run.failed_forks,
+        refused_changes: run.refused_changes,
         tasks: measures.tasks.iter().map(task).collect(),
     }
 }

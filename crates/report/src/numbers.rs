@@ -33,13 +33,22 @@ pub(crate) fn change(base: u64, value: u64) -> Option<i64> {
     (base > 0).then_some(if value < base { -distance } else { distance })
 }
 
-/// A change as `-3.1 %`, or as a multiple once a percentage is no longer readable.
-pub(crate) fn signed(change: i64) -> String {
-    match change {
-        10_000.. => format!("{}.{}x", change / 1000 + 1, change % 1000 / 100),
+/// `value` against `base`: `-3.1 %`, or a multiple or fraction where a percentage would no longer be readable;
+/// `=` if they are the same, `None` if there is no base.
+pub(crate) fn versus(base: u64, value: u64) -> Option<String> {
+    let change = change(base, value)?;
+    Some(match change {
+        _ if value == base => "=".to_owned(),
+        2000.. => times(change as u64 + 1000) + "x",
         0.. => format!("+{}", percent(change as u64)),
+        ..-950 if value > 0 => format!("1/{}", count(base / value)),
         _ => format!("-{}", percent(change.unsigned_abs())),
-    }
+    })
+}
+
+/// A ratio in thousandths with as many places as people read: `4.6`, `4,664`.
+pub(crate) fn times(permille: u64) -> String {
+    if permille < 100_000 { format!("{}.{}", permille / 1000, permille % 1000 / 100) } else { count(permille / 1000) }
 }
 
 /// How often a second something happened.
@@ -97,9 +106,9 @@ mod tests {
         assert_eq!(percent(permille(1, 3)), "33.3 %");
         assert_eq!(percent(permille(2, 3)), "66.7 %");
         assert_eq!(change(0, 5), None);
-        assert_eq!(change(1000, 969).map(signed).unwrap(), "-3.1 %");
-        assert_eq!(change(10, 15).map(signed).unwrap(), "+50.0 %");
-        assert_eq!(change(10, 255).map(signed).unwrap(), "25.5x");
+        let cases = [(1000, 969), (10, 15), (10, 255), (1, 5000), (5000, 1), (5, 5), (5, 0), (0, 5)];
+        let texts = cases.map(|(base, value)| versus(base, value).unwrap_or_default());
+        assert_eq!(texts, ["-3.1 %", "+50.0 %", "25.5x", "5,000x", "1/5,000", "=", "-100.0 %", ""]);
         assert_eq!(per_second(10, 500_000_000), 20);
         assert_eq!(shorten("abcdefghij", 5), "ab…ij");
         let lines: Vec<usize> = wrap(" ", &["word"; 20].join(" ")).lines().map(str::len).collect();

@@ -33,6 +33,10 @@ pub struct RunReport {
     pub kernel: String,
     /// Set if the scheduler was ejected.
     pub ejected: Option<Exit>,
+    /// Forks that the scheduler refused: these tasks never existed.
+    pub failed_forks: u64,
+    /// Changes of affinity, policy or nice value that the kernel refused.
+    pub refused_changes: u64,
     /// Hash of all events.
     pub log_hash: u128,
     /// What was measured.

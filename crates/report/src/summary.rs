@@ -4,6 +4,7 @@
 use crate::numbers::{count, per_second, percent, permille, shorten, wrap};
 use crate::{Exit, RunReport};
 use comfy_table::{CellAlignment, Table, presets};
+use ids::CpuSet;
 use measures::{CpuAccount, LatencySummary, RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
@@ -25,6 +26,7 @@ pub fn summary(run: &RunReport) -> String {
     if let Some(exit) = &run.ejected {
         text.push_str(&ejection(exit));
     }
+    text.push_str(&refusals(run, ""));
     let _ = writeln!(text, "\n{}", owners(&measures.cpu));
     text.push_str(&facts(measures));
     let _ = writeln!(text, "\n{}", latencies(measures));
@@ -50,6 +52,20 @@ pub(crate) fn ejection(exit: &Exit) -> String {
     for line in [Some(&exit.reason), Some(&exit.message), exit.fault.as_ref()].into_iter().flatten() {
         for line in line.lines() {
             let _ = writeln!(text, "{}", wrap("  ", line));
+        }
+    }
+    text
+}
+
+/// What did not happen although the workload asked for it: such a run did other work. `who` begins the lines.
+pub(crate) fn refusals(run: &RunReport, who: &str) -> String {
+    let mut text = String::new();
+    for (number, what) in [
+        (run.failed_forks, "forks failed: the scheduler refused the new tasks"),
+        (run.refused_changes, "changes of affinity, policy or nice value were refused"),
+    ] {
+        if number > 0 {
+            let _ = writeln!(text, "{}", wrap("", &format!("{who}{} {what}", count(number))));
         }
     }
     text
@@ -128,10 +144,16 @@ fn top_tasks(measures: &RunMeasures) -> String {
             task.account.blocked.to_string(),
             task.wakeup_latency.p50.to_string(),
             task.wakeup_latency.p99.to_string(),
-            shorten(&task.cpus_used.to_string(), 10),
+            cpus_used(&task.cpus_used),
         ]);
     }
     align(&mut table)
+}
+
+/// The list, or how many there are if it is long.
+fn cpus_used(cpus: &CpuSet) -> String {
+    let list = cpus.to_string();
+    if list.len() <= 10 { list } else { format!("{} of them", cpus.len()) }
 }
 
 /// A table without lines.

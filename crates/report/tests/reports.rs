@@ -24,7 +24,7 @@ fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
             blocked: Nanos::from_ms(5),
         },
         cpus_allowed: CpuSet::first_n(4),
-        cpus_used: CpuSet::first_n(1 + id as usize % 4),
+        cpus_used: if id == 9 { "1,3,5,7-9,11".parse().unwrap() } else { CpuSet::first_n(1 + id as usize % 4) },
         wakeup_latency: latency(100, 4 + u64::from(id)),
     }
 }
@@ -59,6 +59,8 @@ fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
         seed: 1,
         kernel: "7.2".to_owned(),
         ejected: None,
+        failed_forks: 0,
+        refused_changes: 0,
         log_hash: 0xfeed_0000_0000_0000_0000_0000_0000_0001,
         measures: measures(makespan_ms, us),
     }
@@ -88,36 +90,36 @@ fn one_run() {
     check(
         &summary(&run("bfs@0.360", 1000, 5)),
         expect![[r#"
-        bfs@0.360 on laptop-2c4t, workload build, seed 1, kernel 7.2
-        completed: all work done after 1.00 s
+            bfs@0.360 on laptop-2c4t, workload build, seed 1, kernel 7.2
+            completed: all work done after 1.00 s
 
-        CPU time  ██████████████████████████████████████████████████████▓·····
-                  █ run 90.0 %  ▓ scheduler 2.0 %  ▒ stolen 1.0 %  · idle 7.0 %
-        context switches      24,691 (24,691/s)
-        wakeups               45,678 (45,678/s)
-        migrations            12 in core, 1,725 in cache, 0 in node, 0 far
-        idle while runnable   500 us (0.1 % of the time)
-        BPF instructions      7,654,321 (7,654,321/s)
-        lock wait             7.00 us
+            CPU time  ██████████████████████████████████████████████████████▓·····
+                      █ run 90.0 %  ▓ scheduler 2.0 %  ▒ stolen 1.0 %  · idle 7.0 %
+            context switches      24,691 (24,691/s)
+            wakeups               45,678 (45,678/s)
+            migrations            12 in core, 1,725 in cache, 0 in node, 0 far
+            idle while runnable   500 us (0.1 % of the time)
+            BPF instructions      7,654,321 (7,654,321/s)
+            lock wait             7.00 us
 
-        waited for a CPU   count     mean      p50      p90      p99   p99.9     max
-        after wakeup      45,600  10.0 us  5.00 us  15.0 us  50.0 us  200 us  450 us
-        every time        50,000  20.0 us  10.0 us  30.0 us   100 us  400 us  900 us
+            waited for a CPU   count     mean      p50      p90      p99   p99.9     max
+            after wakeup      45,600  10.0 us  5.00 us  15.0 us  50.0 us  200 us  450 us
+            every time        50,000  20.0 us  10.0 us  30.0 us   100 us  400 us  900 us
 
-        top 10 of 12 tasks      ran  waited    slept      p50      p99  CPUs used
-        0 cc1                100 ms  340 us  5.00 ms  4.00 us  40.0 us          0
-        1 cc1               99.0 ms  340 us  5.00 ms  5.00 us  50.0 us        0-1
-        2 cc1               98.0 ms  340 us  5.00 ms  6.00 us  60.0 us        0-2
-        3 [kworker/u8:1]    97.0 ms  340 us  5.00 ms  7.00 us  70.0 us        0-3
-        4 cc1               96.0 ms  340 us  5.00 ms  8.00 us  80.0 us          0
-        5 cc1               95.0 ms  340 us  5.00 ms  9.00 us  90.0 us        0-1
-        6 cc1               94.0 ms  340 us  5.00 ms  10.0 us   100 us        0-2
-        7 cc1               93.0 ms  340 us  5.00 ms  11.0 us   110 us        0-3
-        8 cc1               92.0 ms  340 us  5.00 ms  12.0 us   120 us          0
-        9 cc1               91.0 ms  340 us  5.00 ms  13.0 us   130 us        0-1
+            top 10 of 12 tasks      ran  waited    slept      p50      p99  CPUs used
+            0 cc1                100 ms  340 us  5.00 ms  4.00 us  40.0 us          0
+            1 cc1               99.0 ms  340 us  5.00 ms  5.00 us  50.0 us        0-1
+            2 cc1               98.0 ms  340 us  5.00 ms  6.00 us  60.0 us        0-2
+            3 [kworker/u8:1]    97.0 ms  340 us  5.00 ms  7.00 us  70.0 us        0-3
+            4 cc1               96.0 ms  340 us  5.00 ms  8.00 us  80.0 us          0
+            5 cc1               95.0 ms  340 us  5.00 ms  9.00 us  90.0 us        0-1
+            6 cc1               94.0 ms  340 us  5.00 ms  10.0 us   100 us        0-2
+            7 cc1               93.0 ms  340 us  5.00 ms  11.0 us   110 us        0-3
+            8 cc1               92.0 ms  340 us  5.00 ms  12.0 us   120 us          0
+            9 cc1               91.0 ms  340 us  5.00 ms  13.0 us   130 us  7 of them
 
-        log hash feed0000000000000000000000000001
-    "#]],
+            log hash feed0000000000000000000000000001
+        "#]],
     );
 }
 
@@ -148,7 +150,7 @@ fn two_schedulers() {
             CPU: scheduler       20.0 ms  19.3 ms   -3.1 % ✓
             CPU: stolen          10.0 ms  9.69 ms   -3.1 % ✓
             idle while runnable  2.00 ms   500 us  -75.0 % ✓
-            context switches       6,172   24,691 +300.0 %
+            context switches       6,172   24,691     4.0x
             wakeup mean          40.0 us  10.0 us  -75.0 % ✓
             wakeup p50           20.0 us  5.00 us  -75.0 % ✓
             wakeup p90           60.0 us  15.0 us  -75.0 % ✓
@@ -177,7 +179,7 @@ fn three_schedulers_of_which_one_is_ejected() {
 
             scheduler               fifo      lazy            a/very/l…er.bpf.o
             makespan              1.00 s   31.0 s    31.0x              1.04 s   +4.0 % ✗
-            CPU: idle            70.0 ms   29.1 s   416.7x              108 ms  +55.4 %
+            CPU: idle            70.0 ms   29.1 s     416x              108 ms  +55.4 %
             CPU: scheduler       20.0 ms   620 ms    31.0x             20.8 ms   +4.0 % ✗
             CPU: stolen          10.0 ms   310 ms    31.0x             10.4 ms   +4.0 % ✗
             idle while runnable   400 us   300 us  -25.0 %              400 us        =
@@ -232,11 +234,14 @@ fn schedulers_on_two_machines_are_compared_on_each() {
 fn one_scheduler_on_two_machines_compares_the_machines() {
     let other = RunReport { machine: "server-64".to_owned(), ..run("fifo", 950, 4) };
     let text = to_text(&[run("fifo", 1000, 4), other]);
-    check(&text.lines().take(4).collect::<Vec<_>>().join("\n"), expect![[r#"
+    check(
+        &text.lines().take(4).collect::<Vec<_>>().join("\n"),
+        expect![[r#"
         scheduler fifo, workload build, seed 1, kernel 7.2
 
         machine         laptop-2c4t  server-64
-        makespan             1.00 s    950 ms   -5.0 % ✓"#]]);
+        makespan             1.00 s    950 ms   -5.0 % ✓"#]],
+    );
 }
 
 #[test]
@@ -265,6 +270,24 @@ fn a_run_without_an_end_is_compared_by_its_work() {
 
             Against fifo, bfs gets 4.5 % more work done.
         "#]],
+    );
+}
+
+#[test]
+fn refusals_are_said() {
+    let refused = RunReport { failed_forks: 2, refused_changes: 1000, ..run("bfs", 1000, 4) };
+    let said = |text: &str| text.lines().filter(|line| line.contains("refused")).collect::<Vec<_>>().join("\n");
+    check(
+        &said(&summary(&refused)),
+        expect![[r#"
+        2 forks failed: the scheduler refused the new tasks
+        1,000 changes of affinity, policy or nice value were refused"#]],
+    );
+    check(
+        &said(&comparison(&[run("fifo", 1000, 4), refused])),
+        expect![[r#"
+        bfs: 2 forks failed: the scheduler refused the new tasks
+        bfs: 1,000 changes of affinity, policy or nice value were refused"#]],
     );
 }
 
@@ -330,6 +353,8 @@ fn json_keeps_the_contract() {
               },
               "bpf_instructions": 7654321,
               "lock_wait_ns": 7000,
+              "failed_forks": 0,
+              "refused_changes": 0,
               "tasks": [
                 {
                   "id": 0,

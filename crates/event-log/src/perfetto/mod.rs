@@ -21,8 +21,8 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Pid of task 0.
-pub const FIRST_PID: i32 = 1000;
+/// Pid of task 0; the kernel model counts from the same number, so that a pid that a scheduler prints is found here.
+pub const FIRST_PID: i32 = 100;
 /// Events of one CPU that are kept back to share a packet: 512 CPUs hold at most 10 MB.
 const BUNDLE: usize = 64;
 /// All packets that are not ftrace belong to one sequence.

@@ -104,8 +104,8 @@ fn a_trace_tells_the_run() {
     ]);
     expect![[r#"
         Some("7.2.0-weir")
-        [Process { pid: Some(1000), ppid: None, cmdline: ["make"] }] [Thread { tid: Some(1000), name: Some("make"), tgid: Some(1000) }]
-        [Process { pid: Some(1001), ppid: Some(1000), cmdline: ["a-name-longer-than-15-bytes"] }] [Thread { tid: Some(1001), name: Some("a-name-longer-than-15-bytes"), tgid: Some(1001) }]
+        [Process { pid: Some(100), ppid: None, cmdline: ["make"] }] [Thread { tid: Some(100), name: Some("make"), tgid: Some(100) }]
+        [Process { pid: Some(101), ppid: Some(100), cmdline: ["a-name-longer-than-15-bytes"] }] [Thread { tid: Some(101), name: Some("a-name-longer-than-15-bytes"), tgid: Some(101) }]
         track 100000000: Some("DSQ 0x5 depth")
         11 track 100000000: None Some(1) None
         track 200000000: Some("CPU 0 kicks and preemptions")
@@ -114,18 +114,18 @@ fn a_trace_tells_the_run() {
         16 track 100000000: None Some(1) None
         17 track 100000000: None Some(0) None
         track 200000001: Some("CPU 1 kicks and preemptions")
-        17 track 200000001: Some("preempt 1000") None Some("enqueue, line 31")
-        cpu 0: 10 [0] waking Some(1000) on Some(1), flags Some(8)
-        cpu 1: 14 [0] switch swapper/1 0 0x0 -> make 1000 117
-        cpu 1: 15 [1000] new Some(1001) on Some(1), flags None
-        cpu 1: 17 [1000] switch make 1000 0x100 -> a-name-longer-t 1001 117
-        cpu 1: 19 [1001] switch a-name-longer-t 1001 0x2 -> make 1000 117
-        cpu 1: 20 [1000] waking Some(1001) on Some(1), flags None
-        cpu 1: 22 [1000] waking Some(1001) on Some(1), flags Some(8)
-        cpu 1: 23 [1000] switch make 1000 0x0 -> swapper/1 0 120
-        cpu 1: 25 [0] switch swapper/1 0 0x0 -> make 1000 124
-        cpu 1: 27 [1000] switch make 1000 0x1 -> a-name-longer-t 1001 117
-        cpu 1: 28 [1001] switch a-name-longer-t 1001 0x20 -> swapper/1 0 120
+        17 track 200000001: Some("preempt 100") None Some("enqueue, line 31")
+        cpu 0: 10 [0] waking Some(100) on Some(1), flags Some(8)
+        cpu 1: 14 [0] switch swapper/1 0 0x0 -> make 100 117
+        cpu 1: 15 [100] new Some(101) on Some(1), flags None
+        cpu 1: 17 [100] switch make 100 0x100 -> a-name-longer-t 101 117
+        cpu 1: 19 [101] switch a-name-longer-t 101 0x2 -> make 100 117
+        cpu 1: 20 [100] waking Some(101) on Some(1), flags None
+        cpu 1: 22 [100] waking Some(101) on Some(1), flags Some(8)
+        cpu 1: 23 [100] switch make 100 0x0 -> swapper/1 0 120
+        cpu 1: 25 [0] switch swapper/1 0 0x0 -> make 100 124
+        cpu 1: 27 [100] switch make 100 0x1 -> a-name-longer-t 101 117
+        cpu 1: 28 [101] switch a-name-longer-t 101 0x20 -> swapper/1 0 120
     "#]].assert_eq(&printed(&bytes));
 }
 

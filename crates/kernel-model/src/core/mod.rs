@@ -224,7 +224,7 @@ impl Core {
     pub fn new(config: Config, objects: Objects) -> Core {
         let topology = &config.topology;
         let cpus = topology.core.len();
-        let idle = Idle::new(&topology.core, &topology.llc, &topology.node);
+        let idle = Idle::new(topology);
         Core {
             now: Nanos::ZERO,
             objects,
@@ -237,7 +237,7 @@ impl Core {
             higher_waiting: 0,
             arrivals: 0,
             dsqs: BTreeMap::new(),
-            global: idle.node_span.iter().map(|_| Dsq::new()).collect(),
+            global: (0..idle.spans.nodes()).map(|_| Dsq::new()).collect(),
             idle,
             running: Running { op: None, direct: DirectDispatch::Off },
             buffer: DispatchBuffer::default(),
@@ -335,7 +335,7 @@ impl Core {
 
     /// Nodes of the machine.
     pub fn nodes(&self) -> u32 {
-        self.idle.node_span.len() as u32
+        self.idle.spans.nodes()
     }
 
     /// Whether the scheduler is bypassed.

@@ -195,7 +195,7 @@ fn choosing_a_cpu_claims_it() {
     let is_idle = bench.put(0, &[u64::MAX]);
     assert_eq!(bench.call_in(Some(Op::SelectCpu), "scx_bpf_select_cpu_dfl", &[task, 3, 0, is_idle]), Ok(3));
     assert_eq!(bench.memory.load(is_idle, 8), Ok(!0xff | 1), "only the first byte is the flag");
-    assert!(!bench.core.idle.cpus.contains(CpuId(3)));
+    assert!(!bench.core.idle.masks.cpus.contains(CpuId(3)));
     let mask = bench.call("bpf_cpumask_create", &[]);
     bench.call("bpf_cpumask_set_cpu", &[6, mask]);
     let args = bench.put(16, &[1, 0, 0]);

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The grammar of the command line.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use ids::Nanos;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Runs sched_ext schedulers on simulated machines.
+#[derive(Parser, Debug)]
+#[command(
+    name = "weir",
+    version,
+    after_help = "\
+Examples:
+  weir list                           what ships with weir
+  weir sim bfs                        a recorded build under bfs, on the host
+  weir sim fifo bfs -m laptop-2c4t    what differs between two schedulers
+  weir record -o my.weir -- make -j4  record a workload (root)
+
+Exit status: 0 fine, 1 a scheduler was ejected, 2 bad usage or input."
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// List the policies, machines and workloads that ship with weir
+    List(List),
+    /// Run schedulers on simulated machines
+    Sim(Sim),
+    /// Record what a command does on this machine, as a workload (root)
+    Record(Record),
+}
+
+/// What `weir list` lists.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Kind {
+    Policies,
+    Machines,
+    Workloads,
+}
+
+/// `weir list`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+Examples:
+  weir list
+  weir list policies"
+)]
+pub struct List {
+    /// Only these
+    pub kind: Option<Kind>,
+}
+
+/// How the result is printed: for people, or for programs. (Help on values would make clap's help twice as long.)
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+/// `weir sim`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+SCHED is a policy, NAME[@PRESET][,key=value...] (see weir list policies), or the
+path of a compiled sched_ext object, FILE.bpf.o[,key=value...], whose launch
+profile is --profile or FILE.toml beside it.
+
+Examples:
+  weir sim bfs
+  weir sim fifo bfs --machine laptop-2c4t --machine desktop-4c
+  weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
+  weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
+  weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
+
+Exit status: 0 fine, 1 a scheduler was ejected, 2 bad usage or input."
+)]
+pub struct Sim {
+    /// Schedulers; several give a comparison
+    #[arg(required = true, value_name = "SCHED")]
+    pub schedulers: Vec<String>,
+    /// Preset, TOML file, hwloc synthetic string, or host
+    #[arg(short, long = "machine", value_name = "M", default_value = "host")]
+    pub machines: Vec<String>,
+    /// Name, rt-app JSON file, or recording
+    #[arg(short, long = "workload", value_name = "W", default_value = "build")]
+    pub workloads: Vec<String>,
+    /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Nanos>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    pub seed: u64,
+    /// Kernel version to model
+    #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]
+    pub kernel: (u16, u16),
+    /// Launch profile of the schedulers that are given as paths
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write a trace of the run for ui.perfetto.dev; one run only
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write every event of the run, as JSON lines if the name ends in .jsonl; one run only
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+/// `weir record`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+Examples:
+  sudo weir record -- make -j4                  writes make.weir
+  sudo weir record -o build.weir -- make -j4
+  weir sim bfs --workload build.weir            replays it
+
+Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or input."
+)]
+pub struct Record {
+    /// Where to write the recording [default: the command's name with .weir]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// `10s`, `500ms`, `1.5s`: a number above 0 with a unit, at most nine places after the point.
+fn duration(text: &str) -> Result<Nanos, String> {
+    let bad = || "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms".to_owned();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+    let (number, unit) = text.split_at(end);
+    let unit_ns: u64 = match unit.trim() {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return Err(bad()),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = fraction.len() as u32;
+    if digits > 9 {
+        return Err(bad());
+    }
+    let (whole, fraction) = (whole.parse::<u64>().map_err(|_| bad())?, fraction.parse::<u64>().map_err(|_| bad())?);
+    let fraction_ns = u128::from(fraction) * u128::from(unit_ns) / 10u128.pow(digits);
+    let ns = whole.checked_mul(unit_ns).and_then(|ns| ns.checked_add(fraction_ns as u64)).ok_or_else(bad)?;
+    if ns == 0 { Err(bad()) } else { Ok(Nanos(ns)) }
+}
+
+/// The kernel model follows 7.2; other versions would be a promise that it does not keep.
+fn kernel(text: &str) -> Result<(u16, u16), String> {
+    match text {
+        "7.2" => Ok((7, 2)),
+        _ => Err("only kernel 7.2 is modelled".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn grammar_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        let good = [
+            ("10s", 10_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("500ms", 500_000_000),
+            ("1ns", 1),
+            ("2min", 120_000_000_000),
+        ];
+        for (text, ns) in good {
+            assert_eq!(duration(text), Ok(Nanos(ns)), "{text}");
+        }
+        for text in
+            ["", "10", "s", "0s", "-1s", "1.2.3s", "1d", "99999999999999999999s", "9999999h", "0.0000000001s", ".s"]
+        {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

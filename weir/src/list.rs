@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir list`: what ships with weir.
+
+use crate::args::{Kind, List};
+use crate::{print, select};
+use anyhow::Result;
+use launch_profile::Profile;
+use machine_model::Machine;
+use std::fmt::Write;
+
+/// Prints the list.
+pub fn list(args: &List) -> Result<()> {
+    let mut sections = Vec::new();
+    let wanted = |kind| args.kind.is_none_or(|only| only == kind);
+    if wanted(Kind::Policies) {
+        sections.push(section("Policies", policies()?));
+    }
+    if wanted(Kind::Machines) {
+        sections.push(section("Machines", machines()?));
+    }
+    if wanted(Kind::Workloads) {
+        sections.push(section("Workloads", select::describe_workloads()?));
+    }
+    print(&sections.join("\n"))
+}
+
+/// Widest line.
+const COLUMNS: usize = 80;
+
+/// A heading, then a name and what it is on each line; what does not fit goes on below its beginning.
+fn section(title: &str, rows: Vec<(String, String)>) -> String {
+    let width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0);
+    let mut text = format!("{title}\n");
+    for (name, what) in rows {
+        let mut line = format!("  {name:<width$} ");
+        for word in what.split_whitespace() {
+            if line.chars().count() + 1 + word.chars().count() > COLUMNS {
+                let _ = writeln!(text, "{}", line.trim_end());
+                line = " ".repeat(width + 3);
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// Each policy with its presets below it.
+fn policies() -> Result<Vec<(String, String)>> {
+    let mut rows = Vec::new();
+    for policy in policies::all() {
+        rows.push((policy.name.to_owned(), policy.summary.to_owned()));
+        let profile = Profile::from_toml(&format!("{}/profile.toml", policy.name), policy.profile)?;
+        rows.extend(profile.presets().map(|preset| (format!("{}@{preset}", policy.name), String::new())));
+        let tunable =
+            |(name, tunable): (&str, &launch_profile::Tunable)| (format!("  ,{name}=..."), tunable.doc.clone());
+        rows.extend(profile.tunables().map(tunable));
+    }
+    Ok(rows)
+}
+
+fn machines() -> Result<Vec<(String, String)>> {
+    let mut rows = vec![("host".to_owned(), "this machine (the default)".to_owned())];
+    for (name, _) in machine_model::presets() {
+        rows.push(((*name).to_owned(), Machine::preset(name)?.description));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From what stands on the command line to schedulers, machines and workloads. All reading of files is here.
+
+use anyhow::{Context, Result, anyhow, bail};
+use bpf_object::Object;
+use launch_profile::Profile;
+use machine_model::Machine;
+use std::borrow::Cow;
+use std::path::Path;
+use workload::{Recording, Workload};
+
+/// A scheduler, ready to run.
+#[derive(Debug)]
+pub struct Scheduler {
+    /// As it was asked for.
+    pub name: String,
+    /// The object's bytes.
+    pub bytes: Cow<'static, [u8]>,
+    /// The object, parsed.
+    pub object: Object,
+    /// Its profile with preset and tunables chosen.
+    pub profile: Profile,
+}
+
+/// The parts of `NAME[@PRESET][,key=value…]`.
+#[derive(PartialEq, Eq, Debug)]
+struct Spec<'a> {
+    what: &'a str,
+    preset: Option<&'a str>,
+    tunables: Vec<(String, String)>,
+}
+
+impl<'a> Spec<'a> {
+    fn parse(text: &'a str) -> Result<Spec<'a>> {
+        let mut parts = text.split(',');
+        let head = parts.next().unwrap_or_default();
+        let (what, preset) = match head.split_once('@') {
+            Some((what, preset)) if !is_object(head) => (what, Some(preset)),
+            _ => (head, None),
+        };
+        if what.is_empty() || preset == Some("") {
+            bail!("{text:?} is not a scheduler such as NAME, NAME@PRESET,key=value or FILE.bpf.o");
+        }
+        let tunables = parts.map(|part| match part.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(anyhow!("{text}: {part:?} is not a tunable such as key=value")),
+        });
+        Ok(Spec { what, preset, tunables: tunables.collect::<Result<_>>()? })
+    }
+}
+
+/// Whether this is the path of an object; policies have neither a slash nor this extension.
+fn is_object(text: &str) -> bool {
+    text.contains('/') || text.ends_with(".o")
+}
+
+/// The schedulers of the command line; `profile` is for those that are given as paths.
+pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Scheduler>> {
+    if profile.is_some() && !names.iter().any(|name| Spec::parse(name).is_ok_and(|spec| is_object(spec.what))) {
+        bail!("--profile is for schedulers that are given as paths, and none is");
+    }
+    names.iter().map(|name| scheduler(name, profile)).collect()
+}
+
+fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
+    let spec = Spec::parse(name)?;
+    let (bytes, mut launch) =
+        if is_object(spec.what) { from_file(Path::new(spec.what), profile)? } else { from_policy(spec.what)? };
+    let object = Object::parse(&bytes).with_context(|| spec.what.to_owned())?;
+    launch.select(spec.preset, &spec.tunables).with_context(|| name.to_owned())?;
+    Ok(Scheduler { name: name.to_owned(), bytes, object, profile: launch })
+}
+
+fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
+    let Some(policy) = policies::find(name) else {
+        let names = policies::all().iter().map(|policy| policy.name);
+        bail!("{}", unknown("policy", name, names));
+    };
+    let profile = Profile::from_toml(&format!("{name}/profile.toml"), policy.profile)?;
+    Ok((Cow::Borrowed(policy.object), profile))
+}
+
+/// The profile is the given one, or the file beside the object that has `.toml` for `.bpf.o`, or none.
+fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>, Profile)> {
+    let bytes = read(path)?;
+    let beside = path.to_string_lossy();
+    let beside = format!("{}.toml", beside.strip_suffix(".o").unwrap_or(&beside).trim_end_matches(".bpf"));
+    let profile = match profile {
+        Some(profile) => Some(profile),
+        None => Some(Path::new(&beside)).filter(|beside| beside.exists()),
+    };
+    let launch = match profile {
+        Some(profile) => Profile::from_toml(&profile.to_string_lossy(), &read_text(profile)?)?,
+        None => Profile::default(),
+    };
+    Ok((Cow::Owned(bytes), launch))
+}
+
+/// `host`, a preset, a TOML file, or an hwloc synthetic string.
+pub fn machine(name: &str) -> Result<Machine> {
+    Ok(match name {
+        "host" => host()?,
+        _ if name.contains('/') || name.ends_with(".toml") => Machine::from_toml(name, &read_text(Path::new(name))?)?,
+        _ if name.contains(':') => Machine::from_synthetic(name)?,
+        _ => Machine::preset(name)?,
+    })
+}
+
+/// This machine. As in the scx world, `SCX_SYSFS_PREFIX` stands before `/sys`, to see another machine's copy of it.
+fn host() -> Result<Machine> {
+    let prefix = std::env::var("SCX_SYSFS_PREFIX").unwrap_or_default();
+    let read = |path: &str| std::fs::read_to_string(format!("{prefix}{path}")).ok();
+    Machine::from_sysfs(&read).context("host")
+}
+
+/// Recordings that come with weir.
+const RECORDED: &[(&str, &[u8])] = &[("build", include_bytes!("../../workloads/recorded/build.weir"))];
+
+/// Name and contents of the workloads that come with weir: recordings, then rt-app files.
+fn shipped_workloads() -> impl Iterator<Item = (&'static str, &'static [u8])> + Clone {
+    let synthetic = workload::shipped().iter().map(|(name, text)| (*name, text.as_bytes()));
+    RECORDED.iter().copied().chain(synthetic)
+}
+
+/// Name and description of each of them.
+pub fn describe_workloads() -> Result<Vec<(String, String)>> {
+    shipped_workloads().map(|(name, bytes)| Ok((name.to_owned(), describe(name, bytes)?))).collect()
+}
+
+fn describe(name: &str, bytes: &[u8]) -> Result<String> {
+    if Recording::is_recording(bytes) {
+        let Recording { meta, workload } = Recording::from_bytes(name, bytes)?;
+        return Ok(format!("{} tasks, recorded from {}", workload.tasks.len(), meta.command));
+    }
+    let workload = Workload::from_bytes(name, bytes)?;
+    let length = workload.duration.map_or("until all have ended".to_owned(), |duration| format!("for {duration}"));
+    Ok(format!("{} tasks, {length}", workload.tasks.len()))
+}
+
+/// A shipped workload by name, or a file.
+pub fn workload(name: &str) -> Result<Workload> {
+    let names = shipped_workloads().map(|(name, _)| name);
+    if let Some((_, bytes)) = shipped_workloads().find(|shipped| shipped.0 == name) {
+        return Ok(Workload::from_bytes(name, bytes)?);
+    }
+    let path = Path::new(name);
+    if !name.contains('/') && path.extension().is_none() && !path.exists() {
+        bail!("{}", unknown("workload", name, names));
+    }
+    Ok(Workload::from_bytes(name, &read(path)?)?)
+}
+
+/// Says what is unknown, what may have been meant, and what there is.
+fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    let near = known.clone().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
+    let hint = match near {
+        // A third of the letters wrong is a slip; more is another name.
+        Some((distance, near)) if distance * 3 <= near.len().max(3) => format!(", did you mean {near}?"),
+        _ => String::new(),
+    };
+    format!("no {kind} {name:?}{hint} (there are: {})", known.collect::<Vec<_>>().join(", "))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|error| anyhow!("{}, byte {}: not UTF-8 text", path.display(), error.utf8_error().valid_up_to()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedulers_have_three_parts() {
+        let tunables = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let spec = |what, preset, pairs: &[(&str, &str)]| Some(Spec { what, preset, tunables: tunables(pairs) });
+        let cases = [
+            ("bfs", spec("bfs", None, &[])),
+            ("bfs@0.360", spec("bfs", Some("0.360"), &[])),
+            ("bfs@0.360,a=1,b=x=y", spec("bfs", Some("0.360"), &[("a", "1"), ("b", "x=y")])),
+            ("bfs,a=", spec("bfs", None, &[("a", "")])),
+            ("./a@b.bpf.o,c=1", spec("./a@b.bpf.o", None, &[("c", "1")])),
+            ("x.bpf.o", spec("x.bpf.o", None, &[])),
+            ("", None),
+            ("@0.360", None),
+            ("bfs@", None),
+            ("bfs,a", None),
+            ("bfs,=1", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Spec::parse(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn near_misses_are_offered() {
+        let known = ["fifo", "bfs"].into_iter();
+        assert_eq!(
+            unknown("policy", "fifp", known.clone()),
+            "no policy \"fifp\", did you mean fifo? (there are: fifo, bfs)"
+        );
+        assert_eq!(unknown("policy", "cfs-like", known), "no policy \"cfs-like\" (there are: fifo, bfs)");
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The grammar, the help, and what bad input gives: exit status 2 and one line that says what and where.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Files that the cases below name.
+fn bad_files() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = policies::find("fifo").unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(directory.path().join(name), bytes).unwrap();
+    write("cut.bpf.o", &fifo.object[..200]);
+    write("empty.bpf.o", b"");
+    write("text.bpf.o", b"#!/bin/sh\n");
+    write("good.bpf.o", fifo.object);
+    write("bad-profile.toml", b"summary = \n");
+    write("garbage.json", b"{ \"tasks\": [ }");
+    write("no-tasks.json", b"{}");
+    write("latin1.json", b"{ \"t\xe4sk\": 1 }");
+    write("bad-machine.toml", b"name = 1\n");
+    write("cut.weir", b"\x00\x01\x02");
+    directory
+}
+
+#[test]
+fn bad_input_is_one_line_and_status_2() {
+    let files = bad_files();
+    let cases: &[(&[&str], &str)] = &[
+        (&["simulate"], "unrecognized subcommand 'simulate'"),
+        (&["run", "fifo"], "unrecognized subcommand 'run'"),
+        (&["check", "fifo"], "unrecognized subcommand 'check'"),
+        (&["sim"], "<SCHED>..."),
+        (&["sim", "fifo", "--seeds", "3"], "--seeds"),
+        (&["sim", "fifo", "--faults", "x"], "--faults"),
+        (&["sim", "fifo", "--report", "x.html"], "--report"),
+        (&["sim", "fifo", "--coverage"], "--coverage"),
+        (&["sim", "fifo", "--interleave"], "--interleave"),
+        (&["sim", "fifo", "--seed", "-1"], "--seed"),
+        (&["sim", "fifo", "--seed", "one"], "'one'"),
+        (&["sim", "fifo", "--for", "10"], "such as 10s"),
+        (&["sim", "fifo", "--for", "0s"], "such as 10s"),
+        (&["sim", "fifo", "--format", "xml"], "'xml'"),
+        (&["sim", "fifo", "--kernel", "6.11"], "only kernel 7.2"),
+        (&["list", "schedulers"], "'schedulers'"),
+        (&["record"], "COMMAND"),
+        (&["record", "make"], "'make'"),
+        (&["sim", "fifp"], "no policy \"fifp\", did you mean fifo?"),
+        (&["sim", "nothing-like-it"], "(there are: bfs, fifo)"),
+        (&["sim", "fifo,slice"], "\"slice\" is not a tunable"),
+        (&["sim", "fifo,no_such_tunable=1"], "no_such_tunable"),
+        (&["sim", "fifo@no-such-preset"], "no-such-preset"),
+        (&["sim", "fifo", "--profile", "bad-profile.toml"], "--profile is for schedulers that are given as paths"),
+        (&["sim", "./good.bpf.o", "--profile", "bad-profile.toml"], "bad-profile.toml"),
+        (&["sim", "./good.bpf.o", "--profile", "missing.toml"], "cannot read missing.toml"),
+        (&["sim", "missing.bpf.o"], "cannot read missing.bpf.o"),
+        (&["sim", "cut.bpf.o"], "cut.bpf.o: "),
+        (&["sim", "empty.bpf.o"], "empty.bpf.o: "),
+        (&["sim", "text.bpf.o"], "text.bpf.o: "),
+        (&["sim", "fifo", "-m", "laptop-2c4"], "laptop-2c4t"),
+        (&["sim", "fifo", "-m", "node:2 core"], "node:2 core"),
+        (&["sim", "fifo", "-m", "./missing.toml"], "cannot read ./missing.toml"),
+        (&["sim", "fifo", "-m", "bad-machine.toml"], "bad-machine.toml"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "biuld"], "did you mean build?"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "missing.json"], "cannot read missing.json"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "garbage.json"], "garbage.json"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "no-tasks.json"], "no-tasks.json"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "latin1.json"], "latin1.json"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "cut.weir"], "cut.weir"),
+        (&["sim", "fifo", "bfs", "-m", "laptop-2c4t", "--trace", "t"], "--trace and --log are for one run"),
+    ];
+    for (args, expected) in cases {
+        let output = weir(files.path(), args);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.starts_with("weir: error: ") && error.contains(expected), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+    }
+}
+
+#[test]
+fn help_has_examples_and_fits_a_terminal() {
+    let here = Path::new(".");
+    for args in [&["--help"][..], &["list", "--help"], &["sim", "--help"], &["record", "--help"]] {
+        let output = weir(here, args);
+        let help = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(help.contains("Examples:\n"), "{args:?}");
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{args:?}: {line}");
+        }
+    }
+    assert_eq!(weir(here, &[]).status.code(), Some(2), "nothing to do");
+    assert_eq!(text(&weir(here, &["--version"]).stdout), concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn list_names_what_ships() {
+    let here = Path::new(".");
+    let all = text(&weir(here, &["list"]).stdout);
+    for name in ["Policies", "  bfs", "  fifo", "Machines", "  host", "  laptop-2c4t", "Workloads", "  build"] {
+        assert!(all.contains(name), "{name}\n{all}");
+    }
+    let machines = text(&weir(here, &["list", "machines"]).stdout);
+    assert!(machines.contains("server-512") && !machines.contains("bfs"), "{machines}");
+    for line in all.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
