@@ -11,6 +11,9 @@ pub(crate) const MAX_FRAMES: u32 = 8;
 /// Bytes of stack a frame has, as `MAX_BPF_STACK` of the kernel.
 pub(crate) const STACK_BYTES: u32 = 512;
 
+/// Bytes from one frame to the next: those between belong to nobody, so that no frame can reach another one.
+pub(crate) const FRAME_STRIDE: u32 = 2 * STACK_BYTES;
+
 /// How often each activation of a function may pass `may_goto`, and how long loops of helpers and iterators may be, as
 /// `BPF_MAX_LOOPS` of the kernel.
 pub(crate) const MAX_LOOPS: u32 = 8 << 20;
@@ -69,6 +72,8 @@ pub struct Execution {
     pub(crate) depth: u32,
     /// Which of the machine's stacks is its own.
     pub(crate) stack: u32,
+    /// Address of its outermost frame.
+    pub(crate) stack_addr: GuestAddr,
     /// It was begun and not yet run: its stack is not in place.
     pub(crate) fresh: bool,
     /// It stopped at a pause point and shall not stop there again.
@@ -91,6 +96,7 @@ impl Execution {
             frames: [Frame::default(); MAX_FRAMES as usize],
             depth: 0,
             stack,
+            stack_addr: 0,
             fresh: false,
             paused: false,
             lock: 0,

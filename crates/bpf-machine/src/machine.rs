@@ -2,7 +2,7 @@
 //! A loaded object and the executions of its programs.
 
 use crate::decode::{Places, Program, decode};
-use crate::execution::{CodeSite, Execution, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step};
+use crate::execution::{CodeSite, Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step};
 use crate::interpreter::{Engine, Regions};
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::{Access, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
@@ -249,6 +249,7 @@ impl Regions {
         if memory.slots(self.stacks) < frames {
             memory.grow(self.stacks, frames);
             memory.grow(self.keys, frames);
+            assert_eq!(memory.addr(self.stacks, 1) - memory.addr(self.stacks, 0), u64::from(FRAME_STRIDE));
         }
     }
 }

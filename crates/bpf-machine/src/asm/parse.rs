@@ -85,6 +85,7 @@ impl Parser<'_> {
                 let (outer, inner) = (self.map(outer)?, self.map(inner)?);
                 self.object.maps[outer.0 as usize].inner_maps.push((small(index)?, inner));
             }
+            ["func", name] if self.function(name).is_ok() => return Err(format!("function {name} is declared twice")),
             ["func", name] => self.object.functions.push(function(name)),
             [first, ..] if DECLARATIONS.contains(first) => return Err(format!("cannot read the declaration: {line}")),
             _ => {}
@@ -97,10 +98,7 @@ impl Parser<'_> {
         let first = line.split_whitespace().next().unwrap_or_default();
         if first == "func" {
             let name = line.split_whitespace().nth(1).unwrap_or_default();
-            let of_name = |function: &Function| function.name == name && function.insns.is_empty();
-            let at = self.object.functions.iter().position(of_name);
-            let at = at.ok_or_else(|| format!("function {name} is declared twice"))?;
-            self.current = Some(at);
+            self.current = Some(self.function(name)?.0 as usize);
             return Ok(());
         }
         if DECLARATIONS.contains(&first) {

@@ -6,7 +6,7 @@ mod atomic;
 mod straight;
 
 use crate::decode::Program;
-use crate::execution::{CodeSite, Execution, Frame, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step, Then};
+use crate::execution::{CodeSite, Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step, Then};
 use crate::helpers::{self, Outcome};
 use crate::maps::ElementKey;
 use crate::op::{Code, Op};
@@ -47,7 +47,11 @@ impl Engine<'_> {
     pub fn run<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Step, FaultKind> {
         if x.fresh {
             x.fresh = false;
-            self.regions.make_stack(self.memory, x.stack);
+            // The first time; stacks stay where they are.
+            if x.stack_addr == 0 {
+                self.regions.make_stack(self.memory, x.stack);
+                x.stack_addr = self.memory.addr(self.regions.stacks, self.frame_slot(x, 0));
+            }
             self.enter_frame(x);
         }
         loop {
@@ -73,7 +77,8 @@ impl Engine<'_> {
 
     /// Executes one op that the inner loop left alone. `Some` ends the run.
     fn special<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Option<Step>, FaultKind> {
-        let op = self.program.ops[x.pc];
+        let program = self.program;
+        let op = &program.ops[x.pc];
         let stop = match op.code {
             Code::Kfunc => x.pause.kfuncs,
             Code::Helper => x.pause.helpers,
@@ -95,14 +100,14 @@ impl Engine<'_> {
             }
             Code::Helper => return self.helper(x, host, op.imm as u32),
             Code::Atomic => {
-                atomic::execute(&op, &mut x.regs, self.memory)?;
+                atomic::execute(op, &mut x.regs, self.memory)?;
                 x.pc += 1;
             }
-            Code::MayGoto => may_goto(x, &op),
+            Code::MayGoto => may_goto(x, op),
             Code::Call => self.push(x, FunctionId(op.at as u32), Then::Return)?,
             Code::Exit => return self.leave(x),
-            Code::Poison => return Err(FaultKind::Poison(self.text(&op))),
-            Code::MissingKfunc => return Err(FaultKind::MissingKfunc(self.text(&op))),
+            Code::Poison => return Err(FaultKind::Poison(self.text(op))),
+            Code::MissingKfunc => return Err(FaultKind::MissingKfunc(self.text(op))),
             _ => unreachable!("the inner loop executes {:?}", op.code),
         }
         Ok(None)
@@ -142,15 +147,18 @@ impl Engine<'_> {
         if x.depth == MAX_FRAMES {
             return Err(FaultKind::CallDepth(MAX_FRAMES));
         }
-        let saved = [x.regs[6], x.regs[7], x.regs[8], x.regs[9]];
-        let return_pc = x.pc as u32 + 1;
-        x.frames[x.depth as usize] = Frame { function, return_pc, saved, loops_left: MAX_LOOPS, then };
+        let frame = &mut x.frames[x.depth as usize];
+        frame.function = function;
+        frame.return_pc = x.pc as u32 + 1;
+        frame.saved.copy_from_slice(&x.regs[6..10]);
+        frame.then = then;
         x.depth += 1;
         self.enter_frame(x);
         Ok(())
     }
 
     /// Goes to the start of the innermost frame's function.
+    #[inline]
     fn enter_frame(&mut self, x: &mut Execution) {
         let frame = x.frame();
         frame.loops_left = MAX_LOOPS;
@@ -169,12 +177,13 @@ impl Engine<'_> {
     }
 
     /// r10 is the end of the innermost frame's stack.
+    #[inline]
     fn point_to_frame(&self, x: &mut Execution) {
-        let slot = self.frame_slot(x, x.depth - 1);
-        x.regs[10] = self.memory.addr(self.regions.stacks, slot) + u64::from(STACK_BYTES);
+        x.regs[10] = x.stack_addr + u64::from((x.depth - 1) * FRAME_STRIDE + STACK_BYTES);
     }
 
     /// Returns from the innermost frame.
+    #[inline]
     fn leave(&mut self, x: &mut Execution) -> Result<Option<Step>, FaultKind> {
         if x.depth == 1 {
             if x.lock != 0 {
@@ -183,9 +192,19 @@ impl Engine<'_> {
             x.depth = 0;
             return Ok(Some(Step::Done(x.regs[0])));
         }
+        if let Then::Return = x.frame().then {
+            self.pop(x, x.regs[0]);
+        } else {
+            self.next_callback(x)?;
+        }
+        Ok(None)
+    }
+
+    /// Goes on with the loop whose callback returned.
+    fn next_callback(&mut self, x: &mut Execution) -> Result<(), FaultKind> {
         let stopped = x.regs[0] != 0;
         match x.frame().then {
-            Then::Return => self.pop(x, x.regs[0]),
+            Then::Return => unreachable!("a plain call"),
             Then::Loop { round, rounds, .. } if stopped || round + 1 == rounds => self.pop(x, round + 1),
             Then::Loop { round, rounds, context } => {
                 x.frame().then = Then::Loop { round: round + 1, rounds, context };
@@ -203,16 +222,18 @@ impl Engine<'_> {
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Gives `value` to the caller.
+    #[inline]
     fn pop(&mut self, x: &mut Execution, value: u64) {
-        let frame = *x.frame();
+        let frame = x.frame();
+        let (return_pc, saved) = (frame.return_pc, frame.saved);
         x.depth -= 1;
-        x.pc = frame.return_pc as usize;
+        x.pc = return_pc as usize;
         x.regs[0] = value;
-        x.regs[6..10].copy_from_slice(&frame.saved);
+        x.regs[6..10].copy_from_slice(&saved);
         self.point_to_frame(x);
     }
 

@@ -130,7 +130,7 @@ mod tests {
             let mut list: Vec<(u32, u32)> = Vec::new();
             for (add, key) in steps {
                 let known = list.iter().find(|entry| entry.1 == key).map(|entry| entry.0);
-                let found = index.find(key % 4, |slot| list.iter().any(|entry| *entry == (slot, key)));
+                let found = index.find(key % 4, |slot| list.contains(&(slot, key)));
                 prop_assert_eq!(found, known);
                 match known {
                     None if add => list.push((index.insert(key % 4), key)),

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a host can do with a machine, beyond running a program to its end.
+
+mod common;
+
+use bpf_machine::{Access, CodeSite, Machine, Memory, PausePoints, Step, TimerId, asm};
+use bpf_object::FunctionId;
+use common::TestKernel;
+
+fn machine(program: &str) -> Machine {
+    let object = asm::assemble("test.bpf.c", program).expect("a program");
+    Machine::load(&object, Memory::default(), 2, &TestKernel::default()).expect("a machine")
+}
+
+const HELPERS: PausePoints = PausePoints { kfuncs: false, helpers: true, atomics: false };
+
+#[test]
+fn a_fault_names_function_file_line_and_text() {
+    let mut machine = machine("func main\n  r0 = 0\n  call sub\n  exit\nfunc sub\n  r1 = *(u64 *)(r0 + 8)\n  exit");
+    let mut execution = machine.execution();
+    machine.begin(&mut execution, FunctionId(0), &[], 0);
+    let fault = machine.run(&mut execution, &mut TestKernel::default()).unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        "NULL pointer load of 8 bytes (address 0x8) in sub+0 (test.bpf.c:6: r1 = *(u64 *)(r0 + 8))"
+    );
+}
+
+#[test]
+fn a_paused_execution_stands_before_its_call_and_others_run_meanwhile() {
+    let mut machine =
+        machine("func main\n  r6 = r1\n  call helper 8\n  *(u64 *)(r10 - 8) = r6\n  r0 = *(u64 *)(r10 - 8)\n  exit");
+    let mut kernel = TestKernel::default();
+    let (mut first, mut second) = (machine.execution(), machine.execution());
+    (first.pause, second.pause) = (HELPERS, HELPERS);
+    machine.begin(&mut first, FunctionId(0), &[11], 0);
+    machine.begin(&mut second, FunctionId(0), &[22], 1);
+    assert_eq!(machine.run(&mut first, &mut kernel), Ok(Step::Paused));
+    assert_eq!(machine.site(&first), CodeSite { function: FunctionId(0), insn: 1, line: 3 });
+    assert_eq!(machine.run(&mut second, &mut kernel), Ok(Step::Paused));
+    assert_eq!(kernel.calls, [], "a pause is before the call");
+    assert_eq!(machine.run(&mut second, &mut kernel), Ok(Step::Done(22)));
+    assert_eq!(machine.run(&mut first, &mut kernel), Ok(Step::Done(11)));
+    assert_eq!((first.executed, second.executed), (5, 5));
+}
+
+const LOCKED: &str = "
+data .bss 00 00 00 00 00 00 00 00
+func main
+  r1 = value .bss
+  call helper 93
+  call helper 8
+  r1 = value .bss
+  call helper 94
+  r0 = 5
+  exit";
+
+#[test]
+fn an_execution_waits_for_a_spin_lock_that_another_one_holds() {
+    let mut machine = machine(LOCKED);
+    let mut kernel = TestKernel::default();
+    let (mut holder, mut waiter) = (machine.execution(), machine.execution());
+    (holder.pause, waiter.pause) = (HELPERS, HELPERS);
+    machine.begin(&mut holder, FunctionId(0), &[], 0);
+    machine.begin(&mut waiter, FunctionId(0), &[], 1);
+    // Before the lock, and then with the lock before the call.
+    assert_eq!(machine.run(&mut holder, &mut kernel), Ok(Step::Paused));
+    assert_eq!(machine.run(&mut holder, &mut kernel), Ok(Step::Paused));
+    for _ in 0..3 {
+        assert_eq!(machine.run(&mut waiter, &mut kernel), Ok(Step::Paused));
+        assert_eq!((machine.site(&waiter).insn, waiter.executed), (2, 1));
+    }
+    while machine.run(&mut holder, &mut kernel) == Ok(Step::Paused) {}
+    let mut pauses = 0;
+    while machine.run(&mut waiter, &mut kernel) == Ok(Step::Paused) {
+        pauses += 1;
+    }
+    assert_eq!((pauses, waiter.executed, holder.executed), (2, 7, 7));
+}
+
+#[test]
+fn a_lock_that_nobody_can_release_is_a_fault() {
+    let mut machine = machine(LOCKED);
+    let mut kernel = TestKernel::default();
+    let (mut holder, mut other) = (machine.execution(), machine.execution());
+    holder.pause = HELPERS;
+    machine.begin(&mut holder, FunctionId(0), &[], 0);
+    machine.begin(&mut other, FunctionId(0), &[], 1);
+    for _ in 0..2 {
+        assert_eq!(machine.run(&mut holder, &mut kernel), Ok(Step::Paused));
+    }
+    let fault = machine.run(&mut other, &mut kernel).unwrap_err();
+    assert!(fault.to_string().contains("is held and never released"), "{fault}");
+}
+
+#[test]
+fn a_program_reads_its_argument_block_and_the_hosts_objects() {
+    let program =
+        "func main\n  r2 = *(u64 *)(r1 + 8)\n  r1 = *(u64 *)(r1 + 0)\n  r0 = *(u32 *)(r1 + 4)\n  r0 += r2\n  exit";
+    let object = asm::assemble("test", program).expect("a program");
+    let mut memory = Memory::default();
+    let tasks = memory.add_region("task", 64, 10, Access::ReadWrite);
+    let mut machine = Machine::load(&object, memory, 1, &TestKernel::default()).expect("a machine");
+    machine.memory.set_u32(tasks, 7, 4, 4000);
+    let block = machine.argument_block(&[machine.memory.addr(tasks, 7), 2]);
+    let mut execution = machine.execution();
+    machine.begin(&mut execution, FunctionId(0), &[block], 0);
+    assert_eq!(machine.run(&mut execution, &mut TestKernel::default()), Ok(Step::Done(4002)));
+}
+
+#[test]
+fn the_storage_of_an_owner_is_forgotten_with_it() {
+    let mut machine = machine(
+        "map a TaskStorage key 4 value 8 max 0\nmap b Hash key 8 value 8 max 3\nmap c CgroupStorage key 4 value 8 max 0\nfunc main\n  exit",
+    );
+    let [a, b, c] = ["a", "b", "c"].map(|name| machine.maps.find(name).expect("a map"));
+    let owner = 0x5000_u64;
+    for map in [a, b, c] {
+        let key = owner.to_le_bytes();
+        machine.maps.update(&mut machine.memory, map, &key, &[1; 8], 0, 0).expect("room");
+        machine.maps.update(&mut machine.memory, map, &[9; 8], &[1; 8], 0, 0).expect("room");
+    }
+    machine.maps.forget_owner(&mut machine.memory, owner).expect("no fault");
+    let found = |map, key: &[u8]| machine.maps.lookup(&machine.memory, map, key, 0).is_some();
+    assert_eq!([a, b, c].map(|map| found(map, &owner.to_le_bytes())), [false, true, false]);
+    assert_eq!([a, b, c].map(|map| found(map, &[9; 8])), [true; 3]);
+    assert_eq!(machine.maps.find("d"), None);
+}
+
+#[test]
+fn user_space_drains_a_ring_in_order_of_reservation() {
+    let program = "
+map ring Ringbuf key 0 value 0 max 4096
+func reserve
+  r1 = map ring
+  r2 = 16
+  r3 = 0
+  call helper 131
+  exit
+func submit
+  *(u64 *)(r1 + 0) = r2
+  r2 = 0
+  call helper 132
+  r0 = 0
+  exit
+func discard
+  r2 = 0
+  call helper 133
+  r0 = 0
+  exit";
+    let mut machine = machine(program);
+    let mut kernel = TestKernel::default();
+    let mut execution = machine.execution();
+    let mut call = |machine: &mut Machine, function, args: &[u64]| {
+        machine.begin(&mut execution, FunctionId(function), args, 0);
+        match machine.run(&mut execution, &mut kernel) {
+            Ok(Step::Done(value)) => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    let ring = machine.maps.find("ring").expect("the map");
+    // Many more than fit at once: positions wrap, records do not.
+    for round in 0..1000 {
+        let [first, second, third] = [0; 3].map(|_| call(&mut machine, 0, &[]));
+        call(&mut machine, 1, &[third, round + 3]);
+        let drain = |machine: &mut Machine| {
+            let mut seen = Vec::new();
+            machine.maps.drain(&machine.memory, ring, |record| {
+                assert_eq!(record.len(), 16);
+                seen.push(u64::from_le_bytes(record[..8].try_into().expect("8 bytes")));
+            });
+            seen
+        };
+        assert_eq!(drain(&mut machine), [], "the first one is not finished");
+        call(&mut machine, 1, &[first, round + 1]);
+        assert_eq!(drain(&mut machine), [round + 1]);
+        call(&mut machine, 2, &[second]);
+        assert_eq!(drain(&mut machine), [round + 3]);
+    }
+}
+
+#[test]
+fn a_timer_that_does_not_exist_has_no_callback() {
+    assert_eq!(machine("func main\n  exit").timer_callback(TimerId(0)), None);
+}
+
+#[test]
+#[should_panic(expected = "not in flight")]
+fn an_execution_that_was_not_begun_cannot_run() {
+    let mut machine = machine("func main\n  exit");
+    let mut execution = machine.execution();
+    let _: Result<Step, _> = machine.run(&mut execution, &mut TestKernel::default());
+}
+
+#[test]
+fn the_assembler_says_what_is_wrong_and_where() {
+    let cases = [
+        ("func main\n  r1 = r99x", "line 2: r99x is not a number: r1 = r99x"),
+        ("r0 = 1", "line 1: an instruction outside of a function"),
+        ("func main\n  goto nowhere", "line 2: there is no label nowhere"),
+        ("func main\n  call sub", "line 2: there is no function sub"),
+        ("func main\nfunc main\n  exit", "line 2: function main is declared twice"),
+        ("map m Tree key 4 value 4 max 4", "line 1: Tree is not a kind of map"),
+        ("func main\n  r1 = map m", "line 2: there is no map m"),
+        ("func main\n  if r1 = 3 goto out", "line 2: = is not a comparison: if r1 = 3 goto out"),
+        ("func main\n  r1 = 0x123456789", "line 2: 4886718345 has more than 32 bits: r1 = 0x123456789"),
+    ];
+    for (program, expected) in cases {
+        let error = asm::assemble("", program).expect_err(program).to_string();
+        assert!(error.starts_with(expected), "{error}\nexpected {expected}");
+    }
+}
