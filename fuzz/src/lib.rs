@@ -2,4 +2,5 @@
 //! What each fuzz target does with its input. The tests of the crates include these modules by path and drive them
 //! with mutated files, so that they are exercised without a fuzzer, too.
 
+pub mod machine;
 pub mod object;

@@ -2,6 +2,8 @@
 //! What holds for every program and every value.
 
 mod common;
+#[path = "../../../fuzz/src/machine.rs"]
+mod random;
 
 use bpf_machine::{Machine, Memory, Step, asm};
 use bpf_object::{FunctionId, Insn};
@@ -133,7 +135,7 @@ proptest! {
 
     #[test]
     fn random_instructions_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        common::random::run(&bytes);
+        random::run(&bytes);
     }
 
     #[test]

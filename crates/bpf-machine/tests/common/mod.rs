@@ -2,8 +2,6 @@
 //! A small kernel for tests: a few kfuncs and helpers, and timers that the test fires.
 #![allow(dead_code)]
 
-pub mod random;
-
 use bpf_machine::{Context, FaultKind, GuestAddr, Host, Resolver, TimerId, iter_num};
 use bpf_object::KfuncRef;
 
