@@ -268,6 +268,12 @@ pub(crate) const SCX_EVENT_STATS: Struct = Struct {
     ],
 };
 
+/// Result of `bpf_perf_event_read_value`. No CPU has counters here, but programs that could read some still load.
+const BPF_PERF_EVENT_VALUE: Struct = Struct {
+    name: "bpf_perf_event_value",
+    fields: &[field("counter", Ty::U64), field("enabled", Ty::U64), field("running", Ty::U64)],
+};
+
 const BPF_ITER_NUM: Struct = Struct { name: "bpf_iter_num", fields: &[field("__opaque", Ty::Array(&Ty::U64, 1))] };
 
 /// An iterator over a dispatch queue, as it lies on the program's stack.
@@ -364,6 +370,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     SCX_BPF_DSQ_INSERT_VTIME_ARGS,
     SCX_BPF_SELECT_CPU_AND_ARGS,
     SCX_EVENT_STATS,
+    BPF_PERF_EVENT_VALUE,
     BPF_ITER_NUM,
     BPF_ITER_SCX_DSQ,
     SCHED_EXT_OPS,

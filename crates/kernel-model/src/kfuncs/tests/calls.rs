@@ -98,6 +98,7 @@ fn walk(bench: &mut Bench, flags: u64) -> Vec<u32> {
             break;
         }
         seen.push(bench.task_at(next).expect("a task").0);
+        assert!(seen.len() <= bench.core.tasks.len(), "the iteration does not end");
     }
     bench.call("bpf_iter_scx_dsq_destroy", &[it]);
     seen
