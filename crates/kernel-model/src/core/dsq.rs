@@ -239,7 +239,7 @@ mod tests {
     fn o3_head_inserts_stand_before_all_others() {
         let mut dsq = Dsq::new();
         for (number, at_head) in [(0, false), (1, true), (2, false), (3, true)] {
-            dsq.insert_fifo(TaskId(number), at_head);
+            dsq.insert_fifo(TaskId(number), at_head).1.expect("a FIFO");
         }
         let order: Vec<u32> = dsq.iter().map(|(_, task)| task.0).collect();
         assert_eq!(order, [3, 1, 0, 2]);

@@ -112,7 +112,7 @@ impl Core {
 
     /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
     pub fn flush_buffer(&mut self, memory: &mut Memory) {
-        let outer = std::mem::replace(&mut self.running.op, Some(Op::Dispatch));
+        let outer = self.running.op.replace(Op::Dispatch);
         let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
         let mut entries = std::mem::take(&mut self.buffer.entries);
         self.buffer.moved += entries.len() as u32;

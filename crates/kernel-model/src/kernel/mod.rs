@@ -162,7 +162,7 @@ impl Kernel {
             ExtState::Ready => 3,
             ExtState::Enabled => 4,
         };
-        let flags = u32::from(entry.queued) * QUEUED | state << STATE_SHIFT;
+        let flags = (u32::from(entry.queued) * QUEUED) | (state << STATE_SHIFT);
         self.core.objects.set_scx_flags(&mut self.machine.memory, task, flags);
     }
 

@@ -60,9 +60,7 @@ impl Kernel {
     }
 
     fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {
-        if self.scheduler.is_none() {
-            return None;
-        }
+        self.scheduler.as_ref()?;
         self.core.cpus[cpu.index()].in_balance = true;
         let kept = self.balance(cpu, prev, prev_is_ext);
         self.core.cpus[cpu.index()].in_balance = false;
