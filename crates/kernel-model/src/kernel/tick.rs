@@ -160,8 +160,8 @@ impl Kernel {
                 .map(CpuId)
                 .max_by_key(|&donor| (self.core.cpus[donor.index()].bypass.len(), std::cmp::Reverse(donor)));
             let donor = longest.expect("a machine has CPUs");
-            let mut waiting = self.core.cpus[donor.index()].bypass.iter().map(|(_, task)| task);
-            let movable = waiting.find(|&task| self.core.task(task).allowed.contains(target));
+            let waiting = self.core.cpus[donor.index()].bypass.iter();
+            let movable = waiting.map(|(_, task)| task).find(|&task| self.core.task(task).allowed.contains(target));
             if let Some(task) = movable {
                 self.core.dequeue_from(task);
                 self.core.migrate(task, target);

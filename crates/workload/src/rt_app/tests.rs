@@ -70,7 +70,9 @@ fn phases_loops_instances_and_parameters() {
       },
       "global": {"duration": 7, "default_policy": "SCHED_RR", "calibration": "CPU0", "ftrace": "none", "logdir": "./"},
     }"#;
-    check(text, expect![[r#"
+    check(
+        text,
+        expect![[r#"
         a-0 At(Nanos(5000)) Batch -5 on 0-1
           0 Change { cpus: Some({0-1}), policy: None }
           1 Work { user: Nanos(1000), system: Nanos(0) }
@@ -100,7 +102,8 @@ fn phases_loops_instances_and_parameters() {
           1 Repeat { from: 0, times: None }
         c At(Nanos(0)) Idle 0 on all
           0 Work { user: Nanos(1000), system: Nanos(0) }
-        Some(Nanos(7000000000)) mutexes 0 conditions 0 barriers [] timers 0"#]]);
+        Some(Nanos(7000000000)) mutexes 0 conditions 0 barriers [] timers 0"#]],
+    );
 }
 
 #[test]
