@@ -73,7 +73,7 @@ impl Externs {
                 Some((KCONFIG, id)) => ExternKind::Config(config_value(btf, &name, *id, &mut config_size)?),
                 _ => {
                     let problem =
-                        format!("{name} is neither defined nor declared __ksym or __kconfig; link all parts first");
+                        format!("{name} is neither defined nor, in the object's BTF, declared __ksym or __kconfig");
                     return Err(ObjectError::Unresolved(problem));
                 }
             };

@@ -70,7 +70,9 @@ fn questions_get_the_kernels_answers() {
             assert_eq!(answer(&object, name), Ok(expected), "{clang}: {name}");
         }
         let never = answer(&object, "enum_never").unwrap_err();
-        assert!(never.contains("enum scx_flags has no SCX_NEVER"), "{never}");
+        let expected = "enum scx_flags___here.SCX_NEVER___here is not in this kernel: \
+                        enum scx_flags has no SCX_NEVER (CO-RE access 1)";
+        assert_eq!(never, expected);
     }
 }
 
@@ -86,9 +88,9 @@ fn loads_and_stores_fit_the_field() {
         assert!(stores.iter().any(|insn| insn.code == 0x7b && insn.off == 1500), "{clang}: {stores:?}");
         assert_eq!(first("load_pointer").off, 1400, "{clang}");
         for (name, says) in [
-            ("load_grown_signed", "a field of 4 bytes has 8"),
-            ("load_far", "offset 40000 does not fit"),
-            ("load_absent", "it has no struct absent"),
+            ("load_grown_signed", "struct task_struct.tgid has 8 bytes in this kernel, not 4 (CO-RE access 0:8)"),
+            ("load_far", "struct task_struct___more.far is at offset 40000 in this kernel"),
+            ("load_absent", "struct absent.x is not in this kernel: it has no struct absent (CO-RE access 0:0)"),
         ] {
             let text = answer(&object, name).unwrap_err();
             assert!(text.contains(says), "{clang}: {text:?} does not say {says:?}");

@@ -46,7 +46,7 @@ fn two_files_keep_their_static_things_apart() {
 #[test]
 fn an_unlinked_part_is_refused() {
     let error = Object::parse(&compile("part_a")).unwrap_err().to_string();
-    assert!(error.contains("neither defined nor declared"), "{error}");
+    assert!(error.contains("neither defined nor, in the object's BTF, declared"), "{error}");
     assert!(error.contains("from_b") || error.contains("shared"), "{error}");
 }
 

@@ -17,7 +17,7 @@ use crate::btf::{Btf, Type};
 use crate::bytes::malformed;
 use crate::elf::Elf;
 use crate::functions::Code;
-use crate::{Function, FunctionId, ObjectError};
+use crate::{Function, FunctionId, ObjectError, Symbol};
 
 /// What a relocation asks. The numbers are those of `enum bpf_core_relo_kind`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,14 +110,20 @@ pub(crate) fn apply_all(
         let function = &mut functions[relocation.function.0 as usize];
         let result = value::resolve(relocation, local, target)
             .and_then(|outcome| patch::apply(function, relocation.slot, relocation.kind, outcome));
-        result.map_err(|problem| {
-            let path = path_text(&relocation.access);
-            malformed(
-                &function.name,
-                relocation.slot as usize * 8,
-                format!("CO-RE {path} of {}: {problem}", type_text(local, relocation.type_id)),
-            )
-        })?;
+        let path = path_text(&relocation.access);
+        match result {
+            Ok(None) => {}
+            Ok(Some(problem)) => {
+                let subject = value::subject(relocation, local);
+                let text = format!("{subject} {problem} (CO-RE access {path})");
+                function.symbols.insert(relocation.slot, Symbol::Poison(text));
+            }
+            Err(problem) => {
+                let root = type_text(local, relocation.type_id);
+                let problem = format!("CO-RE access {path} of {root}: {problem}");
+                return Err(malformed(&function.name, relocation.slot as usize * 8, problem));
+            }
+        }
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 
 use super::CoreKind;
 use super::value::Outcome;
+use crate::Function;
 use crate::relocate::LD_IMM64;
-use crate::{Function, Symbol};
 
 const CLASS_LDX: u8 = 1;
 const CLASS_ST: u8 = 2;
@@ -16,14 +16,20 @@ const SOURCE_REGISTER: u8 = 8;
 /// Access sizes 4, 2, 1, 8 in this order.
 const SIZE_MASK: u8 = 0x18;
 
-/// Patches the instruction in `slot`, or poisons it. An error is a mistake of the object.
-pub(super) fn apply(function: &mut Function, slot: u32, kind: CoreKind, outcome: Outcome) -> Result<(), String> {
+/// Patches the instruction in `slot`; a text says why that is impossible in this kernel, and the instruction is as it
+/// was. An error is a mistake of the object.
+pub(super) fn apply(
+    function: &mut Function,
+    slot: u32,
+    kind: CoreKind,
+    outcome: Outcome,
+) -> Result<Option<String>, String> {
     let at = slot as usize;
     let slots = function.insns.len();
     let insn = &mut function.insns[at];
     let value = match outcome.value {
         Ok(value) => value,
-        Err(text) => return poison(function, slot, text),
+        Err(text) => return Ok(Some(text)),
     };
     let agrees = |found: u64, original: Option<u64>| match original {
         Some(original) if original != found => Err(format!("the instruction holds {found}, the types say {original}")),
@@ -41,16 +47,15 @@ pub(super) fn apply(function: &mut Function, slot: u32, kind: CoreKind, outcome:
         CLASS_LDX | CLASS_ST | CLASS_STX => {
             agrees(insn.off as u64, outcome.original)?;
             let Ok(off) = i16::try_from(value) else {
-                return poison(function, slot, format!("offset {value} does not fit into a load or store"));
+                return Ok(Some(format!("is at offset {value} in this kernel, which a load or store cannot hold")));
             };
-            insn.off = off;
             if let Some(sizes) = outcome.access {
-                let text = format!("a field of {} bytes has {} in this kernel", sizes.original, sizes.new);
                 match size_bits(sizes.new) {
                     Some(bits) if sizes.adjustable => insn.code = insn.code & !SIZE_MASK | bits,
-                    _ => return poison(function, slot, text),
+                    _ => return Ok(Some(format!("has {} bytes in this kernel, not {}", sizes.new, sizes.original))),
                 }
             }
+            insn.off = off;
             if insn.code & 7 == CLASS_LDX && kind == CoreKind::FieldByteOffset {
                 function.kernel_loads.push(slot);
             }
@@ -61,12 +66,7 @@ pub(super) fn apply(function: &mut Function, slot: u32, kind: CoreKind, outcome:
         }
         _ => return Err(format!("instruction {:#04x} cannot be relocated", insn.code)),
     }
-    Ok(())
-}
-
-fn poison(function: &mut Function, slot: u32, text: String) -> Result<(), String> {
-    function.symbols.insert(slot, Symbol::Poison(text));
-    Ok(())
+    Ok(None)
 }
 
 fn size_bits(size: u64) -> Option<u8> {

@@ -3,7 +3,7 @@
 
 use super::compat::{same_kind, types_compatible, types_match};
 use super::spec::{Spec, local_spec, target_spec};
-use super::{CoreKind, CoreRelocation, essential_name, path_text, type_text};
+use super::{CoreKind, CoreRelocation, essential_name, type_text};
 use crate::btf::{Btf, Member, Type};
 
 /// What a relocation comes to.
@@ -41,6 +41,20 @@ pub(super) fn resolve(relocation: &CoreRelocation, local: &Btf, target: &Btf) ->
     }
 }
 
+/// What a relocation is about, such as `struct task_struct.scx.slice`.
+pub(super) fn subject(relocation: &CoreRelocation, local: &Btf) -> String {
+    let root = type_text(local, relocation.type_id);
+    let part = if relocation.kind.is_field() {
+        local_spec(local, relocation.type_id, &relocation.access).map(|spec| spec.text(local)).unwrap_or_default()
+    } else {
+        let index = relocation.access.first().map_or(usize::MAX, |index| *index as usize);
+        let value = local.resolved(relocation.type_id).enumerators().get(index);
+        value.map(|value| value.name.clone()).unwrap_or_default()
+    };
+    let dot = if part.is_empty() || part.starts_with('[') { "" } else { "." };
+    format!("{root}{dot}{part}")
+}
+
 struct Question<'a> {
     relocation: &'a CoreRelocation,
     local: &'a Btf,
@@ -55,16 +69,11 @@ impl Question<'_> {
         target.find_all(essential_name(root.name())).filter(move |id| same_kind(root, target.type_of(*id)))
     }
 
-    /// The text of a relocation that cannot be resolved.
-    fn missing(&self, what: &str, reasons: &[String]) -> String {
+    /// Why a relocation cannot be resolved: the first of `reasons`, or that there is no such type at all.
+    fn missing(&self, reasons: &[String]) -> String {
         let root = type_text(self.local, self.relocation.type_id);
-        let path = path_text(&self.relocation.access);
-        let reason = match reasons.first() {
-            Some(reason) => reason.clone(),
-            None => format!("it has no {}", essential_name(&root)),
-        };
-        let dot = if what.is_empty() || what.starts_with('[') { "" } else { "." };
-        format!("{root}{dot}{what} is not in this kernel: {reason} (CO-RE access {path})")
+        let none = || format!("it has no {}", essential_name(&root));
+        format!("is not in this kernel: {}", reasons.first().cloned().unwrap_or_else(none))
     }
 
     fn field(&self) -> Result<Outcome, String> {
@@ -82,12 +91,11 @@ impl Question<'_> {
                 Err(reason) => reasons.push(reason),
             }
         }
-        let text = spec.text(self.local);
         let value = match answers.first() {
             Some(first) if answers.iter().all(|answer| answer.value == first.value) => Ok(first.value),
-            Some(_) => Err(self.missing(&text, &["several types of this name disagree".to_string()])),
+            Some(_) => Err(self.missing(&["several types of this name disagree".to_string()])),
             None if kind == CoreKind::FieldExists => Ok(0),
-            None => Err(self.missing(&text, &reasons)),
+            None => Err(self.missing(&reasons)),
         };
         let access = answers.first().and_then(|there| self.access_sizes(&here, there));
         Ok(Outcome { original: (!here.bit_field).then_some(here.value), value, access })
@@ -118,7 +126,7 @@ impl Question<'_> {
             (_, Some(value)) => Ok(value),
             (_, None) => {
                 let reason = self.candidates().next().map(|id| format!("{} has no {name}", type_text(self.target, id)));
-                Err(self.missing(&wanted.name, reason.as_slice()))
+                Err(self.missing(reason.as_slice()))
             }
         };
         Ok(Outcome { original: None, value, access: None })
