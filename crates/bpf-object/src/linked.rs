@@ -36,7 +36,7 @@ pub enum Symbol {
     MapValue {
         /// Which map.
         map: MapId,
-        /// Which byte.
+        /// Which byte; one past the last is possible.
         offset: u32,
     },
     /// `call`, or `ld_imm64` of a callback's address.
@@ -73,7 +73,7 @@ pub struct Function {
     pub name: String,
     /// Its code; relocated offsets and immediates are in place.
     pub insns: Vec<Insn>,
-    /// Symbolic operands by instruction slot.
+    /// Symbolic operands by instruction slot. But for poison, the immediates of these instructions are zero.
     pub symbols: BTreeMap<u32, Symbol>,
     /// Slots of loads whose offset came from CO-RE: reads of kernel objects, which cannot fault in the kernel.
     pub kernel_loads: Vec<u32>,
