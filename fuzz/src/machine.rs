@@ -169,7 +169,7 @@ fn shape(mut insn: Insn) -> (Insn, Option<Symbol>) {
         1 => (Insn { imm: 0, dst: insn.dst % 10, off: insn.off % 64, ..insn }, None),
         2 => (Insn { src: 0, off: insn.off % 64, ..insn }, None),
         3 if matches!(insn.code, 0xcb | 0xd3) => {
-            (Insn { imm: 0x100 | (pick & 1) as i32 * 0x10, dst: insn.dst % 10, off: insn.off % 64, ..insn }, None)
+            (Insn { imm: 0x100 | ((pick & 1) as i32 * 0x10), dst: insn.dst % 10, off: insn.off % 64, ..insn }, None)
         }
         3 if insn.code >= 0xc0 => {
             let kinds = [0, 1, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1, 0x100, 0x110];
