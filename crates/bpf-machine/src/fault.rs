@@ -67,9 +67,6 @@ pub enum FaultKind {
     /// A helper that does not exist or is not available here.
     #[error("helper {0} is not available here")]
     MissingHelper(u32),
-    /// An instruction that no eBPF machine has.
-    #[error("bad instruction {0:#04x}")]
-    BadInstruction(u8),
     /// An argument that a helper or kfunc cannot take; the verifier would have refused the program.
     #[error("{0}")]
     BadArgument(String),

@@ -124,9 +124,10 @@ impl Machine {
     /// Puts `execution` at the start of `function` with up to five arguments in r1 to r5; counters restart.
     ///
     /// # Panics
-    /// If the function is none of this object's or there are more than five arguments.
+    /// If the function is none of this object's, the CPU none of the machine's, or there are more than five arguments.
     pub fn begin(&self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
         assert!(args.len() <= 5, "{} arguments", args.len());
+        assert!(cpu < self.maps.cpus, "CPU {cpu} of {}", self.maps.cpus);
         let entry = self.program.functions[function.0 as usize].entry;
         execution.regs = [0; 16];
         execution.regs[1..=args.len()].copy_from_slice(args);

@@ -122,6 +122,11 @@ impl Memory {
         }
     }
 
+    /// Bytes of all objects.
+    pub(crate) fn len(&self) -> u64 {
+        self.regions.iter().map(|region| region.data.len() as u64).sum()
+    }
+
     /// How many objects a region has.
     pub fn slots(&self, region: RegionId) -> u32 {
         self.region(region).slots

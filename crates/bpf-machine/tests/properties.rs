@@ -108,6 +108,8 @@ const OPERATIONS: [&str; 14] =
 const COMPARISONS: [&str; 11] = ["==", "!=", ">", ">=", "<", "<=", "&", "s>", "s>=", "s<", "s<="];
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
     #[test]
     fn arithmetic_matches_wide_numbers(a in value(), b in value(), operation in prop::sample::select(&OPERATIONS[..])) {
         let k = b as i32;

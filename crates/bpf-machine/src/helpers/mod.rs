@@ -69,6 +69,9 @@ fn status(result: Result<(), i32>) -> u64 {
 fn lookup(engine: &mut Engine<'_>, x: &Execution, helper: u32, args: [u64; 5]) -> Result<u64, FaultKind> {
     let map = engine.maps.at(engine.memory, args[0])?;
     let cpu = if helper == 195 { args[2] as u32 } else { x.cpu };
+    if cpu >= engine.maps.cpus {
+        return Ok(0);
+    }
     Ok(engine.maps.lookup_by_program(engine.memory, map, args[1], cpu)?.unwrap_or(0))
 }
 

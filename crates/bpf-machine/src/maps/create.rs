@@ -9,8 +9,11 @@ use bpf_object::{MapDef, MapKind};
 /// Most bytes that the values of one map may take. A region spans 4 GiB; no known scheduler needs 100 MB.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Most maps of one object: each takes up to two of the 65535 regions.
-const MAX_MAPS: usize = 1 << 14;
+/// Most bytes that all maps of an object may take when it is loaded.
+const MAX_TOTAL_BYTES: u64 = 4 << 30;
+
+/// Most maps of one object; the largest known one has 17.
+const MAX_MAPS: usize = 1 << 10;
 
 /// Map flag: programs may not write it.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
@@ -27,10 +30,15 @@ impl Maps {
         }
         // The size is that of the kernel's struct bpf_map, roughly; nothing reads it.
         let objects = memory.add_region("map", 256, definitions.len() as u32, Access::ReadOnly);
-        let mut maps = Maps { objects, timers: Timers::default(), ..Maps::default() };
+        let mut maps = Maps { objects, cpus, timers: Timers::default(), ..Maps::default() };
+        let before = memory.len();
         for definition in definitions {
             let store = make(memory, definition, cpus, definitions.len())
                 .map_err(|problem| LoadError::Map { name: definition.name.clone(), problem })?;
+            if memory.len() - before > MAX_TOTAL_BYTES {
+                let problem = format!("the maps up to this one take more than {MAX_TOTAL_BYTES} bytes");
+                return Err(LoadError::Map { name: definition.name.clone(), problem });
+            }
             let MapDef { name, kind, value_size, .. } = definition;
             let key_size = match kind {
                 MapKind::Queue | MapKind::Stack | MapKind::Ringbuf => 0,

@@ -99,6 +99,8 @@ pub struct Maps {
     list: Vec<Map>,
     /// What map pointers point to; the bytes are of no use to programs.
     objects: RegionId,
+    /// CPUs of the machine.
+    pub(crate) cpus: u32,
     pub(crate) timers: Timers,
     /// Copies of a key and a value on their way from one place of guest memory to another.
     key: Vec<u8>,
@@ -109,7 +111,7 @@ impl Default for Maps {
     fn default() -> Maps {
         // Region 0 has no slots: no address is that of a map.
         let objects = RegionId(0);
-        Maps { list: Vec::new(), objects, timers: Timers::default(), key: Vec::new(), value: Vec::new() }
+        Maps { list: Vec::new(), objects, cpus: 1, timers: Timers::default(), key: Vec::new(), value: Vec::new() }
     }
 }
 
