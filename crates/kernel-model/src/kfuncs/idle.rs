@@ -91,9 +91,9 @@ pub(super) fn test_and_clear(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>)
 
 fn get(core: &mut Core, cx: &mut Context<'_>, which: IdleMask) -> Result<u64, FaultKind> {
     let set = core.idle_mask(which.node, which.smt);
-    // The kernel's "no node" means the whole machine. Any other node that does not exist has an empty mask, and the
-    // core has reported it; it gets no copy of its own, so that their number stays bounded.
-    let exists = which.node.is_none_or(|node| node == -1 || (node as u32) < core.nodes());
+    // A node that does not exist, "no node" (-1) included, has an empty mask; the core has reported it where that is an
+    // error. It gets no copy of its own, so that their number stays bounded.
+    let exists = which.node.is_none_or(|node| (0..core.nodes() as i32).contains(&node));
     if !exists {
         return Ok(core.objects.fixed_masks.empty(cx.memory));
     }

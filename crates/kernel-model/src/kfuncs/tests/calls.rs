@@ -218,6 +218,8 @@ fn idle_masks_of_nodes_need_the_flag() {
     let second = bench.call("scx_bpf_get_idle_cpumask_node", &[1]);
     assert_eq!(bench.core.objects.mask(&bench.memory, second).unwrap(), "4-7".parse::<CpuSet>().unwrap());
     assert_eq!(bench.error(), None);
+    let none = bench.call("scx_bpf_get_idle_cpumask_node", &[u32::MAX.into()]);
+    assert_eq!(bench.call("bpf_cpumask_empty", &[none]), 1, "no node");
     let none = bench.call("scx_bpf_get_idle_cpumask_node", &[7]);
     assert_eq!(bench.call("bpf_cpumask_empty", &[none]), 1);
     assert!(bench.error().is_some());
