@@ -38,9 +38,10 @@
  * 9. A new nice value moves the deadline by the difference. sched_yield only lets the deadlines decide again.
  *
  * Where this departs from BFS, and why:
- * - An idle CPU that has been sent for counts as busy at once, and a CPU that has been told to pick again counts as
- *   running the task for which it was told. In BFS two tasks that wake within one interrupt's time can choose the
- *   same CPU, and the second waits while others idle.
+ * - A task for which an idle CPU is found is given to that CPU, which counts as busy from then on. In BFS the CPU is
+ *   only woken and the task stays in the queue. There two tasks that wake within one interrupt's time can choose the
+ *   same CPU, or a third task can take it, and the one for which it woke waits while other CPUs idle.
+ * - For the same reason a CPU that has been told to pick again counts as running the task for which it was told.
  * - SCHED_IDLE is not a level of its own but 8.6 s behind: a kernel that runs sched_ext ejects a scheduler that leaves
  *   any task waiting for 30 s.
  * - Threads of the kernel that belong to one CPU wait in that CPU's own queue: all other CPUs would only skip them.
@@ -100,7 +101,7 @@ struct task {
 	u64 key;	/* deadline and level: its place in the queue */
 	u64 since;	/* began to run, or was last charged */
 	u32 ratio;
-	bool claimed;	/* an idle CPU is on its way to the queue for its sake */
+	bool searched;	/* no CPU was idle a moment ago */
 	bool sync;	/* woken by a task that is about to sleep */
 	bool displaced;	/* stopped while it could go on */
 	bool child;	/* forked, and has not run */
@@ -335,16 +336,21 @@ SLEEPABLE_OP2(s32, bfs_init_task, struct task_struct *, p, struct scx_init_task_
 	return 0;
 }
 
+/* 6: to the idle CPU at once, if there is one. */
 OP3(s32, bfs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	struct task *t = task_of(p);
 	s32 cpu = claim_idle_cpu(p, prev_cpu);
 
-	if (t) {
-		t->claimed = cpu >= 0;
-		t->sync = wake_flags & SCX_WAKE_SYNC;
-	}
-	return cpu >= 0 ? cpu : prev_cpu;
+	if (!t)
+		return prev_cpu;
+	t->searched = cpu < 0;
+	t->sync = wake_flags & SCX_WAKE_SYNC;
+	if (cpu < 0)
+		return prev_cpu;
+	t->key = key_of(p, t, now_ns());
+	dsq_insert(p, SCX_DSQ_LOCAL, t->slice_ns, 0);
+	return cpu;
 }
 
 /* A thread of the kernel that belongs to one CPU: that CPU's own queue, by the same rule of preemption. */
@@ -357,23 +363,37 @@ static void enqueue_local(struct task_struct *p, struct task *t, u64 enq_flags)
 		pick_again(cpu, t->key);
 }
 
-/* 6, 7, 8: who shall come to the queue for a task that has just been put there? */
-static void summon(struct task_struct *p, struct task *t)
+/* 7, 8: nothing idles, so who shall make way for a task that has just been put into the queue? */
+static void preempt(struct task_struct *p, struct task *t)
 {
-	s32 cpu = claim_idle_cpu(p, scx_bpf_task_cpu(p));
-	struct task_struct *parent;
+	struct task_struct *parent = bpf_get_current_task_btf();
 
-	if (cpu >= 0) {
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		return;
-	}
 	if (t->displaced || t->sync || p->policy == SCHED_IDLE)
 		return;
-	parent = bpf_get_current_task_btf();
 	if (t->child && parent->tgid != p->tgid)
 		scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
 	else
 		preempt_latest(p, t);
+}
+
+/*
+ * The second search comes after the insert: a CPU that began to idle in between has found the queue empty. A CPU that
+ * has been claimed is kicked in any case: if its task is taken away before it comes, nothing else would wake it.
+ */
+static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
+{
+	s32 last = scx_bpf_task_cpu(p), cpu = t->searched ? -1 : claim_idle_cpu(p, last);
+
+	if (cpu >= 0) {
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->slice_ns, enq_flags);
+	} else {
+		dsq_insert_by_key(p, QUEUE_DSQ, t->slice_ns, t->key, enq_flags);
+		cpu = claim_idle_cpu(p, last);
+	}
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else
+		preempt(p, t);
 }
 
 OP2(void, bfs_enqueue, struct task_struct *, p, u64, enq_flags)
@@ -385,14 +405,11 @@ OP2(void, bfs_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	t->key = key_of(p, t, now_ns());
-	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1) {
+	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1)
 		enqueue_local(p, t, enq_flags);
-	} else {
-		dsq_insert_by_key(p, QUEUE_DSQ, t->slice_ns, t->key, enq_flags);
-		if (!t->claimed)
-			summon(p, t);
-	}
-	t->claimed = t->sync = t->displaced = t->child = false;
+	else
+		enqueue_shared(p, t, enq_flags);
+	t->searched = t->sync = t->displaced = t->child = false;
 }
 
 /* ---- 3: pick ---- */
@@ -417,7 +434,7 @@ static void begin(struct task *t, s32 cpu, u64 now)
 	struct cpu *c = cpu_of(cpu);
 
 	t->since = now;
-	t->displaced = false;
+	t->displaced = t->child = false;
 	c->dither = now - c->last_tick <= half_tick_ns;
 	WRITE_ONCE(c->key, t->key);
 }

@@ -38,6 +38,7 @@
 #define SCX_CONSTANT(name) const volatile u64 __SCX_##name __weak
 
 SCX_CONSTANT(DSQ_LOCAL);
+SCX_CONSTANT(DSQ_LOCAL_ON);
 SCX_CONSTANT(SLICE_DFL);
 SCX_CONSTANT(KICK_IDLE);
 SCX_CONSTANT(KICK_PREEMPT);
@@ -45,6 +46,7 @@ SCX_CONSTANT(TASK_QUEUED);
 SCX_CONSTANT(WAKE_SYNC);
 
 #define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* the FIFO of the CPU at hand */
+#define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: the FIFO of that CPU */
 #define SCX_SLICE_DFL __SCX_SLICE_DFL		/* 20 ms */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
 #define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
