@@ -312,7 +312,6 @@ static void split(struct task *t, struct task_struct *parent, u64 now)
 	if (from->slice_ns >= FORK_SPLIT_NS) {
 		t->slice_ns = from->slice_ns /= 2;
 		t->deadline = from->deadline;
-		task_set_slice(parent, from->slice_ns);
 	} else {
 		from->slice_ns = 0;
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);

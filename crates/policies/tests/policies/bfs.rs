@@ -69,6 +69,7 @@ fn nice_19_gets_one_slice_in_36() {
     world.run_ms(6 * 36 * 100);
     assert_eq!(world.ran_ms(tasks[1]), 600);
     assert_eq!(world.ran_ms(tasks[0]), 600 * 35);
+    assert_eq!(world.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 0, "every slice is ours");
 }
 
 #[test]
