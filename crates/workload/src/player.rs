@@ -454,3 +454,6 @@ impl<'w> Player<'w> {
         Some(self.block(task))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,548 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The player's rules one by one, and all of them against a naive oracle.
+
+use super::*;
+use crate::Sleep;
+use expect_test::expect;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
+
+const M: MutexId = MutexId(0);
+const N: MutexId = MutexId(1);
+const C: ConditionId = ConditionId(0);
+const BARRIERS: [u32; 2] = [2, 3];
+
+fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
+    let spec = |(index, (start, script)): (usize, (Start, Vec<Op>))| TaskSpec {
+        name: format!("t{index}"),
+        command: None,
+        start,
+        policy: Policy::Other,
+        nice: 0,
+        cpus: None,
+        peak_rss_bytes: 0,
+        script,
+    };
+    Workload {
+        name: "w".into(),
+        duration: None,
+        tasks: tasks.into_iter().enumerate().map(spec).collect(),
+        mutexes: 2,
+        conditions: 2,
+        barriers: BARRIERS.to_vec(),
+        signals: 4,
+        references: 1,
+    }
+}
+
+fn at_zero(scripts: &[&[Op]]) -> Workload {
+    workload(scripts.iter().map(|script| (Start::At(Nanos::ZERO), script.to_vec())).collect())
+}
+
+fn work(time: u64) -> Op {
+    Op::Work { user: Nanos(time), system: Nanos::ZERO }
+}
+
+fn show(demand: &Demand) -> String {
+    match demand {
+        Demand::Work { work, .. } => format!("work {}", work.0),
+        Demand::Sleep(time, _) => format!("sleep {}", time.0),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+/// Starts one task for each spec and asks tasks in this order, at times 0, 10, 20 and so on.
+fn play(workload: &Workload, order: &[u32]) -> String {
+    let mut player = Player::new(workload);
+    for spec in 0..workload.tasks.len() as u32 {
+        player.started(TaskId(spec), spec, Nanos::ZERO);
+    }
+    let mut log = String::new();
+    for (step, &task) in order.iter().enumerate() {
+        let mut woken = Vec::new();
+        let demand = player.next(TaskId(task), Nanos(step as u64 * 10), &mut woken).demand;
+        write!(log, "{task}: {}", show(&demand)).unwrap();
+        if !woken.is_empty() {
+            write!(log, ", wakes {woken:?}").unwrap();
+        }
+        log += "\n";
+    }
+    log.replace("TaskId(", "").replace(')', "")
+}
+
+#[test]
+fn a_mutex_passes_to_the_longest_waiter_at_once() {
+    let script = [Op::Lock(M), work(1), Op::Unlock(M), work(2)];
+    // 0 gives the mutex to 1 and cannot take it back before 1 ran.
+    let again = [&script[..], &script[..]].concat();
+    expect![[r#"
+        0: work 1
+        2: wait
+        1: wait
+        0: work 2, wakes [2]
+        0: wait
+        2: work 1
+        2: work 2, wakes [1]
+        1: work 1
+        1: work 2, wakes [0]
+        0: work 1
+        0: work 2
+        0: exit
+    "#]]
+    .assert_eq(&play(&at_zero(&[&again, &script, &script]), &[0, 2, 1, 0, 0, 2, 2, 1, 1, 0, 0, 0]));
+}
+
+#[test]
+fn a_waiter_takes_its_mutex_again_when_it_runs() {
+    let waiter = [Op::Lock(M), Op::Wait(C, M), work(1), Op::Unlock(M)];
+    let signaller = [Op::Signal(C), Op::Lock(M), Op::Broadcast(C), work(5), Op::Unlock(M)];
+    // The first signal comes before anybody waits: it is lost.
+    let early = [Op::Signal(C), work(9)];
+    expect![[r#"
+        3: work 9
+        0: wait
+        1: wait
+        2: work 5, wakes [0, 1]
+        1: wait
+        0: wait
+        2: exit, wakes [1]
+        1: work 1
+        1: exit, wakes [0]
+        0: work 1
+    "#]]
+    .assert_eq(&play(&at_zero(&[&waiter, &waiter, &signaller[1..], &early]), &[3, 0, 1, 2, 1, 0, 2, 1, 1, 0]));
+    expect![[r#"
+        0: wait
+        1: wait
+        2: work 5, wakes [0, 1]
+    "#]]
+    .assert_eq(&play(&at_zero(&[&waiter, &waiter, &signaller]), &[0, 1, 2]));
+}
+
+#[test]
+fn sync_signals_and_then_waits() {
+    let script = [Op::Lock(M), Op::Sync(C, M), Op::Unlock(M), work(1)];
+    expect![[r#"
+        0: wait
+        1: wait, wakes [0]
+        0: work 1
+    "#]]
+    .assert_eq(&play(&at_zero(&[&script, &script]), &[0, 1, 0]));
+}
+
+#[test]
+fn a_barrier_has_rounds() {
+    let script = [Op::Barrier(BarrierId(0)), work(1), Op::Repeat { from: 0, times: None }];
+    // 1 arrives at the second round before 0 ran again: it waits there.
+    expect![[r#"
+        0: wait
+        1: work 1, wakes [0]
+        1: wait
+        0: work 1
+        0: work 1, wakes [1]
+        1: work 1
+    "#]]
+    .assert_eq(&play(&at_zero(&[&script, &script]), &[0, 1, 1, 0, 0, 1]));
+}
+
+#[test]
+fn a_resume_is_not_remembered_and_wakes_in_order_of_suspension() {
+    let sleeper = [Op::Suspend, work(1)];
+    let waker = [Op::Resume(vec![0, 1]), work(5), Op::Repeat { from: 0, times: None }];
+    expect![[r#"
+        2: work 5
+        1: wait
+        0: wait
+        2: work 5, wakes [1, 0]
+        0: work 1
+        1: work 1
+    "#]]
+    .assert_eq(&play(&at_zero(&[&sleeper, &sleeper, &waker]), &[2, 1, 0, 2, 0, 1]));
+}
+
+#[test]
+fn signals_may_be_posted_before_or_after() {
+    let poster = [Op::Post(SignalId(0)), work(1), Op::Post(SignalId(1)), work(2)];
+    let waiter = [Op::Await(SignalId(0)), work(3), Op::Await(SignalId(1)), work(4)];
+    expect![[r#"
+        0: work 1
+        1: work 3
+        1: wait
+        0: work 2, wakes [1]
+        1: work 4
+    "#]]
+    .assert_eq(&play(&at_zero(&[&poster, &waiter]), &[0, 1, 1, 0, 1]));
+}
+
+#[test]
+fn timers_keep_their_grid_only_if_absolute() {
+    let timer = |absolute| {
+        let reference = Reference(Reference::PRIVATE);
+        [Op::Timer { reference, period: Nanos(25), absolute }, work(1), Op::Repeat { from: 0, times: None }]
+    };
+    // Asked at 0, 10, …: after the first period of 25 all go on at once, so the second one (50) is missed at 60.
+    let order = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    expect![[r#"
+        0: sleep 25
+        0: work 1
+        0: sleep 30
+        0: work 1
+        0: sleep 35
+        0: work 1
+        0: sleep 40
+        0: work 1
+        0: sleep 45
+        0: work 1
+        0: sleep 50
+    "#]]
+    .assert_eq(&play(&at_zero(&[&timer(false)]), &order));
+    let late = |absolute| {
+        let script =
+            [&[work(1), work(1), work(1), work(1), work(1), work(1)], &timer(absolute)[..2], &timer(absolute)[..2]];
+        play(&at_zero(&[&script.concat()]), &[0; 9])
+    };
+    // Asked at 60 for 25: missed. Relative: the next is 85, absolute: it is 50, missed as well.
+    assert!(late(false).ends_with("0: work 1\n0: sleep 15\n0: work 1\n"), "{}", late(false));
+    assert!(late(true).ends_with("0: work 1\n0: work 1\n0: exit\n"), "{}", late(true));
+}
+
+#[test]
+fn loops_nest_and_begin_anew_each_time() {
+    let script = [
+        work(1),
+        work(2),
+        Op::Repeat { from: 1, times: Some(2) },
+        Op::Repeat { from: 1, times: Some(1) },
+        Op::Repeat { from: 0, times: Some(3) },
+    ];
+    let log = play(&at_zero(&[&script]), &[0; 10]);
+    let demands: Vec<&str> = log.lines().map(|line| &line[3..]).collect();
+    let round = ["work 1", "work 2", "work 2"];
+    assert_eq!(demands, [&round[..], &round, &round, &["exit"]].concat());
+}
+
+#[test]
+fn one_spec_may_be_started_often_with_its_own_timers() {
+    let child =
+        vec![Op::Timer { reference: Reference(Reference::PRIVATE), period: Nanos(100), absolute: true }, work(1)];
+    let parent = vec![Op::Fork(1), work(0), Op::Fork(1)];
+    let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, child)]);
+    let mut player = Player::new(&workload);
+    let mut woken = Vec::new();
+    player.started(TaskId(0), 0, Nanos::ZERO);
+    for child in [3, 7] {
+        assert_eq!(player.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Fork(1));
+        player.started(TaskId(child), 1, Nanos(5));
+    }
+    assert_eq!(player.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Exit);
+    // Timers of forked tasks count from the start of the run; a shared one would give the second child 195.
+    for child in [3, 7] {
+        let demand = player.next(TaskId(child), Nanos(5), &mut woken).demand;
+        assert_eq!(demand, Demand::Sleep(Nanos(95), Sleep::Timer));
+    }
+}
+
+#[test]
+#[should_panic(expected = "while it is Waiting")]
+fn asking_a_task_that_waits_is_a_bug_of_the_driver() {
+    play(&at_zero(&[&[Op::Suspend]]), &[0, 0]);
+}
+
+/// What the rules say, in the plainest way: scripts unrolled, queues as lists, everything looked up by name.
+struct Oracle {
+    scripts: Vec<Vec<Op>>,
+    /// Left to do, by task.
+    todo: BTreeMap<u32, VecDeque<Op>>,
+    spec_of: BTreeMap<u32, u32>,
+    owners: BTreeMap<u32, u32>,
+    /// Who waits for what, in order of arrival.
+    waiting: Vec<(u32, Reason)>,
+    /// Woken from a condition, without their mutex so far.
+    taking: BTreeMap<u32, u32>,
+    posted: BTreeSet<u32>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Reason {
+    Mutex(u32),
+    Condition(u32, u32),
+    Barrier(u32),
+    Suspended,
+    Signal(u32),
+}
+
+impl Oracle {
+    fn new(workload: &Workload) -> Oracle {
+        Oracle {
+            scripts: workload.tasks.iter().map(|task| unroll(&task.script)).collect(),
+            todo: BTreeMap::new(),
+            spec_of: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            waiting: Vec::new(),
+            taking: BTreeMap::new(),
+            posted: BTreeSet::new(),
+        }
+    }
+
+    fn started(&mut self, task: u32, spec: u32) {
+        self.todo.insert(task, self.scripts[spec as usize].clone().into());
+        self.spec_of.insert(task, spec);
+    }
+
+    fn wake(&mut self, woken: &mut Vec<u32>, which: impl Fn(u32, &Reason) -> bool, most: usize) {
+        for _ in 0..most {
+            let Some(first) = self.waiting.iter().position(|(task, reason)| which(*task, reason)) else { return };
+            let (task, reason) = self.waiting.remove(first);
+            match reason {
+                Reason::Condition(_, mutex) => drop(self.taking.insert(task, mutex)),
+                Reason::Mutex(mutex) => drop(self.owners.insert(mutex, task)),
+                _ => {}
+            }
+            woken.push(task);
+        }
+    }
+
+    fn lock(&mut self, task: u32, mutex: u32) -> Option<Demand> {
+        if self.owners.contains_key(&mutex) {
+            self.waiting.push((task, Reason::Mutex(mutex)));
+            return Some(Demand::Wait);
+        }
+        self.owners.insert(mutex, task);
+        None
+    }
+
+    fn unlock(&mut self, task: u32, mutex: u32, woken: &mut Vec<u32>) {
+        assert_eq!(self.owners.remove(&mutex), Some(task), "only the owner unlocks");
+        self.wake(woken, |_, reason| *reason == Reason::Mutex(mutex), 1);
+    }
+
+    fn signal(&mut self, condition: u32, most: usize, woken: &mut Vec<u32>) {
+        self.wake(woken, |_, reason| matches!(reason, Reason::Condition(c, _) if *c == condition), most);
+    }
+
+    fn wait(&mut self, task: u32, condition: u32, mutex: u32, woken: &mut Vec<u32>) -> Option<Demand> {
+        self.unlock(task, mutex, woken);
+        self.waiting.push((task, Reason::Condition(condition, mutex)));
+        Some(Demand::Wait)
+    }
+
+    fn next(&mut self, task: u32, woken: &mut Vec<u32>) -> Demand {
+        if let Some(mutex) = self.taking.remove(&task)
+            && let Some(demand) = self.lock(task, mutex)
+        {
+            return demand;
+        }
+        while let Some(op) = self.todo.get_mut(&task).unwrap().pop_front() {
+            if let Some(demand) = self.step(task, op, woken) {
+                return demand;
+            }
+        }
+        Demand::Exit
+    }
+
+    fn step(&mut self, task: u32, op: Op, woken: &mut Vec<u32>) -> Option<Demand> {
+        match op {
+            Op::Work { user, system } => Some(Demand::Work { work: user + system, system }),
+            Op::Yield => Some(Demand::Yield),
+            Op::Fork(spec) => Some(Demand::Fork(spec)),
+            Op::Lock(mutex) => self.lock(task, mutex.0),
+            Op::Unlock(mutex) => {
+                self.unlock(task, mutex.0, woken);
+                None
+            }
+            Op::Wait(condition, mutex) => self.wait(task, condition.0, mutex.0, woken),
+            Op::Signal(condition) => {
+                self.signal(condition.0, 1, woken);
+                None
+            }
+            Op::Broadcast(condition) => {
+                self.signal(condition.0, usize::MAX, woken);
+                None
+            }
+            Op::Sync(condition, mutex) => {
+                self.signal(condition.0, 1, woken);
+                self.wait(task, condition.0, mutex.0, woken)
+            }
+            Op::Barrier(barrier) => {
+                let there = self.waiting.iter().filter(|(_, reason)| *reason == Reason::Barrier(barrier.0)).count();
+                if there + 1 == BARRIERS[barrier.0 as usize] as usize {
+                    self.wake(woken, |_, reason| *reason == Reason::Barrier(barrier.0), usize::MAX);
+                    return None;
+                }
+                self.waiting.push((task, Reason::Barrier(barrier.0)));
+                Some(Demand::Wait)
+            }
+            Op::Suspend => {
+                self.waiting.push((task, Reason::Suspended));
+                Some(Demand::Wait)
+            }
+            Op::Resume(specs) => {
+                let spec_of = self.spec_of.clone();
+                let resumed = |task, reason: &Reason| *reason == Reason::Suspended && specs.contains(&spec_of[&task]);
+                self.wake(woken, resumed, usize::MAX);
+                None
+            }
+            Op::Post(signal) => {
+                self.posted.insert(signal.0);
+                self.wake(woken, |_, reason| *reason == Reason::Signal(signal.0), usize::MAX);
+                None
+            }
+            Op::Await(signal) if self.posted.contains(&signal.0) => None,
+            Op::Await(signal) => {
+                self.waiting.push((task, Reason::Signal(signal.0)));
+                Some(Demand::Wait)
+            }
+            other => unreachable!("not generated: {other:?}"),
+        }
+    }
+
+    /// When nobody can run: is there a reason for each one that waits?
+    fn check_stuck(&self) {
+        for (task, reason) in &self.waiting {
+            match reason {
+                Reason::Mutex(mutex) => assert!(self.owners.contains_key(mutex), "{task} waits for a free mutex"),
+                Reason::Signal(signal) => assert!(!self.posted.contains(signal), "{task} missed a signal"),
+                Reason::Condition(..) | Reason::Barrier(_) | Reason::Suspended => {}
+            }
+        }
+    }
+}
+
+/// The script with its loops written out. Loops are finite and small here.
+fn unroll(script: &[Op]) -> Vec<Op> {
+    let mut out: Vec<Op> = Vec::new();
+    // Where in the output each operation's latest copy begins.
+    let mut begins = Vec::new();
+    for op in script {
+        begins.push(out.len());
+        if let Op::Repeat { from, times } = op {
+            let body = out[begins[*from as usize]..].to_vec();
+            (1..times.unwrap()).for_each(|_| out.extend(body.clone()));
+        } else {
+            out.push(op.clone());
+        }
+    }
+    out
+}
+
+/// A piece of a script that leaves no mutex held; loops count from the piece's beginning.
+fn piece() -> impl Strategy<Value = Vec<Op>> {
+    let mutex = || prop_oneof![Just(M), Just(N)];
+    let condition = || (0..2u32).prop_map(ConditionId);
+    let plain = prop_oneof![
+        (1..9u64).prop_map(|time| vec![work(time)]),
+        Just(vec![Op::Yield]),
+        condition().prop_map(|condition| vec![Op::Signal(condition)]),
+        condition().prop_map(|condition| vec![Op::Broadcast(condition)]),
+        (0..2u32).prop_map(|barrier| vec![Op::Barrier(BarrierId(barrier))]),
+        Just(vec![Op::Suspend]),
+        prop::collection::vec(0..3u32, 1..3).prop_map(|mut specs| {
+            specs.sort_unstable();
+            specs.dedup();
+            vec![Op::Resume(specs)]
+        }),
+    ];
+    let locked = (mutex(), condition(), 0..4u8).prop_map(|(mutex, condition, kind)| {
+        let inside = match kind {
+            0 => work(3),
+            1 => Op::Wait(condition, mutex),
+            2 => Op::Sync(condition, mutex),
+            _ => Op::Yield,
+        };
+        vec![Op::Lock(mutex), inside, Op::Unlock(mutex)]
+    });
+    let nested = Just(vec![Op::Lock(M), work(1), Op::Lock(N), work(1), Op::Unlock(M), Op::Unlock(N)]);
+    let leaf = prop_oneof![3 => plain, 2 => locked, 1 => nested];
+    leaf.prop_recursive(3, 24, 3, |inner| {
+        (prop::collection::vec(inner, 1..3), 1..4u64).prop_map(|(pieces, times)| {
+            let mut script = append(pieces);
+            script.push(Op::Repeat { from: 0, times: Some(times) });
+            script
+        })
+    })
+}
+
+/// Pieces in a row, with their loops moved along.
+fn append(pieces: Vec<Vec<Op>>) -> Vec<Op> {
+    let mut script: Vec<Op> = Vec::new();
+    for piece in pieces {
+        let base = script.len() as u32;
+        script.extend(piece.into_iter().map(|op| match op {
+            Op::Repeat { from, times } => Op::Repeat { from: from + base, times },
+            other => other,
+        }));
+    }
+    script
+}
+
+fn any_workload() -> impl Strategy<Value = Workload> {
+    let scripts = prop::collection::vec(prop::collection::vec(piece(), 0..5), 4);
+    // For each signal: who posts and who awaits it, and whether at the beginning.
+    let signals = prop::collection::vec((0..4usize, 0..4usize, any::<bool>(), any::<bool>()), 4);
+    let forks = prop::collection::vec((0..3u32, any::<bool>()), 0..4);
+    (scripts, signals, forks).prop_map(|(scripts, signals, forks)| {
+        let mut scripts: Vec<Vec<Vec<Op>>> = scripts;
+        let mut insert = |task: usize, op: Op, first: bool| {
+            let at = if first { 0 } else { scripts[task].len() };
+            scripts[task].insert(at, vec![op]);
+        };
+        for (number, &(poster, waiter, post_first, await_first)) in signals.iter().enumerate() {
+            insert(waiter, Op::Await(SignalId(number as u32)), await_first);
+            insert(poster, Op::Post(SignalId(number as u32)), post_first);
+        }
+        for &(parent, first) in &forks {
+            insert(parent as usize, Op::Fork(3), first);
+        }
+        let start = |index| if index == 3 { Start::Forked } else { Start::At(Nanos::ZERO) };
+        workload(scripts.into_iter().enumerate().map(|(index, pieces)| (start(index), append(pieces))).collect())
+    })
+}
+
+/// Runs player and oracle side by side; `choices` decide who runs next.
+fn compare(workload: &Workload, choices: &[u8]) -> Result<(), TestCaseError> {
+    let (mut player, mut oracle) = (Player::new(workload), Oracle::new(workload));
+    let mut runnable = Vec::new();
+    let mut tasks = 0;
+    for spec in 0..3 {
+        player.started(TaskId(tasks), spec, Nanos::ZERO);
+        oracle.started(tasks, spec);
+        runnable.push(tasks);
+        tasks += 1;
+    }
+    for choice in choices.iter().cycle().take(2_000) {
+        if runnable.is_empty() {
+            oracle.check_stuck();
+            break;
+        }
+        let task = runnable.remove(*choice as usize % runnable.len());
+        let (mut woken, mut expected_woken) = (Vec::new(), Vec::new());
+        let demand = player.next(TaskId(task), Nanos::ZERO, &mut woken).demand;
+        let expected = oracle.next(task, &mut expected_woken);
+        prop_assert_eq!(&demand, &expected);
+        let woken: Vec<u32> = woken.into_iter().map(|task| task.0).collect();
+        prop_assert_eq!(&woken, &expected_woken);
+        runnable.extend(woken);
+        if let Demand::Fork(spec) = demand {
+            player.started(TaskId(tasks), spec, Nanos::ZERO);
+            oracle.started(tasks, spec);
+            runnable.push(tasks);
+            tasks += 1;
+        }
+        if !matches!(demand, Demand::Wait | Demand::Exit) {
+            runnable.push(task);
+        }
+        // Nobody is both able to run and waiting, and a mutex has one owner at most (the map's key).
+        prop_assert!(oracle.waiting.iter().all(|(task, _)| !runnable.contains(task)));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #[test]
+    fn matches_naive(workload in any_workload(), choices in prop::collection::vec(any::<u8>(), 1..50)) {
+        prop_assert_eq!(workload.validate(), Ok(()));
+        compare(&workload, &choices)?;
+    }
+}
