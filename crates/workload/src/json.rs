@@ -2,8 +2,9 @@
 //! JSON as rt-app's users write it: with comments, trailing commas and repeated keys, every value with its position.
 //!
 //! Accepted beyond RFC 8259, because json-c (which rt-app uses) or rt-app's `workgen` accepts it: `/* … */` and `// …`
-//! comments, a comma after the last element, strings in single quotes, literals in any case. Repeated keys are kept in
-//! order: `workgen` makes them unique by numbering, since a script with two `run` events has two keys `run`.
+//! comments, a comma after the last element, strings in single quotes, literals in any case, a key `suspend` without a
+//! value. Repeated keys are kept in order: `workgen` makes them unique by numbering, since a script with two `run`
+//! events has two keys `run`.
 
 /// Nesting that json-c allows.
 const MAX_DEPTH: usize = 32;
@@ -142,11 +143,15 @@ impl Reader<'_> {
                 _ => return Err(reader.error("a key in quotes or '}'")),
             };
             reader.blank()?;
-            if reader.peek() != Some(b':') {
-                return Err(reader.error("':'"));
-            }
-            reader.at += 1;
-            members.push(Member { at, key, value: reader.value(depth + 1)? });
+            let value = match reader.peek() {
+                Some(b':') => {
+                    reader.at += 1;
+                    reader.value(depth + 1)?
+                }
+                Some(b',' | b'}') if key.starts_with("suspend") => Value { at, kind: Kind::Null },
+                _ => return Err(reader.error("':'")),
+            };
+            members.push(Member { at, key, value });
             Ok(())
         })?;
         Ok(Kind::Object(members))
@@ -305,6 +310,7 @@ mod tests {
             ),
             ("[]", "[]"),
             (" {} ", "{}"),
+            ("{\"suspend\", \"suspend2\"}", "{suspend@1:null,suspend2@12:null}"),
             ("/**/1", "1"),
         ];
         for (text, expected) in cases {
@@ -317,6 +323,7 @@ mod tests {
         let deep = "[".repeat(40);
         let cases = [
             ("", 0, "the file ends; expected a value"),
+            ("{\"a\", 1}", 4, "found ','; expected ':'"),
             ("{\"a\" 1}", 5, "found '1'; expected ':'"),
             ("{a: 1}", 1, "found 'a'; expected a key in quotes or '}'"),
             ("{\"a\": 1 \"b\": 2}", 8, "found '\"'; expected ',' or '}'"),

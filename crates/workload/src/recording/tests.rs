@@ -242,7 +242,12 @@ proptest! {
     }
 
     #[test]
-    fn damage_never_panics(recording in recording(), at in any::<prop::sample::Index>(), bit in 0..8, cut in any::<prop::sample::Index>()) {
+    fn damage_never_panics(
+        recording in recording(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8,
+        cut in any::<prop::sample::Index>(),
+    ) {
         // Below the checksum: in the payload itself, where damage is not caught by it.
         let mut payload = encode::payload(&recording);
         let at = at.index(payload.len());

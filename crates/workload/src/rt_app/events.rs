@@ -2,7 +2,7 @@
 //! Events of a phase to operations, and the names of resources to numbers.
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
-use crate::json::Member;
+use crate::json::{Kind, Member, Value};
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, Sleep};
 use ids::Nanos;
 use std::collections::BTreeMap;
@@ -104,6 +104,7 @@ pub(super) struct Builder<'a, 'r> {
     pub resources: &'r mut Resources<'a>,
     pub tasks: &'r TaskIndex<'a>,
     /// This task.
+    pub name: &'a str,
     pub entry: TaskEntry,
     pub script: Vec<Op>,
     /// Where in the text each operation comes from.
@@ -115,11 +116,12 @@ pub(super) struct Builder<'a, 'r> {
 }
 
 impl<'a, 'r> Builder<'a, 'r> {
-    pub fn new(resources: &'r mut Resources<'a>, tasks: &'r TaskIndex<'a>, entry: TaskEntry) -> Builder<'a, 'r> {
+    pub fn new(resources: &'r mut Resources<'a>, tasks: &'r TaskIndex<'a>, name: &'a str) -> Builder<'a, 'r> {
         Builder {
             resources,
             tasks,
-            entry,
+            name,
+            entry: tasks[name],
             script: Vec::new(),
             positions: Vec::new(),
             held: Vec::new(),
@@ -172,8 +174,11 @@ impl<'a, 'r> Builder<'a, 'r> {
                 let entry = self.task(string(key, value)?).map_err(fault)?;
                 Op::Resume((entry.first..entry.first + entry.specs).collect())
             }
-            // rt-app ignores the value of both.
-            Event::Suspend => Op::Suspend,
+            Event::Suspend => {
+                self.check_suspend(value).map_err(fault)?;
+                Op::Suspend
+            }
+            // The value says nothing.
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
@@ -195,6 +200,19 @@ impl<'a, 'r> Builder<'a, 'r> {
             let near = near_miss(name, self.tasks.keys().copied());
             format!("no task is called {name:?}{near}")
         })
+    }
+
+    /// Since 2025-05 (32fcddf) rt-app suspends a task under its own name whatever the value says, before it was under
+    /// the name in the value: only where both are the same does a file mean one thing.
+    fn check_suspend(&self, value: &Value) -> Result<(), String> {
+        match &value.kind {
+            Kind::String(name) if !name.is_empty() && name != self.name => Err(format!(
+                "suspend under the name {name:?}, which rt-app takes differently by its version; expected the task's own \
+                 name {:?}, or \"\"",
+                self.name
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn wait(&mut self, what: &str, member: &'a Member, sync: bool) -> Result<(), Fault> {

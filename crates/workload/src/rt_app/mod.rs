@@ -19,7 +19,8 @@
 //!
 //! Where this differs from rt-app at 55cb0c0:
 //! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.
-//! - A `barrier` waits for one arrival of each of its users. In rt-app a fast user can pass twice before the others woke.
+//! - A `barrier` waits for one arrival of each of its users. In rt-app a fast user can pass twice before the others
+//!   woke.
 //! - A `sync` without the mutex locked around it locks it, as the tutorial says; rt-app's code then unlocks a mutex
 //!   that is not locked, which POSIX leaves undefined.
 //! - There is no limit of 1024 forks, but a task must not fork itself, directly or through others.
@@ -111,6 +112,8 @@ fn read_global(mut global: Object<'_>) -> Result<(Option<Nanos>, PolicyName), Fa
 fn check_resources(resources: &Object<'_>) -> Result<(), Fault> {
     for member in resources.members {
         let mut resource = Object::new(format!("resource {:?}", member.key), member.at, &member.value)?;
+        // Of rt-app before 2014; it says what the events say again.
+        resource.optional("target")?;
         if let Some((at, kind)) = resource.string("type")?
             && !RESOURCE_TYPES.contains(&kind)
         {

@@ -155,7 +155,7 @@ impl<'a> Task<'a> {
                 vec![Phase { what, at: self.member.at, times: 1, parameters, members: object.members }]
             }
         };
-        let mut builder = Builder::new(resources, tasks, self.entry);
+        let mut builder = Builder::new(resources, tasks, &self.member.key);
         let cpus = build(&mut builder, &phases, own.cpus)?;
         repeat(&mut builder, self.member.at, 0, times.unwrap_or(-1));
         let (script, positions) = builder.finish();

@@ -223,6 +223,7 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"tasks": {"a": {"run": 1, "cpus": [4096]}}}"#,
         r#"{"tasks": {"a": {"run": 1}, "a": {"run": 1}}}"#,
         r#"{"tasks": {"alpha": {"run": 1, "resume": "alhpa"}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "suspend": "b"}, "b": {"run": 1}}}"#,
         r#"{"tasks": {"a": {"unlock": "m", "run": 1}}}"#,
         r#"{"tasks": {"a": {"lock": "m", "run": 1}}}"#,
         r#"{"tasks": {"a": {"wait": {"ref": "c", "mutex": "m"}}}}"#,
@@ -322,7 +323,12 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_never_panic(file in 0..crate::shipped().len(), at in any::<prop::sample::Index>(), bit in 0..7, cut in any::<prop::sample::Index>()) {
+    fn damaged_files_never_panic(
+        file in 0..crate::shipped().len(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..7,
+        cut in any::<prop::sample::Index>(),
+    ) {
         let mut bytes = crate::shipped()[file].1.as_bytes().to_vec();
         let at = at.index(bytes.len());
         bytes[at] ^= 1u8 << bit;
