@@ -3,4 +3,7 @@
 //! with mutated files, so that they are exercised without a fuzzer, too.
 
 pub mod machine;
+pub mod machine_toml;
 pub mod object;
+pub mod recording;
+pub mod rt_app;

@@ -198,7 +198,8 @@ pub(crate) fn check_policy(policy: Policy, nice: i8) -> Result<(), String> {
         }
         Policy::Deadline { runtime, deadline, period } if runtime.0 == 0 || runtime > deadline || deadline > period => {
             Err(format!(
-                "deadline policy with runtime {runtime}, deadline {deadline}, period {period}; expected 0 < runtime ≤ deadline ≤ period"
+                "deadline policy with runtime {runtime}, deadline {deadline}, period {period}; \
+                 expected 0 < runtime ≤ deadline ≤ period"
             ))
         }
         _ => Ok(()),

@@ -207,8 +207,8 @@ impl<'a, 'r> Builder<'a, 'r> {
     fn check_suspend(&self, value: &Value) -> Result<(), String> {
         match &value.kind {
             Kind::String(name) if !name.is_empty() && name != self.name => Err(format!(
-                "suspend under the name {name:?}, which rt-app takes differently by its version; expected the task's own \
-                 name {:?}, or \"\"",
+                "suspend under the name {name:?}, which rt-app takes differently by its version; \
+                 expected the task's own name {:?}, or \"\"",
                 self.name
             )),
             _ => Ok(()),

@@ -274,6 +274,7 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:37: cpus is 4096; expected an integer from 0 to 4095
         dir/w.json:1:29: a second task is called "a"
         dir/w.json:1:42: no task is called "alhpa" (did you mean "alpha"?)
+        dir/w.json:1:39: suspend under the name "b", which rt-app takes differently by its version; expected the task's own name "a", or ""
         dir/w.json:1:18: task "a": unlocks a mutex that it does not hold
         dir/w.json:1:12: task "a": a loop ends with other mutexes held than it began with
         dir/w.json:1:18: task "a": waits with a mutex that it does not hold; expected a lock before

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Workload files: whatever the bytes are, there is a result and no panic, and what is accepted can be stored, read
+//! again and played.
+
+use ids::{Nanos, TaskId};
+use std::collections::VecDeque;
+use workload::{Demand, Player, Recording, RecordingMeta, Start, Workload};
+
+/// Instances cost memory and time, not insight.
+const MAX_TASKS: usize = 200;
+
+/// Reads the bytes as rt-app JSON.
+pub fn run(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let Ok(workload) = Workload::from_rt_app("fuzz.json", &text) else { return };
+    workload.validate().expect("a loader returns valid workloads");
+    if workload.tasks.len() <= MAX_TASKS {
+        let recording = Recording { meta: RecordingMeta::default(), workload };
+        let stored = recording.to_bytes().expect("what was loaded can be stored");
+        assert_eq!(Recording::from_bytes("fuzz", &stored).expect("and read again"), recording);
+        play(&recording.workload);
+    }
+}
+
+/// Lets all tasks run in turn for a while, with every wish granted.
+pub fn play(workload: &Workload) {
+    let mut player = Player::new(workload);
+    let mut ready = VecDeque::new();
+    let mut tasks = 0;
+    let mut start = |player: &mut Player<'_>, ready: &mut VecDeque<TaskId>, spec| {
+        player.started(TaskId(tasks), spec, Nanos::MAX);
+        ready.push_back(TaskId(tasks));
+        tasks += 1;
+    };
+    for (spec, task) in workload.tasks.iter().enumerate() {
+        if task.start != Start::Forked {
+            start(&mut player, &mut ready, spec as u32);
+        }
+    }
+    let mut woken = Vec::new();
+    for step in 0..5_000 {
+        let Some(task) = ready.pop_front() else { return };
+        woken.clear();
+        let demand = player.next(task, Nanos(step), &mut woken).demand;
+        ready.extend(woken.iter().copied());
+        match demand {
+            Demand::Wait | Demand::Exit => continue,
+            Demand::Fork(spec) => start(&mut player, &mut ready, spec),
+            Demand::Work { work, system } => assert!(work > Nanos::ZERO && system <= work),
+            _ => {}
+        }
+        ready.push_back(task);
+    }
+}
