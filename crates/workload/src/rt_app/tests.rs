@@ -176,21 +176,24 @@ fn synchronization() {
 fn timers_are_shared_or_unique_and_absolute_as_a_whole() {
     let text = tasks(
         r#""a": {"timer": {"ref": "t", "period": 1}, "timer": {"ref": "uniqueA", "period": 2}, "timer": {"period": 5}},
-           "b": {"timer": {"ref": "t", "period": 3, "mode": "absolute"}, "timer": {"ref": "uniqueA", "period": 4, "mode": "relative"}}"#,
+           "b": {"timer": {"ref": "t", "period": 3, "mode": "absolute"}, "timer": {"ref": "uniqueA", "period": 4, "mode": "relative"},
+                 "timer": {"ref": "uniqueB", "period": 6}, "timer": {"ref": "uniqueB", "period": 7, "mode": "absolute"}}"#,
     );
     check(
         &text,
         expect![[r#"
-        a At(Nanos(0)) Other 0 on all
-          0 Timer { reference: Reference(0), period: Nanos(1000), absolute: true }
-          1 Timer { reference: Reference(2147483648), period: Nanos(2000), absolute: false }
-          2 Timer { reference: Reference(1), period: Nanos(5000), absolute: false }
-          3 Repeat { from: 0, times: None }
-        b At(Nanos(0)) Other 0 on all
-          0 Timer { reference: Reference(0), period: Nanos(3000), absolute: true }
-          1 Timer { reference: Reference(2147483648), period: Nanos(4000), absolute: false }
-          2 Repeat { from: 0, times: None }
-        None mutexes 0 conditions 0 barriers [] timers 2"#]],
+            a At(Nanos(0)) Other 0 on all
+              0 Timer { reference: Reference(0), period: Nanos(1000), absolute: true }
+              1 Timer { reference: Reference(2147483648), period: Nanos(2000), absolute: false }
+              2 Timer { reference: Reference(1), period: Nanos(5000), absolute: false }
+              3 Repeat { from: 0, times: None }
+            b At(Nanos(0)) Other 0 on all
+              0 Timer { reference: Reference(0), period: Nanos(3000), absolute: true }
+              1 Timer { reference: Reference(2147483648), period: Nanos(4000), absolute: false }
+              2 Timer { reference: Reference(2147483649), period: Nanos(6000), absolute: true }
+              3 Timer { reference: Reference(2147483649), period: Nanos(7000), absolute: true }
+              4 Repeat { from: 0, times: None }
+            None mutexes 0 conditions 0 barriers [] timers 2"#]],
     );
 }
 
