@@ -184,7 +184,7 @@ mod tests {
         // No machine has it; it must not count, however high its level.
         ("cpu/cpu0/cache/index2/level", "4\n"),
         ("cpu/cpu0/cache/index2/type", "Instruction\n"),
-        ("cpu/cpu0/cache/index2/shared_cpu_list", "0\n"),
+        ("cpu/cpu0/cache/index2/shared_cpu_list", "2\n"),
         ("cpu/cpu0/topology/physical_package_id", "0\n"),
         ("cpu/cpu1/topology/physical_package_id", "1\n"),
         ("cpu/cpu2/topology/physical_package_id", "0\n"),
