@@ -97,10 +97,10 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<RunReport>> {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((run, result)) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    .and_then(|index| Some((runs.get(index)?, &results[index])))
-                {
-                    *result.lock().expect("only this thread locks it") = Some(run_one(*run, args, &bars));
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(run) = runs.get(index) else { break };
+                    *results[index].lock().expect("only this thread locks it") = Some(run_one(*run, args, &bars));
                 }
             });
         }

@@ -5,7 +5,7 @@
 //!    in the others form a group.
 //! 2. In a group each row is a measure and each column a run. The first run is the base; the others show their value
 //!    and their distance from the base, marked where better and worse are known.
-//! 3. Measures that are the same in all runs are named in one line below, not shown as rows.
+//! 3. Measures that are the same in all runs (to 0.1 %) are named in one line below, not shown as rows.
 //! 4. A sentence per run says the most important of it, drawn from the numbers alone.
 
 use crate::RunReport;
@@ -13,7 +13,6 @@ use crate::numbers::{COLUMNS, GLUE, change, count, percent, permille, shorten, t
 use crate::summary::{align, ejection, plain, refusals};
 use ids::Nanos;
 use measures::RunMeasures;
-use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Runs in one table beside the base: more do not fit into 80 columns.
@@ -97,18 +96,22 @@ impl Measure {
         let comparable = base.ejected.is_none() && run.ejected.is_none();
         let (base, value) = ((self.value)(&base.measures), (self.value)(&run.measures));
         let (Some(base), Some(value)) = (base, value) else { return format!("{}          ", self.text(value)) };
-        let mark = match (self.better, value.cmp(&base)) {
-            (_, Ordering::Equal) | (Better::Unknown, _) => ' ',
+        let mark = match (self.better, change(base, value).unwrap_or(1)) {
+            (_, 0) | (Better::Unknown, _) => ' ',
             _ if !comparable => ' ',
-            (Better::Less, Ordering::Less) | (Better::More, Ordering::Greater) => '✓',
+            (Better::Less, ..0) | (Better::More, 1..) => '✓',
             _ => '✗',
         };
         format!("{} {:>8} {mark}", self.text(Some(value)), versus(base, value).unwrap_or_default())
     }
 
+    /// To a tenth of a percent, which is all that a row could show.
     fn is_same(&self, runs: &[&RunReport]) -> bool {
         let first = (self.value)(&runs[0].measures);
-        runs.iter().all(|run| (self.value)(&run.measures) == first)
+        runs.iter().all(|run| match (first, (self.value)(&run.measures)) {
+            (Some(first), Some(value)) => first == value || change(first, value) == Some(0),
+            (first, value) => first == value,
+        })
     }
 }
 
@@ -153,7 +156,7 @@ fn group_text(runs: &[&RunReport], axis: usize) -> String {
     }
     let same: Vec<String> = same.iter().filter_map(|measure| said_once(measure, base)).collect();
     if !same.is_empty() {
-        let _ = writeln!(text, "{}\n", wrap("", &format!("The same in all: {}.", same.join(", "))));
+        let _ = writeln!(text, "{}\n", wrap("", &format!("The same to 0.1 %: {}.", same.join(", "))));
     }
     for run in runs {
         if let Some(exit) = &run.ejected {
@@ -209,9 +212,12 @@ fn conclusion(axis: Axis, base: &RunReport, run: &RunReport) -> String {
 
 fn said_of_work(base: &RunReport, run: &RunReport) -> Option<String> {
     if let (Some(before), Some(after)) = (base.measures.makespan, run.measures.makespan) {
-        let distance = change(before.0, after.0).filter(|&distance| distance != 0)?;
-        let direction = if distance < 0 { "sooner" } else { "later" };
-        return Some(format!("finishes {} {} {direction}", run.workload, percent(distance.unsigned_abs())));
+        let when = match change(before.0, after.0)? {
+            0 => "at the same time".to_owned(),
+            distance @ ..0 => format!("{} sooner", percent(distance.unsigned_abs())),
+            distance => format!("{} later", percent(distance as u64)),
+        };
+        return Some(format!("finishes {} {when}", run.workload));
     }
     let distance = change(work_done(&base.measures), work_done(&run.measures)).filter(|&distance| distance != 0)?;
     Some(format!("gets {} done", amount(distance, "work")))

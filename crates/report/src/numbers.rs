@@ -34,13 +34,13 @@ pub(crate) fn change(base: u64, value: u64) -> Option<i64> {
 }
 
 /// `value` against `base`: `-3.1 %`, or a multiple or fraction where a percentage would no longer be readable;
-/// `=` if they are the same, `None` if there is no base.
+/// `=` if a tenth of a percent does not tell them apart, `None` if there is no base.
 pub(crate) fn versus(base: u64, value: u64) -> Option<String> {
     let change = change(base, value)?;
     Some(match change {
-        _ if value == base => "=".to_owned(),
+        0 => "=".to_owned(),
         2000.. => times(change as u64 + 1000) + "x",
-        0.. => format!("+{}", percent(change as u64)),
+        1.. => format!("+{}", percent(change as u64)),
         ..-950 if value > 0 => format!("1/{}", count(base / value)),
         _ => format!("-{}", percent(change.unsigned_abs())),
     })

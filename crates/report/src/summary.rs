@@ -49,7 +49,9 @@ fn outcome(run: &RunReport) -> String {
 /// The kernel's words on why the scheduler is gone.
 pub(crate) fn ejection(exit: &Exit) -> String {
     let mut text = String::new();
-    for line in [Some(&exit.reason), Some(&exit.message), exit.fault.as_ref()].into_iter().flatten() {
+    // The message usually quotes the fault.
+    let fault = exit.fault.as_ref().filter(|fault| !exit.message.contains(*fault));
+    for line in [Some(&exit.reason), Some(&exit.message), fault].into_iter().flatten() {
         for line in line.lines() {
             let _ = writeln!(text, "{}", wrap("  ", line));
         }

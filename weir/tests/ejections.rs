@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Schedulers that do not work: exit status 1, and a report in the kernel's words.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// An object of `broken.bpf.c` in `directory`.
+fn broken(directory: &Path, define: &str) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = format!("-I{}", here.join("../policies/include").display());
+    let define = format!("-D{define}");
+    let source = here.join("tests/schedulers/broken.bpf.c");
+    let object = bpf_clang::object_of(&source, directory, &[&include, &define]);
+    std::fs::write(directory.join("broken.bpf.o"), object).unwrap();
+}
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    let common = ["sim", "./broken.bpf.o", "-m", "laptop-2c4t", "-w", "hogs", "--for", "60s"];
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(common).args(args).output().unwrap()
+}
+
+#[test]
+fn broken_schedulers_are_ejected_with_status_1() {
+    let cases = [
+        // The watchdog's own thread starves as well, and its check-in is what is missed first.
+        ("LAZY", 1026, "runnable task stall", "watchdog failed to check in for 30."),
+        ("COMPLAINS", 1025, "scx_bpf_error", "cannot place pid 10"),
+        ("WILD", 1024, "runtime error", ""),
+        ("ENDLESS", 1024, "runtime error", ""),
+    ];
+    for (define, kind, reason, message) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        broken(directory.path(), define);
+        let output = weir(directory.path(), &["--format", "json"]);
+        assert_eq!(output.status.code(), Some(1), "{define}: {}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (run, exit) = (&document["runs"][0], &document["runs"][0]["exit"]);
+        assert_eq!(run["outcome"], "ejected", "{define}");
+        assert_eq!((&exit["kind"], &exit["reason"]), (&kind.into(), &reason.into()), "{define}: {exit}");
+        assert!(exit["message"].as_str().unwrap().contains(message), "{define}: {exit}");
+        if message.is_empty() {
+            let fault = exit["fault"].as_str().unwrap();
+            assert!(fault.contains("broken_enqueue") && fault.contains("broken.bpf.c:"), "{define}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn the_text_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    broken(directory.path(), "COMPLAINS");
+    let output = weir(directory.path(), &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let lines: Vec<&str> = text.lines().skip(1).take(3).map(|line| line.split("pid").next().unwrap()).collect();
+    assert!(lines[0].starts_with("EJECTED after "), "{text}");
+    assert_eq!(lines[1..], ["  scx_bpf_error", "  cannot place "], "{text}");
+}
