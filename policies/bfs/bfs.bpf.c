@@ -13,7 +13,7 @@
  *    tells them apart. With rr_interval = 6 ms the deadline of nice 0 is 41 ms away, that of nice 19 is 250 ms away.
  *    Both are carried unchanged, also across sleep, until less than 100 us of the slice are left; then both are
  *    renewed. So there is no credit for sleep and nothing to guess: a task that sleeps much simply comes back with the
- *    early deadline that it has not used up. In the 0.360 family rr_interval grows with the number of CPUs, 6 ms to 24 ms.
+ *    early deadline that it has not used up. In the 0.360 family rr_interval grows with the CPUs, from 6 ms to 24 ms.
  *
  * 3. Pick: the earliest deadline among the tasks that may run here. The task that ran competes too, behind its equals.
  *

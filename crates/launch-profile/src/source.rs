@@ -7,7 +7,7 @@ use machine_model::Machine;
 /// A number or table that the machine gives: `{ machine = "NAME" }`.
 ///
 /// The *places* list all CPUs ordered by node, last-level cache, core and number, so that the CPUs of a cache, and
-/// those of a node, stand side by side. A cache that spans nodes counts as one cache in each of them.
+/// those of a node, stand side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Source {

@@ -165,21 +165,6 @@ fn values_of_the_machine() {
 }
 
 #[test]
-fn an_llc_that_spans_nodes_is_one_range_in_each() {
-    let mut machine = machine();
-    for cpu in &mut machine.cpus {
-        cpu.llc = 0;
-    }
-    let numbers = |source: Source| match source.of(&machine) {
-        Constant::Array(values) => values,
-        other => panic!("{other:?}"),
-    };
-    let begin = numbers(Source::LlcBeginOfCpu);
-    assert_eq!(begin, numbers(Source::NodeBeginOfCpu));
-    assert_eq!((&begin[0], &begin[2]), (&Constant::Integer(0), &Constant::Integer(4)));
-}
-
-#[test]
 fn flags_are_added_and_the_timeout_is_set_in_the_order_of_the_struct() {
     check(
         "[ops]\nflags = [\"ENQ_LAST\", \"ENQ_EXITING\"]\ntimeout_ms = 5000",
