@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast the machine executes: `cargo bench -p bpf-machine [WORD]`. Each line is the best of several rounds, because other
-//! work on the host can only slow a round down.
+//! How fast the machine executes: `cargo bench -p bpf-machine [WORD]`. Each line is the best of several rounds,
+//! because other work on the host can only slow a round down.
 
 use bpf_machine::{Context, FaultKind, GuestAddr, Host, Machine, Memory, Resolver, Step, TimerId, asm};
 use bpf_object::{FunctionId, KfuncRef};

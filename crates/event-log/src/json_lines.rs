@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A log as text: one JSON object a line, for `jq` and other programs.
 //!
-//! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op` and `line`. What its kind
-//! carries follows under the names of [`EventKind`]'s fields. Units stand last in a key.
+//! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op` and `line`. What its
+//! kind carries follows under the names of [`EventKind`]'s fields. Units stand last in a key.
 
 use crate::{BlockCause, Event, EventKind, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name};
 use ids::{CpuSet, Nanos, Policy, TaskId};

@@ -216,9 +216,13 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    fn cpus() -> impl Strategy<Value = BTreeSet<u32>> {
+        prop::collection::btree_set(0u32..300, 0..40)
+    }
+
     proptest! {
         #[test]
-        fn matches_naive(a in prop::collection::btree_set(0u32..300, 0..40), b in prop::collection::btree_set(0u32..300, 0..40), from in 0u32..320) {
+        fn matches_naive(a in cpus(), b in cpus(), from in 0u32..320) {
             let set = |cpus: &BTreeSet<u32>| cpus.iter().map(|&cpu| CpuId(cpu)).collect::<CpuSet>();
             let (x, y) = (set(&a), set(&b));
             prop_assert_eq!(x.iter().map(|cpu| cpu.0).collect::<BTreeSet<_>>(), a.clone());

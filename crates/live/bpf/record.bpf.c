@@ -8,9 +8,9 @@
  * 2. Work, not time slices. A position in a task's life is its CPU time: `se.sum_exec_runtime`, which the scheduler
  *    brings up to date on every switch, plus the time since it was switched in. Preemptions therefore need no events:
  *    they do not change what the task does.
- * 3. One event per sleep. The wakeup's cause is noted in the sleeper at sched_waking, where the waker is still `current`
- *    and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task that had not
- *    left its CPU yet sends nothing.
+ * 3. One event per sleep. The wakeup's cause is noted in the sleeper at sched_waking, where the waker is still
+ *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
+ *    that had not left its CPU yet sends nothing.
  * 4. Where a wakeup comes from is in the preemption count, which text traces do not show: they print `current`, and an
  *    interrupt borrows whoever runs. See interrupt_context().
  * 5. Nothing is lost silently: what does not fit the ring buffer is counted per CPU, and the kernel counts the calls

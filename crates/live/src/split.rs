@@ -3,8 +3,8 @@
 //!
 //! The scheduler counts a task's CPU time to the nanosecond, but most kernels (`TICK_CPU_ACCOUNTING`) count user and
 //! system time by ticks: a sample every 4 ms or so. Over a long life the samples give a good ratio; a compiler driver
-//! that lives for 3 ms has one sample or none. So the exact time is divided by the ratio of samples: a task's own, if it
-//! has enough, else that of all parts of lives that ran the same program. What a task does after it called exit (it
+//! that lives for 3 ms has one sample or none. So the exact time is divided by the ratio of samples: a task's own, if
+//! it has enough, else that of all parts of lives that ran the same program. What a task does after it called exit (it
 //! gives its memory back) is system time.
 
 use crate::event::Ticks;

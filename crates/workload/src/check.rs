@@ -345,12 +345,18 @@ mod tests {
         Op::Work { user: Nanos(1), system: Nanos::ZERO }
     }
 
+    fn assert_flaws(cases: &[(&[&[Op]], &str)]) {
+        for (scripts, expected) in cases {
+            assert_eq!(workload(scripts).validate().unwrap_err().to_string(), *expected);
+        }
+    }
+
     #[test]
-    fn flaws_are_found_and_named() {
+    fn flaws_of_mutexes_and_loops_are_named() {
         let lock = |id| Op::Lock(MutexId(id));
         let unlock = |id| Op::Unlock(MutexId(id));
         let repeat = |from, times| Op::Repeat { from, times };
-        let cases: &[(&[&[Op]], &str)] = &[
+        assert_flaws(&[
             (&[], "w: no task starts by itself"),
             (&[&[unlock(0)]], "w, task \"t0\", operation 0: unlocks a mutex that it does not hold"),
             (&[&[lock(2)]], "w, task \"t0\", operation 0: mutex 2, but there are 2"),
@@ -387,6 +393,12 @@ mod tests {
                 &[&[Op::Sleep(Nanos::ZERO, Sleep::Timer), repeat(0, None)]],
                 "w, task \"t0\", operation 1: loop without run, sleep or wait: no time passes in it",
             ),
+        ]);
+    }
+
+    #[test]
+    fn flaws_of_what_is_named_or_too_large_are_named() {
+        assert_flaws(&[
             (&[&[Op::Barrier(BarrierId(1))]], "w, task \"t0\", operation 0: barrier 1 waits for no task"),
             (&[&[Op::Await(SignalId(0))]], "w, task \"t0\", operation 0: awaits a signal that nobody posts"),
             (
@@ -418,10 +430,7 @@ mod tests {
                 &[&[Op::Change { cpus: None, policy: Some((Policy::Other, 20)) }]],
                 "w, task \"t0\", operation 0: nice value 20; expected -20 to 19",
             ),
-        ];
-        for (scripts, expected) in cases {
-            assert_eq!(workload(scripts).validate().unwrap_err().to_string(), *expected);
-        }
+        ]);
     }
 
     #[test]

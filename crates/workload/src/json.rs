@@ -231,7 +231,7 @@ impl Reader<'_> {
         Ok(simple)
     }
 
-    /// `\uXXXX`, or two of them for a character beyond the basic plane.
+    /// `\uHHHH`, or two of them for a character beyond the basic plane.
     fn unicode(&mut self, start: usize) -> Result<char, Failure> {
         let unit = |at: usize| {
             let digits = self.text.get(at..at + 4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));

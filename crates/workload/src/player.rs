@@ -12,8 +12,8 @@
 //! - **Suspend** waits for a later resume of the task's spec; a resume without a suspended task is lost. All instances
 //!   of a resumed spec wake, first come first.
 //! - **Post** and **await**: a posted signal stays posted; an await of it passes at once.
-//! - **Timer**: the reference moves on by one period. If that is in the future, the task sleeps until then; otherwise it
-//!   does not, and the reference becomes now, unless the timer is absolute.
+//! - **Timer**: the reference moves on by one period. If that is in the future, the task sleeps until then; otherwise
+//!   it does not, and the reference becomes now, unless the timer is absolute.
 //! - Steps of length 0 are skipped. A task that ends while it holds a mutex keeps it for ever.
 
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Start, TaskSpec, Workload};
@@ -183,6 +183,9 @@ impl Task {
 #[derive(Debug)]
 pub struct Player<'w> {
     workload: &'w Workload,
+    /// Script of each spec. Instances of one task have equal scripts next to each other in the workload; they share the
+    /// first one's memory here, since thousands of copies would not stay in the cache.
+    scripts: Vec<&'w [Op]>,
     tasks: Vec<Task>,
     mutexes: Vec<Mutex>,
     conditions: Vec<Queue>,
@@ -204,8 +207,14 @@ impl<'w> Player<'w> {
             panic!("a player needs a valid workload: {error}");
         }
         let barrier = |&users: &u32| Barrier { missing: users, waiters: Queue::EMPTY };
+        let mut scripts: Vec<&[Op]> = Vec::with_capacity(workload.tasks.len());
+        for task in &workload.tasks {
+            let shared = scripts.last().copied().filter(|&last| last == task.script);
+            scripts.push(shared.unwrap_or(&task.script));
+        }
         Player {
             workload,
+            scripts,
             tasks: Vec::new(),
             mutexes: vec![Mutex { owner: NOBODY, waiters: Queue::EMPTY }; workload.mutexes as usize],
             conditions: vec![Queue::EMPTY; workload.conditions as usize],
@@ -261,8 +270,7 @@ impl<'w> Player<'w> {
             }
             state => panic!("task {task} was asked for its next demand while it is {state:?}"),
         }
-        let workload = self.workload;
-        let script = &workload.tasks[self.tasks[task].spec as usize].script;
+        let script = self.scripts[self.tasks[task].spec as usize];
         loop {
             let at = self.tasks[task].position;
             let Some(op) = script.get(at as usize) else {

@@ -91,7 +91,8 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes to `out`, which should be buffered. `kernel` is a version such as `7.2`: Perfetto reads task states by it.
+    /// Writes to `out`, which should be buffered. `kernel` is a version such as `7.2`: Perfetto reads task states by
+    /// it.
     pub fn new(out: W, kernel: &str) -> Writer<W> {
         let (tasks, cpus, queues) = (Vec::new(), Vec::new(), BTreeMap::new());
         let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues };
