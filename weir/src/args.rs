@@ -18,7 +18,8 @@ Examples:
   weir sim fifo bfs -m laptop-2c4t    what differs between two schedulers
   weir record -o my.weir -- make -j4  record a workload (root)
 
-Exit status: 0 fine, 1 a scheduler was ejected, 2 bad usage or input."
+Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
+for ever, 2 bad usage or input."
 )]
 pub struct Args {
     /// What to do.
@@ -82,7 +83,8 @@ Examples:
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
-Exit status: 0 fine, 1 a scheduler was ejected, 2 bad usage or input."
+Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
+for ever, 2 bad usage or input."
 )]
 pub struct Sim {
     /// Schedulers; several give a comparison

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command-line program: reads arguments and files, calls the crates, prints. It decides nothing about measures.
 //!
-//! Exit status: 0 fine; 1 a scheduler was ejected; 2 bad usage or input, with one line on standard error.
+//! Exit status: 0 fine; 1 a scheduler was ejected or a run ended in a deadlock; 2 bad usage or input, with one line on standard error.
 
 mod args;
 mod list;
@@ -30,13 +30,25 @@ fn main() -> ExitCode {
     };
     let result = match &args.command {
         Command::List(list) => list::list(list).map(|()| FINE),
-        Command::Sim(sim) => sim::sim(sim).map(|ejected| if ejected { VIOLATION } else { FINE }),
+        Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
     };
     ExitCode::from(result.unwrap_or_else(|error| {
-        eprintln!("weir: error: {error:#}");
+        eprintln!("weir: error: {}", describe(&error));
         BAD_INPUT
     }))
+}
+
+/// The error and its causes, each said once: some messages quote their cause.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 /// Help and version go out as they are; an error becomes one line, like every other.

@@ -57,7 +57,7 @@ struct Unfinished<'a> {
 impl<'a> Unfinished<'a> {
     fn new(output: &'a Path) -> Result<Unfinished<'a>> {
         let part = output.with_extension("part");
-        fs::write(&part, b"").with_context(|| format!("cannot write {}", part.display()))?;
+        fs::write(&part, b"").with_context(|| format!("cannot write {}", output.display()))?;
         Ok(Unfinished { output, part })
     }
 

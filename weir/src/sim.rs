@@ -30,7 +30,7 @@ struct Run<'a> {
     workload: &'a Workload,
 }
 
-/// Runs and reports. True if a scheduler was ejected.
+/// Runs and reports. True if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
     let count = args.schedulers.len() * args.machines.len() * args.workloads.len();
     if count > 1 && (args.trace.is_some() || args.log.is_some()) {
@@ -54,7 +54,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         Format::Json => report::to_json(&reports),
     };
     print(&text)?;
-    Ok(reports.iter().any(|report| report.ejected.is_some()))
+    Ok(reports.iter().any(|report| report.ejected.is_some() || report.deadlocked))
 }
 
 /// The command line with all defaults filled in: what a bug report needs.
@@ -130,7 +130,8 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
         Some(path) => (None, Some(LogWriter::new(create(path)?, &header(run, args))?)),
     };
     let mut sinks = Tee(trace, Tee(lines, log));
-    let mut progress = Progress::new(bars, run, args.duration.or(workload.duration));
+    let end = args.duration.or(workload.duration);
+    let mut progress = Progress::new(bars, run, end);
     let outcome = simulator::run(&setup, &mut sinks, &mut |now| progress.tell(now));
     progress.end();
     let outcome = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
@@ -142,6 +143,8 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
         lines.map(JsonLines::finish).transpose().with_context(|| path.display().to_string())?;
         log.map(LogWriter::finish).transpose().with_context(|| path.display().to_string())?;
     }
+    // Without a time to stop at, a run ends when all work is done, unless something is wrong.
+    let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
     Ok(RunReport {
         scheduler: scheduler.name.clone(),
         machine: machine.name.clone(),
@@ -155,6 +158,7 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
             fault: exit.fault,
             dump: exit.dump,
         }),
+        deadlocked,
         failed_forks: outcome.failed_forks,
         refused_changes: outcome.refused_changes,
         log_hash: outcome.log_hash,

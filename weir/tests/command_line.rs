@@ -52,6 +52,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["list", "schedulers"], "'schedulers'"),
         (&["record"], "COMMAND"),
         (&["record", "make"], "'make'"),
+        (&["record", "-o", "missing/x.weir", "--", "true"], "cannot write missing/x.weir: No such file"),
         (&["sim", "fifp"], "no policy \"fifp\", did you mean fifo?"),
         (&["sim", "nothing-like-it"], "(there are: bfs, fifo)"),
         (&["sim", "fifo,slice"], "\"slice\" is not a tunable"),

@@ -47,6 +47,17 @@ fn broken_schedulers_are_ejected_with_status_1() {
 }
 
 #[test]
+fn a_deadlock_is_status_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let workload = r#"{"tasks": {"a": {"loop": 1, "run": 1000, "suspend": "a"}}, "global": {"duration": -1}}"#;
+    std::fs::write(directory.path().join("stuck.json"), workload).unwrap();
+    let args = ["sim", "fifo", "-m", "laptop-2c4t", "-w", "stuck.json"];
+    let stuck = Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory.path()).args(args).output().unwrap();
+    assert_eq!(stuck.status.code(), Some(1));
+    assert!(String::from_utf8(stuck.stdout).unwrap().contains("\nDEADLOCK after "));
+}
+
+#[test]
 fn the_text_says_why() {
     let directory = tempfile::tempdir().unwrap();
     broken(directory.path(), "COMPLAINS");

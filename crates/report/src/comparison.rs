@@ -10,7 +10,7 @@
 
 use crate::RunReport;
 use crate::numbers::{COLUMNS, GLUE, change, count, percent, permille, shorten, times, versus, wrap};
-use crate::summary::{align, ejection, plain, refusals};
+use crate::summary::{align, deadlock, ejection, plain, refusals};
 use ids::Nanos;
 use measures::RunMeasures;
 use std::fmt::Write;
@@ -162,6 +162,8 @@ fn group_text(runs: &[&RunReport], axis: usize) -> String {
         if let Some(exit) = &run.ejected {
             let _ = writeln!(text, "{} was ejected after {}:", AXES[axis].1(run), run.measures.elapsed);
             text.push_str(&ejection(exit));
+        } else if run.deadlocked {
+            let _ = writeln!(text, "{}", wrap("", &format!("{}: {}", AXES[axis].1(run), deadlock(run))));
         }
     }
     for run in runs {

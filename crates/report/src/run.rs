@@ -33,6 +33,8 @@ pub struct RunReport {
     pub kernel: String,
     /// Set if the scheduler was ejected.
     pub ejected: Option<Exit>,
+    /// The run ended because the tasks that were left waited for each other for ever.
+    pub deadlocked: bool,
     /// Forks that the scheduler refused: these tasks never existed.
     pub failed_forks: u64,
     /// Changes of affinity, policy or nice value that the kernel refused.

@@ -42,8 +42,14 @@ fn outcome(run: &RunReport) -> String {
     match (run.measures.makespan, &run.ejected) {
         (_, Some(_)) => format!("EJECTED after {elapsed}"),
         (Some(makespan), None) => format!("completed: all work done after {makespan}"),
+        (None, None) if run.deadlocked => deadlock(run),
         (None, None) => format!("completed: ran for {elapsed}"),
     }
+}
+
+/// That the work will never be done.
+pub(crate) fn deadlock(run: &RunReport) -> String {
+    format!("DEADLOCK after {}: the tasks that are left wait for each other for ever", run.measures.elapsed)
 }
 
 /// The kernel's words on why the scheduler is gone.

@@ -59,6 +59,7 @@ fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
         seed: 1,
         kernel: "7.2".to_owned(),
         ejected: None,
+        deadlocked: false,
         failed_forks: 0,
         refused_changes: 0,
         log_hash: 0xfeed_0000_0000_0000_0000_0000_0000_0001,
@@ -304,6 +305,15 @@ fn refusals_are_said() {
 }
 
 #[test]
+fn a_deadlock_is_not_called_completed() {
+    let mut stuck = RunReport { deadlocked: true, ..run("bfs", 1000, 4) };
+    stuck.measures.makespan = None;
+    let said = |text: &str| text.lines().find(|line| line.contains("DEADLOCK")).unwrap().to_owned();
+    check(&said(&summary(&stuck)), expect!["DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"]);
+    check(&said(&comparison(&[run("fifo", 1000, 4), stuck])), expect!["bfs: DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"]);
+}
+
+#[test]
 fn json_keeps_the_contract() {
     let mut run = ejected();
     run.measures.tasks.truncate(1);
@@ -365,6 +375,7 @@ fn json_keeps_the_contract() {
               },
               "bpf_instructions": 7654321,
               "lock_wait_ns": 7000,
+              "deadlocked": false,
               "failed_forks": 0,
               "refused_changes": 0,
               "tasks": [
