@@ -309,8 +309,14 @@ fn a_deadlock_is_not_called_completed() {
     let mut stuck = RunReport { deadlocked: true, ..run("bfs", 1000, 4) };
     stuck.measures.makespan = None;
     let said = |text: &str| text.lines().find(|line| line.contains("DEADLOCK")).unwrap().to_owned();
-    check(&said(&summary(&stuck)), expect!["DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"]);
-    check(&said(&comparison(&[run("fifo", 1000, 4), stuck])), expect!["bfs: DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"]);
+    check(
+        &said(&summary(&stuck)),
+        expect!["DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"],
+    );
+    check(
+        &said(&comparison(&[run("fifo", 1000, 4), stuck])),
+        expect!["bfs: DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"],
+    );
 }
 
 #[test]
