@@ -117,6 +117,35 @@ impl Op {
         matches!(self, InitTask | CgroupInit | CgroupExit | CgroupPrepMove | CpuOnline | CpuOffline | Init | Exit)
     }
 
+    /// Whether the kernel calls it with a runqueue locked (contract 1.2).
+    pub fn locks_runqueue(self) -> bool {
+        use Op::*;
+        matches!(
+            self,
+            Enqueue
+                | Dequeue
+                | Dispatch
+                | Tick
+                | Runnable
+                | Running
+                | Stopping
+                | Quiescent
+                | Yield
+                | CoreSchedBefore
+                | SetWeight
+                | SetCpumask
+                | UpdateIdle
+                | CpuAcquire
+                | CpuRelease
+                | ExitTask
+                | Enable
+                | Disable
+                | DumpCpu
+                | DumpTask
+                | CgroupMove
+        )
+    }
+
     /// Whether it may call kfuncs of a group (contract 1.2).
     pub fn allows(self, group: Group) -> bool {
         use Op::*;

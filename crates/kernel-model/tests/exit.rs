@@ -56,7 +56,7 @@ fn attach_initializes_then_switches_every_task() {
     assert_eq!(
         bench.line(),
         "init:0:- init_task:0:0 init_task:0:1 enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1) \
-         runnable:0:0(0xe) running:0:0",
+         runnable:0:0(0x4e) running:0:0",
         "real-time tasks are initialized and not enabled; a running one keeps its CPU"
     );
     let _ = rt;

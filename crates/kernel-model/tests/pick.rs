@@ -92,13 +92,19 @@ fn p6_enq_last_lets_the_cpu_idle_unless_the_task_comes_back() {
     assert_eq!(bench.variable("counter"), 1);
     assert_eq!(bench.kernel.current(CpuId(0)), TaskId::NONE);
 
-    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41))counter++;dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
-    let mut bench = Bench::probe(1, &with(&["FLAGS=2", enqueue]));
-    let task = bench.task("a", "");
-    bench.wake(task);
-    bench.run(&[0], Nanos::from_ms(20));
-    assert_eq!(bench.variable("counter"), 1);
-    assert_eq!(bench.kernel.current(CpuId(0)), task, "the CPU reschedules at once");
+    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41)){counter++;KICK}dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    for (kick, goes_on) in [("", false), ("scx_bpf_kick_cpu(0,0);", true)] {
+        let mut bench = Bench::probe(1, &with(&["FLAGS=2", &enqueue.replace("KICK", kick)]));
+        let task = bench.task("a", "");
+        bench.wake(task);
+        bench.run(&[0], Nanos::from_ms(20));
+        assert_eq!(bench.variable("counter"), 1);
+        assert_eq!(
+            bench.kernel.current(CpuId(0)) == task,
+            goes_on,
+            "the scheduler itself must see to it that it goes on"
+        );
+    }
 }
 
 #[test]
@@ -178,10 +184,61 @@ fn k1_preempt_takes_the_slice_and_spares_higher_classes() {
 #[test]
 fn k1_wait_makes_the_kicking_cpu_await_a_switch() {
     let mut bench = Bench::probe(2, &with(&["ON_SELECT=scx_bpf_kick_cpu(1,4);return 0;"]));
-    let task = bench.task("a", "");
+    let (task, other) = (bench.task("a", ""), bench.task("other", "1"));
+    bench.wake(other);
     bench.awaited.clear();
+    bench.rescheds.clear();
     bench.wake(task);
     assert_eq!(bench.awaited, [(0, "1".to_owned())]);
+    assert!(bench.rescheds.contains(&0), "the wait is done in a schedule of its own");
+    bench.block(other);
+    bench.block(task);
+    bench.awaited.clear();
+    bench.wake(task);
+    assert_eq!(bench.awaited, [], "nobody awaits an idle CPU");
+}
+
+#[test]
+fn k1_all_kicks_of_an_operation_are_one_in_the_order_of_the_cpus() {
+    let select =
+        "ON_SELECT=scx_bpf_kick_cpu(2,1);scx_bpf_kick_cpu(3,0);scx_bpf_kick_cpu(1,0);scx_bpf_kick_cpu(3,2);return 0;";
+    let mut bench = Bench::probe(4, &with(&[select]));
+    let (task, victim) = (bench.task("a", ""), bench.task("victim", "3"));
+    let next = bench.task("next", "3");
+    bench.wake(victim);
+    bench.wake(next);
+    bench.rescheds.clear();
+    bench.wake(task);
+    assert_eq!(bench.rescheds, [0, 1, 3, 2], "the wakeup itself, then kicks by CPU, then those for idle CPUs");
+    assert_eq!(bench.kernel.current(CpuId(3)), next, "the PREEMPT of one kick counts for all of that CPU");
+}
+
+#[test]
+fn k1_kicks_are_ignored_in_bypass_before_their_flags_are_looked_at() {
+    let mut bench =
+        Bench::load(flat(2), &bench::probe(&with(&["OP_TASK", "ON_INIT_TASK=scx_bpf_kick_cpu(1,3);"]))).unwrap();
+    bench.fork("a", "", Policy::Other, 0);
+    bench.attach();
+    assert!(bench.kernel.exit_info().is_none());
+}
+
+#[test]
+fn p5_a_move_between_queues_does_not_call_dispatch_again() {
+    let dispatch = "ON_DISPATCH=struct task_struct*t;{struct bpf_iter_scx_dsq it \
+                    __attribute__((cleanup(bpf_iter_scx_dsq_destroy)));bpf_iter_scx_dsq_new(&it,SHARED,0);\
+                    if((t=bpf_iter_scx_dsq_next(&it)))scx_bpf_dsq_move___v1(&it,t,LOCAL_ON(1),0);}";
+    let mut bench = Bench::probe(2, &with(&["ON_SELECT=return 0;", dispatch]));
+    let (a, b) = (bench.task("a", "1"), bench.task("b", ""));
+    let blocker = bench.task_with("rt", "0", Policy::Fifo(9), 0);
+    bench.wake(blocker);
+    bench.wake(b);
+    bench.log();
+    bench.kernel.schedule(CpuId(0), Leave::Block(event_log::BlockCause::Timer));
+    bench.collect();
+    assert_eq!(bench.line(), "dispatch:0:-", "what went to CPU 1 does not count for CPU 0");
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(1)), b);
+    let _ = a;
 }
 
 #[test]

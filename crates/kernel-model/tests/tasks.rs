@@ -132,7 +132,7 @@ fn t6_dispatch_gets_the_task_that_sleeps() {
     bench.wake(b);
     bench.log();
     bench.block(a);
-    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x1) dispatch:0:0 dequeue:0:1 running:0:1");
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x9) dispatch:0:0 dequeue:0:1 running:0:1");
 }
 
 #[test]
@@ -209,12 +209,12 @@ fn t9_nice_change_of_a_running_a_queued_and_a_sleeping_task() {
     bench.log();
     assert_eq!(
         renice(&mut bench, a, 0),
-        "stopping:0:0 quiescent:0:0(0x20000000e) set_weight:0:0(0x64) runnable:0:0(0xe) running:0:0",
+        "stopping:0:0 quiescent:0:0(0x20000000a) set_weight:0:0(0x64) runnable:0:0(0xa) running:0:0",
         "running: no enqueue"
     );
     assert_eq!(
         renice(&mut bench, b, -5),
-        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_weight:0:1(0x131) runnable:0:1(0xe) enqueue:0:1(0xe)",
+        "dequeue:0:1(0x20000000a) quiescent:0:1(0x20000000a) set_weight:0:1(0x131) runnable:0:1(0xa) enqueue:0:1(0xa)",
         "queued: dequeue from custody, and enqueue again"
     );
 }
@@ -230,8 +230,8 @@ fn t10_migration_by_affinity_is_neither_quiescent_nor_runnable() {
     bench.collect();
     assert_eq!(
         bench.line(),
-        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_cpumask:0:1(0x2) runnable:0:1(0xe) enqueue:0:1(0xe) \
-         dequeue:0:1(0x200000000) enqueue:0:1",
+        "dequeue:0:1(0x20000000a) quiescent:0:1(0x20000000a) set_cpumask:0:1(0x2) runnable:0:1(0xa) enqueue:0:1(0xa) \
+         dequeue:0:1(0x200000008) enqueue:0:1(0x40000)",
         "the change, then the move"
     );
     bench.settle();
@@ -271,7 +271,7 @@ fn t12_an_exiting_task_says_goodbye_in_order() {
     bench.wake(task);
     bench.log();
     bench.leave(task, Leave::Exit);
-    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x1) dispatch:0:0 disable:0:0 exit_task:0:0");
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x10009) dispatch:0:0 disable:0:0 exit_task:0:0");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn v5_sleep_to_idle() {
     bench.wake(task);
     bench.log();
     bench.block(task);
-    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x1) dispatch:0:0 update_idle:0:-(0x0,0x1)");
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x9) dispatch:0:0 update_idle:0:-(0x0,0x1)");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn v7_affinity_change_of_a_running_task() {
     bench.settle();
     assert_eq!(
         bench.line(),
-        "stopping:0:0 quiescent:0:0(0x20000000e) set_cpumask:0:0(0x1) runnable:0:0(0xe) running:0:0",
+        "stopping:0:0 quiescent:0:0(0x20000000a) set_cpumask:0:0(0x1) runnable:0:0(0xa) running:0:0",
         "no enqueue: it keeps the CPU"
     );
 }
@@ -122,7 +122,7 @@ fn v8_fork_and_exit() {
     bench.leave(task, Leave::Exit);
     assert_eq!(
         bench.line(),
-        "stopping:0:0 quiescent:0:0(0x1) dispatch:0:0 update_idle:0:-(0x0,0x1) disable:0:0 exit_task:0:0"
+        "stopping:0:0 quiescent:0:0(0x10009) dispatch:0:0 update_idle:0:-(0x0,0x1) disable:0:0 exit_task:0:0"
     );
 }
 

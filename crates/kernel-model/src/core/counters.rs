@@ -12,6 +12,10 @@ pub(crate) struct Counters {
     pub dispatch_keep_last: u64,
     /// An exiting task skipped `enqueue`.
     pub enq_skip_exiting: u64,
+    /// A task that had to have its CPU at once was enqueued again.
+    pub reenq_immed: u64,
+    /// A local queue was enqueued again more than once in one go.
+    pub reenq_local_repeat: u64,
     /// A slice was refilled by the core.
     pub refill_slice_dfl: u64,
     /// Time in bypass, in nanoseconds.
@@ -20,6 +24,8 @@ pub(crate) struct Counters {
     pub bypass_dispatch: u64,
     /// Times that bypass began.
     pub bypass_activate: u64,
+    /// Inserts of tasks that the scheduler was never given.
+    pub insert_not_owned: u64,
 }
 
 impl Counters {
@@ -28,17 +34,23 @@ impl Counters {
         self.named().into_iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| value)
     }
 
-    /// All of them under their kernel names.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
+    /// All of them under their kernel names, in the order of the dump. Nothing disables migration or is a
+    /// sub-scheduler here: those stay 0.
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("SCX_EV_SELECT_CPU_FALLBACK", self.select_cpu_fallback),
             ("SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE", self.dispatch_local_dsq_offline),
             ("SCX_EV_DISPATCH_KEEP_LAST", self.dispatch_keep_last),
             ("SCX_EV_ENQ_SKIP_EXITING", self.enq_skip_exiting),
+            ("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED", 0),
+            ("SCX_EV_REENQ_IMMED", self.reenq_immed),
+            ("SCX_EV_REENQ_LOCAL_REPEAT", self.reenq_local_repeat),
             ("SCX_EV_REFILL_SLICE_DFL", self.refill_slice_dfl),
             ("SCX_EV_BYPASS_DURATION", self.bypass_duration_ns),
             ("SCX_EV_BYPASS_DISPATCH", self.bypass_dispatch),
             ("SCX_EV_BYPASS_ACTIVATE", self.bypass_activate),
+            ("SCX_EV_INSERT_NOT_OWNED", self.insert_not_owned),
+            ("SCX_EV_SUB_BYPASS_DISPATCH", 0),
         ]
     }
 }

@@ -89,6 +89,11 @@ impl Dsq {
         self.tasks.is_empty()
     }
 
+    /// Whether it is in order of virtual time.
+    pub fn is_ordered(&self) -> bool {
+        matches!(self.order, Order::Vtime { .. }) && !self.is_empty()
+    }
+
     /// The first task.
     pub fn first(&self) -> Option<TaskId> {
         self.tasks.first_key_value().map(|(_, &task)| task)

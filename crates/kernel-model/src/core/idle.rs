@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Built-in idle tracking and the default choice of a CPU (contract 1.8).
 
-use super::Core;
-use super::task::RunState;
+use super::{Core, DirectDispatch};
 use crate::api::Topology;
+use crate::ops::Op;
 use ids::{CpuId, CpuSet, TaskId};
 
 /// `-EBUSY`.
 const EBUSY: i32 = -16;
 /// `-EINVAL`.
 const EINVAL: i32 = -22;
+/// `-ENOENT`.
+const ENOENT: i32 = -2;
+/// `-EOPNOTSUPP`.
+const EOPNOTSUPP: i32 = -95;
+/// NUMA_NO_NODE.
+const NO_NODE: i32 = -1;
 /// SCX_PICK_IDLE_CORE: only CPUs of fully idle cores.
 pub(crate) const PICK_IDLE_CORE: u64 = 1;
 /// SCX_PICK_IDLE_IN_NODE: do not leave the node.
@@ -32,8 +38,10 @@ pub(crate) struct Spans {
     smt: bool,
     /// The search looks in the LLC first: there is more than one LLC.
     use_llc: bool,
-    /// The search looks in the node second: nodes are not the same sets as LLCs, and there is more than one.
+    /// The search looks in the node second: there is more than one, and they are not as large as their LLCs.
     use_node: bool,
+    /// For each node, the others: near before far, then by number.
+    others: Vec<Vec<u32>>,
 }
 
 impl Spans {
@@ -46,11 +54,23 @@ impl Spans {
             spans
         };
         let (core, llc, node) = (spans(&topology.core), spans(&topology.llc), spans(&topology.node));
+        let mut sizes = topology.llc.iter().zip(&topology.node);
+        let differ = sizes.any(|(&in_llc, &in_node)| llc[in_llc as usize].len() != node[in_node as usize].len());
+        let distance = |from: u32, to: u32| {
+            topology.distances.get(from as usize).and_then(|row| row.get(to as usize)).copied().unwrap_or(u32::MAX)
+        };
+        let nodes = node.len() as u32;
+        let others = |from: u32| {
+            let mut others: Vec<u32> = (0..nodes).filter(|&to| to != from).collect();
+            others.sort_by_key(|&to| (distance(from, to), to));
+            others
+        };
         Spans {
             all: CpuSet::first_n(topology.core.len()),
             smt: core.iter().any(|span| span.len() > 1),
             use_llc: llc.len() > 1,
-            use_node: node.len() > 1 && node != llc,
+            use_node: node.len() > 1 && differ,
+            others: (0..nodes).map(others).collect(),
             core,
             llc,
             node,
@@ -130,6 +150,23 @@ impl Masks {
     }
 }
 
+/// `scx_pick_idle_cpu`: anywhere for the flat masks; in per-node mode the node, then (unless IN_NODE) the others by
+/// distance (contract I4).
+fn pick_from(
+    masks: &mut Masks,
+    spans: &Spans,
+    by: CpuId,
+    allowed: &CpuSet,
+    node: Option<u32>,
+    flags: u64,
+) -> Option<CpuId> {
+    let Some(node) = node else { return masks.pick(spans, by, allowed, &spans.all, flags) };
+    let others: &[u32] = if flags & PICK_IDLE_IN_NODE != 0 { &[] } else { &spans.others[node as usize] };
+    std::iter::once(&node)
+        .chain(others)
+        .find_map(|&node| masks.pick(spans, by, allowed, &spans.node[node as usize], flags))
+}
+
 /// Next CPU behind the cursor, wrapping; the first choice ever skips CPU 0 (contract I3).
 fn distribute(cursor: &mut u32, next: impl Fn(CpuId) -> Option<CpuId>) -> Option<CpuId> {
     let found = next(CpuId(*cursor + 1)).or_else(|| next(CpuId(0)))?;
@@ -158,20 +195,27 @@ impl Idle {
         Idle { spans, masks, enabled: true, per_node: false }
     }
 
-    /// The search of contract I4 without its SYNC step: near before far, whole cores before threads.
+    /// Node of a CPU if the masks are kept per node.
+    fn node_if_used(&self, cpu: CpuId) -> Option<u32> {
+        self.per_node.then(|| self.spans.topology.node[cpu.index()])
+    }
+
+    /// The search of contract I4 without its SYNC step: near before far, whole cores before threads. The flag IN_NODE
+    /// means something in per-node mode only.
     fn search(&mut self, by: CpuId, allowed: &CpuSet, prev: CpuId, flags: u64) -> Option<CpuId> {
+        let home = self.node_if_used(prev);
         let Idle { spans, masks, .. } = self;
-        let in_node = flags & PICK_IDLE_IN_NODE != 0;
         let llc = spans.use_llc.then(|| spans.llc_of(prev));
-        let node = (spans.use_node || in_node).then(|| spans.node_of(prev));
-        let anywhere = (!in_node).then_some(&spans.all);
+        let node = (spans.use_node && home.is_none()).then(|| spans.node_of(prev));
+        let near = || llc.into_iter().chain(node);
         let prev_allowed = allowed.contains(prev);
-        let widening = || [llc, node, anywhere].into_iter().flatten();
         if spans.smt {
             if prev_allowed && masks.cores.contains(prev) && masks.claim(spans, prev) {
                 return Some(prev);
             }
-            let core = widening().find_map(|within| masks.pick(spans, by, allowed, within, PICK_IDLE_CORE));
+            let core = near()
+                .find_map(|within| masks.pick(spans, by, allowed, within, PICK_IDLE_CORE))
+                .or_else(|| pick_from(masks, spans, by, allowed, home, flags | PICK_IDLE_CORE));
             if core.is_some() || flags & PICK_IDLE_CORE != 0 {
                 return core;
             }
@@ -179,8 +223,41 @@ impl Idle {
         if prev_allowed && masks.claim(spans, prev) {
             return Some(prev);
         }
-        let sibling = spans.smt.then(|| spans.core_of(prev));
-        sibling.into_iter().chain(widening()).find_map(|within| masks.pick(spans, by, allowed, within, 0))
+        if spans.smt {
+            let mut siblings = spans.core_of(prev).iter().filter(|&cpu| cpu != prev && allowed.contains(cpu));
+            if let Some(sibling) = siblings.find(|&cpu| masks.claim(spans, cpu)) {
+                return Some(sibling);
+            }
+        }
+        near()
+            .find_map(|within| masks.pick(spans, by, allowed, within, 0))
+            .or_else(|| pick_from(masks, spans, by, allowed, home, flags))
+    }
+
+    /// A synchronous wakeup: the previous CPU if it is idle and shares a cache with the waker's; else the waker's own,
+    /// which the waker is about to leave, if nothing else waits there and some CPU idles (contract I4, step 1). Either
+    /// is claimed. `waker_stays` says that the waker is not about to sleep or that its local queue is not empty.
+    fn search_sync(
+        &mut self,
+        waker: CpuId,
+        waker_stays: bool,
+        allowed: &CpuSet,
+        prev: CpuId,
+        flags: u64,
+    ) -> Option<CpuId> {
+        let (waker_node, home) = (self.node_if_used(waker), self.node_if_used(prev));
+        let Idle { spans, masks, .. } = self;
+        let llc = &spans.topology.llc;
+        if allowed.contains(prev) && llc[prev.index()] == llc[waker.index()] && masks.claim(spans, prev) {
+            return Some(prev);
+        }
+        let within = waker_node.map_or(&spans.all, |node| &spans.node[node as usize]);
+        let reachable = flags & PICK_IDLE_IN_NODE == 0 || waker_node == home;
+        if waker_stays || !reachable || !masks.cpus.intersects(within) || !allowed.contains(waker) {
+            return None;
+        }
+        masks.claim(spans, waker);
+        Some(waker)
     }
 }
 
@@ -199,32 +276,16 @@ impl Core {
     pub fn search_idle(&mut self, task: TaskId, prev: CpuId, wake_flags: u64, and: Option<&CpuSet>, flags: u64) -> i32 {
         let narrowed = and.map(|and| self.tasks[task.index()].allowed.intersection(and));
         let allowed = narrowed.as_ref().unwrap_or(&self.tasks[task.index()].allowed);
-        if wake_flags & WAKE_SYNC != 0
-            && let Some(cpu) = self.sync_choice(allowed, prev)
-        {
-            if cpu == prev {
-                self.idle.masks.claim(&self.idle.spans, cpu);
+        if wake_flags & WAKE_SYNC != 0 {
+            let waker = self.current(self.this_cpu).some();
+            let exiting = waker.is_some_and(|waker| self.tasks[waker.index()].exiting);
+            let stays = exiting || !self.cpus[self.this_cpu.index()].local.is_empty();
+            if let Some(cpu) = self.idle.search_sync(self.this_cpu, stays, allowed, prev, flags) {
+                return cpu.0 as i32;
             }
-            return cpu.0 as i32;
         }
         let found = self.idle.search(self.this_cpu, allowed, prev, flags);
         found.map_or(EBUSY, |cpu| cpu.0 as i32)
-    }
-
-    /// A synchronous wakeup: the previous CPU if it is idle and shares a cache with the waker's; else the waker's own,
-    /// which the waker is about to leave.
-    fn sync_choice(&self, allowed: &CpuSet, prev: CpuId) -> Option<CpuId> {
-        let waker_cpu = self.this_cpu;
-        let llc = &self.config.topology.llc;
-        let near = llc[prev.index()] == llc[waker_cpu.index()];
-        if near && allowed.contains(prev) && self.idle.masks.cpus.contains(prev) {
-            return Some(prev);
-        }
-        let waker = self.current(waker_cpu);
-        let waker_lives = waker.some().is_some_and(|waker| !self.tasks[waker.index()].exiting);
-        let alone = self.cpus[waker_cpu.index()].local.is_empty();
-        let some_idle = !self.idle.masks.cpus.is_empty();
-        (waker_lives && alone && some_idle && allowed.contains(waker_cpu)).then_some(waker_cpu)
     }
 
     /// Whether the idle kfuncs may be used; reports the kernel's error if not (contract I5).
@@ -235,20 +296,28 @@ impl Core {
         self.idle.enabled
     }
 
-    /// The CPUs that the flat (`None`) or per-node form of a kfunc looks at, if the form fits the scheduler's flags
-    /// (contract I3).
-    fn span_for(&mut self, node: Option<i32>) -> Option<CpuSet> {
-        let problem = match node {
-            None if self.idle.per_node => "per-node idle tracking is enabled, use the _node form".to_owned(),
-            None => return Some(self.idle.spans.all.clone()),
-            Some(_) if !self.idle.per_node => "per-node idle tracking is disabled".to_owned(),
-            Some(node) => match self.idle.spans.node.get(node as usize) {
-                Some(span) => return Some(span.clone()),
-                None => format!("invalid node {node}"),
-            },
-        };
-        self.fail(problem);
-        None
+    /// The node that a per-node kfunc looks at; a negative errno if it may not (contract I3). NUMA_NO_NODE is no error.
+    fn check_node(&mut self, node: i32) -> Result<u32, i32> {
+        if !self.idle.per_node {
+            self.fail("per-node idle tracking is disabled".into());
+            return Err(EOPNOTSUPP);
+        }
+        if node == NO_NODE {
+            return Err(ENOENT);
+        }
+        if node < 0 || node >= self.nodes() as i32 {
+            self.fail(format!("invalid node {node}"));
+            return Err(EINVAL);
+        }
+        Ok(node as u32)
+    }
+
+    /// Whether a flat kfunc may look at the masks; `error` is what the kernel says if they are kept per node.
+    fn check_flat(&mut self, error: &str) -> bool {
+        if self.idle.per_node {
+            self.fail(error.into());
+        }
+        !self.idle.per_node
     }
 
     /// `scx_bpf_select_cpu_dfl`: CPU, and whether it was idle (and is now claimed).
@@ -277,45 +346,69 @@ impl Core {
         self.select_for(task, prev, wake_flags, Some(allowed), flags)
     }
 
-    /// A task with one CPU gets only that one tested, unless it is being woken (then select_cpu is not called at all).
+    /// `select_cpu_from_kfunc`: the task must be one whose locks the callback holds (contract C2); of a task with one CPU
+    /// only `prev` is tested (contract I4).
     fn select_for(&mut self, task: TaskId, prev: CpuId, wake_flags: u64, and: Option<&CpuSet>, flags: u64) -> i32 {
+        if let Some(error) = self.not_locked(task) {
+            self.fail(error);
+            return EINVAL;
+        }
         let only = &self.tasks[task.index()];
-        if only.allowed_count == 1 && only.run_state != RunState::New {
-            let cpu = only.allowed.first().expect("an affinity is never empty");
-            let fits = and.is_none_or(|and| and.contains(cpu));
-            return if fits && self.claim_idle(cpu) { cpu.0 as i32 } else { EBUSY };
+        if only.allowed_count == 1 {
+            let fits = and.unwrap_or(&only.allowed).contains(prev);
+            return if fits && self.claim_idle(prev) { prev.0 as i32 } else { EBUSY };
         }
         self.search_idle(task, prev, wake_flags, and, flags)
     }
 
-    /// `scx_bpf_pick_idle_cpu(_node)`: a claimed CPU or -EBUSY. With a node: that one first, then the others unless
-    /// IN_NODE.
+    /// The kernel's error if a callback under locks asks for a task that these locks do not cover.
+    fn not_locked(&self, task: TaskId) -> Option<String> {
+        if self.running.op == Some(Op::SelectCpu) {
+            let (DirectDispatch::Task(subject) | DirectDispatch::Done(subject)) = self.running.direct else {
+                return None;
+            };
+            return (subject != task).then(|| "called on a task not being operated on".to_owned());
+        }
+        let elsewhere = self.running.locked.is_some_and(|locked| locked != self.task_cpu(task));
+        elsewhere.then(|| format!("select_cpu kfunc called cross-task on {}", self.name_of(task)))
+    }
+
+    /// `scx_bpf_pick_idle_cpu(_node)`: a claimed CPU or a negative errno. With a node: that one first, then the others
+    /// by distance, unless IN_NODE.
     pub fn pick_idle_cpu(&mut self, allowed: &CpuSet, node: Option<i32>, flags: u64) -> i32 {
+        let node = match node.map(|node| self.check_node(node)) {
+            Some(Err(errno)) => return errno,
+            Some(Ok(node)) => Some(node),
+            None if !self.check_flat("per-node idle tracking is enabled") => return EBUSY,
+            None => None,
+        };
         if !self.check_builtin_idle() {
             return EBUSY;
         }
-        let Some(within) = self.span_for(node) else { return EBUSY };
         let Idle { spans, masks, .. } = &mut self.idle;
-        let mut found = masks.pick(spans, self.this_cpu, allowed, &within, flags);
-        if found.is_none() && node.is_some() && flags & PICK_IDLE_IN_NODE == 0 {
-            found = masks.pick(spans, self.this_cpu, allowed, &spans.all, flags);
-        }
+        let found = pick_from(masks, spans, self.this_cpu, allowed, node, flags);
         found.map_or(EBUSY, |cpu| cpu.0 as i32)
     }
 
-    /// `scx_bpf_pick_any_cpu(_node)`: an idle one, else any of the mask; -EBUSY if the mask is empty.
+    /// `scx_bpf_pick_any_cpu(_node)`: an idle one, else any of the mask, or of the node with IN_NODE; -EBUSY if there is
+    /// none.
     pub fn pick_any_cpu(&mut self, allowed: &CpuSet, node: Option<i32>, flags: u64) -> i32 {
-        if self.span_for(node).is_none() {
-            return EBUSY;
+        let node = match node.map(|node| self.check_node(node)) {
+            Some(Err(errno)) => return errno,
+            Some(Ok(node)) => Some(node),
+            None if !self.check_flat("per-node idle tracking is enabled") => return EBUSY,
+            None => None,
+        };
+        let Idle { spans, masks, enabled, .. } = &mut self.idle;
+        if *enabled && let Some(cpu) = pick_from(masks, spans, self.this_cpu, allowed, node, flags) {
+            return cpu.0 as i32;
         }
-        if self.idle.enabled {
-            let cpu = self.pick_idle_cpu(allowed, node, flags);
-            if cpu >= 0 {
-                return cpu;
-            }
-        }
-        let cursor = &mut self.idle.masks.cursor[self.this_cpu.index()];
-        distribute(cursor, |from| allowed.next_from(from)).map_or(EBUSY, |cpu| cpu.0 as i32)
+        let within = match node {
+            Some(node) if flags & PICK_IDLE_IN_NODE != 0 => &spans.node[node as usize],
+            _ => &spans.all,
+        };
+        let cursor = &mut masks.cursor[self.this_cpu.index()];
+        distribute(cursor, |from| allowed.next_common_from(within, from)).map_or(EBUSY, |cpu| cpu.0 as i32)
     }
 
     /// `scx_bpf_test_and_clear_cpu_idle`.
@@ -325,13 +418,19 @@ impl Core {
 
     /// The mask of idle CPUs, or of idle cores (`smt`), flat or of a node. Misuse is reported; the mask is empty then.
     pub fn idle_mask(&mut self, node: Option<i32>, smt: bool) -> CpuSet {
+        let node = match node.map(|node| self.check_node(node)) {
+            Some(Err(_)) => return CpuSet::new(),
+            Some(Ok(node)) => Some(node),
+            None if !self.check_flat("SCX_OPS_BUILTIN_IDLE_PER_NODE enabled") => return CpuSet::new(),
+            None => None,
+        };
         if !self.check_builtin_idle() {
             return CpuSet::new();
         }
-        let Some(within) = self.span_for(node) else { return CpuSet::new() };
-        let masks = &self.idle.masks;
-        let mask = if smt && self.idle.spans.smt { &masks.cores } else { &masks.cpus };
-        mask.intersection(&within)
+        let Idle { spans, masks, .. } = &self.idle;
+        let within = node.map_or(&spans.all, |node| &spans.node[node as usize]);
+        let mask = if smt && spans.smt { &masks.cores } else { &masks.cpus };
+        mask.intersection(within)
     }
 
     /// The shared "distribute" choice of the cpumask kfuncs: a CPU of the mask, or the number of CPUs if it is empty.

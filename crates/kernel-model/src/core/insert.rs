@@ -2,9 +2,8 @@
 //! The kfuncs that insert and move tasks: direct dispatch, the dispatch buffer, queue iterators (contract 1.5, K3, K4).
 
 use super::dsq::{Dsq, Position, QueueRef};
-use super::queues::Remote;
-use super::task::{Owner, Verdict};
-use super::{Core, DirectDispatch, enq_flags};
+use super::task::{ExtState, Owner, Verdict};
+use super::{Core, DirectDispatch, Reenqueue, enq_flags, ops_flags};
 use crate::ops::Op;
 use bpf_machine::{CodeSite, Memory};
 use ids::{CpuId, DsqId, TaskId};
@@ -55,7 +54,19 @@ pub(crate) struct DsqCursor {
 }
 
 impl Core {
-    /// `scx_bpf_dsq_insert`, or the ordered form with a `vtime`. False if the kernel refused it.
+    /// `scx_vet_enq_flags`: IMMED is for local queues only, and may be meant for all inserts there (contract D10).
+    fn vet_flags(&mut self, dsq: DsqId, flags: u64) -> Option<u64> {
+        let local = dsq == DsqId::LOCAL || dsq.local_cpu().is_some();
+        if flags & enq_flags::IMMED != 0 && !local {
+            self.fail(format!("SCX_ENQ_IMMED on a non-local DSQ {:#x}", dsq.0));
+            return None;
+        }
+        let implied = local && self.ops_flags & ops_flags::ALWAYS_ENQ_IMMED != 0;
+        Some(if implied { flags | enq_flags::IMMED } else { flags })
+    }
+
+    /// `scx_bpf_dsq_insert`, or the ordered form with a `vtime`. False if the kernel refused it before it touched the
+    /// task.
     #[allow(clippy::too_many_arguments)]
     pub fn dsq_insert(
         &mut self,
@@ -71,43 +82,47 @@ impl Core {
             self.fail(format!("invalid enq_flags {flags:#x}"));
             return false;
         }
+        if self.task(task).ext_state == ExtState::None {
+            self.counters.insert_not_owned += 1;
+            return false;
+        }
+        let Some(flags) = self.vet_flags(dsq, flags) else { return false };
         let residual = self.objects.slice(memory, task).max(1);
         self.objects.set_slice(memory, task, if slice == 0 { residual } else { slice });
-        let verdict = Verdict { dsq, vtime, enq_flags: flags, op: self.running.op, line: site.line };
+        if let Some(vtime) = vtime {
+            self.objects.set_vtime(memory, task, vtime);
+        }
+        let ordered = vtime.is_some();
+        let verdict = Verdict { dsq, ordered, enq_flags: flags, op: self.running.op, line: site.line };
         match self.running.direct {
             DirectDispatch::Off => self.buffer_insert(task, verdict),
-            DirectDispatch::Done(subject) => {
-                let name = self.name_of(subject);
+            DirectDispatch::Done(_) => {
+                let name = self.name_of(task);
                 self.fail(format!("{name} already direct-dispatched"));
-                false
             }
-            DirectDispatch::Task(subject) if subject != task => {
-                let (subject, other) = (self.name_of(subject), self.name_of(task));
-                self.fail(format!("scheduling for {subject} but trying to direct-dispatch {other}"));
-                false
-            }
-            DirectDispatch::Task(_) => {
-                if let Some(vtime) = vtime {
-                    self.objects.set_vtime(memory, task, vtime);
+            DirectDispatch::Task(subject) => {
+                self.running.direct = DirectDispatch::Done(subject);
+                if subject == task {
+                    self.task_mut(task).verdict = Some(verdict);
+                } else {
+                    let (subject, other) = (self.name_of(subject), self.name_of(task));
+                    self.fail(format!("scheduling for {subject} but trying to direct-dispatch {other}"));
                 }
-                self.task_mut(task).verdict = Some(verdict);
-                self.running.direct = DirectDispatch::Done(task);
-                true
             }
         }
+        true
     }
 
-    fn buffer_insert(&mut self, task: TaskId, verdict: Verdict) -> bool {
+    fn buffer_insert(&mut self, task: TaskId, verdict: Verdict) {
         if self.buffer.entries.len() >= self.buffer.capacity {
             self.fail("dispatch buffer overflow".into());
-            return false;
+            return;
         }
         let seq = match self.task(task).owner {
             Owner::Bpf(seq) | Owner::Queueing(seq) => seq,
             Owner::Core => 0,
         };
         self.buffer.entries.push(Buffered { task, seq, verdict });
-        true
     }
 
     /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
@@ -122,12 +137,9 @@ impl Core {
             }
             match self.resolve(cpu, verdict.dsq, task) {
                 QueueRef::Local(to) => {
-                    if verdict.vtime.is_some() {
-                        self.fail("cannot use vtime ordering for built-in DSQs".into());
-                    }
-                    self.send_to_local(memory, task, to, verdict.enq_flags, verdict.line);
+                    self.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags, verdict.line);
                 }
-                queue => self.enqueue_to(memory, task, queue, verdict.vtime, verdict.enq_flags, verdict.line),
+                queue => self.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags, verdict.line),
             }
         }
         self.buffer.entries = entries;
@@ -136,6 +148,7 @@ impl Core {
 
     /// `scx_bpf_dsq_move_to_local`.
     pub fn dsq_move_to_local(&mut self, memory: &mut Memory, dsq: DsqId, flags: u64, site: CodeSite) -> bool {
+        let Some(flags) = self.vet_flags(DsqId::LOCAL, flags) else { return false };
         self.flush_buffer(memory);
         if dsq.is_builtin() || !self.dsqs.contains_key(&dsq) {
             self.fail(format!("invalid DSQ ID {:#018x}", dsq.0));
@@ -184,7 +197,7 @@ impl Core {
     /// `scx_bpf_dsq_nr_queued`: count or -ENOENT.
     pub fn dsq_nr_queued(&mut self, dsq: DsqId) -> i32 {
         let queue = match dsq {
-            DsqId::LOCAL => Some(&self.cpus[self.this_cpu.index()].local),
+            DsqId::LOCAL => Some(&self.cpus[self.locked_cpu().index()].local),
             id if id.local_cpu().is_some() => {
                 let Some(cpu) = self.check_cpu(id.0 as u32 as i32) else { return ENOENT };
                 Some(&self.cpus[cpu.index()].local)
@@ -243,11 +256,12 @@ impl Core {
         flags: u64,
         site: CodeSite,
     ) -> bool {
+        let Some(flags) = self.vet_flags(to, flags) else { return false };
         let entry = self.task(task);
         if entry.queue != Some(QueueRef::User(cursor.dsq)) || entry.queue_seq > cursor.seq || self.exit.is_some() {
             return false;
         }
-        let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
+        let cpu = self.locked_cpu();
         let target = self.resolve(cpu, to, task);
         self.dequeue_from(task);
         if let Some(slice) = slice {
@@ -257,30 +271,21 @@ impl Core {
             self.objects.set_vtime(memory, task, vtime);
         }
         match target {
-            QueueRef::Local(cpu) => {
-                let here = self.task_cpu(task) == cpu || self.may_move_to(task, cpu, Remote::Enforce);
-                let queue = if here { QueueRef::Local(cpu) } else { self.global_of(task) };
-                if here {
-                    self.migrate(task, cpu);
-                }
-                self.enqueue_to(memory, task, queue, None, flags, site.line);
+            // Within one runqueue the kernel links the task over and never looks at the order that was asked for.
+            QueueRef::Local(to) if to == self.task_cpu(task) => {
+                self.enqueue_to(memory, task, target, false, flags, site.line);
             }
-            queue => {
-                let key = ordered.then(|| self.objects.vtime(memory, task));
-                self.enqueue_to(memory, task, queue, key, flags, site.line);
-            }
+            QueueRef::Local(to) => self.send_to_local(memory, task, to, ordered, flags, site.line),
+            queue => self.enqueue_to(memory, task, queue, ordered, flags, site.line),
         }
-        self.buffer.moved += u32::from(self.buffer.cpu.is_some());
         true
     }
 
-    /// `scx_bpf_reenqueue_local`: every task of the local queue is enqueued again when the callback ends; how many
+    /// `scx_bpf_reenqueue_local`: every task of the local queue is enqueued again when the operation ends; how many
     /// those are (contract K2).
     pub fn reenqueue_local(&mut self) -> u32 {
-        let cpu = self.this_cpu;
-        if !self.reenqueue.contains(&cpu) {
-            self.reenqueue.push(cpu);
-        }
+        let cpu = self.locked_cpu();
+        self.reenqueue_local_later(cpu, Reenqueue::All);
         self.cpus[cpu.index()].local.len() as u32
     }
 }

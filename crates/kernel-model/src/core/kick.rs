@@ -5,7 +5,7 @@ use super::task::Class;
 use super::{Core, Effect};
 use bpf_machine::Memory;
 use event_log::{EventKind, KickFlags};
-use ids::{CpuSet, TaskId};
+use ids::{CpuId, CpuSet, TaskId};
 
 const IDLE: u64 = KickFlags::IDLE as u64;
 const PREEMPT: u64 = KickFlags::PREEMPT as u64;
@@ -15,45 +15,73 @@ impl Core {
     /// `scx_bpf_kick_cpu`.
     pub fn kick_cpu(&mut self, cpu: i32, flags: u64) {
         let Some(cpu) = self.check_cpu(cpu) else { return };
-        if flags & IDLE != 0 && flags & (PREEMPT | WAIT) != 0 {
-            self.fail("PREEMPT/WAIT cannot be used with SCX_KICK_IDLE".into());
-            return;
-        }
         if self.bypassing() {
             return;
         }
-        if flags & IDLE != 0 && self.current(cpu) != TaskId::NONE && !self.cpus[cpu.index()].in_balance {
-            return;
+        if flags & IDLE != 0 {
+            if flags & (PREEMPT | WAIT) != 0 {
+                self.fail("PREEMPT/WAIT cannot be used with SCX_KICK_IDLE".into());
+            }
+            if self.will_pick_anyway(cpu) {
+                return;
+            }
         }
         self.log(TaskId::NONE, EventKind::Kick { target: cpu, flags: KickFlags(flags as u8) });
         self.kicks.push((cpu, flags));
     }
 
-    /// The interrupt work that carries the kicks of the operation out.
+    /// `can_skip_idle_kick`: the CPU is busy, and not just in the pick that may leave it idle.
+    fn will_pick_anyway(&self, cpu: CpuId) -> bool {
+        self.current(cpu) != TaskId::NONE && !self.cpus[cpu.index()].in_balance
+    }
+
+    /// The interrupt work that carries the kicks of the operation out: all kicks of one CPU are one, in the order of the
+    /// CPUs; those of idle CPUs come last.
     pub fn send_kicks(&mut self, memory: &mut Memory) {
+        let mut kicks = std::mem::take(&mut self.kicks);
+        kicks.sort_by_key(|&(cpu, flags)| (flags & IDLE, cpu));
+        kicks.dedup_by(|later, first| {
+            let same = later.0 == first.0 && (later.1 ^ first.1) & IDLE == 0;
+            first.1 |= if same { later.1 } else { 0 };
+            same
+        });
         let mut awaited = CpuSet::new();
-        let kicks = std::mem::take(&mut self.kicks);
         for &(cpu, flags) in &kicks {
-            let rq = &self.cpus[cpu.index()];
-            let class = self.current_class(cpu);
-            if (!rq.online && cpu != self.this_cpu) || class < Class::Ext {
+            if !self.cpus[cpu.index()].online && cpu != self.this_cpu {
                 continue;
             }
-            if flags & PREEMPT != 0
-                && let Some(task) = rq.current.some()
-            {
-                self.objects.set_slice(memory, task, 0);
-                self.cpus[cpu.index()].preempted = true;
+            if flags & IDLE == 0 {
+                self.kick(memory, cpu, flags, &mut awaited);
+            } else if !self.will_pick_anyway(cpu) {
+                self.resched(cpu);
             }
-            if flags & WAIT != 0 && cpu != self.this_cpu {
-                awaited.insert(cpu);
-            }
-            self.resched(cpu);
         }
         if !awaited.is_empty() {
-            self.output.effects.push(Effect::AwaitSwitch { cpu: self.this_cpu, targets: awaited });
+            self.resched(self.this_cpu);
+            awaited.remove(self.this_cpu);
+            if !awaited.is_empty() {
+                self.output.effects.push(Effect::AwaitSwitch { cpu: self.this_cpu, targets: awaited });
+            }
         }
+        kicks.clear();
         self.kicks = kicks;
-        self.kicks.clear();
+    }
+
+    /// `kick_one_cpu`: only an ext task can be preempted or awaited, and higher classes are left alone.
+    fn kick(&mut self, memory: &mut Memory, cpu: CpuId, flags: u64, awaited: &mut CpuSet) {
+        let class = self.current_class(cpu);
+        if class < Class::Ext {
+            return;
+        }
+        if class == Class::Ext {
+            if flags & PREEMPT != 0 {
+                self.objects.set_slice(memory, self.current(cpu), 0);
+                self.cpus[cpu.index()].preempted = true;
+            }
+            if flags & WAIT != 0 {
+                awaited.insert(cpu);
+            }
+        }
+        self.resched(cpu);
     }
 }

@@ -11,7 +11,7 @@ mod host;
 pub(crate) mod idle;
 mod insert;
 mod kick;
-mod queues;
+pub(crate) mod queues;
 pub(crate) mod task;
 
 use crate::api::{Config, Effect, ExitInfo, Output, TimerKey};
@@ -34,10 +34,14 @@ pub(crate) const SLICE_BYPASS_NS: u64 = 5_000_000;
 /// A slice that is never charged.
 pub(crate) const SLICE_INF: u64 = u64::MAX;
 
+/// Longest message of an exit, without its NUL (contract O6).
+const EXIT_MESSAGE_BYTES: usize = 1023;
+
 /// What kind of exit it is (contract E2).
 pub(crate) mod exit_kind {
     pub const UNREGISTERED: u32 = 64;
     pub const UNREGISTERED_BPF: u32 = 65;
+    pub const UNREGISTERED_KERNEL: u32 = 66;
     pub const ERROR: u32 = 1024;
     pub const ERROR_BPF: u32 = 1025;
     pub const ERROR_STALL: u32 = 1026;
@@ -53,13 +57,16 @@ pub(crate) mod ops_flags {
     pub const BUILTIN_IDLE_PER_NODE: u64 = 1 << 6;
     pub const ENQ_MIGRATION_DISABLED: u64 = 1 << 4;
     pub const ALWAYS_ENQ_IMMED: u64 = 1 << 7;
+    pub const TID_TO_TASK: u64 = 1 << 8;
 }
 
 /// Bits of enqueue flags, 7.2 values (contract N1).
 pub(crate) mod enq_flags {
     pub const WAKEUP: u64 = 1;
     pub const RESTORE: u64 = 2;
+    pub const NOCLOCK: u64 = 8;
     pub const HEAD: u64 = 0x1_0000;
+    pub const MIGRATED: u64 = 0x4_0000;
     pub const INITIAL: u64 = 0x8_0000;
     pub const CPU_SELECTED: u64 = 0x10_0000;
     pub const PREEMPT: u64 = 1 << 32;
@@ -74,6 +81,16 @@ pub(crate) mod enq_flags {
 pub(crate) mod deq_flags {
     pub const SLEEP: u64 = 1;
     pub const SAVE: u64 = 2;
+    /// With SAVE: the place in the runqueue need not be kept.
+    pub const MOVE: u64 = 4;
+    /// The caller updated the runqueue clock.
+    pub const NOCLOCK: u64 = 8;
+    /// With SAVE: the class changes too.
+    pub const CLASS: u64 = 0x40;
+    /// The task leaves for a state that no ordinary wakeup ends, such as death.
+    pub const SPECIAL: u64 = 0x1_0000;
+    /// Core scheduling runs a task that was not dispatched.
+    pub const CORE_SCHED_EXEC: u64 = 1 << 32;
     pub const SCHED_CHANGE: u64 = 1 << 33;
 }
 
@@ -100,6 +117,16 @@ pub(crate) struct Runqueue {
     pub released: bool,
     /// Runnable ext tasks, running included.
     pub ext_tasks: u32,
+    /// Class of whoever runs, or the best that came since: what runs next is at least of this class.
+    pub next_class: Class,
+    /// Tasks in the local queue that must get the CPU at once (contract D10).
+    pub immed_tasks: u32,
+    /// What is to be enqueued again when the operation ends: `None` for nothing (contract K2, D10).
+    pub reenqueue: Option<Reenqueue>,
+    /// The operation in which the local queue was enqueued again last, and how often in it (contract K2).
+    pub reenqueued: (u64, u32),
+    /// Counts switches away from ext tasks and picks, as `kick_sync` does.
+    pub kick_sync: u64,
     /// Waiting tasks of the classes above ext, best first.
     pub higher: BTreeSet<(Class, u64, u64, TaskId)>,
     /// Smallest virtual runtime of its fair tasks.
@@ -127,6 +154,11 @@ impl Runqueue {
             in_balance: false,
             released: false,
             ext_tasks: 0,
+            next_class: Class::Idle,
+            immed_tasks: 0,
+            reenqueue: None,
+            reenqueued: (0, 0),
+            kick_sync: 0,
             higher: BTreeSet::new(),
             min_vruntime: 0,
             starved_since: None,
@@ -137,6 +169,15 @@ impl Runqueue {
     }
 }
 
+/// Which tasks of a local queue are to be enqueued again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Reenqueue {
+    /// Those that must get the CPU at once and do not.
+    Immediate,
+    /// All: the scheduler asked for it.
+    All,
+}
+
 /// Whom a callback may direct-dispatch (contract D1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DirectDispatch {
@@ -144,7 +185,7 @@ pub(crate) enum DirectDispatch {
     Off,
     /// This task.
     Task(TaskId),
-    /// This task, and it is done.
+    /// This task was meant, and the one dispatch was tried.
     Done(TaskId),
 }
 
@@ -155,6 +196,13 @@ pub(crate) struct Running {
     pub op: Option<Op>,
     /// Whom it may dispatch directly.
     pub direct: DirectDispatch,
+    /// The CPU whose runqueue the kernel has locked for it, if it has.
+    pub locked: Option<CpuId>,
+}
+
+impl Running {
+    /// No callback.
+    pub const NONE: Running = Running { op: None, direct: DirectDispatch::Off, locked: None };
 }
 
 /// Everything of a kernel but the BPF machine.
@@ -196,8 +244,10 @@ pub(crate) struct Core {
     pub buffer: DispatchBuffer,
     /// LOCAL_ON verdicts to be carried out when the operation ends (contract D2).
     pub deferred: VecDeque<TaskId>,
-    /// CPUs whose local queue is to be enqueued again (contract K2).
-    pub reenqueue: Vec<CpuId>,
+    /// CPUs whose local queue is to be enqueued again, in the order in which that was asked for (contract K2).
+    pub reenqueue: VecDeque<CpuId>,
+    /// Counts operations that enqueued local queues again.
+    pub reenqueue_seq: u64,
     /// `dequeue` calls that wait for the callback in progress to end: task, flags.
     pub left_custody: Vec<(TaskId, u64)>,
     /// Kicks of the operation in progress: CPU, flags.
@@ -206,10 +256,12 @@ pub(crate) struct Core {
     pub ops_flags: u64,
     /// Bypass depth (contract B1).
     pub bypass_depth: u32,
+    /// When bypass began.
+    pub bypass_since: Nanos,
     /// The first error, or another reason to leave.
     pub exit: Option<ExitInfo>,
-    /// CPU on which that happened.
-    pub exit_cpu: CpuId,
+    /// CPU that the reason names, if it names one.
+    pub exit_cpu: Option<CpuId>,
     /// Timers that the driver has been told to fire.
     pub armed: BTreeSet<TimerKey>,
     /// Dump in the making.
@@ -225,6 +277,8 @@ impl Core {
         let topology = &config.topology;
         let cpus = topology.core.len();
         let idle = Idle::new(topology);
+        let mut objects = objects;
+        objects.hz = config.hz;
         Core {
             now: Nanos::ZERO,
             objects,
@@ -239,16 +293,18 @@ impl Core {
             dsqs: BTreeMap::new(),
             global: (0..idle.spans.nodes()).map(|_| Dsq::new()).collect(),
             idle,
-            running: Running { op: None, direct: DirectDispatch::Off },
+            running: Running::NONE,
             buffer: DispatchBuffer::default(),
             deferred: VecDeque::new(),
-            reenqueue: Vec::new(),
+            reenqueue: VecDeque::new(),
+            reenqueue_seq: 0,
             left_custody: Vec::new(),
             kicks: Vec::new(),
             ops_flags: 0,
             bypass_depth: 0,
+            bypass_since: Nanos::ZERO,
             exit: None,
-            exit_cpu: CpuId(0),
+            exit_cpu: None,
             armed: BTreeSet::new(),
             dump: None,
             counters: Counters::default(),
@@ -258,16 +314,23 @@ impl Core {
 
     /// Reports an error or another reason to leave; the first one wins (contract E1).
     pub fn error(&mut self, kind: u32, code: i64, message: String) {
+        self.error_on(Some(self.this_cpu), kind, code, message);
+    }
+
+    /// The same with the CPU that the reason is about, if it is about one.
+    pub fn error_on(&mut self, cpu: Option<CpuId>, kind: u32, code: i64, mut message: String) {
         if self.exit.is_none() {
             let reason = match kind {
                 exit_kind::UNREGISTERED => "unregistered from user space",
                 exit_kind::UNREGISTERED_BPF => "unregistered from BPF",
-                66 => "unregistered from the main kernel",
+                exit_kind::UNREGISTERED_KERNEL => "unregistered from the main kernel",
                 exit_kind::ERROR_BPF => "scx_bpf_error",
                 exit_kind::ERROR_STALL => "runnable task stall",
                 _ => "runtime error",
             };
-            self.exit_cpu = self.this_cpu;
+            let end = (0..=EXIT_MESSAGE_BYTES.min(message.len())).rev().find(|&end| message.is_char_boundary(end));
+            message.truncate(end.unwrap_or(0));
+            self.exit_cpu = cpu;
             self.exit = Some(ExitInfo { kind, code, reason: reason.into(), message, ..ExitInfo::default() });
         }
     }
@@ -284,11 +347,22 @@ impl Core {
 
     /// The CPU with this number, if one can have it; else reports the kernel's error.
     pub fn check_cpu(&mut self, cpu: i32) -> Option<CpuId> {
+        self.check_cpu_from(cpu, "")
+    }
+
+    /// The same; `whence` (with a leading blank) ends the error.
+    pub fn check_cpu_from(&mut self, cpu: i32, whence: &str) -> Option<CpuId> {
         if (0..self.cpus.len() as i32).contains(&cpu) {
             return Some(CpuId(cpu as u32));
         }
-        self.fail(format!("invalid CPU {cpu}"));
+        self.fail(format!("invalid CPU {cpu}{whence}"));
         None
+    }
+
+    /// The CPU whose runqueue the callback in progress has locked, or else the one it is called on: what
+    /// SCX_DSQ_LOCAL means to kfuncs.
+    pub fn locked_cpu(&self) -> CpuId {
+        self.running.locked.unwrap_or(self.this_cpu)
     }
 
     /// Who runs on `cpu`; NONE is its idle task.
@@ -318,8 +392,13 @@ impl Core {
 
     /// Time at the resolution of a jiffy.
     pub fn jiffies_now(&self) -> Nanos {
-        let jiffy = 1_000_000_000 / u64::from(self.config.hz);
-        Nanos(self.now.0 / jiffy * jiffy)
+        self.jiffies_in_ns(crate::guest::jiffies(self.now.0, self.config.hz))
+    }
+
+    /// A number of jiffies as a time.
+    pub fn jiffies_in_ns(&self, jiffies: u64) -> Nanos {
+        let ns = u128::from(jiffies) * 1_000_000_000 / u128::from(self.config.hz);
+        Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     /// `comm[pid]`, as the kernel's messages name a task.
@@ -394,9 +473,13 @@ impl Core {
     /// `scx_bpf_cpuperf_set`, 0 to 1024 (contract E3).
     pub fn cpuperf_set(&mut self, cpu: i32, perf: u32) {
         if perf > 1024 {
-            self.fail(format!("invalid cpuperf target {perf} for CPU {cpu}"));
+            self.fail(format!("Invalid cpuperf target {perf} for CPU {cpu}"));
         } else if let Some(cpu) = self.check_cpu(cpu) {
-            self.cpus[cpu.index()].cpuperf = perf;
+            if self.running.locked.is_some_and(|locked| locked != cpu) {
+                self.fail(format!("Invalid target CPU {cpu}"));
+            } else {
+                self.cpus[cpu.index()].cpuperf = perf;
+            }
         }
     }
 

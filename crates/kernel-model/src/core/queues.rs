@@ -4,7 +4,7 @@
 use super::dsq::{Mixed, QueueRef};
 use super::enq_flags;
 use super::task::{Class, Owner, Task};
-use super::{Core, SLICE_BYPASS_NS, SLICE_DFL_NS};
+use super::{Core, Reenqueue, SLICE_BYPASS_NS, SLICE_DFL_NS};
 use bpf_machine::Memory;
 use event_log::EventKind;
 use ids::{CpuId, DsqId, TaskId};
@@ -29,12 +29,25 @@ impl Core {
         &self.tasks[task.index()]
     }
 
+    /// Shows programs the flags of a task as they are now.
+    pub fn show_flags(&self, memory: &mut Memory, task: TaskId) {
+        self.objects.set_scx_flags(memory, task, self.task(task).scx_flags());
+    }
+
     fn queue_mut(&mut self, queue: QueueRef) -> &mut super::Dsq {
         match queue {
             QueueRef::Local(cpu) => &mut self.cpus[cpu.index()].local,
             QueueRef::Bypass(cpu) => &mut self.cpus[cpu.index()].bypass,
             QueueRef::Global(node) => &mut self.global[node as usize],
             QueueRef::User(id) => self.dsqs.get_mut(&id).expect("a queue that holds a task exists"),
+        }
+    }
+
+    /// Whether the queue that holds a task is in order of virtual time.
+    pub fn in_order(&self, task: TaskId) -> bool {
+        match self.task(task).queue {
+            Some(QueueRef::User(id)) => self.dsqs[&id].is_ordered(),
+            _ => false,
         }
     }
 
@@ -70,39 +83,34 @@ impl Core {
             }
             id if self.dsqs.contains_key(&id) => QueueRef::User(id),
             id => {
-                let name = self.name_of(task);
-                self.fail(format!("non-existent DSQ {:#x} for {name}", id.0));
+                self.fail(format!("non-existent DSQ {:#x}", id.0));
                 self.global_of(task)
             }
         }
     }
 
-    /// `dispatch_enqueue`: puts a runnable task that no queue holds into `queue`. Afterwards the core owns it.
+    /// `dispatch_enqueue`: puts a runnable task that no queue holds into `queue`, `ordered` by its virtual time or not.
+    /// Afterwards the core owns it.
     pub fn enqueue_to(
         &mut self,
         memory: &mut Memory,
         task: TaskId,
         queue: QueueRef,
-        vtime: Option<u64>,
+        ordered: bool,
         flags: u64,
         line: u32,
     ) {
         debug_assert!(self.task(task).queue.is_none(), "a task is in one queue at a time");
-        let vtime = match (queue, vtime) {
-            (QueueRef::User(_), vtime) => vtime,
-            (_, None) => None,
-            (_, Some(_)) => {
-                self.fail("cannot use vtime ordering for built-in DSQs".into());
-                None
-            }
-        };
-        if flags & enq_flags::IMMED != 0 && !matches!(queue, QueueRef::Local(_)) {
-            self.fail(format!("SCX_ENQ_IMMED on a non-local DSQ {:#x}", queue.id().0));
+        if ordered && queue.is_terminal() {
+            self.fail("cannot use vtime ordering for built-in DSQs".into());
         }
+        let vtime = self.objects.vtime(memory, task);
+        let ordered = ordered && !queue.is_terminal();
         let dsq = self.queue_mut(queue);
-        let (position, mixed) = match vtime {
-            Some(vtime) => dsq.insert_vtime(task, vtime),
-            None => dsq.insert_fifo(task, flags & (enq_flags::HEAD | enq_flags::PREEMPT) != 0),
+        let (position, mixed) = if ordered {
+            dsq.insert_vtime(task, vtime)
+        } else {
+            dsq.insert_fifo(task, flags & (enq_flags::HEAD | enq_flags::PREEMPT) != 0)
         };
         let seq = dsq.seq();
         match mixed {
@@ -110,9 +118,7 @@ impl Core {
             Err(Mixed::HasFifo) => self.fail(format!("DSQ ID {:#018x} already had FIFO-enqueued tasks", queue.id().0)),
             Err(Mixed::HasVtime) => self.fail(format!("DSQ ID {:#018x} already had PRIQ-enqueued tasks", queue.id().0)),
         }
-        if let Some(vtime) = vtime {
-            self.objects.set_vtime(memory, task, vtime);
-        }
+        let was = self.task(task).scx_flags();
         let left_custody = queue.is_terminal() && self.task(task).custody;
         let entry = self.task_mut(task);
         entry.queue = Some(queue);
@@ -125,27 +131,80 @@ impl Core {
             self.left_custody.push((task, 0));
         }
         let slice_ns = self.objects.slice(memory, task);
-        let key = vtime.unwrap_or(0);
+        let key = if ordered { vtime } else { 0 };
         self.log_at(task, EventKind::Insert { dsq: queue.id(), key, slice_ns }, line);
+        let immediate = flags & enq_flags::IMMED != 0 && matches!(queue, QueueRef::Local(_));
+        self.task_mut(task).immediate |= immediate;
+        if self.task(task).scx_flags() != was {
+            self.show_flags(memory, task);
+        }
         if let QueueRef::Local(cpu) = queue {
             self.local_inserted(memory, cpu, task, flags);
         }
     }
 
-    /// A task came into the local queue of `cpu`: preempt or wake that CPU (contract T3, D8).
+    /// A task came into the local queue of `cpu`: preempt or wake that CPU (contract T3, D8). One that must run at once
+    /// and cannot is sent back (contract D10).
     fn local_inserted(&mut self, memory: &mut Memory, cpu: CpuId, task: TaskId, flags: u64) {
-        let rq = &self.cpus[cpu.index()];
+        if self.task(task).immediate {
+            self.cpus[cpu.index()].immed_tasks += 1;
+            if self.cpus[cpu.index()].local.len() > 1 || !self.is_open(cpu, flags) {
+                self.reenqueue_local_later(cpu, Reenqueue::Immediate);
+            }
+        }
+        let rq = &mut self.cpus[cpu.index()];
+        let idle = rq.next_class == Class::Idle;
+        if idle {
+            rq.next_class = Class::Ext;
+        }
         if rq.in_balance {
             return;
         }
         let current = rq.current;
-        let class = self.current_class(cpu);
-        let preempt = flags & enq_flags::PREEMPT != 0 && class == Class::Ext && current != task;
+        let preempt = flags & enq_flags::PREEMPT != 0 && current != task && self.current_class(cpu) == Class::Ext;
         if preempt {
             self.objects.set_slice(memory, current, 0);
             self.cpus[cpu.index()].preempted = true;
         }
-        if preempt || class == Class::Idle {
+        if preempt || idle {
+            self.resched(cpu);
+        }
+    }
+
+    /// `rq_is_open`: whether a task that is inserted into the local queue of `cpu` with these flags could run at once
+    /// (contract D10). During a pick the answer is yes; the end of the pick looks again.
+    pub fn is_open(&self, cpu: CpuId, flags: u64) -> bool {
+        let rq = &self.cpus[cpu.index()];
+        match rq.next_class {
+            Class::Idle => true,
+            Class::Ext => rq.in_balance || flags & enq_flags::PREEMPT != 0,
+            _ => false,
+        }
+    }
+
+    /// Tasks of the local queue of `cpu` are to be enqueued again when the operation ends; not while bypassed
+    /// (contract K2, D10).
+    pub fn reenqueue_local_later(&mut self, cpu: CpuId, which: Reenqueue) {
+        if self.bypassing() {
+            return;
+        }
+        let pending = &mut self.cpus[cpu.index()].reenqueue;
+        if pending.is_none() {
+            self.reenqueue.push_back(cpu);
+        }
+        *pending = (*pending).max(Some(which));
+    }
+
+    /// `wakeup_preempt`: a task of `class` became runnable on `cpu`. Tasks that wait there to run at once do not stay if
+    /// that class is above ext (contract D10).
+    pub fn note_class(&mut self, cpu: CpuId, class: Class) {
+        let rq = &mut self.cpus[cpu.index()];
+        if class < rq.next_class {
+            let over_ext = rq.next_class == Class::Ext && rq.immed_tasks > 0;
+            rq.next_class = class;
+            if over_ext {
+                self.reenqueue_local_later(cpu, Reenqueue::Immediate);
+            }
             self.resched(cpu);
         }
     }
@@ -157,6 +216,11 @@ impl Core {
         if let Some(queue) = entry.queue.take() {
             let found = self.queue_mut(queue).remove(position);
             assert_eq!(found, task, "a queue holds the task that says so");
+            if let QueueRef::Local(cpu) = queue
+                && self.task(task).immediate
+            {
+                self.cpus[cpu.index()].immed_tasks -= 1;
+            }
         }
     }
 
@@ -187,28 +251,41 @@ impl Core {
             self.cpus[from.index()].ext_tasks -= 1;
             self.cpus[to.index()].ext_tasks += 1;
         }
+        if self.task(task).runnable_seq != 0 {
+            // It leaves one list of runnable tasks and goes to the end of the other.
+            self.arrivals += 1;
+            self.task_mut(task).runnable_seq = self.arrivals;
+        }
         self.task_mut(task).cpu = to;
         self.log(task, EventKind::Migrate { from, to });
     }
 
     /// `dispatch_to_local_dsq`: a verdict for the local queue of `to`, with the checks of contract D5 and the move of
     /// D6.
-    pub fn send_to_local(&mut self, memory: &mut Memory, task: TaskId, to: CpuId, flags: u64, line: u32) {
+    pub fn send_to_local(
+        &mut self,
+        memory: &mut Memory,
+        task: TaskId,
+        to: CpuId,
+        ordered: bool,
+        flags: u64,
+        line: u32,
+    ) {
         if self.task_cpu(task) != to {
             if !self.may_move_to(task, to, Remote::Enforce) {
                 let global = self.global_of(task);
-                self.enqueue_to(memory, task, global, None, flags, line);
+                self.enqueue_to(memory, task, global, ordered, flags, line);
                 return;
             }
             self.migrate(task, to);
         }
-        self.enqueue_to(memory, task, QueueRef::Local(to), None, flags, line);
+        self.enqueue_to(memory, task, QueueRef::Local(to), ordered, flags, line);
     }
 
     /// `consume_dispatch_q`: the first task of `queue` that is here already or may come here goes to the local queue
     /// of `cpu` (contract D7).
     pub fn consume(&mut self, memory: &mut Memory, queue: QueueRef, cpu: CpuId, flags: u64, line: u32) -> bool {
-        if self.exit.is_some() && !self.bypassing() {
+        if self.exit.is_some() && !matches!(queue, QueueRef::Bypass(_)) {
             return false;
         }
         let mut place = None;
@@ -217,7 +294,7 @@ impl Core {
                 self.dequeue_from(task);
                 self.log_at(task, EventKind::Dispatch { from: queue.id(), to: cpu }, line);
                 self.migrate(task, cpu);
-                self.enqueue_to(memory, task, QueueRef::Local(cpu), None, flags, line);
+                self.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags, line);
                 return true;
             }
             place = Some(position);
@@ -233,21 +310,25 @@ impl Core {
 
     /// Notes that a task is on its runqueue's list of runnable tasks; the watchdog's clock starts unless it runs
     /// already (contract W1).
-    pub fn set_runnable(&mut self, task: TaskId) {
+    pub fn set_runnable(&mut self, memory: &mut Memory, task: TaskId) {
         self.arrivals += 1;
         let (now, arrival) = (self.jiffies_now(), self.arrivals);
         let entry = self.task_mut(task);
         entry.runnable_seq = arrival;
         if std::mem::take(&mut entry.reset_runnable_at) {
             entry.runnable_at = now;
+            self.show_flags(memory, task);
         }
     }
 
     /// Takes it off that list.
-    pub fn clear_runnable(&mut self, task: TaskId, has_run: bool) {
+    pub fn clear_runnable(&mut self, memory: &mut Memory, task: TaskId, has_run: bool) {
         let entry = self.task_mut(task);
         entry.runnable_seq = 0;
         entry.reset_runnable_at |= has_run;
+        if has_run {
+            self.show_flags(memory, task);
+        }
     }
 
     /// Tasks that are runnable and do not run, in the order of `cpu`'s list.

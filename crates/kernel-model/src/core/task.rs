@@ -57,13 +57,26 @@ pub(crate) enum Owner {
     Bpf(u64),
 }
 
+/// Why a task is enqueued again: bits 12 and 13 of `p->scx.flags` (contract D10).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReenqueueReason {
+    /// It is not.
+    None = 0,
+    /// The scheduler asked for it.
+    Kfunc = 1,
+    /// It could not have its CPU at once.
+    Immediate = 2,
+    /// A higher class took its CPU.
+    Preempted = 3,
+}
+
 /// A verdict of `select_cpu` or `enqueue` that is carried out after the op (contract D1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     /// Queue.
     pub dsq: DsqId,
-    /// Key, if the insert was an ordered one.
-    pub vtime: Option<u64>,
+    /// The insert was an ordered one: the key is the task's virtual time when it is carried out.
+    pub ordered: bool,
     /// Flags of the insert.
     pub enq_flags: u64,
     /// The op that gave it.
@@ -115,6 +128,14 @@ pub(crate) struct Task {
     pub owner: Owner,
     /// In BPF custody (contract T14).
     pub custody: bool,
+    /// It must have its CPU at once or be enqueued again; holds until it is enqueued anew (contract D10).
+    pub immediate: bool,
+    /// The last time that it stopped being runnable it went to sleep.
+    pub slept: bool,
+    /// Why it is being enqueued again.
+    pub reenqueue_reason: ReenqueueReason,
+    /// Where the migration helper takes it, if it runs where it may not.
+    pub migrate_to: CpuId,
     /// Verdict to be carried out.
     pub verdict: Option<Verdict>,
     /// CPU that `select_cpu` returned.
@@ -153,6 +174,22 @@ pub(crate) fn ext_weight(policy: Policy, nice: i8) -> u32 {
 }
 
 impl Task {
+    /// `p->scx.flags` (contract O5).
+    pub fn scx_flags(&self) -> u32 {
+        let state = match self.ext_state {
+            ExtState::None => 0,
+            ExtState::Ready => 3,
+            ExtState::Enabled => 4,
+        };
+        u32::from(self.queued)
+            | u32::from(self.custody) << 1
+            | u32::from(self.reset_runnable_at) << 2
+            | u32::from(self.slept) << 3
+            | u32::from(self.immediate) << 5
+            | state << 8
+            | (self.reenqueue_reason as u32) << 12
+    }
+
     /// Number of the policy in `sched_setscheduler(2)`.
     pub fn policy_number(&self) -> u32 {
         match self.policy {

@@ -3,7 +3,7 @@
 
 use super::{Kernel, Stage};
 use crate::core::task::{Class, ExtState, RunState};
-use crate::core::{exit_kind, ops_flags};
+use crate::core::{deq_flags, exit_kind, ops_flags};
 use crate::ops::Op;
 use crate::{Effect, LaunchError};
 use event_log::EventKind;
@@ -13,6 +13,14 @@ use ids::{CpuId, Policy, TaskId};
 const EBUSY: i32 = 16;
 /// EINVAL.
 const EINVAL: i32 = 22;
+/// `-EPROTO`.
+const EPROTO: i32 = -71;
+/// Smallest errno that a kernel function returns.
+const MAX_ERRNO: i32 = 4095;
+/// SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG.
+const RESTART_FOR_HOTPLUG: i64 = 1 << 48 | 1 << 32;
+/// Hotplug events since the boot (contract H1): there are none.
+const HOTPLUG_SEQ: u64 = 0;
 /// Slice of a task that is switched to ext at attach.
 const SWITCH_SLICE_NS: u64 = 5_000_000;
 /// Longest dump line set: `ops.exit_dump_len` of 0 means this many bytes.
@@ -54,6 +62,7 @@ impl Kernel {
         for cpu in (0..core.cpus()).map(CpuId) {
             core.note_idle(cpu, core.cpus[cpu.index()].online);
         }
+        core.objects.initialized = false;
         self.exit_info = None;
         let overrides = self.has(Op::UpdateIdle) && flags & ops_flags::KEEP_BUILTIN_IDLE == 0;
         self.core.idle.enabled = !overrides;
@@ -63,7 +72,15 @@ impl Kernel {
     fn initialize(&mut self) -> bool {
         let result = self.call(Op::Init, &[]).unwrap_or(0) as i32;
         if result != 0 {
+            let result = self.sane_errno(Op::Init, result);
             self.core.fail(format!("ops.init() failed ({result})"));
+            return false;
+        }
+        self.core.objects.initialized = self.has(Op::Init);
+        let expected = self.scheduler.as_ref().map_or(0, |scheduler| scheduler.hotplug_seq);
+        if expected != 0 && expected != HOTPLUG_SEQ {
+            let message = format!("expected hotplug seq {expected} did not match actual {HOTPLUG_SEQ}");
+            self.core.error(exit_kind::UNREGISTERED_KERNEL, RESTART_FOR_HOTPLUG, message);
             return false;
         }
         if self.flag(ops_flags::ENQ_LAST) && !self.has(Op::Enqueue) {
@@ -78,25 +95,36 @@ impl Kernel {
     /// Steps 6 to 10.
     fn take_over(&mut self) {
         self.enter_bypass();
+        self.watchdog_checked = self.core.jiffies_now();
+        self.arm_watchdog(self.core.this_cpu);
         for task in self.all_tasks() {
             if self.init_task(task, false).is_err() {
-                break;
+                return;
             }
         }
-        if self.core.exit.is_none() {
-            self.stage = Stage::Enabled;
-            let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
-            for task in self.all_tasks() {
-                let policy = self.core.task(task).policy;
-                if self.core.class_of(policy, switch_all, true) == Class::Ext {
-                    self.switch_to_ext(task);
-                }
+        self.stage = Stage::Enabled;
+        let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
+        for task in self.all_tasks() {
+            let policy = self.core.task(task).policy;
+            self.core.objects.set_slice(&mut self.machine.memory, task, SWITCH_SLICE_NS);
+            if self.core.class_of(policy, switch_all, true) == Class::Ext {
+                self.switch_to_ext(task);
             }
-            self.watchdog_checked = self.core.jiffies_now();
-            self.arm_watchdog(self.core.this_cpu);
+        }
+        // An error on the way does not stop the switch, but bypass goes on until the scheduler is disabled.
+        if self.core.exit.is_none() {
+            self.leave_bypass();
             self.core.log(TaskId::NONE, EventKind::Attached);
         }
-        self.leave_bypass();
+    }
+
+    /// `ops_sanitize_err`: an op that fails returns a negative errno; another number is an error of its own.
+    fn sane_errno(&mut self, op: Op, result: i32) -> i32 {
+        if (-MAX_ERRNO..0).contains(&result) {
+            return result;
+        }
+        self.core.fail(format!("ops.{}() returned an invalid errno {result}", op.name()));
+        EPROTO
     }
 
     /// Tasks that are not gone, in order of creation.
@@ -106,8 +134,7 @@ impl Kernel {
     }
 
     fn switch_to_ext(&mut self, task: TaskId) {
-        self.core.objects.set_slice(&mut self.machine.memory, task, SWITCH_SLICE_NS);
-        self.change(task, |kernel| {
+        self.change(task, deq_flags::MOVE | deq_flags::CLASS, |kernel| {
             kernel.core.task_mut(task).class = Class::Ext;
             kernel.enable_task(task);
             kernel.tell_cpumask(task);
@@ -119,6 +146,7 @@ impl Kernel {
         let args = self.core.objects.init_task_args(&mut self.machine.memory, fork);
         let result = self.call_task(Op::InitTask, task, args).unwrap_or(0) as i32;
         if result != 0 {
+            let result = self.sane_errno(Op::InitTask, result);
             if !fork {
                 let name = self.core.name_of(task);
                 self.core.fail(format!("ops.init_task() failed ({result}) for {name}"));
@@ -176,7 +204,7 @@ impl Kernel {
     /// Detaches the scheduler, from `cpu` (exit kind 64).
     pub fn detach(&mut self, cpu: CpuId) {
         self.core.this_cpu = cpu;
-        self.core.error(exit_kind::UNREGISTERED, 0, String::new());
+        self.core.error_on(None, exit_kind::UNREGISTERED, 0, String::new());
         self.finish();
     }
 
@@ -187,23 +215,25 @@ impl Kernel {
             info.dump = self.make_dump(&info);
         }
         self.enter_bypass();
-        self.stage = Stage::Disabled;
         for task in self.all_tasks() {
             if self.core.task(task).class == Class::Ext {
-                self.change(task, |kernel| {
-                    kernel.core.task_mut(task).class = Class::Fair;
+                self.change(task, deq_flags::MOVE | deq_flags::CLASS, |kernel| {
                     kernel.disable_task(task);
+                    kernel.core.task_mut(task).class = Class::Fair;
                 });
             }
             self.exit_task(task, false);
         }
-        let address = self.core.objects.exit_info(&mut self.machine.memory, &info, self.core.exit_cpu.0 as i32);
+        self.stage = Stage::Disabled;
+        let exit_cpu = self.core.exit_cpu.map_or(-1, |cpu| cpu.0 as i32);
+        let address = self.core.objects.exit_info(&mut self.machine.memory, &info, exit_cpu);
         self.call(Op::Exit, &[address]);
         self.core.log(TaskId::NONE, EventKind::Disabled { kind: info.kind });
         self.core.dsqs.clear();
         self.core.kicks.clear();
         self.scheduler = None;
         self.core.ops_flags = 0;
+        self.core.bypass_depth = 1;
         self.leave_bypass();
         self.exit_info = Some(info);
         self.core.output.effects.push(Effect::Disabled);

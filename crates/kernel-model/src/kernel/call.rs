@@ -7,7 +7,7 @@ use crate::core::{DirectDispatch, Running, exit_kind};
 use crate::ops::Op;
 use bpf_machine::{Fault, Step};
 use bpf_object::FunctionId;
-use ids::TaskId;
+use ids::{CpuId, TaskId};
 
 impl Kernel {
     /// Address of the guest object of a task; the idle task of this CPU for NONE.
@@ -15,9 +15,9 @@ impl Kernel {
         self.core.objects.task_addr(&self.machine.memory, task, self.core.this_cpu)
     }
 
-    /// Calls an op if the scheduler has it; the low 32 bits of what it returns.
+    /// Calls an op about this CPU or about nothing, if the scheduler has it; the low 32 bits of what it returns.
     pub(super) fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Off)
+        self.call_for(op, args, DirectDispatch::Off, self.core.this_cpu)
     }
 
     /// Calls an op about a task: its address goes first.
@@ -26,18 +26,20 @@ impl Kernel {
             return None;
         }
         let args = [self.addr(task), arg];
-        self.call(op, &args)
+        self.call_for(op, &args, DirectDispatch::Off, self.core.task_cpu(task))
     }
 
     /// Calls `select_cpu` or `enqueue`, which may dispatch `task` directly.
     pub(super) fn call_deciding(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Task(task))
+        self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task))
     }
 
-    fn call_for(&mut self, op: Op, args: &[u64], direct: DirectDispatch) -> Option<u32> {
+    /// `cpu` is the one whose runqueue an op under a lock has locked.
+    fn call_for(&mut self, op: Op, args: &[u64], direct: DirectDispatch, cpu: CpuId) -> Option<u32> {
         let function = self.scheduler.as_ref()?.ops[op as usize]?;
         let block = self.machine.argument_block(args);
-        let result = self.execute(op, function, &[block], direct);
+        let running = Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu) };
+        let result = self.execute(running, function, &[block]);
         if op != Op::Dequeue {
             self.report_custody();
         }
@@ -45,14 +47,14 @@ impl Kernel {
     }
 
     /// Runs a function of the scheduler to its end, on this CPU.
-    pub(super) fn execute(&mut self, op: Op, function: FunctionId, args: &[u64], direct: DirectDispatch) -> u64 {
-        let outer = std::mem::replace(&mut self.core.running, Running { op: Some(op), direct });
+    pub(super) fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
+        let outer = std::mem::replace(&mut self.core.running, running);
         self.machine.begin(&mut self.execution, function, args, self.core.this_cpu.0);
         let result = match self.machine.run(&mut self.execution, &mut self.core) {
             Ok(Step::Done(result)) => result,
             Ok(Step::Paused) => unreachable!("no pause points are set"),
             Err(fault) => {
-                self.fault(op, fault);
+                self.fault(running.op.expect("some callback runs"), fault);
                 0
             }
         };
@@ -89,6 +91,7 @@ impl Kernel {
         }
         if std::mem::take(&mut entry.custody) {
             self.call_task(Op::Dequeue, task, flags);
+            self.show_flags(task);
         }
     }
 }

@@ -12,21 +12,19 @@ use ids::{CpuId, CpuSet, Policy, TaskId};
 const EINVAL: i32 = -22;
 /// `-EACCES`.
 const EACCES: i32 = -13;
-/// DEQUEUE_NOCLOCK and ENQUEUE_NOCLOCK.
-const NOCLOCK: u64 = 8;
-/// ENQUEUE_MOVE and DEQUEUE_MOVE, set by every change of attributes.
-const MOVE: u64 = 4;
 
 impl Kernel {
     /// `sched_change_begin` … `sched_change_end`: takes a runnable task off its runqueue, applies `change`, puts it
-    /// back. A running one keeps the CPU (contract T9).
-    pub(super) fn change(&mut self, task: TaskId, change: impl FnOnce(&mut Kernel)) {
+    /// back. A running one keeps the CPU (contract T9). `with` are the flags besides SAVE or RESTORE and NOCLOCK; those
+    /// of taking off and putting back have the same values.
+    pub(super) fn change(&mut self, task: TaskId, with: u64, change: impl FnOnce(&mut Kernel)) {
         let cpu = self.core.task_cpu(task);
         let runnable = self.core.task(task).is_runnable();
         let running = self.core.current(cpu) == task;
+        let old_class = self.core.task(task).class;
         if runnable {
-            match self.core.task(task).class {
-                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | MOVE | NOCLOCK),
+            match old_class {
+                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with),
                 _ if running => self.update_current(cpu),
                 _ => self.core.higher_dequeue(task),
             }
@@ -35,17 +33,21 @@ impl Kernel {
         if !runnable {
             return;
         }
-        if self.core.task(task).class != Class::Ext {
-            if !running {
-                self.core.higher_enqueue(task, false);
+        let class = self.core.task(task).class;
+        if class == Class::Ext {
+            self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with);
+            if running {
+                self.core.dequeue_from(task);
+                self.call_task(Op::Running, task, 0);
+                self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
-            return;
+        } else if !running {
+            self.core.higher_enqueue(task, false);
         }
-        self.enqueue_task(task, enq_flags::RESTORE | MOVE | NOCLOCK);
-        if running {
-            self.core.dequeue_from(task);
-            self.call_task(Op::Running, task, 0);
-            self.core.clear_runnable(task, true);
+        if running && class < old_class {
+            self.core.note_class(cpu, class);
+        } else if running && class > old_class {
+            self.core.resched(cpu);
         }
     }
 
@@ -55,16 +57,26 @@ impl Kernel {
         if allowed.is_empty() {
             return Err(EINVAL);
         }
+        if allowed == self.core.task(task).allowed {
+            return Ok(());
+        }
         self.core.this_cpu = cpu;
-        self.change(task, |kernel| kernel.apply_affinity(task, &allowed));
+        let online = (0..self.core.cpus()).map(CpuId).filter(|&cpu| self.core.cpus[cpu.index()].online).collect();
+        let to = self.core.any_distribute(&allowed.intersection(&online));
+        if to == self.core.cpus() {
+            return Err(EINVAL);
+        }
+        self.change(task, 0, |kernel| kernel.apply_affinity(task, &allowed));
         self.core.log(task, EventKind::Affinity);
         let at = self.core.task_cpu(task);
         if self.core.task(task).is_runnable() && !allowed.contains(at) {
             if self.core.current(at) == task {
+                // The migration helper wakes up there; it is of the stop class.
+                self.core.task_mut(task).migrate_to = CpuId(to);
+                self.core.note_class(at, Class::Stop);
                 self.core.resched(at);
             } else {
-                let to = self.correct_cpu(task, at);
-                self.push_to(task, to);
+                self.push_to(task, CpuId(to));
             }
         }
         self.finish();
@@ -98,13 +110,28 @@ impl Kernel {
         if !(-20..=19).contains(&nice) || !priority_exists {
             return Err(EINVAL);
         }
-        if policy == Policy::Ext && self.core.objects.disallow(&self.machine.memory, task) {
+        let entry = self.core.task(task);
+        let (same_policy, same_nice, old_class) = (policy == entry.policy, nice == entry.nice, entry.class);
+        let attached = self.stage == Stage::Enabled;
+        if attached && !same_policy && policy == Policy::Ext && self.core.objects.disallow(&self.machine.memory, task) {
             return Err(EACCES);
         }
+        if same_policy && same_nice {
+            return Ok(());
+        }
         self.core.this_cpu = cpu;
-        self.change(task, |kernel| kernel.apply_policy(task, policy, nice));
+        let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
+        if same_policy && old_class < Class::Fair {
+            // set_user_nice() only keeps it for later.
+            self.core.task_mut(task).nice = nice;
+            self.publish(task);
+        } else {
+            let with = if same_policy { 0 } else { deq_flags::MOVE };
+            let with = if class == old_class { with } else { with | deq_flags::CLASS };
+            self.change(task, with, |kernel| kernel.apply_policy(task, policy, nice, class));
+        }
         self.core.log(task, EventKind::Priority { nice });
-        if self.core.task(task).is_runnable() {
+        if self.core.task(task).is_runnable() && class != Class::Ext {
             let at = self.core.task_cpu(task);
             if self.core.current(at) == task { self.core.resched(at) } else { self.preempt_lower(task) }
         }
@@ -112,23 +139,23 @@ impl Kernel {
         Ok(())
     }
 
-    fn apply_policy(&mut self, task: TaskId, policy: Policy, nice: i8) {
-        let attached = self.stage == Stage::Enabled;
-        let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
+    /// Between taking off and putting back: the old class lets go before the attributes change, the new one takes over
+    /// after it (contract T11).
+    fn apply_policy(&mut self, task: TaskId, policy: Policy, nice: i8, class: Class) {
+        let old = self.core.task(task).class;
+        if old == Class::Ext && class != Class::Ext {
+            self.disable_task(task);
+        }
         let entry = self.core.task_mut(task);
-        entry.policy = policy;
-        entry.nice = nice;
-        let old = std::mem::replace(&mut entry.class, class);
-        entry.class_key = 0;
+        (entry.policy, entry.nice, entry.class, entry.class_key) = (policy, nice, class, 0);
         self.publish(task);
         match (old == Class::Ext, class == Class::Ext) {
-            (true, false) => self.disable_task(task),
             (false, true) => {
                 self.enable_task(task);
                 self.tell_cpumask(task);
             }
             (true, true) => self.tell_weight(task),
-            (false, false) => {}
+            (_, false) => {}
         }
     }
 

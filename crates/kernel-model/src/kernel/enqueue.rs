@@ -13,7 +13,7 @@ impl Kernel {
     pub(super) fn enqueue_task(&mut self, task: TaskId, flags: u64) {
         let cpu = self.core.task_cpu(task);
         let restored = flags & enq_flags::RESTORE != 0 && self.core.current(cpu) == task;
-        self.core.set_runnable(task);
+        self.core.set_runnable(&mut self.machine.memory, task);
         let entry = self.core.task_mut(task);
         debug_assert!(!entry.queued, "a task is enqueued once");
         entry.queued = true;
@@ -33,11 +33,16 @@ impl Kernel {
 
     fn decide(&mut self, task: TaskId, flags: u64, running: bool) {
         let cpu = self.core.task_cpu(task);
-        let entry = self.core.task(task);
         if running {
             let memory = &mut self.machine.memory;
-            self.core.enqueue_to(memory, task, QueueRef::Local(cpu), None, flags, 0);
-        } else if !self.core.cpus[cpu.index()].online {
+            self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags, 0);
+            return;
+        }
+        if std::mem::take(&mut self.core.task_mut(task).immediate) {
+            self.show_flags(task);
+        }
+        let entry = self.core.task(task);
+        if !self.core.cpus[cpu.index()].online {
             self.enqueue_refilled(task, QueueRef::Local(cpu), flags);
         } else if self.core.bypassing() {
             self.core.counters.bypass_dispatch += 1;
@@ -58,7 +63,7 @@ impl Kernel {
     fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
         let memory = &mut self.machine.memory;
         self.core.refill_slice(memory, task);
-        self.core.enqueue_to(memory, task, queue, None, flags, 0);
+        self.core.enqueue_to(memory, task, queue, false, flags, 0);
     }
 
     fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
@@ -76,6 +81,7 @@ impl Kernel {
         if entry.owner == Owner::Queueing(seq) {
             entry.owner = Owner::Bpf(seq);
             entry.custody = true;
+            self.show_flags(task);
         }
     }
 
@@ -94,7 +100,7 @@ impl Kernel {
             }
             queue => {
                 let memory = &mut self.machine.memory;
-                self.core.enqueue_to(memory, task, queue, verdict.vtime, verdict.enq_flags, verdict.line);
+                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags, verdict.line);
             }
         }
         self.core.running.op = outer;
@@ -106,7 +112,7 @@ impl Kernel {
             return;
         }
         let flags = if flags & deq_flags::SLEEP != 0 { flags } else { flags | deq_flags::SCHED_CHANGE };
-        self.core.clear_runnable(task, false);
+        self.core.clear_runnable(&mut self.machine.memory, task, false);
         self.take_from_bpf(task, flags);
         let cpu = self.core.task_cpu(task);
         if self.core.current(cpu) == task {
@@ -114,7 +120,9 @@ impl Kernel {
             self.call_task(Op::Stopping, task, 0);
         }
         self.call_task(Op::Quiescent, task, flags);
-        self.core.task_mut(task).queued = false;
+        let entry = self.core.task_mut(task);
+        entry.queued = false;
+        entry.slept = flags & deq_flags::SLEEP != 0;
         self.show_flags(task);
         self.core.cpus[cpu.index()].ext_tasks -= 1;
         self.core.dequeue_from(task);
@@ -127,12 +135,12 @@ impl Kernel {
     pub(super) fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
         match self.core.task(task).class {
             Class::Ext => {
-                self.take_from_bpf(task, deq_flags::SCHED_CHANGE);
+                self.take_from_bpf(task, deq_flags::SCHED_CHANGE | deq_flags::NOCLOCK);
                 self.core.dequeue_from(task);
                 self.core.task_mut(task).verdict = None;
                 self.core.deferred.retain(|&deferred| deferred != task);
                 self.core.migrate(task, to);
-                self.do_enqueue(task, 0);
+                self.do_enqueue(task, enq_flags::MIGRATED);
             }
             _ => {
                 self.core.higher_dequeue(task);
@@ -147,11 +155,11 @@ impl Kernel {
     pub(super) fn preempt_lower(&mut self, task: TaskId) {
         let entry = self.core.task(task);
         let (cpu, class, key) = (entry.cpu, entry.class, entry.class_key);
-        let running = self.core.current_class(cpu);
-        let same = running == class
+        self.core.note_class(cpu, class);
+        let same = self.core.current_class(cpu) == class
             && matches!(class, Class::Deadline | Class::Rt)
             && self.core.current(cpu).some().is_some_and(|current| self.core.task(current).class_key > key);
-        if running > class || same {
+        if same {
             self.core.resched(cpu);
         }
     }

@@ -3,8 +3,9 @@
 
 use super::{Kernel, Stage};
 use crate::core::dsq::QueueRef;
-use crate::core::enq_flags;
-use ids::CpuId;
+use crate::core::task::ReenqueueReason;
+use crate::core::{Reenqueue, enq_flags};
+use ids::{CpuId, TaskId};
 
 /// How often a local queue may be enqueued again in one go (contract K2).
 const REENQUEUE_LIMIT: u32 = 256;
@@ -12,17 +13,14 @@ const REENQUEUE_LIMIT: u32 = 256;
 impl Kernel {
     /// Carries out deferred verdicts, re-enqueues and kicks; then, if there was an error, disables the scheduler.
     pub(super) fn finish(&mut self) {
-        let mut rounds = 0;
+        self.core.reenqueue_seq += 1;
         loop {
             if let Some(task) = self.core.deferred.pop_front() {
                 self.deliver(task);
-            } else if let Some(cpu) = self.core.reenqueue.pop() {
-                rounds += 1;
-                if rounds > REENQUEUE_LIMIT {
-                    self.core.fail("local DSQ re-enqueued too many times".into());
-                    self.core.reenqueue.clear();
-                } else {
-                    self.reenqueue(cpu);
+            } else if let Some(cpu) = self.core.reenqueue.pop_front() {
+                let which = self.core.cpus[cpu.index()].reenqueue.take().expect("it is pending");
+                if self.reenqueue_again(cpu) {
+                    self.reenqueue(cpu, which);
                 }
             } else {
                 break;
@@ -38,28 +36,72 @@ impl Kernel {
     }
 
     /// A LOCAL_ON verdict of `select_cpu` or `enqueue` for another CPU (contract D2).
-    fn deliver(&mut self, task: ids::TaskId) {
+    fn deliver(&mut self, task: TaskId) {
         let Some(verdict) = self.core.task(task).verdict else { return };
         let cpu = self.core.task_cpu(task);
         let outer = std::mem::replace(&mut self.core.running.op, verdict.op);
         match self.core.resolve(cpu, verdict.dsq, task) {
             QueueRef::Local(to) => {
-                self.core.send_to_local(&mut self.machine.memory, task, to, verdict.enq_flags, verdict.line);
+                let memory = &mut self.machine.memory;
+                self.core.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags, verdict.line);
             }
             queue => {
                 let memory = &mut self.machine.memory;
-                self.core.enqueue_to(memory, task, queue, None, verdict.enq_flags, verdict.line);
+                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags, verdict.line);
             }
         }
         self.core.running.op = outer;
     }
 
-    /// Every task of a local queue goes through `enqueue` again.
-    fn reenqueue(&mut self, cpu: CpuId) {
-        let waiting: Vec<_> = self.core.cpus[cpu.index()].local.iter().map(|(_, task)| task).collect();
-        for task in waiting {
-            self.core.dequeue_from(task);
-            self.do_enqueue(task, enq_flags::REENQ);
+    /// Counts how often a local queue is enqueued again in this operation; false and an error if that is too often.
+    fn reenqueue_again(&mut self, cpu: CpuId) -> bool {
+        let operation = self.core.reenqueue_seq;
+        let (last, repeats) = &mut self.core.cpus[cpu.index()].reenqueued;
+        if *last != operation {
+            (*last, *repeats) = (operation, 0);
+            return true;
         }
+        *repeats += 1;
+        let repeats = *repeats;
+        self.core.counters.reenq_local_repeat += 1;
+        if repeats > REENQUEUE_LIMIT {
+            self.core.fail(format!("SCX_ENQ_REENQ on SCX_DSQ_LOCAL repeated {repeats} times"));
+        }
+        repeats <= REENQUEUE_LIMIT
+    }
+
+    /// `reenq_local`: tasks of a local queue go through `enqueue` again: all of them, or those that must run at once and
+    /// are not the first, or are but the CPU is busy (contract K2, D10).
+    fn reenqueue(&mut self, cpu: CpuId, which: Reenqueue) {
+        let open = self.core.is_open(cpu, 0);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.extend(self.core.cpus[cpu.index()].local.iter().map(|(_, task)| task));
+        let mut first = true;
+        waiting.retain(|&task| {
+            let stays = std::mem::take(&mut first) && open;
+            let reason = match which {
+                _ if self.core.task(task).immediate && !stays => ReenqueueReason::Immediate,
+                Reenqueue::All => ReenqueueReason::Kfunc,
+                Reenqueue::Immediate => return false,
+            };
+            self.core.counters.reenq_immed += u64::from(reason == ReenqueueReason::Immediate);
+            self.core.dequeue_from(task);
+            self.core.task_mut(task).reenqueue_reason = reason;
+            true
+        });
+        for task in waiting.drain(..) {
+            let reason = self.core.task(task).reenqueue_reason;
+            self.enqueue_again(task, reason);
+        }
+        self.waiting = waiting;
+    }
+
+    /// A task that lost its place goes through `enqueue` with REENQ, which shows the reason (contract D9, D10).
+    pub(super) fn enqueue_again(&mut self, task: TaskId, reason: ReenqueueReason) {
+        self.core.task_mut(task).reenqueue_reason = reason;
+        self.show_flags(task);
+        self.do_enqueue(task, enq_flags::REENQ);
+        self.core.task_mut(task).reenqueue_reason = ReenqueueReason::None;
+        self.show_flags(task);
     }
 }

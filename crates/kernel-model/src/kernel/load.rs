@@ -3,13 +3,12 @@
 
 use super::attach::DUMP_LEN;
 use super::{Kernel, Scheduler, Stage};
-use crate::core::{DirectDispatch, ops_flags};
+use crate::core::{Running, ops_flags};
 use crate::kfuncs;
 use crate::ops::{OP_COUNT, Op};
 use crate::{LaunchError, guest};
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
-use ids::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest watchdog timeout, and the default (contract O6).
@@ -24,7 +23,8 @@ const KNOWN_FLAGS: u64 = ops_flags::KEEP_BUILTIN_IDLE
     | ops_flags::ENQ_MIGRATION_DISABLED
     | ops_flags::ALLOW_QUEUED_WAKEUP
     | ops_flags::BUILTIN_IDLE_PER_NODE
-    | ops_flags::ALWAYS_ENQ_IMMED;
+    | ops_flags::ALWAYS_ENQ_IMMED
+    | ops_flags::TID_TO_TASK;
 
 /// An object that holds nothing, for a kernel without a scheduler.
 pub(super) fn empty_object() -> LinkedObject {
@@ -78,7 +78,7 @@ impl Kernel {
         let mut object = object.clone();
         guest::fill_constants(&mut object, self.core.config.version);
         let ops = find_ops(&object)?;
-        let scheduler = read_ops(ops)?;
+        let scheduler = read_ops(ops, self.core.config.hz)?;
         check_kfuncs(&object, &scheduler, self.core.config.version)?;
         let memory = std::mem::take(&mut self.machine.memory);
         self.load_machine(&object, memory)?;
@@ -106,7 +106,8 @@ impl Kernel {
             program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
         })?;
         let context = self.machine.argument_block(&[0; 5]);
-        let result = self.execute(Op::Init, program.function, &[context], DirectDispatch::Off);
+        let running = Running { op: Some(Op::Init), ..Running::NONE };
+        let result = self.execute(running, program.function, &[context]);
         self.finish();
         Some(result)
     }
@@ -137,16 +138,18 @@ fn refused(errno: i32, reason: String) -> LaunchError {
 }
 
 /// Reads the members and applies the kernel's checks of the struct (contract 1.3, step 1).
-fn read_ops(ops: &StructOps) -> Result<Scheduler, LaunchError> {
+fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
     const E2BIG: i32 = 7;
     const EINVAL: i32 = 22;
+    let jiffies = |ms: u64| (ms * u64::from(hz)).div_ceil(1_000);
     let mut scheduler = Scheduler {
         name: String::new(),
         ops: [None; OP_COUNT],
         flags: 0,
-        timeout: Nanos::from_ms(TIMEOUT_MAX_MS),
+        timeout_jiffies: jiffies(TIMEOUT_MAX_MS),
         max_batch: BATCH_DFL as u32,
         dump_len: DUMP_LEN,
+        hotplug_seq: 0,
     };
     for member in &ops.members {
         match (&member.value, member.name.as_str()) {
@@ -164,13 +167,13 @@ fn read_ops(ops: &StructOps) -> Result<Scheduler, LaunchError> {
             (MemberValue::Number(ms), "timeout_ms") if *ms > TIMEOUT_MAX_MS => {
                 return Err(refused(E2BIG, format!("timeout_ms is {ms}, at most {TIMEOUT_MAX_MS} is allowed")));
             }
-            (MemberValue::Number(ms), "timeout_ms") => scheduler.timeout = Nanos::from_ms(*ms),
+            (MemberValue::Number(ms), "timeout_ms") => scheduler.timeout_jiffies = jiffies(*ms),
             (MemberValue::Number(batch), "dispatch_max_batch") if *batch > i32::MAX as u64 => {
                 return Err(refused(E2BIG, format!("dispatch_max_batch is {batch}, at most {} is allowed", i32::MAX)));
             }
             (MemberValue::Number(batch), "dispatch_max_batch") => scheduler.max_batch = *batch as u32,
             (MemberValue::Number(len), "exit_dump_len") => scheduler.dump_len = *len as u32,
-            (MemberValue::Number(_), "hotplug_seq") => {}
+            (MemberValue::Number(seq), "hotplug_seq") => scheduler.hotplug_seq = *seq,
             (_, name) => return Err(unsuitable(format!("struct sched_ext_ops of this kernel has no member {name}"))),
         }
     }
@@ -178,10 +181,10 @@ fn read_ops(ops: &StructOps) -> Result<Scheduler, LaunchError> {
         let unknown = scheduler.flags & !KNOWN_FLAGS;
         return Err(refused(EINVAL, format!("ops.flags has bits that this kernel does not know: {unknown:#x}")));
     }
-    let spelled = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.' || c == '-';
+    let spelled = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     if scheduler.name.is_empty() || !scheduler.name.chars().all(spelled) {
         let name = &scheduler.name;
-        return Err(refused(EINVAL, format!("ops.name {name:?} must be letters, digits, '_', '.' or '-'")));
+        return Err(refused(EINVAL, format!("ops.name {name:?} must be letters, digits, '_' or '.'")));
     }
     Ok(scheduler)
 }

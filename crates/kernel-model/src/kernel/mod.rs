@@ -33,12 +33,14 @@ struct Scheduler {
     ops: [Option<FunctionId>; OP_COUNT],
     /// `ops.flags`.
     flags: u64,
-    /// `ops.timeout_ms`, or the maximum.
-    timeout: Nanos,
+    /// `ops.timeout_ms`, or the maximum, in jiffies.
+    timeout_jiffies: u64,
     /// `ops.dispatch_max_batch`, or the default.
     max_batch: u32,
     /// `ops.exit_dump_len`, or the default.
     dump_len: u32,
+    /// `ops.hotplug_seq`; 0 for any.
+    hotplug_seq: u64,
 }
 
 /// How far a scheduler is (the states of /sys/kernel/sched_ext/state).
@@ -65,6 +67,8 @@ pub struct Kernel {
     watchdog_worker: TaskId,
     /// When that work was done last.
     watchdog_checked: Nanos,
+    /// Tasks that are being enqueued again; kept between calls because its allocation is reused.
+    waiting: Vec<TaskId>,
     /// Why the last scheduler is gone.
     exit_info: Option<ExitInfo>,
 }
@@ -86,6 +90,7 @@ impl Kernel {
             stage: Stage::Disabled,
             watchdog_worker: TaskId::NONE,
             watchdog_checked: Nanos::ZERO,
+            waiting: Vec::new(),
             exit_info: None,
         }
     }
@@ -152,18 +157,9 @@ impl Kernel {
         self.show_flags(task);
     }
 
-    /// `p->scx.flags` as programs see it: QUEUED and the state.
+    /// Shows programs the flags of a task as they are now.
     fn show_flags(&mut self, task: TaskId) {
-        const QUEUED: u32 = 1;
-        const STATE_SHIFT: u32 = 8;
-        let entry = self.core.task(task);
-        let state = match entry.ext_state {
-            ExtState::None => 0,
-            ExtState::Ready => 3,
-            ExtState::Enabled => 4,
-        };
-        let flags = (u32::from(entry.queued) * QUEUED) | (state << STATE_SHIFT);
-        self.core.objects.set_scx_flags(&mut self.machine.memory, task, flags);
+        self.core.show_flags(&mut self.machine.memory, task);
     }
 
     /// Whether the scheduler has this op.

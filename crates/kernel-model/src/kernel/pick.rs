@@ -3,8 +3,8 @@
 
 use super::Kernel;
 use crate::core::dsq::QueueRef;
-use crate::core::ops_flags;
 use crate::core::task::Class;
+use crate::core::{Reenqueue, ops_flags};
 use crate::ops::Op;
 use ids::{CpuId, Nanos, TaskId};
 
@@ -61,9 +61,15 @@ impl Kernel {
 
     fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {
         self.scheduler.as_ref()?;
-        self.core.cpus[cpu.index()].in_balance = true;
+        let rq = &mut self.core.cpus[cpu.index()];
+        rq.kick_sync += 1;
+        rq.in_balance = true;
         let kept = self.balance(cpu, prev, prev_is_ext);
-        self.core.cpus[cpu.index()].in_balance = false;
+        let rq = &mut self.core.cpus[cpu.index()];
+        rq.in_balance = false;
+        if rq.local.len() > 1 && rq.immed_tasks > 0 {
+            self.core.reenqueue_local_later(cpu, Reenqueue::Immediate);
+        }
         let memory = &mut self.machine.memory;
         let task = if kept { Some(prev) } else { self.core.cpus[cpu.index()].local.first() }?;
         if self.core.objects.slice(memory, task) == 0 {
@@ -128,11 +134,11 @@ impl Kernel {
                 found = Found::Local;
                 break;
             }
-            if self.core.buffer.moved == 0 {
-                break;
-            }
             if round == DISPATCH_ROUNDS {
                 self.core.kicks.push((cpu, 0));
+            }
+            if self.core.buffer.moved == 0 {
+                break;
             }
         }
         self.core.buffer.cpu = None;

@@ -2,7 +2,8 @@
 //! `__schedule`: the previous task leaves, the next one comes (contract T5–T8, T12, P7, R1).
 
 use super::Kernel;
-use crate::core::task::{Class, ExtState, RunState};
+use crate::core::dsq::QueueRef;
+use crate::core::task::{Class, ExtState, ReenqueueReason, RunState};
 use crate::core::{SLICE_INF, deq_flags, enq_flags};
 use crate::ops::Op;
 use crate::{Leave, Switch};
@@ -40,7 +41,9 @@ impl Kernel {
             self.core.log(next, EventKind::Switch { prev, reason });
             self.set_next(cpu, prev, next);
         }
-        self.core.cpus[cpu.index()].preempted = false;
+        let next_class = self.core.current_class(cpu);
+        let rq = &mut self.core.cpus[cpu.index()];
+        (rq.preempted, rq.next_class) = (false, next_class);
         if leave == Leave::Exit {
             self.bury(prev);
         }
@@ -58,22 +61,23 @@ impl Kernel {
             }
             Leave::Block(cause) => {
                 self.core.log(prev, EventKind::Block { cause });
-                self.stop_running(prev, RunState::Sleeping);
+                self.stop_running(prev, RunState::Sleeping, 0);
             }
             Leave::Exit => {
                 self.core.log(prev, EventKind::Exit);
                 self.core.task_mut(prev).exiting = true;
                 self.publish(prev);
-                self.stop_running(prev, RunState::Dead);
+                self.stop_running(prev, RunState::Dead, deq_flags::SPECIAL);
             }
         }
     }
 
-    fn stop_running(&mut self, prev: TaskId, state: RunState) {
+    /// `try_to_block_task`; `special` marks a state that no ordinary wakeup ends.
+    fn stop_running(&mut self, prev: TaskId, state: RunState, special: u64) {
         assert!(prev != TaskId::NONE, "the idle task neither blocks nor exits");
         self.core.task_mut(prev).run_state = state;
         if self.core.task(prev).class == Class::Ext {
-            self.dequeue_task(prev, deq_flags::SLEEP);
+            self.dequeue_task(prev, deq_flags::SLEEP | deq_flags::NOCLOCK | special);
         }
     }
 
@@ -115,7 +119,8 @@ impl Kernel {
             self.core.higher_enqueue(task, true);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
-        let to = self.correct_cpu(task, cpu);
+        let to = self.core.task(task).migrate_to;
+        let to = if self.may_run_on(task, to) { to } else { self.correct_cpu(task, cpu) };
         self.push_to(task, to);
         true
     }
@@ -153,14 +158,18 @@ impl Kernel {
     /// `put_prev_task_scx`: with slice left and a higher class coming, the task waits at the head of the local queue;
     /// else the scheduler decides (contract T5, T7).
     fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class, next: TaskId) {
+        self.core.cpus[cpu.index()].kick_sync += 1;
         if self.core.task(task).queued {
             self.call_task(Op::Stopping, task, 1);
-            self.core.set_runnable(task);
+            self.core.set_runnable(&mut self.machine.memory, task);
             let memory = &mut self.machine.memory;
             let has_slice = self.core.objects.slice(memory, task) > 0;
             if has_slice && !self.core.bypassing() {
-                let local = crate::core::dsq::QueueRef::Local(cpu);
-                self.core.enqueue_to(memory, task, local, None, enq_flags::HEAD, 0);
+                if self.core.task(task).immediate {
+                    self.enqueue_again(task, ReenqueueReason::Preempted);
+                } else {
+                    self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, enq_flags::HEAD, 0);
+                }
             } else {
                 let last = if next_class == Class::Idle { enq_flags::LAST } else { 0 };
                 self.do_enqueue(task, last);
@@ -183,19 +192,14 @@ impl Kernel {
         }
         match next.some() {
             Some(task) if self.core.task(task).class == Class::Ext => {
-                self.take_from_bpf(task, 0);
+                self.take_from_bpf(task, deq_flags::CORE_SCHED_EXEC);
                 self.core.dequeue_from(task);
                 self.call_task(Op::Running, task, 0);
-                self.core.clear_runnable(task, true);
+                self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
             Some(_) => {}
             None if prev == TaskId::NONE => self.core.note_idle(cpu, true),
-            None => {
-                self.update_idle(cpu, true);
-                if !self.core.cpus[cpu.index()].local.is_empty() {
-                    self.core.resched(cpu);
-                }
-            }
+            None => self.update_idle(cpu, true),
         }
     }
 

@@ -4,22 +4,18 @@
 use super::pick::SERVER_DELAY;
 use super::{Kernel, Stage};
 use crate::TimerKey;
-use crate::core::dsq::QueueRef;
 use crate::core::task::Class;
-use crate::core::{DirectDispatch, exit_kind};
+use crate::core::{Running, exit_kind};
+use crate::guest::jiffies;
 use crate::ops::Op;
 use event_log::EventKind;
 use ids::{CpuId, Nanos, TaskId};
-
-/// Period of the balancer of the bypass queues (contract B1).
-pub(super) const BYPASS_BALANCE_PERIOD: Nanos = Nanos::from_ms(500);
 
 impl Kernel {
     /// The timer interrupt of `cpu` (`sched_tick`).
     pub fn tick(&mut self, cpu: CpuId) {
         self.core.this_cpu = cpu;
         self.update_current(cpu);
-        self.check_watchdog();
         let current = self.core.current(cpu);
         if let Some(task) = current.some() {
             self.core.log(task, EventKind::Tick);
@@ -28,6 +24,7 @@ impl Kernel {
                 _ => self.tick_higher(cpu),
             }
         }
+        self.check_watchdog();
         self.finish();
     }
 
@@ -73,14 +70,16 @@ impl Kernel {
 
     fn watchdog_quiet_until(&self, until: Nanos) -> bool {
         let Some(scheduler) = &self.scheduler else { return true };
-        self.stage != Stage::Enabled || until <= self.watchdog_checked + scheduler.timeout
+        let timeout = self.core.jiffies_in_ns(scheduler.timeout_jiffies);
+        self.stage != Stage::Enabled || until <= self.watchdog_checked + timeout
     }
 
     /// The tick looks whether the watchdog's work itself is done in time (contract W1).
     fn check_watchdog(&mut self) {
         let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.stage == Stage::Enabled) else { return };
+        let timeout = self.core.jiffies_in_ns(scheduler.timeout_jiffies);
         let late = self.core.jiffies_now().since(self.watchdog_checked);
-        if late > scheduler.timeout {
+        if late > timeout {
             let message = format!("watchdog failed to check in for {}", seconds(late));
             self.core.error(exit_kind::ERROR_STALL, 0, message);
         }
@@ -98,8 +97,15 @@ impl Kernel {
     }
 
     pub(super) fn arm_watchdog(&mut self, cpu: CpuId) {
-        let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout;
-        self.arm(TimerKey::Watchdog, cpu, self.core.now + Nanos(timeout.0 / 2));
+        let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout_jiffies;
+        self.arm_in_jiffies(TimerKey::Watchdog, cpu, (timeout / 2).max(1));
+    }
+
+    /// Arms a timer of the kernel's wheel: it fires at a tick, and the later the less exactly.
+    pub(super) fn arm_in_jiffies(&mut self, timer: TimerKey, cpu: CpuId, delay: u64) {
+        let now = jiffies(self.core.now.0, self.core.config.hz);
+        let at = self.core.jiffies_in_ns(wheel_expiry(now, delay));
+        self.arm(timer, cpu, at);
     }
 
     /// Arms a timer through the driver.
@@ -110,14 +116,14 @@ impl Kernel {
 
     /// A task that is runnable for longer than the timeout without having run is a stall.
     fn find_stalled(&mut self) {
-        let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout;
-        let now = self.core.jiffies_now();
+        let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout_jiffies;
+        let (timeout, now) = (self.core.jiffies_in_ns(timeout), self.core.jiffies_now());
         for cpu in 0..self.core.cpus() {
             for task in self.core.runnable_on(CpuId(cpu)) {
                 let waited = now.since(self.core.task(task).runnable_at);
                 if self.core.task(task).queued && waited > timeout {
                     let message = format!("{} failed to run for {}", self.core.name_of(task), seconds(waited));
-                    self.core.error(exit_kind::ERROR_STALL, 0, message);
+                    self.core.error_on(Some(CpuId(cpu)), exit_kind::ERROR_STALL, 0, message);
                     return;
                 }
             }
@@ -131,7 +137,7 @@ impl Kernel {
             match timer {
                 TimerKey::Bpf(timer) => {
                     if let Some((function, args)) = self.machine.timer_callback(timer) {
-                        self.execute(Op::Timer, function, &args, DirectDispatch::Off);
+                        self.execute(Running { op: Some(Op::Timer), ..Running::NONE }, function, &args);
                         self.report_custody();
                     }
                 }
@@ -146,35 +152,34 @@ impl Kernel {
         }
         self.finish();
     }
+}
 
-    /// While bypassed, idle CPUs get tasks from the longest bypass queue of their node.
-    fn balance_bypass(&mut self, cpu: CpuId) {
-        if !self.core.bypassing() {
-            return;
-        }
-        for target in (0..self.core.cpus()).map(CpuId) {
-            if self.core.current(target) != TaskId::NONE || !self.core.cpus[target.index()].online {
-                continue;
-            }
-            let longest = (0..self.core.cpus())
-                .map(CpuId)
-                .max_by_key(|&donor| (self.core.cpus[donor.index()].bypass.len(), std::cmp::Reverse(donor)));
-            let donor = longest.expect("a machine has CPUs");
-            let waiting = self.core.cpus[donor.index()].bypass.iter();
-            let movable = waiting.map(|(_, task)| task).find(|&task| self.core.task(task).allowed.contains(target));
-            if let Some(task) = movable {
-                self.core.dequeue_from(task);
-                self.core.migrate(task, target);
-                self.core.enqueue_to(&mut self.machine.memory, task, QueueRef::Bypass(target), None, 0, 0);
-                self.core.resched(target);
-            }
-        }
-        self.arm(TimerKey::BypassBalance, cpu, self.core.now + BYPASS_BALANCE_PERIOD);
-    }
+/// The jiffy at which the timer wheel fires a timer that is set at `now` for `delay` jiffies later: never early, and
+/// at the next multiple of 1, 8, 64, … jiffies, depending on how far away that is.
+fn wheel_expiry(now: u64, delay: u64) -> u64 {
+    /// A level holds 64 buckets; the next one is coarser by this many bits.
+    const LEVEL_BITS: u32 = 3;
+    const LEVELS: u32 = 9;
+    let level = (0..LEVELS - 1).find(|level| delay < 63 << (level * LEVEL_BITS)).unwrap_or(LEVELS - 1);
+    let shift = level * LEVEL_BITS;
+    (((now + delay) >> shift) + 1) << shift
 }
 
 /// `S.mmm s`, as the kernel prints durations of stalls.
 fn seconds(duration: Nanos) -> String {
     let ms = duration.0 / 1_000_000;
     format!("{}.{:03}s", ms / 1_000, ms % 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w1_the_timer_wheel_is_never_early_and_coarser_from_afar() {
+        for (now, delay, fires) in [(0, 1, 2), (10, 62, 73), (0, 63, 64), (1, 375, 384), (0, 504, 512), (5, 3750, 3776)]
+        {
+            assert_eq!(wheel_expiry(now, delay), fires, "{delay} jiffies from {now}");
+        }
+    }
 }

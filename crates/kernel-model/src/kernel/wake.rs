@@ -5,7 +5,7 @@ use super::{Kernel, Stage};
 use crate::TaskAttributes;
 use crate::core::enq_flags;
 use crate::core::ops_flags;
-use crate::core::task::{Class, ExtState, Owner, RunState, Task, Verdict, ext_weight};
+use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
 use crate::guest::TaskView;
 use crate::ops::Op;
 use event_log::{EventKind, Waker};
@@ -17,8 +17,6 @@ const WAKE_FORK: u64 = 0x4;
 const WAKE_TTWU: u64 = 0x8;
 /// SCX_WAKE_SYNC.
 const WAKE_SYNC: u64 = 0x10;
-/// ENQUEUE_NOCLOCK: the caller updated the runqueue clock.
-const NOCLOCK: u64 = 8;
 /// Longest `comm`.
 const COMM_BYTES: usize = 15;
 /// Process number of the first task; those below belong to the system.
@@ -80,6 +78,10 @@ impl Kernel {
             queued: false,
             owner: Owner::Core,
             custody: false,
+            immediate: false,
+            slept: false,
+            reenqueue_reason: ReenqueueReason::None,
+            migrate_to: cpu,
             verdict: None,
             selected_cpu: cpu,
             queue: None,
@@ -120,7 +122,7 @@ impl Kernel {
         let parent = self.core.task(task).parent;
         let (target, _) = self.select_cpu(task, WAKE_FORK);
         let waker = if parent == TaskId::NONE { Waker::External } else { Waker::Fork(parent) };
-        self.make_runnable(task, target, waker, false, enq_flags::INITIAL | NOCLOCK);
+        self.make_runnable(task, target, waker, false, enq_flags::INITIAL | enq_flags::NOCLOCK);
     }
 
     /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect on one that is runnable or gone.
@@ -131,7 +133,8 @@ impl Kernel {
         }
         let (target, selected) = self.select_cpu(task, WAKE_TTWU | if sync { WAKE_SYNC } else { 0 });
         let selected = if selected { enq_flags::CPU_SELECTED } else { 0 };
-        self.make_runnable(task, target, waker, sync, enq_flags::WAKEUP | NOCLOCK | selected);
+        let migrated = if target == self.core.task_cpu(task) { 0 } else { enq_flags::MIGRATED };
+        self.make_runnable(task, target, waker, sync, enq_flags::WAKEUP | enq_flags::NOCLOCK | selected | migrated);
     }
 
     fn make_runnable(&mut self, task: TaskId, target: CpuId, waker: Waker, sync: bool, flags: u64) {
@@ -163,15 +166,23 @@ impl Kernel {
         (self.correct_cpu(task, cpu), asked)
     }
 
-    /// A CPU where the task may not run, or that is offline, is replaced silently.
+    /// Whether the affinity of a task allows a CPU, and it is online.
+    pub(super) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
+        self.core.task(task).allowed.contains(cpu) && self.core.cpus[cpu.index()].online
+    }
+
+    /// A CPU where the task may not run, or that is offline, is replaced silently (`select_fallback_rq`): by the first
+    /// one of the node where it was, else by the first anywhere.
     pub(super) fn correct_cpu(&self, task: TaskId, cpu: CpuId) -> CpuId {
-        let entry = self.core.task(task);
-        let usable = |cpu: CpuId| self.core.cpus[cpu.index()].online;
-        if entry.allowed.contains(cpu) && usable(cpu) {
+        if self.may_run_on(task, cpu) {
             return cpu;
         }
-        let anywhere = (0..self.core.cpus()).map(CpuId).find(|&cpu| usable(cpu));
-        entry.allowed.iter().find(|&cpu| usable(cpu)).or(anywhere).expect("some CPU is online")
+        let home = self.core.node_of(self.core.task_cpu(task));
+        let mut usable = self.core.task(task).allowed.iter().filter(|&cpu| self.core.cpus[cpu.index()].online);
+        let first = usable.next();
+        let near = first.into_iter().chain(usable).find(|&cpu| self.core.node_of(cpu) == home);
+        let online = |cpu: &CpuId| self.core.cpus[cpu.index()].online;
+        near.or(first).or_else(|| (0..self.core.cpus()).map(CpuId).find(online)).expect("some CPU is online")
     }
 
     fn select_cpu_ext(&mut self, task: TaskId, wake_flags: u64) -> CpuId {
@@ -179,11 +190,14 @@ impl Kernel {
         let chosen = if self.has(Op::SelectCpu) && !self.core.bypassing() {
             let args = [self.addr(task), u64::from(prev.0), wake_flags];
             let cpu = self.call_deciding(Op::SelectCpu, &args, task).unwrap_or(prev.0);
-            self.core.check_cpu(cpu as i32).unwrap_or(prev)
+            self.core.task_mut(task).selected_cpu = CpuId(cpu);
+            self.core.check_cpu_from(cpu as i32, " from ops.select_cpu()").unwrap_or(prev)
         } else {
-            self.select_cpu_default(task, prev, wake_flags)
+            self.core.counters.bypass_dispatch += u64::from(self.core.bypassing());
+            let cpu = self.select_cpu_default(task, prev, wake_flags);
+            self.core.task_mut(task).selected_cpu = cpu;
+            cpu
         };
-        self.core.task_mut(task).selected_cpu = chosen;
         self.core.log(task, EventKind::SelectCpu { prev, chosen });
         chosen
     }
@@ -195,7 +209,7 @@ impl Kernel {
             return prev;
         }
         self.core.refill_slice(&mut self.machine.memory, task);
-        let verdict = Verdict { dsq: DsqId::LOCAL, vtime: None, enq_flags: 0, op: None, line: 0 };
+        let verdict = Verdict { dsq: DsqId::LOCAL, ordered: false, enq_flags: 0, op: None, line: 0 };
         self.core.task_mut(task).verdict = Some(verdict);
         CpuId(cpu as u32)
     }

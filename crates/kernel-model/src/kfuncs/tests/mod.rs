@@ -5,8 +5,8 @@ mod calls;
 mod masks;
 mod table;
 
-use crate::core::task::{Class, ExtState, Owner, RunState, Task};
-use crate::core::{Core, DirectDispatch, Running};
+use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task};
+use crate::core::{Core, Running};
 use crate::guest::{Objects, TaskView};
 use crate::ops::Op;
 use crate::{Config, Topology};
@@ -65,7 +65,7 @@ impl Bench {
     /// Calls a kfunc of 7.2, as if from inside `op`.
     fn call_in(&mut self, op: Option<Op>, name: &str, args: &[u64]) -> Result<u64, FaultKind> {
         let kfunc = super::find(name, args.len() as u32, (7, 2)).unwrap_or_else(|| panic!("no {name}({})", args.len()));
-        self.core.running = Running { op, direct: DirectDispatch::Off };
+        self.core.running = Running { op, ..Running::NONE };
         let mut registers = [0; 5];
         registers[..args.len()].copy_from_slice(args);
         let mut cx = context(&mut self.memory, &mut self.maps);
@@ -143,6 +143,10 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         queued: true,
         owner: Owner::Bpf(0),
         custody: true,
+        immediate: false,
+        slept: false,
+        reenqueue_reason: ReenqueueReason::None,
+        migrate_to: CpuId(0),
         verdict: None,
         selected_cpu: CpuId(0),
         queue: None,
