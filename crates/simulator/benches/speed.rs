@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How fast whole runs are: context switches for each second of CPU time of the host, and peak memory, in three cases.
+//!
+//! Tasks run for 10 ms and sleep for 10 ms under `fifo`, whose bytecode is executed; nothing is written to disk. Each
+//! case is a process of its own, so that its peak memory is its own. Linux only (`/proc`).
+//!
+//! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- 64` only the case with 64 CPUs.
+
+use bpf_object::Object;
+use event_log::Null;
+use ids::Nanos;
+use launch_profile::Profile;
+use machine_model::Machine;
+use simulator::Setup;
+use std::process::Command;
+use workload::Workload;
+
+/// A case, and what it must reach.
+struct Case {
+    cpus: u32,
+    tasks: u32,
+    shape: &'static str,
+    seconds: u64,
+    /// Context switches for each second of CPU time.
+    target: u64,
+}
+
+const CASES: [Case; 3] = [
+    Case { cpus: 4, tasks: 8, shape: "core:4 pu:1", seconds: 1_000, target: 600_000 },
+    Case { cpus: 64, tasks: 256, shape: "node:2 core:16 pu:2", seconds: 60, target: 500_000 },
+    Case { cpus: 512, tasks: 2_048, shape: "node:4 llc:8 core:8 pu:2", seconds: 10, target: 300_000 },
+];
+
+/// Peak memory of each case, in MiB, at most.
+const MEMORY_TARGET_MIB: u64 = 64;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, cpus] = &arguments[..]
+        && flag == "--case"
+    {
+        return play(CASES.iter().find(|case| case.cpus.to_string() == *cpus).expect("a case"));
+    }
+    let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
+    println!("CPUs tasks simulated   switches  CPU time  switches/CPU s     target  ratio  peak memory");
+    for case in CASES.iter().filter(|case| wanted.is_none_or(|cpus| *cpus == case.cpus.to_string())) {
+        let program = std::env::current_exe().expect("this program has a path");
+        let status = Command::new(program).args(["--case", &case.cpus.to_string()]).status().expect("it runs again");
+        assert!(status.success());
+    }
+}
+
+fn play(case: &Case) {
+    let policy = policies::find("fifo").expect("it ships");
+    let object = Object::parse(policy.object).expect("it is compiled for us");
+    let profile = Profile::from_toml("fifo", policy.profile).expect("it ships");
+    let machine = Machine::from_synthetic(case.shape).expect("a shape");
+    assert_eq!(machine.cpus.len(), case.cpus as usize);
+    let text = format!(
+        r#"{{"tasks": {{"periodic": {{"instance": {}, "loop": -1, "run": 10000, "sleep": 10000}}}}}}"#,
+        case.tasks
+    );
+    let workload = Workload::from_rt_app("periodic", &text).expect("a workload");
+    let setup = Setup {
+        machine: &machine,
+        workload: &workload,
+        object: &object,
+        profile: &profile,
+        seed: 1,
+        duration: Some(Nanos::from_secs(case.seconds)),
+        kernel: (7, 2),
+    };
+    let before = cpu_ns();
+    let outcome = simulator::run(&setup, &mut Null, &mut |_| ()).expect("it runs");
+    let spent = cpu_ns() - before;
+    assert_eq!(outcome.ejected, None);
+    let switches = outcome.measures.context_switches;
+    let rate = switches * 1_000_000_000 / spent;
+    let peak_mib = peak_kib() / 1024;
+    println!(
+        "{:4} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB",
+        case.cpus,
+        case.tasks,
+        case.seconds,
+        spent as f64 / 1e9,
+        case.target,
+        rate as f64 / case.target as f64,
+    );
+}
+
+/// CPU time of this process, in nanoseconds.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux with scheduler statistics");
+    text.split_whitespace().next().and_then(|field| field.parse().ok()).expect("the first field is a number")
+}
+
+/// Largest resident set of this process so far, in KiB.
+fn peak_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("every process has a peak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
+}
