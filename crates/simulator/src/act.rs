@@ -6,7 +6,7 @@ use crate::cpu::Charge;
 use crate::model::Model;
 use crate::run::Run;
 use crate::setup::existing;
-use crate::tasks::{Phase, State, Task};
+use crate::tasks::{Later, Phase, State, Task};
 use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
@@ -25,28 +25,31 @@ impl<M: Model> Run<'_, M> {
         if task.is_worker {
             return self.work_for_kernel(cpu, id);
         }
-        if task.phase == Phase::Ask {
-            self.ask(id);
+        if task.phase != Phase::Act {
+            return self.ask(cpu, id);
         }
-        let task = &mut self.tasks[id.index()];
-        if let Some(other) = task.wakes.pop_front() {
+        let later = task.later.as_mut().expect("a task that acts wants something");
+        if let Some(other) = later.wakes.pop_front() {
             return self.wake(cpu, id, other);
         }
-        let demand = task.demand.take().expect("a task that acts wants something");
         task.phase = Phase::Ask;
-        self.carry_out(cpu, id, demand);
+        let later = task.later.take().expect("it was there");
+        self.carry_out(cpu, id, later.demand, later.asked_at);
     }
 
-    fn ask(&mut self, id: TaskId) {
+    /// Asks the script of `id` what comes next. What needs no wakeups before is done at once.
+    fn ask(&mut self, cpu: CpuId, id: TaskId) {
         let demand = self.player.next(id, self.now, &mut self.woken).demand;
+        if self.woken.is_empty() {
+            return self.carry_out(cpu, id, demand, self.now);
+        }
+        let wakes = self.woken.drain(..).collect();
         let task = &mut self.tasks[id.index()];
         task.phase = Phase::Act;
-        task.demand = Some(demand);
-        task.asked_at = self.now;
-        task.wakes.extend(self.woken.drain(..));
+        task.later = Some(Box::new(Later { wakes, demand, asked_at: self.now }));
     }
 
-    fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand) {
+    fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
         let task = &mut self.tasks[id.index()];
         match demand {
             Demand::Work { work, system } => {
@@ -61,7 +64,7 @@ impl<M: Model> Run<'_, M> {
                     Sleep::Io => BlockCause::Io,
                     Sleep::External => BlockCause::External,
                 };
-                let (cause, over) = (task.slept_for, (task.asked_at + length).max(self.now));
+                let (cause, over) = (task.slept_for, (asked_at + length).max(self.now));
                 self.left.asleep += 1;
                 self.alarms.set(Alarm::Sleep(id), over);
                 self.schedule(cpu, Leave::Block(cause));
@@ -80,7 +83,7 @@ impl<M: Model> Run<'_, M> {
         let charge = Charge { scheduler: Nanos(self.machine.costs.wakeup_ns), ..Charge::default() };
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked {
-            task.woken_early = task.demand == Some(Demand::Wait);
+            task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
             return self.cpus[cpu.index()].charge(charge);
         }
         self.model.set_now(self.now);

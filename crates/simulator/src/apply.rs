@@ -9,23 +9,25 @@ use crate::run::{End, Run};
 use crate::tasks::State;
 use event_log::{Event, EventKind};
 use ids::{CpuId, TaskId};
-use kernel_model::{Effect, Output, TimerKey};
+use kernel_model::{Effect, TimerKey};
 
 impl<M: Model> Run<'_, M> {
     /// Takes the output of the last call, which was made on `cpu` and cost `charge` besides the scheduler's code.
     pub fn apply(&mut self, cpu: CpuId, mut charge: Charge) {
-        let mut output: Output = std::mem::take(&mut self.output);
-        self.model.take_output(&mut output);
-        self.instructions += output.usage.instructions;
-        charge.scheduler += price(&self.machine.costs, &output.usage);
+        self.model.take_output(&mut self.output);
+        self.instructions += self.output.usage.instructions;
+        charge.scheduler += price(&self.machine.costs, &self.output.usage);
         self.cpus[cpu.index()].charge(charge);
-        for event in &output.events {
+        let events = std::mem::take(&mut self.output.events);
+        for event in &events {
             self.tell(event);
         }
-        for effect in output.effects.drain(..) {
+        self.output.events = events;
+        let mut effects = std::mem::take(&mut self.output.effects);
+        for effect in effects.drain(..) {
             self.carry(cpu, effect);
         }
-        self.output = output;
+        self.output.effects = effects;
     }
 
     /// Something happened.

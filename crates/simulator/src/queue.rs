@@ -20,10 +20,14 @@ struct Entry {
 }
 
 /// Alarms in order of time: a heap in which every slot knows its place.
+///
+/// Taking the first alarm leaves a gap at the root. Most of the time the next thing that happens is that another alarm
+/// is set, and goes there; only if not does the last entry have to fill the gap.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     heap: Vec<Entry>,
     place: Vec<u32>,
+    gap_at_root: bool,
 }
 
 impl EventQueue {
@@ -34,10 +38,14 @@ impl EventQueue {
         }
         let entry = Entry { time, slot };
         let place = self.place[slot as usize];
-        if place == UNSET {
+        if place == UNSET && std::mem::take(&mut self.gap_at_root) {
+            self.sift_down(0, entry);
+        } else if place == UNSET {
             self.heap.push(entry);
             self.sift_up(self.heap.len() - 1, entry);
         } else {
+            self.fill_gap();
+            let place = self.place[slot as usize];
             self.put_again(place as usize, entry);
         }
     }
@@ -48,7 +56,8 @@ impl EventQueue {
         if place == UNSET {
             return;
         }
-        self.place[slot as usize] = UNSET;
+        self.fill_gap();
+        let place = std::mem::replace(&mut self.place[slot as usize], UNSET);
         let last = self.heap.pop().expect("a set alarm is in the heap");
         if last.slot != slot {
             self.put_again(place as usize, last);
@@ -62,19 +71,28 @@ impl EventQueue {
     }
 
     /// When the next alarm is due.
-    pub fn next_due(&self) -> Option<Nanos> {
+    pub fn next_due(&mut self) -> Option<Nanos> {
+        self.fill_gap();
         self.heap.first().map(|entry| entry.time)
     }
 
     /// Takes the next alarm.
     pub fn pop(&mut self) -> Option<(Nanos, u32)> {
+        self.fill_gap();
         let &Entry { time, slot } = self.heap.first()?;
         self.place[slot as usize] = UNSET;
-        let last = self.heap.pop().expect("it has a first entry");
-        if !self.heap.is_empty() {
-            self.sift_down(0, last);
-        }
+        self.gap_at_root = true;
         Some((time, slot))
+    }
+
+    /// Moves the last entry to the gap at the root, if there is one.
+    fn fill_gap(&mut self) {
+        if std::mem::take(&mut self.gap_at_root) {
+            let last = self.heap.pop().expect("a gap is an entry");
+            if !self.heap.is_empty() {
+                self.sift_down(0, last);
+            }
+        }
     }
 
     /// Puts `entry` where the heap has a gap, or an older entry that it replaces.

@@ -200,7 +200,7 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    fn has_more(&self) -> bool {
+    fn has_more(&mut self) -> bool {
         let Left { alive, ready, asleep, starts } = self.left;
         let can_move = ready + asleep + starts > 0;
         let waits_for_deadline = alive > 0 && self.deadline.is_some();

@@ -31,21 +31,30 @@ pub(crate) enum Phase {
     Work(Nanos),
     /// Runs: so much CPU time is left.
     CpuTime(Nanos),
-    /// Is in the kernel to wake others and then to do what it wants.
+    /// Is in the kernel to wake others, and then to do what it wants ([`Task::later`]).
     Act,
 }
 
-/// A task of the workload, or the watchdog's worker.
+/// What a task does after it has woken others.
 #[derive(Debug)]
+pub(crate) struct Later {
+    /// Whom it still has to wake.
+    pub wakes: VecDeque<TaskId>,
+    /// What it wants then.
+    pub demand: Demand,
+    /// When its script said so.
+    pub asked_at: Nanos,
+}
+
+/// A task of the workload, or the watchdog's worker. Two cache lines: a large run lives in what the host's caches
+/// hold.
+#[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Task {
     /// What it does.
     pub phase: Phase,
-    /// What it wants; taken when it is done ([`Phase::Act`]).
-    pub demand: Option<Demand>,
-    /// When it asked for that.
-    pub asked_at: Nanos,
-    /// Whom it wakes before.
-    pub wakes: VecDeque<TaskId>,
+    /// Set in [`Phase::Act`]; apart, since few wakeups come from tasks.
+    pub later: Option<Box<Later>>,
     /// Somebody woke it after it wanted to wait and before it did.
     pub woken_early: bool,
     /// CPU that its sleep timer was armed on.
@@ -74,9 +83,7 @@ impl Task {
     pub fn new(born: Nanos, is_worker: bool) -> Task {
         Task {
             phase: Phase::Ask,
-            demand: None,
-            asked_at: born,
-            wakes: VecDeque::new(),
+            later: None,
             woken_early: false,
             slept_on: CpuId(0),
             slept_for: BlockCause::Timer,
@@ -185,6 +192,11 @@ mod tests {
 
     fn spent(run: u64, stolen: u64) -> Spent {
         Spent { run: Nanos(run), stolen: Nanos(stolen) }
+    }
+
+    #[test]
+    fn a_task_takes_two_cache_lines() {
+        assert_eq!(size_of::<Task>(), 128);
     }
 
     #[test]
