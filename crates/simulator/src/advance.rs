@@ -29,7 +29,12 @@ impl<M: Model> Run<'_, M> {
             let idle_exit = Nanos(self.machine.costs.idle_exit_ns);
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
-        entry.inbox.extend(interrupt);
+        let completes = entry.current.some().is_some_and(|task| self.tasks[task.index()].is_complete());
+        match interrupt {
+            // What `advance` would do, without the way through the inbox.
+            Some(interrupt) if !entry.is_busy() && !completes && entry.inbox.is_empty() => self.handle(cpu, interrupt),
+            _ => entry.inbox.extend(interrupt),
+        }
         self.advance(cpu);
     }
 

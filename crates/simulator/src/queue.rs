@@ -13,10 +13,22 @@ const ARITY: usize = 4;
 /// Marks a slot that is not set.
 const UNSET: u32 = u32::MAX;
 
+/// Time in the high bits, slot in the low 32: one comparison of integers orders both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry {
-    time: Nanos,
-    slot: u32,
+struct Entry(u128);
+
+impl Entry {
+    fn new(time: Nanos, slot: u32) -> Entry {
+        Entry(u128::from(time.0) << 32 | u128::from(slot))
+    }
+
+    fn time(self) -> Nanos {
+        Nanos((self.0 >> 32) as u64)
+    }
+
+    fn slot(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// Alarms in order of time: a heap in which every slot knows its place.
@@ -36,7 +48,7 @@ impl EventQueue {
         if slot as usize >= self.place.len() {
             self.place.resize(slot as usize + 1, UNSET);
         }
-        let entry = Entry { time, slot };
+        let entry = Entry::new(time, slot);
         let place = self.place[slot as usize];
         if place == UNSET && std::mem::take(&mut self.gap_at_root) {
             self.sift_down(0, entry);
@@ -59,7 +71,7 @@ impl EventQueue {
         self.fill_gap();
         let place = std::mem::replace(&mut self.place[slot as usize], UNSET);
         let last = self.heap.pop().expect("a set alarm is in the heap");
-        if last.slot != slot {
+        if last.slot() != slot {
             self.put_again(place as usize, last);
         }
     }
@@ -67,22 +79,22 @@ impl EventQueue {
     /// When the alarm is due, if it is set.
     pub fn due(&self, slot: u32) -> Option<Nanos> {
         let place = *self.place.get(slot as usize)?;
-        (place != UNSET).then(|| self.heap[place as usize].time)
+        (place != UNSET).then(|| self.heap[place as usize].time())
     }
 
     /// When the next alarm is due.
     pub fn next_due(&mut self) -> Option<Nanos> {
         self.fill_gap();
-        self.heap.first().map(|entry| entry.time)
+        self.heap.first().map(|entry| entry.time())
     }
 
     /// Takes the next alarm.
     pub fn pop(&mut self) -> Option<(Nanos, u32)> {
         self.fill_gap();
-        let &Entry { time, slot } = self.heap.first()?;
-        self.place[slot as usize] = UNSET;
+        let first = *self.heap.first()?;
+        self.place[first.slot() as usize] = UNSET;
         self.gap_at_root = true;
-        Some((time, slot))
+        Some((first.time(), first.slot()))
     }
 
     /// Moves the last entry to the gap at the root, if there is one.
@@ -119,28 +131,30 @@ impl EventQueue {
     fn sift_down(&mut self, mut place: usize, entry: Entry) {
         loop {
             let first = place * ARITY + 1;
-            if first >= self.heap.len() {
-                break;
-            }
-            let last = (first + ARITY).min(self.heap.len());
-            let mut least = first;
-            for child in first + 1..last {
-                if self.heap[child] < self.heap[least] {
-                    least = child;
+            let least = match self.heap.get(first..) {
+                Some([a, b, c, d, ..]) => {
+                    let left = if b < a { (*b, first + 1) } else { (*a, first) };
+                    let right = if d < c { (*d, first + 3) } else { (*c, first + 2) };
+                    if right.0 < left.0 { right } else { left }
                 }
-            }
-            if entry < self.heap[least] {
+                Some(few) if !few.is_empty() => {
+                    let children = few.iter().copied().zip(first..);
+                    children.min().expect("there are some")
+                }
+                _ => break,
+            };
+            if entry < least.0 {
                 break;
             }
-            self.write(place, self.heap[least]);
-            place = least;
+            self.write(place, least.0);
+            place = least.1;
         }
         self.write(place, entry);
     }
 
     fn write(&mut self, place: usize, entry: Entry) {
         self.heap[place] = entry;
-        self.place[entry.slot as usize] = place as u32;
+        self.place[entry.slot() as usize] = place as u32;
     }
 }
 
