@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command-line program: reads arguments and files, calls the crates, prints. It decides nothing about measures.
 //!
-//! Exit status: 0 fine; 1 a scheduler was ejected or a run ended in a deadlock; 2 bad usage or input, with one line on standard error.
+//! Exit status: 0 fine; 1 a scheduler was ejected or a run ended in a deadlock; 2 bad usage or input, with one line on
+//! standard error.
 
 mod args;
 mod list;
