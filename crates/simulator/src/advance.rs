@@ -21,15 +21,20 @@ const HOUSEKEEPING: Nanos = Nanos::from_ms(250);
 const HOUSEKEEPINGS_AT_ONCE: [u64; 4] = [60, 16, 4, 1];
 
 impl<M: Model> Run<'_, M> {
-    /// An interrupt reaches `cpu`. It takes an idle one out of its idle state first.
+    /// An interrupt reaches `cpu`. A tick that is due at the same time comes before it; an idle CPU leaves its idle state
+    /// first.
     pub fn interrupt(&mut self, cpu: CpuId, interrupt: Option<Interrupt>) {
         self.settle(cpu);
+        let entry = &self.cpus[cpu.index()];
+        let completes = entry.current.some().is_some_and(|task| self.tasks[task.index()].is_complete());
+        if !entry.is_busy() && !completes && entry.next_tick <= self.now {
+            self.tick(cpu);
+        }
         let entry = &mut self.cpus[cpu.index()];
         if entry.sleeps() {
             let idle_exit = Nanos(self.machine.costs.idle_exit_ns);
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
-        let completes = entry.current.some().is_some_and(|task| self.tasks[task.index()].is_complete());
         match interrupt {
             // What `advance` would do, without the way through the inbox.
             Some(interrupt) if !entry.is_busy() && !completes && entry.inbox.is_empty() => self.handle(cpu, interrupt),
@@ -49,10 +54,10 @@ impl<M: Model> Run<'_, M> {
             if current != TaskId::NONE && self.tasks[current.index()].is_complete() {
                 self.tasks[current.index()].complete();
                 self.act(cpu, current);
-            } else if let Some(interrupt) = entry.inbox.pop_front() {
-                self.handle(cpu, interrupt);
             } else if entry.next_tick <= self.now {
                 self.tick(cpu);
+            } else if let Some(interrupt) = entry.inbox.pop_front() {
+                self.handle(cpu, interrupt);
             } else if entry.resched {
                 self.schedule(cpu, Leave::Preempt);
             } else if current == TaskId::NONE && cpu == BOOT_CPU && self.now >= self.housekeeping {

@@ -17,6 +17,7 @@ mod tasks;
 #[cfg(test)]
 mod testing;
 mod ticks;
+mod ticks_seen;
 
 use event_log::Sink;
 use ids::Nanos;

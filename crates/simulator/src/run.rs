@@ -88,7 +88,7 @@ pub(crate) struct Run<'a, M> {
     pub machine: &'a Machine,
     pub all_cpus: CpuSet,
     pub ticks: Ticks,
-    /// Ticks that can do nothing but account time are not played one by one. Off only where a test compares both.
+    /// Ticks that can do nothing but account time are not played one by one. Off where the scheduler could notice.
     pub skip_ticks: bool,
     pub player: Player<'a>,
     pub now: Nanos,

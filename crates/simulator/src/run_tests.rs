@@ -232,7 +232,8 @@ fn ticks_that_take_all_time_are_refused() {
 }
 
 fn op(cpus: u32) -> impl Strategy<Value = Op> {
-    let nanos = |max: u64| (1..max).prop_map(Nanos);
+    // Odd times, and whole milliseconds, which meet ticks and each other.
+    let nanos = |max: u64| prop_oneof![1..max, (1..max.div_ceil(MS) + 1).prop_map(|ms| ms * MS)].prop_map(Nanos);
     let change = prop::collection::btree_set(0..cpus, 1..=cpus as usize)
         .prop_map(|cpus| Op::Change { cpus: Some(cpus.into_iter().map(CpuId).collect()), policy: None });
     prop_oneof![
@@ -255,7 +256,7 @@ fn random_workload(cpus: u32) -> impl Strategy<Value = Workload> {
         script.push(Op::Repeat { from: 0, times: Some(4) });
         script
     });
-    let start = (0..20 * MS).prop_map(|time| Start::At(Nanos(time)));
+    let start = prop_oneof![0..20 * MS, (0u64..20).prop_map(|ms| ms * MS)].prop_map(|time| Start::At(Nanos(time)));
     prop::collection::vec((start, script), 3..7).prop_map(|tasks| {
         let mut specs = vec![spec("child", Start::Forked, vec![work(3 * MS), sleep(MS), work(100)])];
         specs.extend(tasks.into_iter().map(|(start, script)| spec("task", start, script)));
@@ -265,9 +266,14 @@ fn random_workload(cpus: u32) -> impl Strategy<Value = Workload> {
 
 fn random_machine() -> impl Strategy<Value = Machine> {
     let costs = (0..3_000u64, [0..900u64, 0..900u64, 0..900u64], 0..9_000u64, 0..1_000u64, 0..200_000u64, 0..2_000u64);
+    let costs = (costs, prop::bool::weighted(0.3));
     (1u32..5, any::<bool>(), prop::sample::select(vec![100u32, 250, 300, 1000]), costs).prop_map(
-        |(cpus, no_hz_idle, hz, (context_switch_ns, ipi_ns, idle_exit_ns, interrupt_ns, tick_ns, wakeup_ns))| {
+        |(cpus, no_hz_idle, hz, (costs, free))| {
+            let (context_switch_ns, ipi_ns, idle_exit_ns, interrupt_ns, tick_ns, wakeup_ns) = costs;
             let mut machine = Machine { hz, no_hz_idle, ..free_machine(cpus) };
+            if free {
+                return machine;
+            }
             let rest = machine.costs.clone();
             machine.costs = machine_model::Costs {
                 context_switch_ns,

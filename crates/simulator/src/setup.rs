@@ -4,6 +4,7 @@
 use crate::cpu::Charge;
 use crate::run::{BOOT_CPU, End, Run};
 use crate::ticks::Ticks;
+use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Setup, SetupError};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
@@ -20,11 +21,13 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     let ticks = check_machine(setup.machine)?;
     check_workload(setup.workload, setup.machine, setup.duration)?;
     let config = config(setup);
-    let mut linked = setup.object.link(&*Kernel::target(&config))?;
+    let target = Kernel::target(&config);
+    let mut linked = setup.object.link(&*target)?;
     setup.profile.apply(&mut linked, setup.machine)?;
     let mut kernel = Kernel::new(config);
     kernel.load(&linked)?;
     let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, log);
+    run.skip_ticks = !touches_what_ticks_change(&linked, target.btf());
     if let Some(duration) = setup.duration {
         run.stop_at(duration);
     }

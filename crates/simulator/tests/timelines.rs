@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Scheduler, free_machine, rt_app};
-use event_log::SwitchReason;
-use ids::Nanos;
+use event_log::{EventKind, SwitchReason};
+use ids::{CpuId, Nanos};
 use machine_model::Machine;
 
 const MS: u64 = 1_000_000;
@@ -99,4 +99,21 @@ fn the_hash_is_the_same_everywhere() {
     let played = scheduler.play(&Machine::preset("laptop-2c4t").unwrap(), &rt_app(MIX)).completed();
     assert!(played.count(SwitchReason::Preempt) > 1_000);
     expect_test::expect!["291132a2ab9be354804b08341191bf27"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
+}
+
+/// A slice that another CPU takes away, without a word to the one that runs the task, ends at the next tick there.
+#[test]
+fn a_slice_that_is_taken_from_afar_ends_at_the_next_tick() {
+    let mut machine = free_machine("core:2 pu:1");
+    machine.hz = 250;
+    let workload = rt_app(
+        r#"{"global": {"duration": 1}, "tasks": {
+            "hog": {"instance": 2, "cpus": [1], "loop": -1, "run": 1000000},
+            "cutter": {"cpus": [0], "loop": -1, "run": 10, "sleep": 50000}}}"#,
+    );
+    let played = Scheduler::compiled("cut", "").play(&machine, &workload).completed();
+    let on_cpu_1 = played.events.iter().filter(|event| {
+        event.cpu == CpuId(1) && matches!(event.kind, EventKind::Switch { reason: SwitchReason::SliceEnd, .. })
+    });
+    assert!(on_cpu_1.count() >= 10);
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whether a scheduler could notice that ticks are not played one by one.
+//!
+//! 1. A tick writes down what the running task has used: `p->scx.slice` and `p->se.sum_exec_runtime`. A scheduler that
+//!    reads these of a running task sees the last tick.
+//! 2. A tick is where a slice is found to be over. A scheduler that takes the slice of a task running elsewhere, and
+//!    kicks nobody, relies on that.
+//!
+//! Code that neither touches these fields nor sets slices by kfunc can do neither. What is looked for is an access at the
+//! offset of such a field, whatever the base: a false alarm only costs speed.
+
+use bpf_object::btf::{Btf, Kind};
+use bpf_object::{Insn, LinkedObject};
+
+/// Kfuncs that set the slice of any task.
+const SLICE_KFUNCS: [&str; 1] = ["scx_bpf_task_set_slice"];
+
+/// Fields of a task that ticks change.
+const FIELDS: [[&str; 2]; 2] = [["scx", "slice"], ["se", "sum_exec_runtime"]];
+
+/// Classes of BPF instructions: loads, stores, and additions or moves of an immediate, by which an address is made.
+const LDX: u8 = 1;
+const ST: u8 = 2;
+const STX: u8 = 3;
+const ADDRESS_MAKERS: [u8; 3] = [0x07, 0xb7, 0x18];
+
+/// Whether the code touches what ticks change. `kernel` has the types that the object was linked against.
+pub(crate) fn touches_what_ticks_change(object: &LinkedObject, kernel: &Btf) -> bool {
+    let offsets: Vec<i64> = FIELDS.iter().filter_map(|path| offset(kernel, path)).collect();
+    let touches = |insn: &Insn| match insn.code & 7 {
+        LDX | ST | STX => offsets.contains(&i64::from(insn.off)),
+        _ => ADDRESS_MAKERS.contains(&insn.code) && offsets.contains(&i64::from(insn.imm)),
+    };
+    object.kfuncs.iter().any(|kfunc| kfunc.present && SLICE_KFUNCS.contains(&kfunc.name.as_str()))
+        || object.functions.iter().flat_map(|function| &function.insns).any(touches)
+}
+
+/// Offset in bytes of a member of a member of `task_struct`.
+fn offset(kernel: &Btf, [outer, inner]: &[&str; 2]) -> Option<i64> {
+    let task = kernel.find("task_struct", Kind::Struct)?;
+    let outer = kernel.member(task, outer)?;
+    let inner = kernel.member(outer.member.type_id, inner)?;
+    Some((outer.byte_offset() + inner.byte_offset()) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bpf_object::btf::{BtfBuilder, Member};
+    use bpf_object::{Function, KfuncRef};
+    use std::collections::BTreeMap;
+
+    /// `scx.slice` at 48 + 8, `se.sum_exec_runtime` at 16.
+    fn kernel() -> Btf {
+        let mut btf = BtfBuilder::new();
+        let u64 = btf.int("u64", 8, false);
+        let scx = btf.structure("sched_ext_entity", 16, vec![Member::at("dsq", 0, u64), Member::at("slice", 8, u64)]);
+        let se = btf.structure("sched_entity", 8, vec![Member::at("sum_exec_runtime", 0, u64)]);
+        btf.structure("task_struct", 64, vec![Member::at("se", 16, se), Member::at("scx", 48, scx)]);
+        btf.build()
+    }
+
+    fn object(insn: Insn, kfunc: &str) -> LinkedObject {
+        LinkedObject {
+            license: String::new(),
+            functions: vec![Function {
+                name: String::new(),
+                insns: vec![insn],
+                symbols: BTreeMap::new(),
+                kernel_loads: Vec::new(),
+                lines: Vec::new(),
+                global: false,
+                arguments: 1,
+            }],
+            programs: Vec::new(),
+            maps: Vec::new(),
+            kfuncs: vec![KfuncRef {
+                name: kfunc.to_owned(),
+                spelled: kfunc.to_owned(),
+                weak: true,
+                present: true,
+                parameters: 2,
+            }],
+            struct_ops: Vec::new(),
+            variables: BTreeMap::new(),
+            btf: Btf::default(),
+        }
+    }
+
+    #[test]
+    fn accesses_at_the_fields_are_found() {
+        let insn = |code, off, imm| Insn { code, dst: 1, src: 2, off, imm };
+        let cases = [
+            (insn(0x79, 56, 0), true),  // r1 = *(u64 *)(r2 + 56)
+            (insn(0x7b, 56, 0), true),  // *(u64 *)(r1 + 56) = r2
+            (insn(0x7a, 16, 0), true),  // *(u64 *)(r1 + 16) = 0
+            (insn(0x07, 0, 56), true),  // r1 += 56
+            (insn(0xb7, 0, 16), true),  // r1 = 16
+            (insn(0x7b, 48, 0), false), // another field
+            (insn(0x55, 56, 0), false), // a jump over 56
+            (insn(0x17, 0, 56), false), // r1 -= 56
+        ];
+        for (insn, expected) in cases {
+            assert_eq!(touches_what_ticks_change(&object(insn, "scx_bpf_kick_cpu"), &kernel()), expected, "{insn:?}");
+        }
+        let exit = insn(0x95, 0, 0);
+        assert!(touches_what_ticks_change(&object(exit, "scx_bpf_task_set_slice"), &kernel()));
+    }
+}
