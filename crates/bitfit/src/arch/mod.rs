@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The wide loops, one file for each kind of processor, all with the same functions in the same order.
+//!
+//! This module is the only one with `unsafe` code, of three kinds: a vector load from a line whose size the type
+//! proves, a prefetch, which may name any address, and the call of a function compiled for instructions that the line
+//! above has just asked the processor for.
+#![allow(unsafe_code)]
+
+#[macro_use]
+mod skip;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod portable;
+
+use crate::search::BLOCKS_PER_BYTE;
+use crate::word::{self, BYTES, LOW, Want};
+use crate::{Counts, State};
+
+/// Bytes in a cache line: the unit of the wide loops.
+pub(crate) const LINE: usize = 64;
+
+/// A cache line's worth of map.
+type Line = [u8; LINE];
+
+/// A way to run the wide loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Eight 64-bit words at a time; the compiler may use the vector instructions that every processor of the kind has.
+    Portable,
+    /// 256-bit vectors of x86-64.
+    Avx2,
+    /// 512-bit vectors of x86-64 with their population count: Ice Lake, Zen 4 and later.
+    Avx512,
+    /// 128-bit vectors of 64-bit Arm.
+    Neon,
+}
+
+/// Whether the processor has all the named features: asked at run time with `std`, at compile time without.
+#[cfg(target_arch = "x86_64")]
+macro_rules! has {
+    ($($feature:tt),*) => {{
+        #[cfg(feature = "std")]
+        let has = $(std::is_x86_feature_detected!($feature))&&*;
+        #[cfg(not(feature = "std"))]
+        let has = $(cfg!(target_feature = $feature))&&*;
+        has
+    }};
+}
+
+impl Kernel {
+    /// All kernels, the slowest first.
+    pub const ALL: [Kernel; 4] = [Kernel::Portable, Kernel::Neon, Kernel::Avx2, Kernel::Avx512];
+
+    /// Whether this machine can run the kernel.
+    #[inline]
+    pub fn is_available(self) -> bool {
+        match self {
+            Kernel::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => has!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => has!("avx512f", "avx512vpopcntdq"),
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => cfg!(target_feature = "neon"),
+            _ => false,
+        }
+    }
+
+    /// The fastest kernel that this machine can run.
+    #[inline]
+    pub fn best() -> Kernel {
+        let [_, faster @ ..] = Self::ALL;
+        faster.into_iter().rev().find(|kernel| kernel.is_available()).unwrap_or(Kernel::Portable)
+    }
+
+    /// The lower-case name, for output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kernel::Portable => "portable",
+            Kernel::Avx2 => "avx2",
+            Kernel::Avx512 => "avx512",
+            Kernel::Neon => "neon",
+        }
+    }
+}
+
+/// Turns the number of a search, known at run time, into one known at compile time.
+macro_rules! for_want {
+    ($want:expr, $kind:ident, $($argument:expr),*) => {
+        match $want.number() {
+            0 => $kind::skip::<0>($($argument),*),
+            1 => $kind::skip::<1>($($argument),*),
+            2 => $kind::skip::<2>($($argument),*),
+            3 => $kind::skip::<3>($($argument),*),
+            4 => $kind::skip::<4>($($argument),*),
+            5 => $kind::skip::<5>($($argument),*),
+            6 => $kind::skip::<6>($($argument),*),
+            _ => $kind::skip::<7>($($argument),*),
+        }
+    };
+}
+
+/// How many bytes from the start of `bytes` hold no wanted block. Either less than a line is left behind them, or the
+/// line behind them holds a wanted block.
+pub(crate) fn skip(kernel: Kernel, bytes: &[u8], want: Want) -> usize {
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the guard has found AVX2.
+        Kernel::Avx2 if kernel.is_available() => unsafe { for_want!(want, avx2, bytes) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the guard has found AVX-512F.
+        Kernel::Avx512 if kernel.is_available() => unsafe { for_want!(want, avx512, bytes) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the guard has found NEON.
+        Kernel::Neon if kernel.is_available() => unsafe { for_want!(want, neon, bytes) },
+        _ => for_want!(want, portable, bytes),
+    }
+}
+
+/// Reads every byte once and does next to nothing with it: the yardstick for the searches.
+///
+/// `far` uses the loop for large maps. The value is of no interest; it keeps the reads from being optimised away.
+pub fn read(kernel: Kernel, bytes: &[u8], far: bool) -> bool {
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the guard has found AVX2.
+        Kernel::Avx2 if kernel.is_available() => unsafe { avx2::read(bytes, far) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the guard has found AVX-512F.
+        Kernel::Avx512 if kernel.is_available() => unsafe { avx512::read(bytes, far) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the guard has found NEON.
+        Kernel::Neon if kernel.is_available() => unsafe { neon::read(bytes, far) },
+        _ => portable::read(bytes, far),
+    }
+}
+
+/// How many pairs have their low bit set, their high bit set, and both.
+#[derive(Clone, Copy, Default)]
+struct Bits {
+    low: u64,
+    high: u64,
+    both: u64,
+}
+
+impl Bits {
+    /// Adds the pairs of one word.
+    #[inline(always)]
+    fn add(&mut self, word: u64) {
+        self.low += u64::from((word & LOW).count_ones());
+        self.high += u64::from((word & !LOW).count_ones());
+        self.both += u64::from((word & (word >> 1) & LOW).count_ones());
+    }
+}
+
+/// Counts the blocks in each state.
+pub(crate) fn count(kernel: Kernel, bytes: &[u8]) -> Counts {
+    let (lines, rest) = bytes.as_chunks::<LINE>();
+    let mut bits = match kernel {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the guard has found AVX2.
+        Kernel::Avx2 if kernel.is_available() => unsafe { avx2::count(lines) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the guard has found AVX-512F and its population count.
+        Kernel::Avx512 if kernel.is_available() => unsafe { avx512::count(lines) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the guard has found NEON.
+        Kernel::Neon if kernel.is_available() => unsafe { neon::count(lines) },
+        _ => portable::count(lines),
+    };
+    finish(&mut bits, rest, bytes.len())
+}
+
+/// Adds the bytes behind the last whole line and turns counted bits into counted states.
+fn finish(bits: &mut Bits, rest: &[u8], bytes: usize) -> Counts {
+    let (words, tail) = rest.as_chunks::<BYTES>();
+    words.iter().for_each(|word| bits.add(u64::from_le_bytes(*word)));
+    bits.add(word::load_tail(tail).0);
+    let [low, high, both] = [bits.low, bits.high, bits.both].map(|count| count as usize);
+    let mut counts = [0; 4];
+    counts[State::Used as usize] = low - both;
+    counts[State::Unlinked as usize] = high - both;
+    counts[State::Dinode as usize] = both;
+    counts[State::Free as usize] = bytes * BLOCKS_PER_BYTE + both - low - high;
+    Counts::new(counts)
+}
+
+/// Counts with three population counts for each 64-bit word: the usual form, kept as the one to beat.
+///
+/// It uses the processor's instruction for it if there is one.
+pub fn count_word_by_word(bytes: &[u8]) -> Counts {
+    let (words, tail) = bytes.as_chunks::<BYTES>();
+    #[cfg(target_arch = "x86_64")]
+    let mut bits = if has!("popcnt") {
+        // SAFETY: the guard has found the instruction.
+        unsafe { count_words_popcnt(words) }
+    } else {
+        count_words(words)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let mut bits = count_words(words);
+    finish(&mut bits, tail, bytes.len())
+}
+
+/// The loop of [`count_word_by_word`].
+#[inline(always)]
+fn count_words(words: &[[u8; BYTES]]) -> Bits {
+    let mut bits = Bits::default();
+    words.iter().for_each(|word| bits.add(u64::from_le_bytes(*word)));
+    bits
+}
+
+/// The same, compiled for processors that count bits in one instruction.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt")]
+fn count_words_popcnt(words: &[[u8; BYTES]]) -> Bits {
+    count_words(words)
+}
+
+/// Asks the processor to bring the line `ahead` bytes behind the start of `line` into its cache, if it exists.
+#[inline(always)]
+pub(crate) fn prefetch(line: &[u8], ahead: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing for the program and never faults, whatever the address; SSE is always there.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().wrapping_add(ahead).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (line, ahead);
+}

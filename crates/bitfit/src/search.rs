@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The flat searches: first words one by one, then wide loops, then words again to name the block.
+
+use crate::Kernel;
+use crate::arch;
+use crate::word::{self, BYTES, Want};
+
+/// Blocks in a byte of the map.
+pub(crate) const BLOCKS_PER_BYTE: usize = 4;
+
+/// Bytes looked at word by word before the wide loops start. A near hit, the commonest answer in a file system that
+/// is not full, then costs no wide set-up.
+const NEAR_BYTES: usize = 64;
+
+/// The first wanted block at or after `from`.
+#[inline]
+pub(crate) fn first(bytes: &[u8], want: Want, from: usize, kernel: Option<Kernel>) -> Option<usize> {
+    let at = from / BLOCKS_PER_BYTE;
+    if at >= bytes.len() {
+        return None;
+    }
+    let before = u64::MAX << (2 * (from % BLOCKS_PER_BYTE));
+    if bytes.len() - at < BYTES {
+        return tail(bytes, at, want, before);
+    }
+    let hits = want.hits(word::load(bytes, at)) & before;
+    if hits != 0 {
+        return Some(at * BLOCKS_PER_BYTE + word::first(hits));
+    }
+    first_from_byte(bytes, want, at + BYTES, kernel)
+}
+
+/// The first wanted block of the bytes from `at` on.
+fn first_from_byte(bytes: &[u8], want: Want, mut at: usize, kernel: Option<Kernel>) -> Option<usize> {
+    let near_end = bytes.len().min(at + NEAR_BYTES);
+    while at + BYTES <= near_end {
+        let hits = want.hits(word::load(bytes, at));
+        if hits != 0 {
+            return Some(at * BLOCKS_PER_BYTE + word::first(hits));
+        }
+        at += BYTES;
+    }
+    if bytes.len() - at >= arch::LINE {
+        at += arch::skip(kernel.unwrap_or_else(Kernel::best), &bytes[at..], want);
+    }
+    while at + BYTES <= bytes.len() {
+        let hits = want.hits(word::load(bytes, at));
+        if hits != 0 {
+            return Some(at * BLOCKS_PER_BYTE + word::first(hits));
+        }
+        at += BYTES;
+    }
+    tail(bytes, at, want, u64::MAX)
+}
+
+/// The first wanted block among the last bytes, fewer than eight, that `keep` does not mask out.
+#[inline]
+fn tail(bytes: &[u8], at: usize, want: Want, keep: u64) -> Option<usize> {
+    let (word, exists) = word::load_tail(&bytes[at..]);
+    let hits = want.hits(word) & exists & keep;
+    (hits != 0).then(|| at * BLOCKS_PER_BYTE + word::first(hits))
+}
+
+/// The last wanted block below `end`, which may lie past the map's end.
+pub(crate) fn last(bytes: &[u8], want: Want, end: usize) -> Option<usize> {
+    let end = end.min(bytes.len() * BLOCKS_PER_BYTE);
+    let mut at = end / BLOCKS_PER_BYTE;
+    let odd_blocks = end % BLOCKS_PER_BYTE;
+    if odd_blocks != 0 {
+        let hits = want.hits(bytes[at].into()) & ((1 << (2 * odd_blocks)) - 1);
+        if hits != 0 {
+            return Some(at * BLOCKS_PER_BYTE + word::last(hits));
+        }
+    }
+    at -= lines_without(&bytes[..at], want);
+    while at >= BYTES {
+        at -= BYTES;
+        let hits = want.hits(word::load(bytes, at));
+        if hits != 0 {
+            return Some(at * BLOCKS_PER_BYTE + word::last(hits));
+        }
+    }
+    let (word, exists) = word::load_tail(&bytes[..at]);
+    let hits = want.hits(word) & exists;
+    (hits != 0).then(|| word::last(hits))
+}
+
+/// How many bytes at the end of `bytes`, in whole lines, hold no wanted block.
+fn lines_without(bytes: &[u8], want: Want) -> usize {
+    let (_, lines) = bytes.as_rchunks::<{ arch::LINE }>();
+    let free = |line: &&[u8; arch::LINE]| {
+        (0..arch::LINE / BYTES).fold(0, |hits, i| hits | want.hits(word::load(&line[..], i * BYTES))) == 0
+    };
+    lines.iter().rev().take_while(free).count() * arch::LINE
+}
+
+/// The first block at or after `from` that starts `length` blocks in `state`.
+///
+/// Each candidate is tested from its end: the last block in another state rules out every start up to itself, so long
+/// runs are found without reading most of the map.
+pub(crate) fn run(bytes: &[u8], state: crate::State, from: usize, length: usize) -> Option<usize> {
+    let blocks = bytes.len() * BLOCKS_PER_BYTE;
+    let last_start = blocks.checked_sub(length)?;
+    if length == 0 {
+        return (from <= last_start).then_some(from);
+    }
+    let mut from = from;
+    loop {
+        let start = first(bytes, Want::equal(state), from, None)?;
+        if start > last_start {
+            return None;
+        }
+        match last_between(bytes, Want::other(state), start, start + length) {
+            None => return Some(start),
+            Some(breach) => from = breach + 1,
+        }
+    }
+}
+
+/// The last wanted block of `start..end`; `start` itself is known not to be wanted.
+fn last_between(bytes: &[u8], want: Want, start: usize, end: usize) -> Option<usize> {
+    let first_byte = start / BLOCKS_PER_BYTE;
+    let base = first_byte * BLOCKS_PER_BYTE;
+    last(&bytes[first_byte..], want, end - base).map(|block| base + block).filter(|&block| block > start)
+}
