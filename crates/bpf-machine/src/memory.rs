@@ -35,8 +35,11 @@ pub enum Access {
 /// An array of guest objects of one size.
 #[derive(Debug)]
 pub struct Region {
-    /// All slots; the last one without its padding.
+    /// All slots, `pitch` bytes each.
     data: Vec<u8>,
+    /// Bytes of storage for a slot. Guest addresses have power-of-two strides; storage that had them too would put the
+    /// same field of all tasks into a handful of cache sets. Large objects take an odd number of cache lines instead.
+    pitch: usize,
     /// Stride less one: gives the offset in a slot.
     mask: u32,
     /// Log2 of the stride.
@@ -48,12 +51,29 @@ pub struct Region {
 }
 
 impl Region {
-    /// First byte of `len` bytes at `offset`, if they lie in one object.
+    /// Place in `data` of `len` bytes at `offset`, if they lie in one object.
     #[inline(always)]
     fn find(&self, offset: u32, len: u32) -> Option<usize> {
+        let (slot, inside) = (offset >> self.shift, offset & self.mask);
         // The stride is at most 2 GiB, so the sum cannot wrap for lengths up to 2 GiB.
-        let fits = len <= self.size && (offset & self.mask) <= self.size - len;
-        (fits && (offset >> self.shift) < self.slots).then_some(offset as usize)
+        let fits = len <= self.size && inside <= self.size - len;
+        (fits && slot < self.slots).then_some(slot as usize * self.pitch + inside as usize)
+    }
+
+    /// Slot and offset in it of the object that `offset` falls into.
+    #[inline(always)]
+    fn object_at(&self, offset: u32) -> Option<(u32, u32)> {
+        self.find(offset, 1).map(|_| (offset >> self.shift, offset & self.mask))
+    }
+}
+
+/// Bytes of storage for objects of `size` bytes: from four cache lines on, an odd number of lines.
+fn pitch(size: u32) -> usize {
+    const LINE: usize = 64;
+    let lines = (size as usize).div_ceil(LINE);
+    match lines {
+        0..4 => size as usize,
+        _ => (lines | 1) * LINE,
     }
 }
 
@@ -92,7 +112,8 @@ impl Memory {
         assert!(size > 0 && size <= 1 << 31, "region {name}: objects of {size} bytes");
         let id = u16::try_from(self.regions.len()).expect("at most 65535 regions");
         let (mask, shift) = (stride - 1, stride.trailing_zeros());
-        self.regions.push(Region { data: Vec::new(), mask, shift, size, slots: 0, access });
+        let pitch = pitch(size);
+        self.regions.push(Region { data: Vec::new(), pitch, mask, shift, size, slots: 0, access });
         self.names.push(name.to_owned());
         let bytes = self.span(RegionId(id), slots);
         // The allocator hands out zeroed pages lazily; growing from nothing would touch them all.
@@ -104,9 +125,10 @@ impl Memory {
     /// Bytes that `slots` slots of a region take.
     fn span(&self, region: RegionId, slots: u32) -> usize {
         let r = self.region(region);
-        let bytes = (u64::from(slots) << r.shift) - if slots == 0 { 0 } else { u64::from(r.mask + 1 - r.size) };
-        assert!(bytes <= REGION_SPAN, "region {}: {slots} slots do not fit", self.name(region));
-        bytes as usize
+        let last = u64::from(slots.saturating_sub(1));
+        let end = (last << r.shift) + u64::from(r.size);
+        assert!(end <= REGION_SPAN, "region {}: {slots} slots do not fit", self.name(region));
+        slots as usize * r.pitch
     }
 
     /// Makes room for at least `slots` objects, the new ones zeroed. Addresses stay valid.
@@ -149,8 +171,8 @@ impl Memory {
     #[inline]
     pub fn locate(&self, addr: GuestAddr) -> Option<(RegionId, u32, u32)> {
         let (number, region, offset) = self.split(addr)?;
-        let at = region.find(offset, 1)? as u32;
-        Some((RegionId(number as u16), at >> region.shift, at & region.mask))
+        let (slot, inside) = region.object_at(offset)?;
+        Some((RegionId(number as u16), slot, inside))
     }
 
     /// Slot of `addr` if it is the address (of any byte) of an object of `region`.
@@ -159,8 +181,7 @@ impl Memory {
         if (addr >> 32) as u32 != KERNEL_HALF | u32::from(region.0) {
             return None;
         }
-        let r = self.region(region);
-        r.find(addr as u32, 1).map(|at| at as u32 >> r.shift)
+        self.region(region).object_at(addr as u32).map(|(slot, _)| slot)
     }
 
     /// What a program's load of 1, 2, 4 or 8 bytes gives, zero-extended.
@@ -235,7 +256,7 @@ impl Memory {
     #[inline]
     pub fn slot(&self, region: RegionId, slot: u32) -> &[u8] {
         let r = self.region(region);
-        let at = (slot as usize) << r.shift;
+        let at = slot as usize * r.pitch;
         &r.data[at..at + r.size as usize]
     }
 
@@ -243,7 +264,7 @@ impl Memory {
     #[inline]
     pub fn slot_mut(&mut self, region: RegionId, slot: u32) -> &mut [u8] {
         let r = self.region_mut(region);
-        let at = (slot as usize) << r.shift;
+        let at = slot as usize * r.pitch;
         &mut r.data[at..at + r.size as usize]
     }
 
