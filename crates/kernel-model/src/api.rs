@@ -91,8 +91,6 @@ pub enum TimerKey {
     Bpf(TimerId),
     /// The watchdog's delayed work: wakes its kworker.
     Watchdog,
-    /// The balancer of the bypass queues.
-    BypassBalance,
 }
 
 /// How a CPU comes to call [`Kernel::schedule`].

@@ -346,3 +346,90 @@ fn k4_destroying_a_queue_in_use_is_an_error_and_a_missing_one_is_ignored() {
     let bench = Bench::probe(1, &with(&["ON_INIT=scx_bpf_destroy_dsq(1234);scx_bpf_destroy_dsq(ORDERED);"]));
     assert!(bench.kernel.exit_info().is_none());
 }
+
+#[test]
+fn o3_the_key_is_the_virtual_time_when_the_insert_is_carried_out() {
+    let body = "ON_ENQUEUE=dsq_insert_by_key(p,ORDERED,SCX_SLICE_DFL,50,0);p->scx.dsq_vtime=p->pid==102?10:20;";
+    let mut bench = Bench::probe(1, &with(&[body, "ON_DISPATCH=dsq_move_to_local(ORDERED);"]));
+    let blocker = bench.task_with("rt", "", Policy::Fifo(9), 0);
+    let (late, early) = (bench.task("late", ""), bench.task("early", ""));
+    for task in [blocker, late, early] {
+        bench.wake(task);
+    }
+    bench.block(blocker);
+    assert_eq!(bench.kernel.current(CpuId(0)), early);
+}
+
+#[test]
+fn d1_after_any_try_the_one_direct_dispatch_is_gone() {
+    let other = "struct task_struct*o=bpf_task_from_pid(100);if(!o)return;";
+    for (body, message) in [
+        ("dsq_insert(p,SHARED,0,0);dsq_insert(o,SHARED,0,0);", "other[100] already direct-dispatched"),
+        (
+            "dsq_insert(o,SHARED,0,0);dsq_insert(p,SHARED,0,0);",
+            "scheduling for subject[101] but trying to direct-dispatch other[100]",
+        ),
+    ] {
+        let body = format!("ON_ENQUEUE={other}{body}bpf_task_release(o);");
+        let mut bench = Bench::probe(1, &with(&[&body]));
+        bench.fork("other", "", Policy::Other, 0);
+        let task = bench.fork("subject", "", Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        assert_eq!(bench.error(), (1024, message));
+    }
+}
+
+#[test]
+fn k3_the_local_queue_is_that_of_the_runqueue_that_the_op_works_on() {
+    let body = "ON_ENQUEUE=counter=scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    let mut bench = Bench::probe(2, &with(&[body]));
+    let tasks: Vec<TaskId> = ["a", "b", "c"].iter().map(|name| bench.task(name, "1")).collect();
+    tasks.iter().for_each(|&task| bench.wake(task));
+    assert_eq!(bench.variable("counter"), 1, "a runs on CPU 1 and b waits there; CPU 0, which wakes them, has nobody");
+}
+
+#[test]
+fn e3_cpuperf_is_limited_to_1024_and_to_the_locked_runqueue() {
+    for (call, message) in [
+        ("scx_bpf_cpuperf_set(1,1025)", "Invalid cpuperf target 1025 for CPU 1"),
+        ("scx_bpf_cpuperf_set(0,5)", "Invalid target CPU 0"),
+    ] {
+        let mut bench = Bench::probe(2, &with(&[&format!("ON_ENQUEUE={call};")]));
+        let task = bench.fork("a", "1", Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        assert_eq!(bench.error(), (1024, message), "{call}");
+    }
+    let mut bench = Bench::probe(2, &with(&["ON_ENQUEUE=scx_bpf_cpuperf_set(1,1024);dsq_insert(p,SHARED,0,0);"]));
+    let task = bench.fork("a", "1", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert!(bench.kernel.exit_info().is_none());
+}
+
+#[test]
+fn d5_an_offending_task_waits_in_the_global_queue_and_is_not_lost() {
+    let mut bench = held(2, "dsq_insert(t,LOCAL_ON(1),SCX_SLICE_DFL,0);", &[]);
+    let task = bench.fork("a", "0", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error(), (1024, "SCX_DSQ_LOCAL[_ON] target CPU 1 not allowed for a[100]"));
+    assert_eq!(bench.kernel.current(CpuId(0)), task);
+}
+
+#[test]
+fn d11_refills_are_counted() {
+    let mut bench = Bench::probe(1, &[]);
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 1);
+    assert_eq!(bench.kernel.event_count("SCX_EV_NO_SUCH"), 0);
+}
+
+#[test]
+fn o6_a_new_task_has_a_default_slice() {
+    let (bench, _) = enqueue(1, "counter=p->scx.slice;dsq_insert(p,SCX_DSQ_LOCAL,0,0);");
+    assert_eq!(bench.variable("counter"), 20_000_000);
+}

@@ -245,3 +245,180 @@ fn x2_the_dump_calls_the_scheduler_and_lists_tasks() {
     assert!(dump.contains("counter is 42") && dump.contains("culprit[100]"), "{dump}");
     assert!(dump.contains("triggered exit kind 1025 on CPU 0"), "{dump}");
 }
+
+#[test]
+fn e2_the_exit_cpu_is_that_of_the_culprit_or_none() {
+    let mut bench = Bench::probe(2, &with(&[]));
+    bench.kernel.detach(CpuId(1));
+    assert_eq!(bench.variable("exit_cpu") as u32 as i32, -1, "user space has no CPU");
+    assert_eq!(bench.variable("exit_flags"), 1, "SCX_EFLAG_INITIALIZED");
+
+    let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=3000", enqueue]));
+    let victim = bench.fork("victim", "1", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), victim);
+    bench.settle();
+    run_with_worker(&mut bench, worker, 2000);
+    assert_eq!(bench.variable("exit_cpu") as u32, 1, "where the stalled task waits");
+}
+
+#[test]
+fn init_that_fails_leaves_the_initialized_flag_clear() {
+    let mut bench = Bench::load(flat(1), &probe(&with(&["ON_INIT=err=-5;"]))).unwrap();
+    bench.attach();
+    assert_eq!(bench.variable("exit_flags"), 0);
+}
+
+#[test]
+fn e3_what_is_no_errno_is_an_error_of_its_own() {
+    let mut bench = Bench::load(flat(1), &probe(&with(&["ON_INIT=err=5;"]))).unwrap();
+    bench.attach();
+    assert_eq!(bench.error(), (1024, "ops.init() returned an invalid errno 5"));
+    let mut bench = Bench::load(flat(1), &probe(&with(&["OP_TASK", "ON_INIT_TASK=return -5000;"]))).unwrap();
+    bench.fork("a", "", Policy::Other, 0);
+    bench.attach();
+    assert_eq!(bench.error(), (1024, "ops.init_task() returned an invalid errno -5000"));
+}
+
+#[test]
+fn h1_a_stale_hotplug_sequence_asks_for_a_restart() {
+    let stale = |object: &mut bpf_object::LinkedObject| {
+        let (name, value) = ("hotplug_seq".to_owned(), bpf_object::MemberValue::Number(3));
+        object.struct_ops[0].members.push(bpf_object::StructOpsMember { name, value });
+    };
+    let mut bench = Bench::load_changed(flat(1), &probe(&with(&[])), stale).unwrap();
+    bench.attach();
+    assert_eq!(bench.error(), (66, "expected hotplug seq 3 did not match actual 0"));
+    assert_eq!(bench.exit().code, 1 << 48 | 1 << 32);
+    assert_eq!(bench.exit().reason, "unregistered from the main kernel");
+}
+
+#[test]
+fn attach_refuses_a_name_with_other_characters() {
+    let dashed = |object: &mut bpf_object::LinkedObject| {
+        for member in &mut object.struct_ops[0].members {
+            if member.name == "name" {
+                member.value = bpf_object::MemberValue::Bytes(b"a-b\0".to_vec());
+            }
+        }
+    };
+    match Bench::load_changed(flat(1), &probe(&with(&[])), dashed) {
+        Err(LaunchError::Attach { errno: 22, .. }) => {}
+        other => panic!("EINVAL expected, not {:?}", other.err()),
+    }
+}
+
+#[test]
+fn e1_an_error_in_init_task_does_not_stop_the_switch() {
+    let defines = with(&["OP_TASK", "ON_INIT_TASK=scx_error(\"no\",0);"]);
+    let mut bench = Bench::load(flat(1), &probe(&defines)).unwrap();
+    bench.fork("a", "", Policy::Other, 0);
+    bench.fork("b", "", Policy::Other, 0);
+    bench.attach();
+    assert_eq!(bench.ops(), "init init_task init_task enable enable disable exit_task disable exit_task exit");
+}
+
+#[test]
+fn e1_messages_are_cut_to_the_kernels_buffer() {
+    let dump = "ON_ENQUEUE=p->scx.slice=1;dsq_insert(p,0x4141414141414141,0,0);";
+    let mut bench = Bench::probe(1, &with(&[dump]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert!(bench.error().1.len() < 1024);
+}
+
+#[test]
+fn w1_the_watchdog_counts_in_jiffies_of_its_timer_wheel() {
+    let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=1001", enqueue]));
+    let victim = bench.fork("victim", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), victim);
+    bench.settle();
+    run_with_worker(&mut bench, worker, 2000);
+    // 1001 ms are 251 jiffies of 4 ms; half of that, 125, is rounded up to the next multiple of 8: the work is done at
+    // jiffies 128, 256 (from 128 for 125) and 384, and only the last time more than 251 have passed by enough.
+    assert_eq!(bench.error().1, "victim[101] failed to run for 1.024s");
+}
+
+#[test]
+fn b1_a_change_of_hands_passes_through_bypass() {
+    let mut bench = Bench::probe(1, &with(&["OP_RUN"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.kernel.detach(CpuId(0));
+    assert_eq!(
+        bench.line(),
+        "quiescent:0:1(0x20000000e) runnable:0:1(0xe) stopping:0:0 quiescent:0:0(0x20000004e) \
+         quiescent:0:1(0x20000004e) exit:0:-(0x40)",
+        "what waits is cycled first; then each leaves for its old class"
+    );
+    assert_eq!(bench.kernel.event_count("SCX_EV_BYPASS_ACTIVATE"), 2);
+    assert_eq!(bench.kernel.event_count("SCX_EV_BYPASS_DISPATCH"), 1);
+}
+
+#[test]
+fn b2_the_newest_waiting_task_is_cycled_first() {
+    let mut bench = Bench::probe(1, &with(&["OP_RUN", "OP_DEQUEUE"]));
+    let blocker = bench.task_with("rt", "", Policy::Fifo(1), 0);
+    bench.wake(blocker);
+    let tasks: Vec<TaskId> = ["a", "b", "c"].iter().map(|name| bench.fork(name, "", Policy::Other, 0)).collect();
+    for &task in &tasks {
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+    }
+    bench.log();
+    bench.kernel.detach(CpuId(0));
+    let dequeued: Vec<String> = bench.log().into_iter().filter(|entry| entry.starts_with("dequeue")).collect();
+    assert_eq!(dequeued.join(" "), "dequeue:0:3(0x20000000e) dequeue:0:2(0x20000000e) dequeue:0:1(0x20000000e)");
+}
+
+#[test]
+fn x2_a_dump_reads_as_the_kernel_prints_it() {
+    let dump =
+        "ON_DUMP=static char f[]=\"counter is %d\\nsecond line\";u64 d[1]={42};scx_bpf_dump_bstr(f,d,sizeof(d));";
+    let enqueue = "ON_ENQUEUE=if(counter++)scx_error(\"stop\",0);else dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    let mut bench = Bench::probe(2, &with(&["OP_DUMP", dump, enqueue]));
+    let (a, b) = (bench.fork("a", "0", Policy::Other, 0), bench.fork("b", "", Policy::Other, 5));
+    bench.kernel.wake_new(CpuId(0), a);
+    bench.settle();
+    bench.pass(Nanos::from_ms(8));
+    bench.kernel.wake_new(CpuId(0), b);
+    bench.settle();
+    let dump = &bench.exit().dump;
+    let (states, counters) = dump.split_once("\nEvent counters\n--------------\n").unwrap();
+    expect_test::expect![[r#"
+        probe: root
+        a[100] triggered exit kind 1025 on CPU 0:
+          scx_bpf_error (stop)
+
+        Backtrace:
+
+        counter is 42
+        second line
+
+        CPU states
+        ----------
+
+        CPU 0   : nr_run=2 flags=0x1 cpu_rel=0 ops_qseq=2 ksync=2
+                  curr=a[100] class=ext_sched_class
+
+         *R a[100] *root -8ms
+              scx_state/flags=4/0x5 dsq_flags=0x0 ops_state/qseq=0/0
+              sticky/holding_cpu=-1/-1 dsq_id=(n/a)
+              dsq_vtime=0 slice=20000000 weight=100
+              cpus=1 no_mig=0
+
+          R b[101] *root +0ms
+              scx_state/flags=4/0x3 dsq_flags=0x0 ops_state/qseq=2/1
+              sticky/holding_cpu=-1/-1 dsq_id=(n/a)
+              dsq_vtime=0 slice=20000000 weight=33
+              cpus=3 no_mig=0
+    "#]]
+    .assert_eq(states);
+    let line = counters.lines().nth(7).unwrap();
+    assert_eq!(line, "                 SCX_EV_REFILL_SLICE_DFL:                0");
+    assert_eq!(counters.lines().count(), 13);
+}

@@ -313,3 +313,143 @@ fn blocking_and_waking_again_is_a_whole_cycle() {
         assert_eq!(bench.ops(), "runnable enqueue dispatch dequeue running stopping quiescent dispatch");
     }
 }
+
+#[test]
+fn t2_a_cpu_that_cannot_be_is_replaced_by_one_of_the_same_node() {
+    let topology = kernel_model::Topology {
+        core: (0..4).collect(),
+        llc: vec![0, 0, 1, 1],
+        node: vec![0, 0, 1, 1],
+        distances: vec![vec![10, 20], vec![20, 10]],
+    };
+    let mut bench = Bench::load(topology, &bench::probe(&with(&["ON_SELECT=return 2;"]))).unwrap();
+    bench.attach();
+    let task = bench.task("a", "0,3");
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(0), "from node 0 to the first there");
+    bench.kernel.set_affinity(CpuId(0), task, &mask("1,3")).unwrap();
+    bench.wake(task);
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(1));
+    bench.block(task);
+    bench.kernel.set_affinity(CpuId(0), task, &mask("3")).unwrap();
+    bench.wake(task);
+    bench.block(task);
+    bench.kernel.set_affinity(CpuId(0), task, &mask("0-1,3")).unwrap();
+    bench.wake(task);
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(3), "it was on node 1");
+}
+
+#[test]
+fn t2_a_wakeup_that_migrates_says_so() {
+    let mut bench = Bench::probe(2, &with(&["ON_SELECT=return 1;"]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    bench.block(task);
+    bench.wake(task);
+    assert!(bench.line().contains("runnable:0:0(0x100009)"), "it was there");
+    bench.block(task);
+    bench.kernel.set_affinity(CpuId(0), task, &mask("0")).unwrap();
+    bench.wake(task);
+    assert!(bench.line().contains("runnable:0:0(0x40009) enqueue:0:0(0x40009)"), "ENQUEUE_MIGRATED");
+}
+
+#[test]
+fn t2_the_error_of_an_impossible_cpu_says_where_it_came_from() {
+    let mut bench = Bench::probe(4, &with(&["ON_SELECT=return -7;"]));
+    let task = bench.fork("a", "0-1", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error(), (1024, "invalid CPU -7 from ops.select_cpu()"));
+}
+
+#[test]
+fn t9_what_does_not_change_is_no_change() {
+    let mut bench = Bench::probe(2, &with(&["OP_CHANGE"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.log();
+    bench.kernel.set_policy(CpuId(0), task, Policy::Other, 0).unwrap();
+    bench.kernel.set_affinity(CpuId(0), task, &mask("0-1")).unwrap();
+    bench.settle();
+    assert_eq!(bench.line(), "");
+}
+
+#[test]
+fn t9_a_nice_change_reschedules_nobody() {
+    let mut bench = Bench::probe(2, &with(&["ON_ENQUEUE=hold(p);", "ON_DISPATCH="]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    bench.rescheds.clear();
+    bench.kernel.set_policy(CpuId(0), task, Policy::Other, 5).unwrap();
+    bench.settle();
+    assert_eq!(bench.rescheds, [] as [u32; 0], "its CPU idles on, as nothing was inserted there");
+}
+
+#[test]
+fn t9_a_change_of_policy_moves_and_one_of_class_says_so() {
+    let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.kernel.set_policy(CpuId(0), b, Policy::Batch, 0).unwrap();
+    assert_eq!(
+        bench.line(),
+        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_weight:0:1(0x64) runnable:0:1(0xe) enqueue:0:1(0xe)"
+    );
+    bench.kernel.set_policy(CpuId(0), a, Policy::Fifo(1), 0).unwrap();
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x20000004e) disable:0:0");
+    bench.kernel.set_policy(CpuId(0), a, Policy::Other, 0).unwrap();
+    assert_eq!(bench.line(), "enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1) runnable:0:0(0x4e) running:0:0");
+}
+
+#[test]
+fn t9_the_nice_value_of_a_real_time_task_is_kept_for_later() {
+    let mut bench = Bench::probe(1, &with(&["OP_CHANGE"]));
+    let rt = bench.task_with("rt", "", Policy::Fifo(1), 0);
+    bench.kernel.set_policy(CpuId(0), rt, Policy::Fifo(1), 5).unwrap();
+    assert_eq!(bench.line(), "");
+    bench.kernel.set_policy(CpuId(0), rt, Policy::Other, 5).unwrap();
+    assert!(bench.line().contains("set_weight:0:0(0x21)"));
+}
+
+#[test]
+fn t11_disallow_matters_only_for_a_change_to_sched_ext() {
+    let mut bench =
+        Bench::load(bench::flat(1), &bench::probe(&with(&["OP_TASK", "ON_INIT_TASK=DISALLOW(p)=true;", "FLAGS=8"])))
+            .unwrap();
+    let task = bench.fork("a", "", Policy::Ext, 0);
+    assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 1), Ok(()), "nothing is attached yet");
+    bench.attach();
+    assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 0), Err(-13), "it was reverted, and stays out");
+    assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Batch, 0), Ok(()));
+}
+
+#[test]
+fn t12_an_exiting_task_skips_enqueue_unless_the_scheduler_wants_it() {
+    // A task that exits leaves for good at once here; a deferred exit never shows. Its last dequeue is a special one.
+    let mut bench = Bench::probe(1, &with(&["FLAGS=4"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.log();
+    bench.leave(task, Leave::Exit);
+    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x10009) dispatch:0:0");
+}
+
+#[test]
+fn o5_flags_of_a_task_tell_queued_custody_and_state() {
+    let enqueue = "ON_ENQUEUE=counter=p->scx.flags;hold(p);";
+    let stopping = "ON_STOPPING=counter=p->scx.flags;";
+    let dispatch = "ON_DISPATCH=struct task_struct*t=held_task();if(t){counter=t->scx.flags;dsq_insert(t,SCX_DSQ_LOCAL,0,0);bpf_task_release(t);}";
+    let mut bench = Bench::probe(1, &with(&[enqueue, stopping, dispatch]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    assert_eq!(bench.variable("counter"), 0x401, "ENABLED and QUEUED");
+    bench.settle();
+    assert_eq!(bench.variable("counter"), 0x403, "and IN_CUSTODY");
+    bench.block(task);
+    assert_eq!(bench.variable("counter"), 0x405, "it has run: RESET_RUNNABLE_AT, no custody");
+    bench.wake(task);
+    assert_eq!(bench.variable("counter"), 0x40b, "the last dequeue was for sleep");
+}

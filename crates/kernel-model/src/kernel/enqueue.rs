@@ -69,8 +69,8 @@ impl Kernel {
     fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
         let cpu = self.core.task_cpu(task);
         let rq = &mut self.core.cpus[cpu.index()];
-        rq.ops_qseq += 1;
         let seq = rq.ops_qseq;
+        rq.ops_qseq += 1;
         self.core.task_mut(task).owner = Owner::Queueing(seq);
         let args = [self.addr(task), flags];
         self.call_deciding(Op::Enqueue, &args, task);

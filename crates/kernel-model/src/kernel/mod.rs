@@ -5,6 +5,7 @@ mod attach;
 mod bypass;
 mod call;
 mod change;
+mod check;
 mod dump;
 mod enqueue;
 mod finish;

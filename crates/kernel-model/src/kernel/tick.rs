@@ -147,7 +147,6 @@ impl Kernel {
                         self.wake(cpu, worker, event_log::Waker::Timer, false);
                     }
                 }
-                TimerKey::BypassBalance => self.balance_bypass(cpu),
             }
         }
         self.finish();

@@ -3,9 +3,8 @@
 
 use super::{Kernel, Stage};
 use crate::TaskAttributes;
-use crate::core::enq_flags;
-use crate::core::ops_flags;
 use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
+use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
 use crate::ops::Op;
 use event_log::{EventKind, Waker};
@@ -32,6 +31,7 @@ impl Kernel {
         self.core.by_pid.insert(entry.pid, task);
         self.core.tasks.push(entry);
         self.publish(task);
+        self.core.objects.set_slice(&mut self.machine.memory, task, SLICE_DFL_NS);
         let parent = self.core.task(task).parent;
         if parent != TaskId::NONE {
             self.core.log(parent, EventKind::Fork { child: task });

@@ -50,9 +50,19 @@ pub struct Bench {
 impl Bench {
     /// Loads an object on this machine; nothing is attached yet.
     pub fn load(topology: Topology, object: &[u8]) -> Result<Bench, LaunchError> {
+        Bench::load_changed(topology, object, |_| {})
+    }
+
+    /// The same with a change of the object, as its user space would make it.
+    pub fn load_changed(
+        topology: Topology,
+        object: &[u8],
+        change: impl FnOnce(&mut LinkedObject),
+    ) -> Result<Bench, LaunchError> {
         let config = Config { topology, hz: 250, version: (7, 2), budget: 1_000_000, seed: 1 };
         let target = Kernel::target(&config);
-        let object = Object::parse(object).expect("clang makes objects").link(&*target).expect("it links");
+        let mut object = Object::parse(object).expect("clang makes objects").link(&*target).expect("it links");
+        change(&mut object);
         let mut kernel = Kernel::new(config);
         kernel.load(&object)?;
         let (pending, timers) = (VecDeque::new(), BTreeMap::new());
@@ -122,7 +132,7 @@ impl Bench {
                 Effect::ArmTimer { timer, cpu, at } => drop(self.timers.insert(timer, (at, cpu))),
                 Effect::CancelTimer { timer } => drop(self.timers.remove(&timer)),
                 Effect::AwaitSwitch { cpu, targets } => self.awaited.push((cpu.0, targets.to_string())),
-                Effect::Disabled => self.pending.clear(),
+                Effect::Disabled => {}
             }
         }
     }

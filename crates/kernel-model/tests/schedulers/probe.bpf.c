@@ -23,6 +23,8 @@ extern s32 scx_bpf_pick_any_cpu(const struct cpumask *mask, u64 flags) __ksym;
 extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) __ksym __weak;
 extern void scx_bpf_dump_bstr(char *format, u64 *data, u32 data__sz) __ksym __weak;
 extern bool scx_bpf_dsq_move___v1(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags) __ksym __weak;
+extern void scx_bpf_cpuperf_set(s32 cpu, u32 perf) __ksym;
+extern s32 scx_bpf_pick_idle_cpu_node(const struct cpumask *mask, s32 node, u64 flags) __ksym __weak;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 
@@ -42,6 +44,25 @@ u32 logged;
 u64 counter;
 s32 held[64];
 u32 held_count;
+
+/* What `exit` was told besides. */
+s32 exit_cpu;
+u64 exit_flags;
+
+struct scx_exit_info___72 {
+	s32 exit_cpu;
+	u64 flags;
+} __attribute__((preserve_access_index));
+
+struct sched_ext_entity___72 {
+	bool disallow;
+} __attribute__((preserve_access_index));
+
+struct task_struct___72 {
+	struct sched_ext_entity___72 scx;
+} __attribute__((preserve_access_index));
+
+#define DISALLOW(p) (((struct task_struct___72 *)(p))->scx.disallow)
 
 const volatile s32 cpu_arg;
 const volatile s32 pid_arg;
@@ -262,6 +283,8 @@ SLEEPABLE_OP0(s32, probe_init)
 OP1(void, probe_exit, struct scx_exit_info *, info)
 {
 	note(EXIT, NULL, info->kind, info->exit_code);
+	exit_cpu = ((struct scx_exit_info___72 *)info)->exit_cpu;
+	exit_flags = ((struct scx_exit_info___72 *)info)->flags;
 	record_exit(info);
 }
 

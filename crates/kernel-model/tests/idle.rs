@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The built-in idle tracking and the searches in it: rules I1 to I5 and C2 of the contract.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::{Bench, flat};
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::Topology;
+
+const DEFAULT: &str = "ON_SELECT=s32 c=scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);\
+                       counter=idle;if(idle)dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return c;";
+const OPS: [&str; 4] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN"];
+
+fn bench(topology: Topology, more: &[&str]) -> Bench {
+    let defines: Vec<&str> = OPS.iter().chain(more).copied().collect();
+    let mut bench = Bench::load(topology, &bench::probe(&defines)).unwrap();
+    bench.attach();
+    bench.log();
+    bench
+}
+
+/// A task that runs on this CPU for good.
+fn occupy(bench: &mut Bench, cpu: u32) -> TaskId {
+    let task = bench.task_with(&format!("busy{cpu}"), &cpu.to_string(), Policy::Other, 0);
+    bench.wake(task);
+    assert_eq!(bench.kernel.current(CpuId(cpu)), task);
+    task
+}
+
+/// Three nodes of one core with two threads each; node 2 is nearer to node 0 than node 1 is.
+fn three_nodes() -> Topology {
+    let groups = vec![0, 0, 1, 1, 2, 2];
+    let distances = vec![vec![10, 30, 20], vec![30, 10, 20], vec![20, 20, 10]];
+    Topology { core: groups.clone(), llc: groups.clone(), node: groups, distances }
+}
+
+#[test]
+fn i4_sync_keeps_an_idle_prev_that_shares_the_wakers_cache() {
+    let mut bench = bench(flat(4), &[DEFAULT]);
+    let task = bench.task("a", "");
+    occupy(&mut bench, 1);
+    bench.wake_from(1, task, true);
+    assert_eq!((bench.kernel.task_cpu(task), bench.variable("counter")), (CpuId(0), 1));
+}
+
+#[test]
+fn i4_sync_takes_the_wakers_cpu_and_its_idle_bit() {
+    for waker_runs in [true, false] {
+        let mut bench = bench(flat(4), &[DEFAULT]);
+        let task = bench.task("a", "");
+        occupy(&mut bench, 0);
+        if waker_runs {
+            occupy(&mut bench, 1);
+        }
+        bench.kernel.wake(CpuId(1), task, event_log::Waker::Interrupt, true);
+        assert_eq!(bench.kernel.task_cpu(task), CpuId(1), "an interrupt on an idle CPU counts as a waker too");
+        assert!(!bench.kernel.idle_cpus().contains(CpuId(1)), "it is spoken for");
+    }
+}
+
+#[test]
+fn i4_sync_does_not_go_where_others_wait_nor_when_no_cpu_idles() {
+    let mut first = bench(flat(3), &[DEFAULT, "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);"]);
+    let (task, waiting) = (first.task("a", ""), first.task("waiting", "1"));
+    occupy(&mut first, 0);
+    occupy(&mut first, 1);
+    first.wake(waiting);
+    first.wake_from(1, task, true);
+    assert_eq!(first.kernel.task_cpu(task), CpuId(2), "the waker's local queue is not empty");
+
+    let mut full = bench(flat(2), &[DEFAULT]);
+    let task = full.task("a", "");
+    occupy(&mut full, 0);
+    occupy(&mut full, 1);
+    full.wake_from(1, task, true);
+    assert_eq!((full.kernel.task_cpu(task), full.variable("counter")), (CpuId(0), 0), "no idle CPU: prev");
+}
+
+#[test]
+fn i4_the_sibling_of_prev_comes_before_the_rest_of_its_cache() {
+    let topology = Topology { core: vec![0, 0, 1, 1], llc: vec![0; 4], node: vec![0; 4], distances: vec![vec![10]] };
+    let mut bench = bench(topology, &[DEFAULT]);
+    let task = bench.task("a", "");
+    occupy(&mut bench, 0);
+    occupy(&mut bench, 2);
+    bench.wake(task);
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(1), "no core is idle: the other thread of CPU 0's");
+}
+
+#[test]
+fn i4_per_node_masks_are_searched_by_distance() {
+    let mut bench = bench(three_nodes(), &[DEFAULT, "FLAGS=64"]);
+    let task = bench.task("a", "");
+    occupy(&mut bench, 0);
+    occupy(&mut bench, 1);
+    bench.wake(task);
+    assert_eq!(bench.kernel.task_cpu(task).0 / 2, 2, "node 2 is nearer than node 1");
+}
+
+#[test]
+fn i3_pick_idle_in_a_node_walks_by_distance_unless_told_to_stay() {
+    let pick = |flags: u32| {
+        format!(
+            "ON_SELECT=s32 c=scx_bpf_pick_idle_cpu_node(p->cpus_ptr,0,{flags});counter=(s64)c;return c<0?prev_cpu:c;"
+        )
+    };
+    for (flags, expected) in [(0, 4), (2, -16)] {
+        let mut bench = bench(three_nodes(), &[&pick(flags), "FLAGS=64"]);
+        let task = bench.task("a", "");
+        occupy(&mut bench, 0);
+        occupy(&mut bench, 1);
+        bench.wake(task);
+        assert_eq!(bench.variable("counter") as i64, expected, "flags {flags}");
+    }
+}
+
+#[test]
+fn i3_the_wrong_form_for_the_masks_is_an_error() {
+    let flat_form = "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);";
+    let node_form = "ON_SELECT=return scx_bpf_pick_idle_cpu_node(p->cpus_ptr,0,0);";
+    let wrong_node = "ON_SELECT=return scx_bpf_pick_idle_cpu_node(p->cpus_ptr,9,0);";
+    for (select, flags, message) in [
+        (flat_form, "FLAGS=64", "per-node idle tracking is enabled"),
+        (node_form, "FLAGS=0", "per-node idle tracking is disabled"),
+        (wrong_node, "FLAGS=64", "invalid node 9"),
+    ] {
+        let mut bench = bench(three_nodes(), &[select, flags]);
+        let task = bench.fork("a", "", Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        assert_eq!(bench.error(), (1024, message));
+    }
+}
+
+#[test]
+fn i4_of_a_task_with_one_cpu_only_prev_is_tested() {
+    let enqueue = "ON_ENQUEUE=s32 c=scx_bpf_select_cpu_dfl(p,counter,0,&idle);counter=10+c+100*idle;dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
+    for (prev, found) in [(1, 111), (0, 10)] {
+        let enqueue = format!(
+            "{};",
+            enqueue.replace("(p,counter", &format!("(p,{prev}")).replace("ENQUEUE=", "ENQUEUE=bool idle;")
+        );
+        let mut bench = bench(flat(2), &[&enqueue]);
+        let task = bench.fork("a", "1", Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        assert_eq!(bench.variable("counter"), found, "prev {prev}");
+    }
+}
+
+#[test]
+fn c2_the_search_is_for_the_task_of_the_callback() {
+    let ask = "struct task_struct*o=bpf_task_from_pid(100);if(o){bool i;scx_bpf_select_cpu_dfl(o,0,0,&i);bpf_task_release(o);}";
+    for (op, message) in [
+        (format!("ON_SELECT={ask}return prev_cpu;"), "called on a task not being operated on"),
+        (format!("ON_ENQUEUE={ask}"), "select_cpu kfunc called cross-task on other[100]"),
+    ] {
+        let mut bench = bench(flat(2), &[&op]);
+        bench.fork("other", "", Policy::Other, 0);
+        let task = bench.fork("a", if op.starts_with("ON_SELECT") { "" } else { "1" }, Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        assert_eq!(bench.error(), (1024, message));
+    }
+}
+
+#[test]
+fn i1_the_last_thread_makes_its_core_idle_and_any_claim_ends_that() {
+    let select = "ON_SELECT=const struct cpumask*m=scx_bpf_get_idle_smtmask();counter=m->bits[0];scx_bpf_put_idle_cpumask(m);return prev_cpu;";
+    let topology = Topology { core: vec![0, 0, 1, 1], llc: vec![0; 4], node: vec![0; 4], distances: vec![vec![10]] };
+    let mut bench = bench(topology, &[select]);
+    let task = bench.task("a", "");
+    assert_eq!(bench.variable("counter"), 0xf);
+    let busy = occupy(&mut bench, 3);
+    bench.wake(task);
+    assert_eq!(bench.variable("counter"), 0x3, "one thread is busy: the core is not idle");
+    bench.block(task);
+    bench.block(busy);
+    bench.wake(task);
+    assert_eq!(bench.variable("counter"), 0xf);
+}

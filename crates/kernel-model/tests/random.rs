@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Random operations on random machines, with schedulers of several kinds: after every step all that must always hold
+//! does, callbacks come in pairs, and nobody is lost.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::{Bench, TICK};
+use event_log::{BlockCause, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes, Topology};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+const OPS: [&str; 6] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE", "OP_TASK"];
+/// One that waits on a CPU of its own choice, picked among those allowed.
+const ANYWHERE: &str =
+    "ON_ENQUEUE=dsq_insert(p,LOCAL_ON(scx_bpf_pick_any_cpu(p->cpus_ptr,0)),SCX_SLICE_DFL,enq_flags&FLAG);";
+
+/// What the schedulers do, besides having all of [`OPS`]; whether each sees to it that every task runs in the end.
+const KINDS: [(&[&str], bool); 9] = [
+    (&["OP_UPDATE_IDLE", "FLAGS=1"], true),
+    (
+        &[
+            "ON_SELECT=s32 c=scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);if(idle)dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return c;",
+        ],
+        true,
+    ),
+    (&["ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,1000000,0);", "OP_PREEMPT", "OP_YIELD", "FLAGS=4"], true),
+    (&[ANYWHERE], true),
+    (
+        &[
+            "ON_ENQUEUE=hold(p);",
+            "ON_DISPATCH=struct task_struct*t=held_task();if(t){dsq_insert(t,cpu&1?SHARED:LOCAL_ON(scx_bpf_task_cpu(t)),SCX_SLICE_DFL,0);bpf_task_release(t);}dsq_move_to_local(SHARED);",
+        ],
+        false,
+    ),
+    (
+        &[
+            "ON_ENQUEUE=if(enq_flags&(1ULL<<40))dsq_insert(p,SHARED,SCX_SLICE_DFL,0);else dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,1ULL<<33);",
+            "OP_PREEMPT",
+        ],
+        true,
+    ),
+    (
+        &[
+            "FLAGS=128",
+            "ON_SELECT=s32 c=scx_bpf_pick_idle_cpu(p->cpus_ptr,0);if(c>=0){dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return c;}return prev_cpu;",
+        ],
+        true,
+    ),
+    (
+        &[
+            "ON_ENQUEUE=dsq_insert_by_key(p,ORDERED,2000000,p->scx.dsq_vtime+bpf_get_prandom_u32()%1000,0);scx_bpf_kick_cpu(scx_bpf_task_cpu(p),counter++%3?1:2);",
+            "ON_DISPATCH=dsq_move_to_local(ORDERED);",
+        ],
+        true,
+    ),
+    (
+        &["ON_ENQUEUE=dsq_insert(p,GLOBAL,SCX_SLICE_DFL,0);", "OP_TICK", "ON_TICK=if(counter++%5==0)p->scx.slice=0;"],
+        false,
+    ),
+];
+
+/// The object of a kind, compiled once.
+fn object(kind: usize) -> &'static [u8] {
+    static OBJECTS: [OnceLock<Vec<u8>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
+    OBJECTS[kind].get_or_init(|| {
+        let defines: Vec<String> =
+            OPS.iter().chain(KINDS[kind].0).map(|define| define.replace("&FLAG", "&0x10000")).collect();
+        bench::probe(&defines.iter().map(String::as_str).collect::<Vec<_>>())
+    })
+}
+
+/// CPUs in cores of `threads`, caches of `llc` and nodes of `node` CPUs.
+fn machine(cpus: u32, threads: u32, llc: u32, node: u32) -> Topology {
+    let groups = |size: u32| (0..cpus).map(|cpu| cpu / size).collect::<Vec<u32>>();
+    let nodes = (cpus - 1) / node + 1;
+    let row = |from: u32| (0..nodes).map(|to| 10 + 10 * from.abs_diff(to)).collect();
+    Topology { core: groups(threads), llc: groups(llc), node: groups(node), distances: (0..nodes).map(row).collect() }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Fork { mask: u8, policy: u8 },
+    Wake { task: u8, cpu: u8, sync: bool },
+    WakeTwo { tasks: [u8; 2] },
+    Block { cpu: u8 },
+    Exit { cpu: u8 },
+    Yield { cpu: u8 },
+    Schedule { cpu: u8 },
+    Ticks { ms: u8 },
+    Affinity { task: u8, mask: u8 },
+    Change { task: u8, policy: u8, nice: i8 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (any::<u8>(), 0u8..8).prop_map(|(mask, policy)| Step::Fork { mask, policy }),
+        6 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(task, cpu, sync)| Step::Wake { task, cpu, sync }),
+        2 => any::<[u8; 2]>().prop_map(|tasks| Step::WakeTwo { tasks }),
+        4 => any::<u8>().prop_map(|cpu| Step::Block { cpu }),
+        1 => any::<u8>().prop_map(|cpu| Step::Exit { cpu }),
+        1 => any::<u8>().prop_map(|cpu| Step::Yield { cpu }),
+        1 => any::<u8>().prop_map(|cpu| Step::Schedule { cpu }),
+        4 => (1u8..30).prop_map(|ms| Step::Ticks { ms }),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(task, mask)| Step::Affinity { task, mask }),
+        2 => (any::<u8>(), 0u8..8, -20i8..20).prop_map(|(task, policy, nice)| Step::Change { task, policy, nice }),
+    ]
+}
+
+fn policy(number: u8) -> Policy {
+    match number {
+        0 => Policy::Fifo(10),
+        1 => Policy::RoundRobin(5),
+        2 => Policy::Batch,
+        3 => Policy::Idle,
+        4 => Policy::Ext,
+        _ => Policy::Other,
+    }
+}
+
+/// A bench, and what the test knows of its tasks.
+struct World {
+    bench: Bench,
+    cpus: u32,
+    /// Allowed CPUs and policy; `None`: gone.
+    tasks: Vec<Option<(CpuSet, Policy)>>,
+    life: BTreeMap<String, Life>,
+}
+
+/// What the callbacks said last about a task.
+#[derive(Default)]
+struct Life {
+    runnable: bool,
+    running: bool,
+    enqueued: bool,
+}
+
+impl World {
+    fn new(kind: usize, topology: Topology) -> World {
+        let cpus = topology.core.len() as u32;
+        let mut bench = Bench::load(topology, object(kind)).unwrap();
+        bench.attach();
+        World { bench, cpus, tasks: Vec::new(), life: BTreeMap::new() }
+    }
+
+    fn mask(&self, bits: u8) -> CpuSet {
+        let all = CpuSet::first_n(self.cpus as usize);
+        let mask = CpuSet::from_words(&[u64::from(bits)]).intersection(&all);
+        if mask.is_empty() { all } else { mask }
+    }
+
+    fn cpu(&self, number: u8) -> CpuId {
+        CpuId(u32::from(number) % self.cpus)
+    }
+
+    fn alive(&self, number: u8) -> Option<TaskId> {
+        let task = usize::from(number) % self.tasks.len().max(1);
+        self.tasks.get(task).is_some_and(Option::is_some).then_some(TaskId(task as u32))
+    }
+
+    fn wake(&mut self, cpu: CpuId, task: Option<TaskId>, sync: bool) {
+        if let Some(task) = task {
+            self.bench.kernel.wake(cpu, task, Waker::Interrupt, sync);
+        }
+    }
+
+    fn leave(&mut self, cpu: CpuId, leave: Leave) {
+        let current = self.bench.kernel.current(cpu);
+        if current != TaskId::NONE {
+            if leave == Leave::Exit {
+                self.tasks[current.index()] = None;
+            }
+            self.bench.kernel.schedule(cpu, leave);
+        }
+    }
+
+    fn play(&mut self, step: &Step) {
+        match *step {
+            Step::Fork { mask, policy: number } if self.tasks.len() < 20 => {
+                let (allowed, policy) = (self.mask(mask), policy(number));
+                let attributes = TaskAttributes {
+                    name: format!("t{}", self.tasks.len()),
+                    policy,
+                    nice: 0,
+                    allowed: allowed.clone(),
+                    kernel_thread: false,
+                    parent: None,
+                };
+                let task = self.bench.kernel.fork(CpuId(0), attributes).unwrap();
+                self.tasks.push(Some((allowed, policy)));
+                self.bench.kernel.check();
+                self.bench.kernel.wake_new(CpuId(0), task);
+            }
+            Step::Fork { .. } => {}
+            Step::Wake { task, cpu, sync } => self.wake(self.cpu(cpu), self.alive(task), sync),
+            Step::WakeTwo { tasks } => {
+                self.wake(CpuId(0), self.alive(tasks[0]), false);
+                self.bench.kernel.check();
+                self.wake(CpuId(0), self.alive(tasks[1]), false);
+            }
+            Step::Block { cpu } => self.leave(self.cpu(cpu), Leave::Block(BlockCause::Timer)),
+            Step::Exit { cpu } => self.leave(self.cpu(cpu), Leave::Exit),
+            Step::Yield { cpu } => self.leave(self.cpu(cpu), Leave::Yield),
+            Step::Schedule { cpu } => drop(self.bench.kernel.schedule(self.cpu(cpu), Leave::Preempt)),
+            Step::Ticks { ms } => {
+                let cpus: Vec<u32> = (0..self.cpus).collect();
+                self.bench.run(&cpus, Nanos::from_ms(ms.into()));
+            }
+            Step::Affinity { task, mask } => {
+                if let Some(task) = self.alive(task) {
+                    let allowed = self.mask(mask);
+                    self.bench.kernel.set_affinity(CpuId(0), task, &allowed).unwrap();
+                    self.tasks[task.index()].as_mut().unwrap().0 = allowed;
+                }
+            }
+            Step::Change { task, policy: number, nice } => {
+                if let Some(task) = self.alive(task) {
+                    let policy = policy(number);
+                    self.bench.kernel.set_policy(CpuId(0), task, policy, nice).unwrap();
+                    self.tasks[task.index()].as_mut().unwrap().1 = policy;
+                }
+            }
+        }
+        self.bench.kernel.check();
+        self.bench.settle();
+        self.bench.kernel.check();
+    }
+
+    /// What the bench cannot know: who may run where, and in which order callbacks come.
+    fn judge(&mut self) {
+        for cpu in (0..self.cpus).map(CpuId) {
+            let current = self.bench.kernel.current(cpu);
+            if let Some(task) = current.some() {
+                let (allowed, _) = self.tasks[task.index()].as_ref().expect("the dead do not run");
+                assert!(allowed.contains(cpu), "task {task} runs on CPU {cpu}, which is forbidden");
+                assert!(!self.bench.kernel.idle_cpus().contains(cpu), "CPU {cpu} is busy");
+            }
+        }
+        for entry in self.bench.log() {
+            let mut parts = entry.split(':');
+            let (op, task) = (parts.next().unwrap(), parts.nth(1).unwrap().split('(').next().unwrap());
+            let life = self.life.entry(task.to_owned()).or_default();
+            match op {
+                "runnable" => assert!(!std::mem::replace(&mut life.runnable, true), "{entry}: it was runnable"),
+                "quiescent" => {
+                    assert!(std::mem::replace(&mut life.runnable, false), "{entry}: it was not runnable");
+                    assert!(!life.running, "{entry}: it runs");
+                }
+                "running" => {
+                    assert!(life.runnable, "{entry}: it is not runnable");
+                    assert!(!std::mem::replace(&mut life.running, true), "{entry}: it was running");
+                }
+                "stopping" => assert!(std::mem::replace(&mut life.running, false), "{entry}: it was not running"),
+                "enqueue" => {
+                    assert!(life.runnable && !life.running, "{entry}: it is not waiting");
+                    life.enqueued = true;
+                }
+                "dequeue" => assert!(std::mem::replace(&mut life.enqueued, false), "{entry}: it was not in custody"),
+                "exit_task" => assert!(!life.runnable && !life.running, "{entry}: it is not gone"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Higher classes sleep; then every ext task that is runnable runs within two seconds.
+    fn nobody_is_lost(&mut self) {
+        let cpus: Vec<u32> = (0..self.cpus).collect();
+        let mut waiting: Vec<TaskId> = Vec::new();
+        for (number, task) in self.tasks.iter().enumerate() {
+            let life = self.life.get(&number.to_string());
+            if task.is_some() && life.is_some_and(|life| life.runnable && !life.running) {
+                waiting.push(TaskId(number as u32));
+            }
+        }
+        for _ in 0..500 {
+            for cpu in (0..self.cpus).map(CpuId) {
+                while let Some(task) = self.bench.kernel.current(cpu).some() {
+                    let Some((_, Policy::Fifo(_) | Policy::RoundRobin(_))) = self.tasks[task.index()] else { break };
+                    self.leave(cpu, Leave::Block(BlockCause::Timer));
+                    self.bench.settle();
+                }
+            }
+            // A task may come and go between two looks: the log tells too.
+            let log = self.bench.log();
+            waiting.retain(|&task| {
+                let ran = format!(":{task}");
+                !log.iter().any(|entry| entry.starts_with("running") && entry.ends_with(&ran))
+                    && self.bench.kernel.current(self.bench.kernel.task_cpu(task)) != task
+            });
+            if waiting.is_empty() {
+                return;
+            }
+            self.bench.run(&cpus, TICK);
+        }
+        panic!("{waiting:?} never ran");
+    }
+}
+
+fn play(kind: usize, topology: Topology, steps: &[Step]) {
+    let mut world = World::new(kind, topology);
+    for step in steps {
+        world.play(step);
+        assert_eq!(world.bench.kernel.exit_info(), None, "after {step:?}");
+        world.judge();
+    }
+    if KINDS[kind].1 {
+        world.nobody_is_lost();
+    }
+    world.bench.kernel.detach(CpuId(0));
+    world.bench.kernel.check();
+    world.bench.settle();
+    world.bench.kernel.check();
+    assert_eq!(world.bench.exit().kind, 64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_every_task_is_in_one_place(
+        kind in 0..KINDS.len(),
+        cpus in 1u32..=8,
+        (threads, llc, node) in prop_oneof![Just((1, 8, 8)), Just((2, 4, 8)), Just((2, 4, 4)), Just((1, 2, 4))],
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        play(kind, machine(cpus, threads, llc, node), &steps);
+    }
+}
