@@ -319,16 +319,6 @@ fn e1_an_error_in_init_task_does_not_stop_the_switch() {
 }
 
 #[test]
-fn e1_messages_are_cut_to_the_kernels_buffer() {
-    let dump = "ON_ENQUEUE=p->scx.slice=1;dsq_insert(p,0x4141414141414141,0,0);";
-    let mut bench = Bench::probe(1, &with(&[dump]));
-    let task = bench.fork("a", "", Policy::Other, 0);
-    bench.kernel.wake_new(CpuId(0), task);
-    bench.settle();
-    assert!(bench.error().1.len() < 1024);
-}
-
-#[test]
 fn w1_the_watchdog_counts_in_jiffies_of_its_timer_wheel() {
     let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=1001", enqueue]));

@@ -427,17 +427,6 @@ fn t11_disallow_matters_only_for_a_change_to_sched_ext() {
 }
 
 #[test]
-fn t12_an_exiting_task_skips_enqueue_unless_the_scheduler_wants_it() {
-    // A task that exits leaves for good at once here; a deferred exit never shows. Its last dequeue is a special one.
-    let mut bench = Bench::probe(1, &with(&["FLAGS=4"]));
-    let task = bench.task("a", "");
-    bench.wake(task);
-    bench.log();
-    bench.leave(task, Leave::Exit);
-    assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x10009) dispatch:0:0");
-}
-
-#[test]
 fn o5_flags_of_a_task_tell_queued_custody_and_state() {
     let enqueue = "ON_ENQUEUE=counter=p->scx.flags;hold(p);";
     let stopping = "ON_STOPPING=counter=p->scx.flags;";

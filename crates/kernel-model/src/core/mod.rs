@@ -34,9 +34,6 @@ pub(crate) const SLICE_BYPASS_NS: u64 = 5_000_000;
 /// A slice that is never charged.
 pub(crate) const SLICE_INF: u64 = u64::MAX;
 
-/// Longest message of an exit, without its NUL (contract O6).
-const EXIT_MESSAGE_BYTES: usize = 1023;
-
 /// What kind of exit it is (contract E2).
 pub(crate) mod exit_kind {
     pub const UNREGISTERED: u32 = 64;
@@ -318,7 +315,7 @@ impl Core {
     }
 
     /// The same with the CPU that the reason is about, if it is about one.
-    pub fn error_on(&mut self, cpu: Option<CpuId>, kind: u32, code: i64, mut message: String) {
+    pub fn error_on(&mut self, cpu: Option<CpuId>, kind: u32, code: i64, message: String) {
         if self.exit.is_none() {
             let reason = match kind {
                 exit_kind::UNREGISTERED => "unregistered from user space",
@@ -328,8 +325,6 @@ impl Core {
                 exit_kind::ERROR_STALL => "runnable task stall",
                 _ => "runtime error",
             };
-            let end = (0..=EXIT_MESSAGE_BYTES.min(message.len())).rev().find(|&end| message.is_char_boundary(end));
-            message.truncate(end.unwrap_or(0));
             self.exit_cpu = cpu;
             self.exit = Some(ExitInfo { kind, code, reason: reason.into(), message, ..ExitInfo::default() });
         }

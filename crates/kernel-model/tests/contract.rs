@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `docs/contract.md` and the tests name each other.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Rules, from the first letter to the last number.
+const RULES: [(char, u32); 17] = [
+    ('O', 6),
+    ('C', 2),
+    ('T', 14),
+    ('D', 12),
+    ('P', 9),
+    ('K', 4),
+    ('I', 5),
+    ('B', 2),
+    ('W', 1),
+    ('E', 3),
+    ('X', 2),
+    ('H', 1),
+    ('G', 1),
+    ('R', 1),
+    ('S', 2),
+    ('V', 1),
+    ('V', 10),
+];
+
+/// Names of all tests of this crate.
+fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tests_below(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for (attribute, line) in text.lines().zip(text.lines().skip(1)) {
+                let name = line.trim().strip_prefix("fn ").and_then(|rest| rest.split_once('('));
+                if let (Some((name, _)), "#[test]") = (name, attribute.trim()) {
+                    names.insert(name.to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// `t12` of `t12_an_exiting_task`, if the name begins with a rule.
+fn rule_of(name: &str) -> Option<&str> {
+    let rule = name.split('_').next()?;
+    let (letter, number) = rule.split_at_checked(1)?;
+    let known = RULES.iter().any(|(known, _)| known.to_ascii_lowercase().to_string() == letter);
+    (known && number.parse::<u32>().is_ok()).then_some(rule)
+}
+
+#[test]
+fn every_rule_names_its_tests_and_every_test_its_rule() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/contract.md")).unwrap();
+    let mut tests = BTreeSet::new();
+    tests_below(&root.join("tests"), &mut tests);
+    tests_below(&root.join("src"), &mut tests);
+    let mut complaints = Vec::new();
+    for (letter, last) in RULES {
+        let numbers = if letter == 'V' { last..=last } else { 1..=last };
+        for number in numbers {
+            let line = page.lines().find(|line| line.contains(&format!("**{letter}{number}**")));
+            match line {
+                None => complaints.push(format!("rule {letter}{number} is missing")),
+                Some(line) if !line.contains('`') && !line.contains("not yet") => {
+                    complaints.push(format!("rule {letter}{number} names no test"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(|name| name.contains('_')).collect();
+    for name in &named {
+        // Names of ops and kernel objects stand in backticks too; tests have at least four words.
+        if name.matches('_').count() >= 3 && !tests.contains(*name) {
+            complaints.push(format!("there is no test {name}"));
+        }
+    }
+    for name in tests.iter().filter(|name| rule_of(name).is_some() && !named.contains(name.as_str())) {
+        complaints.push(format!("the page does not name {name}"));
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
