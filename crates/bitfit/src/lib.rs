@@ -26,11 +26,16 @@
 extern crate std;
 
 mod arch;
+mod atomic;
 mod bitmap;
+pub mod history;
 mod search;
 mod state;
+mod summary;
 mod word;
 
 pub use arch::{Kernel, count_word_by_word, read};
+pub use atomic::{AtomicBitmap, AtomicWord};
 pub use bitmap::Bitmap;
 pub use state::{Counts, SetError, State};
+pub use summary::{CHUNK_BYTES, Indexed, StorageTooSmall};

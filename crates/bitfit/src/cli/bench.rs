@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bitfit bench`: the experiment of the bug, and what the machine could do at best.
+
+use std::hint::black_box;
+
+use bitfit::history::ALGORITHMS;
+use bitfit::{Bitmap, Indexed, Kernel, State};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::maps;
+use super::stopwatch::{Contestant, race};
+
+/// Size of the bug's map.
+const SEED_BYTES: usize = 50 << 20;
+
+/// The bug's frequencies of metadata, none before them and a wild one behind.
+const FACTORS: [u64; 7] = [0, 116, 91, 85, 49, 28, 4];
+
+/// Sizes in KiB: what GFS2 searches at a time, caches of all levels, memory.
+const SIZES_KIB: [usize; 7] = [4, 32, 256, 1 << 10, 8 << 10, 50 << 10, 1 << 20];
+
+/// The slow searches run once if a call takes longer than this.
+const PATIENCE_NS: f64 = 40e6;
+
+/// What to measure and how to show it.
+#[derive(Args)]
+pub struct Options {
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Rounds of each race; the best time counts.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Largest map, in MiB.
+    #[arg(long, default_value_t = 1024)]
+    max_mib: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// One race: a map, a search, and how long each contestant took.
+#[derive(Serialize)]
+struct Race {
+    what: String,
+    map_bytes: usize,
+    /// Bytes that a flat search passes.
+    searched_bytes: usize,
+    trandfactor: u64,
+    state: &'static str,
+    results: Vec<Time>,
+}
+
+#[derive(Serialize)]
+struct Time {
+    name: String,
+    ns: f64,
+    /// Bytes passed in a nanosecond, which is 10^9 bytes in a second.
+    gb_per_s: f64,
+    /// Speed as a share of the fastest plain read of the same bytes in the same race.
+    of_read_limit: Option<f64>,
+}
+
+/// Measures and prints.
+pub fn run(options: &Options) {
+    let mut races = Vec::new();
+    let limit = options.max_mib << 20;
+    let mut buffer = vec![0; limit.max(64 << 10)];
+    let rounds = options.rounds.into();
+    if SEED_BYTES <= limit {
+        for factor in FACTORS {
+            races.push(search(&mut buffer[..SEED_BYTES], "the bug's experiment", State::Free, factor, rounds));
+        }
+        for state in [State::Used, State::Unlinked, State::Dinode] {
+            races.push(search(&mut buffer[..SEED_BYTES], "other states", state, 85, rounds));
+        }
+    }
+    for bytes in SIZES_KIB.map(|kib| kib << 10).into_iter().filter(|&bytes| bytes <= limit) {
+        races.push(search(&mut buffer[..bytes], "sizes", State::Free, 85, rounds));
+        races.push(count(&buffer[..bytes], rounds));
+    }
+    races.push(near(&mut buffer[..64 << 10], rounds));
+    races.push(set(&mut buffer[..64 << 10], rounds));
+    match options.format {
+        Format::Text => races.iter().for_each(print),
+        Format::Json => println!("{}", serde_json::to_string_pretty(&races).expect("numbers and names are valid JSON")),
+    }
+}
+
+fn kernels() -> impl Iterator<Item = Kernel> {
+    Kernel::ALL.into_iter().filter(|kernel| kernel.is_available())
+}
+
+/// Plain reads of `bytes` in all the ways there are; the fastest is the limit.
+fn reads<'a>(bytes: &'a [u8]) -> impl Iterator<Item = Contestant<'a>> {
+    kernels().flat_map(move |kernel| {
+        [false, true].map(move |far| Contestant {
+            name: format!("read {}{}", kernel.name(), if far { " far" } else { "" }),
+            work: Box::new(move || usize::from(bitfit::read(kernel, black_box(bytes), far))),
+        })
+    })
+}
+
+/// The search of the bug's experiment: the only block in the state lies near the end, the goal is at 25 %.
+fn search(bytes: &mut [u8], what: &str, state: State, factor: u64, rounds: usize) -> Race {
+    maps::fill(bytes, state, factor);
+    let mut copy = if bytes.len() <= SEED_BYTES { bytes.to_vec() } else { Vec::new() };
+    let goal = bytes.len();
+    let bytes = &*bytes;
+    let passed = &bytes[goal / 4..bytes.len() - 100];
+    let mut storage = vec![0; Indexed::words_per_state(copy.len())];
+    let mut contestants: Vec<_> = ALGORITHMS
+        .iter()
+        .map(|algorithm| Contestant {
+            name: algorithm.name.into(),
+            work: Box::new(move || (algorithm.find)(black_box(bytes), state, goal).unwrap_or(0)),
+        })
+        .collect();
+    contestants.extend(kernels().map(|kernel| Contestant {
+        name: kernel.name().into(),
+        work: Box::new(move || Bitmap::new(black_box(bytes)).find_with(kernel, state, goal).unwrap_or(0)),
+    }));
+    if !copy.is_empty() {
+        let mut map = Indexed::new(&mut copy, &[state], &mut storage).expect("the storage was made for it");
+        contestants.push(Contestant {
+            name: "summary".into(),
+            work: Box::new(move || black_box(&mut map).find(state, goal).unwrap_or(0)),
+        });
+    }
+    contestants.extend(reads(passed));
+    finish(what, bytes.len(), passed.len(), factor, state, contestants, rounds)
+}
+
+/// Counting all states.
+fn count(bytes: &[u8], rounds: usize) -> Race {
+    let mut contestants = vec![Contestant {
+        name: "word by word".into(),
+        work: Box::new(|| bitfit::count_word_by_word(black_box(bytes)).of(State::Free)),
+    }];
+    contestants.extend(kernels().map(|kernel| Contestant {
+        name: kernel.name().into(),
+        work: Box::new(move || Bitmap::new(black_box(bytes)).count_with(kernel).of(State::Free)),
+    }));
+    contestants.extend(reads(bytes));
+    finish("counting", bytes.len(), bytes.len(), 85, State::Free, contestants, rounds)
+}
+
+/// Searches in a map of random states: the block is a few pairs away. The time is that of 1000 searches.
+fn near(bytes: &mut [u8], rounds: usize) -> Race {
+    let mut random = maps::Random(1);
+    bytes.fill_with(|| random.byte());
+    let bytes = &*bytes;
+    let goals = move || (0..1000).map(|i| i * 261);
+    let mut contestants: Vec<_> = ALGORITHMS
+        .iter()
+        .map(|algorithm| Contestant {
+            name: algorithm.name.into(),
+            work: Box::new(move || {
+                goals().map(|goal| (algorithm.find)(black_box(bytes), State::Free, goal).unwrap_or(0)).sum()
+            }),
+        })
+        .collect();
+    contestants.push(Contestant {
+        name: "find".into(),
+        work: Box::new(move || {
+            let map = Bitmap::new(bytes);
+            goals().map(|goal| black_box(&map).find(State::Free, goal).unwrap_or(0)).sum()
+        }),
+    });
+    finish("1000 near hits", bytes.len(), 0, 0, State::Free, contestants, rounds)
+}
+
+/// Taking and freeing a block here and there. The time is that of 1000 pairs of changes.
+fn set(bytes: &mut [u8], rounds: usize) -> Race {
+    bytes.fill(0x55);
+    let length = bytes.len();
+    let mut copy = bytes.to_vec();
+    let mut storage = vec![0; Indexed::words_per_state(length)];
+    let mut indexed = Indexed::new(&mut copy, &[State::Free], &mut storage).expect("the storage was made for it");
+    let mut bare = Bitmap::new(bytes);
+    let blocks = || (0..1000).map(|i| i * 261);
+    let contestants = vec![
+        Contestant {
+            name: "bare".into(),
+            work: Box::new(move || {
+                let change = |block| bare.set(block, State::Free).and_then(|_| bare.set(block, State::Used)).is_ok();
+                blocks().map(black_box).map(change).filter(|&done| done).count()
+            }),
+        },
+        Contestant {
+            name: "summary".into(),
+            work: Box::new(move || {
+                let change =
+                    |block| indexed.set(block, State::Free).and_then(|_| indexed.set(block, State::Used)).is_ok();
+                blocks().map(black_box).map(change).filter(|&done| done).count()
+            }),
+        },
+    ];
+    finish("1000 blocks freed and taken", length, 0, 0, State::Free, contestants, rounds)
+}
+
+/// Runs the race and computes what the table shows.
+fn finish(
+    what: &str,
+    map_bytes: usize,
+    searched_bytes: usize,
+    trandfactor: u64,
+    state: State,
+    mut contestants: Vec<Contestant<'_>>,
+    rounds: usize,
+) -> Race {
+    // Small maps get more rounds: they cost nothing.
+    let rounds = if map_bytes <= 1 << 20 { rounds * 20 } else { rounds };
+    let times = race(&mut contestants, rounds, PATIENCE_NS);
+    let is_read = |contestant: &Contestant<'_>| contestant.name.starts_with("read ");
+    let pairs = || contestants.iter().zip(&times);
+    let limit_ns = pairs().filter(|(c, _)| is_read(c)).map(|(_, &ns)| ns).reduce(f64::min);
+    let results = pairs()
+        .map(|(contestant, &ns)| Time {
+            name: contestant.name.clone(),
+            ns,
+            gb_per_s: searched_bytes as f64 / ns,
+            of_read_limit: limit_ns.map(|limit_ns| limit_ns / ns),
+        })
+        .collect();
+    Race { what: what.into(), map_bytes, searched_bytes, trandfactor, state: state.name(), results }
+}
+
+/// Prints one race as a table in the manner of the bug: times, and how many times faster than the first line.
+fn print(race: &Race) {
+    println!("{}, map of {} KiB, {} wanted", race.what, race.map_bytes >> 10, race.state);
+    println!("trandfactor = {}", race.trandfactor);
+    println!("{:>18} {:>14} {:>10} {:>8} {:>13}", "", "us", "x first", "GB/s", "of read limit");
+    let first_ns = race.results.first().map_or(f64::NAN, |first| first.ns);
+    for time in &race.results {
+        let times = first_ns / time.ns;
+        print!("{:>18} {:>14.3} {:>10.2}", time.name, time.ns / 1000.0, times);
+        match time.of_read_limit {
+            Some(share) => println!(" {:>8.2} {:>12.1}%", time.gb_per_s, share * 100.0),
+            None => println!(),
+        }
+    }
+    println!();
+}

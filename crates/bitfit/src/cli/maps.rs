@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The maps that are searched.
+
+use bitfit::State;
+
+/// A small generator of pseudo-random numbers (splitmix64): the same maps in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    /// A byte.
+    pub fn byte(&mut self) -> u8 {
+        self.next() as u8
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+}
+
+/// Fills `bytes` as the bug's test program did, for a search for `wanted`: one such block lies 100 bytes from the end,
+/// the rest is ordinary data, and each block is metadata with probability one in `factor` (none for 0).
+///
+/// Ordinary data is used blocks when free ones are sought, else a random mixture of free and used ones, or free ones
+/// when used ones are sought. Metadata is inodes, or unlinked inodes when inodes are sought.
+pub fn fill(bytes: &mut [u8], wanted: State, factor: u64) {
+    let mut random = Random(446_085 + factor);
+    let metadata = if wanted == State::Dinode { State::Unlinked } else { State::Dinode };
+    let mut to_next = gap(&mut random, factor);
+    for byte in bytes.iter_mut() {
+        *byte = match wanted {
+            State::Free => 0x55,
+            State::Used => 0,
+            State::Unlinked | State::Dinode => random.next() as u8 & 0x55,
+        };
+        while to_next < 4 {
+            *byte &= !(3 << (2 * to_next));
+            *byte |= metadata.bits() << (2 * to_next);
+            to_next += 1 + gap(&mut random, factor);
+        }
+        to_next -= 4;
+    }
+    let target = bytes.len() - 100;
+    bytes[target] = bytes[target] & !3 | wanted.bits();
+}
+
+/// Blocks until the next metadata: the geometric distribution, drawn by inversion.
+fn gap(random: &mut Random, factor: u64) -> u64 {
+    if factor == 0 {
+        return u64::MAX / 2;
+    }
+    let uniform = (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+    ((1.0 - uniform).ln() / (1.0 - 1.0 / factor as f64).ln()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bitfit::Bitmap;
+
+    #[test]
+    fn the_wanted_block_is_alone_and_metadata_has_its_share() {
+        for wanted in State::ALL {
+            let mut bytes = vec![0; 1 << 20];
+            fill(&mut bytes, wanted, 28);
+            let map = Bitmap::new(&bytes[..]);
+            assert_eq!(map.find(wanted, 0), Some((bytes.len() - 100) * 4));
+            assert_eq!(map.count().of(wanted), 1);
+            let metadata = if wanted == State::Dinode { State::Unlinked } else { State::Dinode };
+            let share = map.count().of(metadata) as f64 * 28.0 / map.len() as f64;
+            assert!((0.99..1.01).contains(&share), "{wanted}: {share}");
+        }
+    }
+}
