@@ -22,9 +22,10 @@ use counters::Counters;
 use dsq::Dsq;
 use event_log::{CallbackSite, Event, EventKind};
 use idle::Idle;
-use ids::{CpuId, DsqId, Nanos, TaskId};
+use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 pub(crate) use insert::{DispatchBuffer, DsqCursor};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use task::{Class, Task};
 
 /// Default slice (contract O6).
@@ -220,6 +221,8 @@ pub(crate) struct Core {
 
     /// Runqueues by CPU.
     pub cpus: Vec<Runqueue>,
+    /// Every CPU.
+    pub everywhere: Arc<CpuSet>,
     /// Tasks by number.
     pub tasks: Vec<Task>,
     /// Task by process number.
@@ -283,6 +286,7 @@ impl Core {
             prandom: config.seed,
             output: Output::default(),
             cpus: (0..cpus).map(|_| Runqueue::new()).collect(),
+            everywhere: Arc::new(CpuSet::first_n(cpus)),
             tasks: Vec::new(),
             by_pid: BTreeMap::new(),
             higher_waiting: 0,
@@ -333,6 +337,11 @@ impl Core {
     /// Reports a runtime error (kind 1024).
     pub fn fail(&mut self, message: String) {
         self.error(exit_kind::ERROR, 0, message);
+    }
+
+    /// An affinity to be kept: the one shared set if it holds every CPU.
+    pub fn share(&self, allowed: CpuSet) -> Arc<CpuSet> {
+        if allowed == *self.everywhere { Arc::clone(&self.everywhere) } else { Arc::new(allowed) }
     }
 
     /// Number of CPUs.

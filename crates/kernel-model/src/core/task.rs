@@ -4,6 +4,7 @@
 use super::dsq::{Position, QueueRef};
 use crate::ops::Op;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
+use std::sync::Arc;
 
 /// Scheduling classes in their order of precedence (contract fact 8).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -96,8 +97,8 @@ pub(crate) struct Task {
     pub policy: Policy,
     /// -20 to 19.
     pub nice: i8,
-    /// Where it may run.
-    pub allowed: CpuSet,
+    /// Where it may run. Tasks that may run everywhere share one set: it stays in the cache.
+    pub allowed: Arc<CpuSet>,
     /// How many CPUs that is.
     pub allowed_count: u32,
     /// A thread of the kernel.

@@ -57,7 +57,7 @@ impl Kernel {
         if allowed.is_empty() {
             return Err(EINVAL);
         }
-        if allowed == self.core.task(task).allowed {
+        if allowed == *self.core.task(task).allowed {
             return Ok(());
         }
         self.core.this_cpu = cpu;
@@ -84,8 +84,9 @@ impl Kernel {
     }
 
     fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+        let shared = self.core.share(allowed.clone());
         let entry = self.core.task_mut(task);
-        entry.allowed = allowed.clone();
+        entry.allowed = shared;
         entry.allowed_count = allowed.len() as u32;
         self.core.objects.set_allowed(&mut self.machine.memory, task, allowed);
         self.tell_cpumask(task);

@@ -64,7 +64,7 @@ impl Kernel {
             policy,
             nice,
             allowed_count: allowed.len() as u32,
-            allowed,
+            allowed: self.core.share(allowed),
             kernel_thread,
             parent: parent.unwrap_or(TaskId::NONE),
             exiting: false,

@@ -129,7 +129,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         policy: Policy::Ext,
         nice: 0,
         allowed_count: allowed.len() as u32,
-        allowed,
+        allowed: allowed.into(),
         kernel_thread: false,
         parent: TaskId::NONE,
         exiting: false,
