@@ -221,46 +221,6 @@ impl Bench {
     }
 }
 
-/// Names of the probe's op numbers.
-const OPS: [&str; 36] = [
-    "?",
-    "select_cpu",
-    "enqueue",
-    "dequeue",
-    "dispatch",
-    "tick",
-    "runnable",
-    "running",
-    "stopping",
-    "quiescent",
-    "yield",
-    "?",
-    "set_weight",
-    "set_cpumask",
-    "update_idle",
-    "cpu_acquire",
-    "cpu_release",
-    "init_task",
-    "exit_task",
-    "enable",
-    "disable",
-    "dump",
-    "dump_cpu",
-    "dump_task",
-    "?",
-    "?",
-    "?",
-    "?",
-    "?",
-    "?",
-    "?",
-    "?",
-    "?",
-    "?",
-    "init",
-    "exit",
-];
-
 fn entry(bytes: &[u8]) -> String {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let half = |at: usize| i32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
@@ -271,5 +231,6 @@ fn entry(bytes: &[u8]) -> String {
         (a, 0) => format!("({a:#x})"),
         (a, b) => format!("({a:#x},{b:#x})"),
     };
-    format!("{}:{cpu}:{task}{arguments}", OPS[op as usize])
+    let name = event_log::op_name(op as u8).expect("the probe numbers ops as the log does");
+    format!("{name}:{cpu}:{task}{arguments}")
 }
