@@ -91,6 +91,21 @@ fn far_loops_find_a_block_anywhere() {
     }
 }
 
+#[test]
+fn a_single_block_is_found_at_every_place() {
+    let length = 1500;
+    for (i, wanted) in State::ALL.into_iter().enumerate() {
+        for block in 0..length * 4 {
+            let bytes = common::sparse(length, State::ALL[(i + 1 + block % 3) % 4], wanted, &[block]);
+            let map = Bitmap::new(&bytes[block % 3..]);
+            let expected = block.checked_sub(block % 3 * 4);
+            for kernel in kernels() {
+                assert_eq!(map.find_with(kernel, wanted, 0), expected, "{kernel:?} {wanted}");
+            }
+        }
+    }
+}
+
 fn maps() -> impl Strategy<Value = (Vec<u8>, usize)> {
     let mostly = (0u8..4, prop::collection::vec((any::<prop::sample::Index>(), 0u8..4), 0..12), 0usize..4096).prop_map(
         |(common, rare, length)| {
