@@ -123,7 +123,8 @@ pub(crate) fn skip(kernel: Kernel, bytes: &[u8], want: Want) -> usize {
 
 /// Reads every byte once and does next to nothing with it: the yardstick for the searches.
 ///
-/// `far` reads several streams at once and asks for lines ahead. The value is of no interest; it keeps the reads from being optimised away.
+/// `far` reads several streams at once and asks for lines ahead. The value is of no interest; it keeps the reads from
+/// being optimised away.
 pub fn read(kernel: Kernel, bytes: &[u8], far: bool) -> bool {
     match kernel {
         #[cfg(target_arch = "x86_64")]
