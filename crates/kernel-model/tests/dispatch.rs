@@ -410,10 +410,11 @@ fn e3_cpuperf_is_limited_to_1024_and_to_the_locked_runqueue() {
 
 #[test]
 fn d5_an_offending_task_waits_in_the_global_queue_and_is_not_lost() {
-    let mut bench = held(2, "dsq_insert(t,LOCAL_ON(1),SCX_SLICE_DFL,0);", &[]);
+    let mut bench = held(2, "dsq_insert(t,LOCAL_ON(1),SCX_SLICE_DFL,0);", &["OP_RUN"]);
     let task = bench.fork("a", "0", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
     bench.settle();
+    assert!(!bench.ops().contains("running"), "after an error nothing is taken from its queues any more");
     assert_eq!(bench.error(), (1024, "SCX_DSQ_LOCAL[_ON] target CPU 1 not allowed for a[100]"));
     assert_eq!(bench.kernel.current(CpuId(0)), task);
 }
@@ -432,4 +433,35 @@ fn d11_refills_are_counted() {
 fn o6_a_new_task_has_a_default_slice() {
     let (bench, _) = enqueue(1, "counter=p->scx.slice;dsq_insert(p,SCX_DSQ_LOCAL,0,0);");
     assert_eq!(bench.variable("counter"), 20_000_000);
+}
+
+#[test]
+fn k3_what_comes_after_the_iterator_is_neither_seen_nor_moved() {
+    let dispatch = "ON_DISPATCH=struct task_struct*t=held_task(),*n;if(t){struct bpf_iter_scx_dsq it \
+                    __attribute__((cleanup(bpf_iter_scx_dsq_destroy)));bpf_iter_scx_dsq_new(&it,SHARED,0);\
+                    dsq_insert(t,SHARED,SCX_SLICE_DFL,0);dsq_move_to_local(ORDERED);\
+                    counter=1000*scx_bpf_dsq_nr_queued(SHARED);counter+=100*scx_bpf_dsq_move___v1(&it,t,SCX_DSQ_LOCAL,0);\
+                    while((n=bpf_iter_scx_dsq_next(&it)))counter++;bpf_task_release(t);}";
+    let enqueue = "ON_ENQUEUE=if(p->pid==101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);else hold(p);";
+    let mut bench = Bench::probe(1, &with(&[enqueue, dispatch]));
+    let blocker = bench.task_with("rt", "", Policy::Fifo(9), 0);
+    bench.wake(blocker);
+    for name in ["before", "after"] {
+        let task = bench.fork(name, "", Policy::Other, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+    }
+    bench.block(blocker);
+    assert_eq!(bench.variable("counter"), 2001, "two wait, one is seen, and the other does not move");
+}
+
+#[test]
+fn d8_a_task_does_not_preempt_itself() {
+    let body = "ON_ENQUEUE=dsq_insert(p,p->pid==100?SCX_DSQ_LOCAL:SHARED,7000000,p->pid==100?1ULL<<32:0);";
+    let mut bench = Bench::probe(1, &with(&[body, "OP_RUN", "ON_STOPPING=if(p->pid==100)counter=p->scx.slice;"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.run(&[0], ids::Nanos::from_ms(8));
+    assert_eq!(bench.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 0, "its slice is not taken while it is put back");
 }

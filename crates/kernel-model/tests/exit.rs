@@ -412,3 +412,23 @@ fn x2_a_dump_reads_as_the_kernel_prints_it() {
     assert_eq!(line, "                 SCX_EV_REFILL_SLICE_DFL:                0");
     assert_eq!(counters.lines().count(), 13);
 }
+
+#[test]
+fn b2_a_task_that_migrates_goes_to_the_end_of_the_list() {
+    let enqueue = "ON_ENQUEUE=if(p->pid==101)hold(p);else dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    let dispatch =
+        "ON_DISPATCH=struct task_struct*t=held_task();if(t){dsq_insert(t,LOCAL_ON(1),0,0);bpf_task_release(t);}";
+    let mut bench = Bench::probe(2, &with(&["OP_RUN", enqueue, dispatch, "ON_SELECT=return 0;"]));
+    let blocker = bench.task_with("rt", "1", Policy::Fifo(1), 0);
+    let (mover, local) = (bench.fork("mover", "", Policy::Other, 0), bench.fork("local", "1", Policy::Other, 0));
+    bench.wake(blocker);
+    bench.kernel.wake_new(CpuId(0), mover);
+    bench.collect();
+    bench.kernel.wake_new(CpuId(0), local);
+    bench.settle();
+    assert_eq!(bench.kernel.task_cpu(mover), CpuId(1));
+    bench.log();
+    bench.kernel.detach(CpuId(0));
+    let log: Vec<String> = bench.log().into_iter().filter(|entry| entry.starts_with("quiescent")).collect();
+    assert!(log[0].starts_with("quiescent:0:1"), "it came to CPU 1 last: {log:?}");
+}

@@ -179,3 +179,34 @@ fn i1_the_last_thread_makes_its_core_idle_and_any_claim_ends_that() {
     bench.wake(task);
     assert_eq!(bench.variable("counter"), 0xf);
 }
+
+#[test]
+fn i3_every_cpu_has_a_cursor_of_its_own() {
+    let mut bench = bench(flat(8), &["ON_SELECT=s32 c=scx_bpf_pick_any_cpu(p->cpus_ptr,0);return c<0?prev_cpu:c;"]);
+    let tasks: Vec<TaskId> = (0..4).map(|n| bench.task(&format!("t{n}"), "")).collect();
+    let mut chosen = Vec::new();
+    for (&task, waker) in tasks.iter().zip([6, 6, 7, 6]) {
+        bench.wake_from(waker, task, false);
+        chosen.push(bench.kernel.task_cpu(task).0);
+    }
+    assert_eq!(chosen, [1, 2, 3, 4], "CPU 7 begins where CPU 6 did; 1 and 2 are busy by then");
+    for &task in &tasks {
+        bench.block(task);
+    }
+    bench.wake_from(7, tasks[0], false);
+    assert_eq!(bench.kernel.task_cpu(tasks[0]).0, 4, "behind 3, which CPU 7 chose last");
+}
+
+#[test]
+fn i4_in_node_keeps_a_sync_wakeup_at_home() {
+    for (flags, expected) in [(0, 2), (2, 1)] {
+        let select = format!(
+            "ON_SELECT=s32 c=scx_bpf_select_cpu_and(p,prev_cpu,wake_flags,p->cpus_ptr,{flags});return c<0?prev_cpu:c;"
+        );
+        let mut bench = bench(three_nodes(), &[&select, "FLAGS=64"]);
+        let task = bench.task("a", "");
+        occupy(&mut bench, 0);
+        bench.wake_from(2, task, true);
+        assert_eq!(bench.kernel.task_cpu(task), CpuId(expected), "flags {flags}: the waker is on node 1");
+    }
+}

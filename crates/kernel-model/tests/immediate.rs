@@ -196,3 +196,26 @@ fn k2_reenqueue_by_request_has_its_reason() {
     bench.leave(rt, Leave::Yield);
     assert_eq!(bench.variable("counter"), 11);
 }
+
+#[test]
+fn d10_two_that_preempt_at_once_both_come_back() {
+    let mut bench = Bench::probe(1, &with(&[&immediate("p->pid==102?0:3ULL<<32")]));
+    let tasks: Vec<TaskId> = ["a", "b", "busy"].iter().map(|name| bench.task(name, "")).collect();
+    bench.wake(tasks[2]);
+    for &task in &tasks[..2] {
+        bench.kernel.wake(CpuId(0), task, event_log::Waker::Interrupt, false);
+    }
+    assert_eq!(bench.variable("counter"), 22, "the second finds the first before it");
+}
+
+#[test]
+fn d10_a_task_that_another_stepped_before_comes_back_when_that_one_runs() {
+    let mut bench = Bench::probe(1, &with(&[&immediate("p->pid==100?1ULL<<33:0x10000")]));
+    let (a, head) = (bench.task("a", ""), bench.task("head", ""));
+    bench.kernel.wake(CpuId(0), a, event_log::Waker::Interrupt, false);
+    bench.kernel.wake(CpuId(0), head, event_log::Waker::Interrupt, false);
+    assert_eq!(bench.variable("counter"), 0, "it was the first when it came");
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(0)), head);
+    assert_eq!(bench.variable("counter"), 2);
+}

@@ -321,3 +321,13 @@ fn i5_without_builtin_tracking_the_idle_kfuncs_are_errors() {
     bench.settle();
     assert_eq!(bench.error(), (1024, "built-in idle tracking is disabled"));
 }
+
+#[test]
+fn k1_an_idle_kick_from_dispatch_is_judged_when_the_pick_is_over() {
+    let dispatch = "ON_DISPATCH=if(scx_bpf_dsq_nr_queued(SHARED))scx_bpf_kick_cpu(cpu,1);dsq_move_to_local(SHARED);";
+    let mut bench = Bench::probe(1, &with(&[dispatch]));
+    let task = bench.task("a", "");
+    bench.rescheds.clear();
+    bench.wake(task);
+    assert_eq!(bench.rescheds, [0], "only the wakeup: by the time of the interrupt the CPU is busy");
+}

@@ -24,8 +24,6 @@ pub(crate) struct Counters {
     pub bypass_dispatch: u64,
     /// Times that bypass began.
     pub bypass_activate: u64,
-    /// Inserts of tasks that the scheduler was never given.
-    pub insert_not_owned: u64,
 }
 
 impl Counters {
@@ -35,7 +33,7 @@ impl Counters {
     }
 
     /// All of them under their kernel names, in the order of the dump. Nothing disables migration or is a
-    /// sub-scheduler here: those stay 0.
+    /// sub-scheduler here, and every task that a program can name is the scheduler's: those stay 0.
     pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("SCX_EV_SELECT_CPU_FALLBACK", self.select_cpu_fallback),
@@ -49,7 +47,7 @@ impl Counters {
             ("SCX_EV_BYPASS_DURATION", self.bypass_duration_ns),
             ("SCX_EV_BYPASS_DISPATCH", self.bypass_dispatch),
             ("SCX_EV_BYPASS_ACTIVATE", self.bypass_activate),
-            ("SCX_EV_INSERT_NOT_OWNED", self.insert_not_owned),
+            ("SCX_EV_INSERT_NOT_OWNED", 0),
             ("SCX_EV_SUB_BYPASS_DISPATCH", 0),
         ]
     }

@@ -2,7 +2,7 @@
 //! The kfuncs that insert and move tasks: direct dispatch, the dispatch buffer, queue iterators (contract 1.5, K3, K4).
 
 use super::dsq::{Dsq, Position, QueueRef};
-use super::task::{ExtState, Owner, Verdict};
+use super::task::{Owner, Verdict};
 use super::{Core, DirectDispatch, Reenqueue, enq_flags, ops_flags};
 use crate::ops::Op;
 use bpf_machine::{CodeSite, Memory};
@@ -80,10 +80,6 @@ impl Core {
     ) -> bool {
         if flags & enq_flags::INTERNAL != 0 {
             self.fail(format!("invalid enq_flags {flags:#x}"));
-            return false;
-        }
-        if self.task(task).ext_state == ExtState::None {
-            self.counters.insert_not_owned += 1;
             return false;
         }
         let Some(flags) = self.vet_flags(dsq, flags) else { return false };

@@ -23,6 +23,8 @@ extern s32 scx_bpf_pick_any_cpu(const struct cpumask *mask, u64 flags) __ksym;
 extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) __ksym __weak;
 extern void scx_bpf_dump_bstr(char *format, u64 *data, u32 data__sz) __ksym __weak;
 extern bool scx_bpf_dsq_move___v1(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags) __ksym __weak;
+extern s32 scx_bpf_select_cpu_and(struct task_struct *p, s32 prev, u64 wake_flags, const struct cpumask *and, u64 flags) __ksym
+	__weak;
 extern void scx_bpf_cpuperf_set(s32 cpu, u32 perf) __ksym;
 extern s32 scx_bpf_pick_idle_cpu_node(const struct cpumask *mask, s32 node, u64 flags) __ksym __weak;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
