@@ -5,7 +5,7 @@
 #
 # The Makefile reads this with `.` before each job, so that a PATH set here holds for the job.
 
-minor_wanted=88 # Rust 1.88, see rust-version in Cargo.toml
+minor_wanted=89 # Rust 1.89, see rust-version in Cargo.toml
 clangs="clang-19 clang-18 clang-17 clang-16 clang-20 clang-21"
 
 rust_is_there() {
