@@ -110,7 +110,10 @@ impl<M: Model> Run<'_, M> {
         let (child, result) = self.fork(cpu, attributes);
         self.tasks[child.index()].spec = spec;
         if result.is_ok() {
-            self.player.started(child, spec, self.now);
+            match parent {
+                Some(parent) => self.player.forked(child, spec, parent, self.now),
+                None => self.player.started(child, spec, self.now),
+            }
             self.model.wake_new(cpu, child);
             let scheduler = Nanos(own + costs.wakeup_ns);
             return self.apply(cpu, Charge { scheduler, ..Charge::default() });

@@ -105,7 +105,7 @@ impl Workload {
                 check_cpus(cpus.as_ref())?;
                 policy.map_or(Ok(()), |(policy, nice)| check_policy(policy, nice))
             }
-            Op::Suspend | Op::Yield | Op::Repeat { .. } => Ok(()),
+            Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
     }
 

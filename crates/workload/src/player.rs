@@ -14,6 +14,8 @@
 //! - **Post** and **await**: a posted signal stays posted; an await of it passes at once.
 //! - **Timer**: the reference moves on by one period. If that is in the future, the task sleeps until then; otherwise
 //!   it does not, and the reference becomes now, unless the timer is absolute.
+//! - **Children**: passes as soon as at most so many of the task's own children have not exited; the exit of one wakes
+//!   the parent, if the driver announced it as a child ([`Player::forked`]).
 //! - Steps of length 0 are skipped. A task that ends while it holds a mutex keeps it for ever.
 
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Start, TaskSpec, Workload};
@@ -37,7 +39,7 @@ pub enum Demand {
     Wait,
     /// To yield once; ask again when it runs next.
     Yield,
-    /// That a task of this spec is started as its child; ask again at once, with [`Player::started`] in between.
+    /// That a task of this spec is started as its child; ask again at once, with [`Player::forked`] in between.
     Fork(u32),
     /// Another affinity, policy or nice value for itself; ask again at once.
     Change {
@@ -122,6 +124,8 @@ enum State {
     WaitingWith(MutexId),
     /// Woken from a condition: takes this mutex first.
     Taking(MutexId),
+    /// Waits until at most so many of its children live.
+    WaitingForChildren(u32),
     /// Exited.
     Gone,
 }
@@ -134,6 +138,9 @@ struct Task {
     state: State,
     /// Who waits behind it.
     behind: u32,
+    parent: u32,
+    /// How many of its children live.
+    children: u32,
     /// When it suspended, by count; orders tasks of several specs.
     suspended: u64,
     /// Loops that have begun to repeat, innermost last: index of the `Repeat` and how often it still goes back.
@@ -149,6 +156,8 @@ impl Task {
             position: 0,
             state: State::Absent,
             behind: NOBODY,
+            parent: NOBODY,
+            children: 0,
             suspended: 0,
             loops: Vec::new(),
             references: Vec::new(),
@@ -251,6 +260,16 @@ impl<'w> Player<'w> {
         state.spec = index;
     }
 
+    /// The same for a task that `parent` forked.
+    ///
+    /// # Panics
+    /// If the number is in use or was.
+    pub fn forked(&mut self, task: TaskId, index: u32, parent: TaskId, now: Nanos) {
+        self.started(task, index, now);
+        self.tasks[task.index()].parent = parent.0;
+        self.tasks[parent.index()].children += 1;
+    }
+
     /// What `task` wants next.
     ///
     /// # Panics
@@ -274,7 +293,7 @@ impl<'w> Player<'w> {
         loop {
             let at = self.tasks[task].position;
             let Some(op) = script.get(at as usize) else {
-                self.tasks[task].state = State::Gone;
+                self.exit(task, woken);
                 return Demand::Exit;
             };
             self.tasks[task].position = at + 1;
@@ -330,6 +349,7 @@ impl<'w> Player<'w> {
             Op::Await(signal) => self.wait_for_post(task, *signal),
             Op::Yield => Some(Demand::Yield),
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
+            Op::Children(most) => self.wait_for_children(task, *most),
             Op::Change { cpus, policy } => Some(Demand::Change { cpus: cpus.clone(), policy: *policy }),
             Op::Repeat { .. } => unreachable!("the caller repeats"),
         }
@@ -343,7 +363,7 @@ impl<'w> Player<'w> {
     fn wake(&mut self, task: u32, woken: &mut Vec<TaskId>) {
         let state = &mut self.tasks[task as usize].state;
         *state = match *state {
-            State::Waiting => State::Ready,
+            State::Waiting | State::WaitingForChildren(_) => State::Ready,
             State::WaitingWith(mutex) => State::Taking(mutex),
             other => unreachable!("task {task} is woken while it is {other:?}"),
         };
@@ -460,6 +480,27 @@ impl<'w> Player<'w> {
         }
         signal.waiters.push(&mut self.tasks, task as u32);
         Some(self.block(task))
+    }
+
+    fn wait_for_children(&mut self, task: usize, most: u32) -> Option<Demand> {
+        let state = &mut self.tasks[task];
+        (state.children > most).then(|| {
+            state.state = State::WaitingForChildren(most);
+            Demand::Wait
+        })
+    }
+
+    fn exit(&mut self, task: usize, woken: &mut Vec<TaskId>) {
+        self.tasks[task].state = State::Gone;
+        let number = self.tasks[task].parent;
+        if number == NOBODY {
+            return;
+        }
+        let parent = &mut self.tasks[number as usize];
+        parent.children -= 1;
+        if matches!(parent.state, State::WaitingForChildren(most) if parent.children <= most) {
+            self.wake(number, woken);
+        }
     }
 }
 

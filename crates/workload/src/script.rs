@@ -92,6 +92,8 @@ pub enum Op {
     Yield,
     /// Start the task of this spec index (a new instance of it each time).
     Fork(u32),
+    /// Wait until at most so many of the task's own children live, as `wait(2)` in a loop does.
+    Children(u32),
     /// From here on: these CPUs, this policy and nice value, where given (phases of rt-app).
     Change {
         /// New affinity.

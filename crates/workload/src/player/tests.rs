@@ -233,7 +233,7 @@ fn one_spec_may_be_started_often_with_its_own_timers() {
     player.started(TaskId(0), 0, Nanos::ZERO);
     for child in [3, 7] {
         assert_eq!(player.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Fork(1));
-        player.started(TaskId(child), 1, Nanos(5));
+        player.forked(TaskId(child), 1, TaskId(0), Nanos(5));
     }
     assert_eq!(player.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Exit);
     // Timers of forked tasks count from the start of the run; a shared one would give the second child 195.
@@ -241,6 +241,28 @@ fn one_spec_may_be_started_often_with_its_own_timers() {
         let demand = player.next(TaskId(child), Nanos(5), &mut woken).demand;
         assert_eq!(demand, Demand::Sleep(Nanos(95), Sleep::Timer));
     }
+}
+
+#[test]
+fn a_parent_waits_until_few_enough_children_live() {
+    let parent = vec![Op::Fork(1), Op::Fork(1), Op::Children(1), Op::Children(1), Op::Children(0)];
+    let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, vec![work(1)])]);
+    let mut player = Player::new(&workload);
+    let mut next = |player: &mut Player<'_>, task| {
+        let mut woken = Vec::new();
+        (player.next(TaskId(task), Nanos::ZERO, &mut woken).demand, woken)
+    };
+    player.started(TaskId(0), 0, Nanos::ZERO);
+    for child in [1, 2] {
+        assert_eq!(next(&mut player, 0).0, Demand::Fork(1));
+        player.forked(TaskId(child), 1, TaskId(0), Nanos::ZERO);
+        assert!(matches!(next(&mut player, child).0, Demand::Work { .. }));
+    }
+    assert_eq!(next(&mut player, 0).0, Demand::Wait, "two live");
+    assert_eq!(next(&mut player, 2), (Demand::Exit, vec![TaskId(0)]));
+    assert_eq!(next(&mut player, 0).0, Demand::Wait, "one lives: enough for the next two steps, too many for the last");
+    assert_eq!(next(&mut player, 1), (Demand::Exit, vec![TaskId(0)]));
+    assert_eq!(next(&mut player, 0).0, Demand::Exit);
 }
 
 #[test]
@@ -260,6 +282,8 @@ struct Oracle {
     waiting: Vec<(u32, Reason)>,
     /// Woken from a condition, without their mutex so far.
     taking: BTreeMap<u32, u32>,
+    /// Parents of the forked tasks that live.
+    parents: BTreeMap<u32, u32>,
     posted: BTreeSet<u32>,
 }
 
@@ -270,6 +294,7 @@ enum Reason {
     Barrier(u32),
     Suspended,
     Signal(u32),
+    Children(u32),
 }
 
 impl Oracle {
@@ -281,6 +306,7 @@ impl Oracle {
             owners: BTreeMap::new(),
             waiting: Vec::new(),
             taking: BTreeMap::new(),
+            parents: BTreeMap::new(),
             posted: BTreeSet::new(),
         }
     }
@@ -338,7 +364,17 @@ impl Oracle {
                 return demand;
             }
         }
+        if let Some(parent) = self.parents.remove(&task) {
+            let living = self.children(parent);
+            let enough =
+                |task, reason: &Reason| task == parent && matches!(reason, Reason::Children(n) if living <= *n);
+            self.wake(woken, enough, 1);
+        }
         Demand::Exit
+    }
+
+    fn children(&self, task: u32) -> u32 {
+        self.parents.values().filter(|&&parent| parent == task).count() as u32
     }
 
     fn step(&mut self, task: u32, op: Op, woken: &mut Vec<u32>) -> Option<Demand> {
@@ -393,6 +429,11 @@ impl Oracle {
                 self.waiting.push((task, Reason::Signal(signal.0)));
                 Some(Demand::Wait)
             }
+            Op::Children(most) if self.children(task) <= most => None,
+            Op::Children(most) => {
+                self.waiting.push((task, Reason::Children(most)));
+                Some(Demand::Wait)
+            }
             other => unreachable!("not generated: {other:?}"),
         }
     }
@@ -403,6 +444,7 @@ impl Oracle {
             match reason {
                 Reason::Mutex(mutex) => assert!(self.owners.contains_key(mutex), "{task} waits for a free mutex"),
                 Reason::Signal(signal) => assert!(!self.posted.contains(signal), "{task} missed a signal"),
+                Reason::Children(most) => assert!(self.children(*task) > *most, "{task} missed an exit"),
                 Reason::Condition(..) | Reason::Barrier(_) | Reason::Suspended => {}
             }
         }
@@ -480,7 +522,7 @@ fn any_workload() -> impl Strategy<Value = Workload> {
     let scripts = prop::collection::vec(prop::collection::vec(piece(), 0..5), 4);
     // For each signal: who posts and who awaits it, and whether at the beginning.
     let signals = prop::collection::vec((0..4usize, 0..4usize, any::<bool>(), any::<bool>()), 4);
-    let forks = prop::collection::vec((0..3u32, any::<bool>()), 0..4);
+    let forks = prop::collection::vec((0..3u32, any::<bool>(), prop::option::of(0..3u32)), 0..6);
     (scripts, signals, forks).prop_map(|(scripts, signals, forks)| {
         let mut scripts: Vec<Vec<Vec<Op>>> = scripts;
         let mut insert = |task: usize, op: Op, first: bool| {
@@ -491,8 +533,11 @@ fn any_workload() -> impl Strategy<Value = Workload> {
             insert(waiter, Op::Await(SignalId(number as u32)), await_first);
             insert(poster, Op::Post(SignalId(number as u32)), post_first);
         }
-        for &(parent, first) in &forks {
+        for &(parent, first, children) in &forks {
             insert(parent as usize, Op::Fork(3), first);
+            if let Some(most) = children {
+                insert(parent as usize, Op::Children(most), false);
+            }
         }
         let start = |index| if index == 3 { Start::Forked } else { Start::At(Nanos::ZERO) };
         workload(scripts.into_iter().enumerate().map(|(index, pieces)| (start(index), append(pieces))).collect())
@@ -524,8 +569,9 @@ fn compare(workload: &Workload, choices: &[u8]) -> Result<(), TestCaseError> {
         prop_assert_eq!(&woken, &expected_woken);
         runnable.extend(woken);
         if let Demand::Fork(spec) = demand {
-            player.started(TaskId(tasks), spec, Nanos::ZERO);
+            player.forked(TaskId(tasks), spec, TaskId(task), Nanos::ZERO);
             oracle.started(tasks, spec);
+            oracle.parents.insert(tasks, task);
             runnable.push(tasks);
             tasks += 1;
         }

@@ -249,6 +249,7 @@ impl Reader<'_> {
             Tag::Await => Op::Await(SignalId(self.small("signal")?)),
             Tag::Yield => Op::Yield,
             Tag::Fork => Op::Fork(self.small("forked task")?),
+            Tag::Children => Op::Children(self.small("children")?),
             Tag::Change => Op::Change {
                 cpus: self.option("new CPUs", Reader::cpus)?,
                 policy: self.option("new policy", |reader| Ok((reader.policy()?, reader.nice()?)))?,

@@ -27,10 +27,11 @@ pub(super) enum Tag {
     Fork,
     Change,
     Repeat,
+    Children,
 }
 
 impl Tag {
-    pub const ALL: [Tag; 19] = [
+    pub const ALL: [Tag; 20] = [
         Tag::Work,
         Tag::CpuTime,
         Tag::Sleep,
@@ -50,6 +51,7 @@ impl Tag {
         Tag::Fork,
         Tag::Change,
         Tag::Repeat,
+        Tag::Children,
     ];
 }
 
@@ -197,6 +199,7 @@ impl Writer {
             Op::Await(signal) => self.numbers(Tag::Await, &[signal.0.into()]),
             Op::Yield => self.numbers(Tag::Yield, &[]),
             Op::Fork(spec) => self.numbers(Tag::Fork, &[(*spec).into()]),
+            Op::Children(most) => self.numbers(Tag::Children, &[(*most).into()]),
             Op::Change { cpus, policy } => {
                 self.numbers(Tag::Change, &[]);
                 self.option(cpus.as_ref(), Writer::cpus);
