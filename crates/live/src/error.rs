@@ -66,6 +66,9 @@ pub enum LiveError {
         /// Why not.
         source: io::Error,
     },
+    /// A scheduler could not be loaded, watched or unloaded.
+    #[error(transparent)]
+    Scheduler(#[from] crate::scheduler::SchedulerError),
     /// An event did not have the layout that both sides agreed on, or the recording is not valid.
     #[error("the recorded events make no sense: {0}")]
     Malformed(String),

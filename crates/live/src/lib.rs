@@ -4,6 +4,8 @@
 //! [`record`] runs a command and writes down what its processes do: how much CPU time between sleeps, why each sleep
 //! ended, who forked whom. The BPF programs for that are in `bpf/record.bpf.c`; what they send becomes a workload in
 //! [`convert`], which needs no kernel and is tested without one.
+//!
+//! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
 pub mod convert;
 mod cost;
@@ -11,6 +13,7 @@ mod error;
 pub mod event;
 mod kernel;
 mod recorder;
+pub mod scheduler;
 mod split;
 
 pub use error::LiveError;
