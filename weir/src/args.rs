@@ -80,6 +80,7 @@ Examples:
   weir sim bfs
   weir sim fifo bfs --machine laptop-2c4t --machine desktop-4c
   weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
+  weir sim bfs -m server-64 -w build,jobs=64 -w build,jobs=128
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
@@ -93,7 +94,7 @@ pub struct Sim {
     /// Preset, TOML file, hwloc synthetic string, or host
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
-    /// Name, rt-app JSON file, or recording
+    /// Name, rt-app JSON file, or recording; NAME,jobs=N is a recorded build at another -j
     #[arg(short, long = "workload", value_name = "W", default_value = "build")]
     pub workloads: Vec<String>,
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]

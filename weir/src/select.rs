@@ -137,8 +137,17 @@ fn describe(name: &str, bytes: &[u8]) -> Result<String> {
     Ok(format!("{} tasks, {length}", workload.tasks.len()))
 }
 
-/// A shipped workload by name, or a file.
-pub fn workload(name: &str) -> Result<Workload> {
+/// A shipped workload by name or a file, as it is or, for a recorded build, with `,jobs=N`.
+pub fn workload(what: &str) -> Result<Workload> {
+    let Some((name, jobs)) = what.split_once(',') else { return recorded_or_synthetic(what) };
+    let number = jobs.strip_prefix("jobs=").and_then(|number| number.parse().ok());
+    let Some(jobs) = number else { bail!("{what}: {jobs:?} is not jobs=NUMBER") };
+    let mut workload = recorded_or_synthetic(name)?.with_jobs(jobs)?;
+    workload.name = format!("{},jobs={jobs}", workload.name);
+    Ok(workload)
+}
+
+fn recorded_or_synthetic(name: &str) -> Result<Workload> {
     let names = shipped_workloads().map(|(name, _)| name);
     if let Some((_, bytes)) = shipped_workloads().find(|shipped| shipped.0 == name) {
         return Ok(Workload::from_bytes(name, bytes)?);

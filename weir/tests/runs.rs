@@ -170,3 +170,27 @@ fn log_and_trace_hold_the_run() {
         assert!(serde_json::from_str::<Value>(line).unwrap()["time_ns"].is_u64());
     }
 }
+
+/// 498 compilations hardly depend on each other: on enough CPUs, time goes down as jobs go up, and work stays.
+#[test]
+fn a_recorded_build_runs_at_another_number_of_jobs() {
+    let build = |jobs: &str| {
+        let workload = format!("build,jobs={jobs}");
+        let args = ["sim", "fifo", "-m", "core:16 pu:1", "-w", &workload, "--format", "json"];
+        let document: Value = serde_json::from_slice(&weir(Path::new("."), &args).stdout).unwrap();
+        let run = &document["runs"][0];
+        assert_eq!(run["workload"], workload);
+        // The watchdog's worker runs as long as the build lasts.
+        let of_the_build = |task: &&Value| !task["name"].as_str().unwrap().starts_with("kworker");
+        let tasks = run["tasks"].as_array().unwrap().iter().filter(of_the_build);
+        let work: u64 = tasks.map(|task| task["work_ns"].as_u64().unwrap()).sum();
+        (run["makespan_ns"].as_u64().unwrap(), work)
+    };
+    let (alone, work) = build("1");
+    assert!(alone > work, "one job at a time has one CPU's worth of work");
+    for jobs in [4, 8] {
+        let (together, same_work) = build(&jobs.to_string());
+        assert_eq!(same_work, work);
+        assert!((alone / jobs..alone * 5 / 4 / jobs).contains(&together), "{jobs} jobs: {together} ns of {alone}");
+    }
+}

@@ -3,6 +3,7 @@
 //! each task what it wants next. Time and CPUs belong to whoever drives the player: the simulator, or real threads.
 
 mod check;
+mod jobs;
 mod json;
 mod player;
 mod recording;

@@ -248,7 +248,7 @@ fn a_parent_waits_until_few_enough_children_live() {
     let parent = vec![Op::Fork(1), Op::Fork(1), Op::Children(1), Op::Children(1), Op::Children(0)];
     let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, vec![work(1)])]);
     let mut player = Player::new(&workload);
-    let mut next = |player: &mut Player<'_>, task| {
+    let next = |player: &mut Player<'_>, task| {
         let mut woken = Vec::new();
         (player.next(TaskId(task), Nanos::ZERO, &mut woken).demand, woken)
     };
