@@ -6,8 +6,8 @@
 //! place. What tells it from a true dependency:
 //!
 //! 1. The *builder* is the task that forks most; its children are the jobs. The recorded number of jobs is how many of
-//!    them lived most often when it waited for one end before it forked the next. A child that ended while the builder was busy left no trace of when: it is not
-//!    counted, and a wait beside it passes for a true dependency.
+//!    them lived most often when it waited for one end before it forked the next. A child that ended while the builder
+//!    was busy left no trace of when: it is not counted, and a wait beside it passes for a true dependency.
 //! 2. A child's *end* is a post after which nothing but work follows, and less of it than before. (Who forks with
 //!    `vfork` waits for the exec first, which comes early in the child.)
 //! 3. When as many jobs live as were allowed, and the builder waits for one end and then forks, it waited for a slot.
@@ -26,8 +26,8 @@ impl Workload {
     /// The same build with `jobs` jobs at once (1 or more).
     ///
     /// # Errors
-    /// If `jobs` is 0; if the scripts have loops, as recordings never do; if no task forks, so that there is no builder; or if the recorded build had one job at a time,
-    /// so that every wait may have been either.
+    /// If `jobs` is 0; if the scripts have loops, as recordings never do; if no task forks, so that there is no builder;
+    /// or if the recorded build had one job at a time, so that every wait may have been either.
     pub fn with_jobs(&self, jobs: u32) -> Result<Workload, WorkloadError> {
         let fail = |problem: String| WorkloadError { place: format!("{}, jobs={jobs}", self.name), problem };
         if jobs == 0 {
