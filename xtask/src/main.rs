@@ -2,26 +2,38 @@
 //! Developer automation.
 
 mod tidy;
+mod vm;
 
+use clap::{Parser, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy";
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer automation")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// List what breaks the rules of the house that neither rustfmt nor clippy know
+    Tidy,
+    /// Boot a kernel with sched_ext under QEMU and run things in it
+    #[command(subcommand)]
+    Vm(vm::Command),
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => {
+    match Arguments::parse().task {
+        Task::Tidy => {
             let complaints = tidy::complaints(root());
             for complaint in &complaints {
                 println!("{complaint}");
             }
             ExitCode::from(u8::from(!complaints.is_empty()))
         }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+        Task::Vm(command) => vm::execute(command),
     }
 }
 
