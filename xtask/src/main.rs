@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Developer automation.
 
+mod predict;
 mod tidy;
 mod vm;
 
@@ -19,6 +20,8 @@ struct Arguments {
 enum Task {
     /// List what breaks the rules of the house that neither rustfmt nor clippy know
     Tidy,
+    /// Record a command, predict other runs of it, and hold the predictions against real runs (root)
+    Predict(predict::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]
     Vm(vm::Command),
@@ -33,6 +36,13 @@ fn main() -> ExitCode {
             }
             ExitCode::from(u8::from(!complaints.is_empty()))
         }
+        Task::Predict(arguments) => match predict::execute(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("predict: {error:#}");
+                ExitCode::from(2)
+            }
+        },
         Task::Vm(command) => vm::execute(command),
     }
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How well does a simulated run of a recording foretell the real one?
+//!
+//! One command is recorded on this machine with all its CPUs. From that recording come three predictions: the same run
+//! again, the run on one CPU, and the run with another number of jobs. Each is then run for real, under the kernel's
+//! own scheduler and measured by `weir run`, and compared with what `weir sim` said. Recording, prediction and reality
+//! are all repeated, so that a difference can be told from the spread of either side.
+
+mod compare;
+mod run;
+
+use anyhow::{Context, Result, bail, ensure};
+use compare::Comparison;
+use run::Run;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// `predict`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example, with Lua's source unpacked in a directory:
+  cargo xtask predict --in lua --prepare 'make clean' --jobs 2 --other-jobs 1 --other-jobs 4 'make -j{jobs}'")]
+pub struct Arguments {
+    /// What to run, for the shell; {jobs} stands for the number of jobs
+    command: String,
+    /// Where to run it
+    #[arg(long = "in", value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// What to run before each run, for the shell
+    #[arg(long, value_name = "COMMAND", default_value = "true")]
+    prepare: String,
+    /// Number of jobs in the recording
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: u32,
+    /// Numbers of jobs to predict
+    #[arg(long = "other-jobs", value_name = "N")]
+    other_jobs: Vec<u32>,
+    /// Schedulers that stand in for the kernel's own
+    #[arg(long = "scheduler", value_name = "SCHED", default_values = ["bfs", "fifo"])]
+    schedulers: Vec<String>,
+    /// How often to record, and how often to run each case for real
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: u32,
+}
+
+/// One thing to predict.
+struct Case {
+    name: String,
+    /// What stands before and in the command.
+    prefix: &'static str,
+    jobs: u32,
+    machine: &'static str,
+    cpus: u64,
+    /// What stands behind the recording's name.
+    change: String,
+}
+
+impl Arguments {
+    fn cases(&self, cpus: u64) -> Vec<Case> {
+        let case = |name: &str, prefix, machine, cpus| {
+            let change = String::new();
+            Case { name: name.into(), prefix, jobs: self.jobs, machine, cpus, change }
+        };
+        let mut cases = vec![case("same again", "", "host", cpus), case("1 CPU", "taskset -c 0 ", "core:1 pu:1", 1)];
+        cases.extend(self.other_jobs.iter().map(|&jobs| Case {
+            name: format!("{jobs} jobs"),
+            prefix: "",
+            jobs,
+            machine: "host",
+            cpus,
+            change: format!(",jobs={jobs}"),
+        }));
+        cases
+    }
+
+    fn shell(&self, case: &Case) -> String {
+        format!("{}{}", case.prefix, self.command.replace("{jobs}", &case.jobs.to_string()))
+    }
+}
+
+/// Runs the whole experiment and prints a table for each case.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    ensure!(arguments.runs > 0, "0 runs say nothing; expected 1 or more");
+    ensure!(
+        arguments.other_jobs.is_empty() || arguments.command.contains("{jobs}"),
+        "--other-jobs needs a command with {{jobs}} in it"
+    );
+    let weir = Weir::build(&arguments.directory)?;
+    let cpus = std::thread::available_parallelism()?.get() as u64;
+    let cases = arguments.cases(cpus);
+    let mut real: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
+    let mut recordings = Vec::new();
+    // The first round fills the page cache and counts for nothing. Kinds of runs alternate, so that whatever else
+    // happens on the machine meanwhile meets all of them.
+    for round in 0..=arguments.runs {
+        eprintln!("round {round} of {}", arguments.runs);
+        let file = weir.scratch.join(format!("recording-{round}.weir"));
+        weir.prepare(arguments)?;
+        weir.record(&file, &arguments.shell(&cases[0]))?;
+        for (case, real) in cases.iter().zip(&mut real) {
+            weir.prepare(arguments)?;
+            let run = weir.measure(&arguments.shell(case))?;
+            if round > 0 {
+                real.push(run);
+            }
+        }
+        if round > 0 {
+            recordings.push(file);
+        }
+    }
+    for (case, real) in cases.iter().zip(&real) {
+        for scheduler in &arguments.schedulers {
+            let predict = |file: &PathBuf| weir.predict(scheduler, case, file);
+            let predicted = recordings.iter().map(predict).collect::<Result<Vec<_>>>()?;
+            println!("{}: {}, {scheduler} stands in\n", case.name, arguments.shell(case));
+            println!("{}\n", Comparison::new(real, &predicted, case.cpus).table());
+        }
+    }
+    Ok(())
+}
+
+/// The program, and where it works.
+struct Weir<'a> {
+    program: PathBuf,
+    scratch: PathBuf,
+    directory: &'a Path,
+}
+
+impl<'a> Weir<'a> {
+    fn build(directory: &'a Path) -> Result<Weir<'a>> {
+        let root = crate::root();
+        run_to_end(
+            Command::new("cargo").args(["build", "--release", "--locked", "-q", "-p", "weir"]).current_dir(root),
+        )?;
+        let scratch = root.join("target/predict");
+        std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
+        Ok(Weir { program: root.join("target/release/weir"), scratch, directory })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.current_dir(self.directory);
+        command
+    }
+
+    fn prepare(&self, arguments: &Arguments) -> Result<()> {
+        run_to_end(Command::new("sh").args(["-c", &arguments.prepare]).current_dir(self.directory))?;
+        run_to_end(&mut Command::new("sync"))
+    }
+
+    fn record(&self, file: &Path, shell: &str) -> Result<()> {
+        run_to_end(self.command().arg("record").arg("-o").arg(file).args(["--", "sh", "-c", shell]))
+    }
+
+    fn measure(&self, shell: &str) -> Result<Run> {
+        // What the command prints must not stand between us and the report.
+        let shell = format!("{{ {shell}; }} >/dev/null 2>&1");
+        self.report(&["run", "--format", "json", "--", "sh", "-c", &shell])
+    }
+
+    fn predict(&self, scheduler: &str, case: &Case, file: &Path) -> Result<Run> {
+        let workload = format!("{}{}", file.display(), case.change);
+        self.report(&["sim", "--format", "json", scheduler, "-m", case.machine, "-w", &workload])
+    }
+
+    fn report(&self, arguments: &[&str]) -> Result<Run> {
+        let output = self.command().args(arguments).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            bail!("weir {arguments:?}: {}", output.status);
+        }
+        Run::from_json(&output.stdout).with_context(|| format!("weir {arguments:?}"))
+    }
+}
+
+/// Runs a command whose output nobody needs unless it fails.
+fn run_to_end(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the comparison needs of one run's JSON.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// One run, real or predicted. Times in nanoseconds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Run {
+    /// From the start of the command to the end of its last task.
+    pub makespan_ns: u64,
+    /// Switch-ins of its tasks.
+    pub context_switches: u64,
+    /// Wakeups of its tasks.
+    pub wakeups: u64,
+    /// Mean, median and 99th percentile of the time from becoming runnable to running.
+    pub latency_ns: [u64; 3],
+    /// CPU times of its tasks by name, in ascending order.
+    pub cpu_ns: BTreeMap<String, Vec<u64>>,
+}
+
+impl Run {
+    /// From the document that `weir sim` and `weir run` print.
+    pub fn from_json(text: &[u8]) -> Result<Run> {
+        let document: Value = serde_json::from_slice(text)?;
+        let run = &document["runs"][0];
+        let number = |value: &Value, key: &str| value[key].as_u64().with_context(|| format!("no number {key}"));
+        let latency = &run["wakeup_latency_ns"];
+        let mut cpu_ns = BTreeMap::<String, Vec<u64>>::new();
+        for task in run["tasks"].as_array().context("no tasks")? {
+            let name = task["name"].as_str().context("a task without a name")?;
+            // Kernel threads of the model are not part of the command.
+            if !name.starts_with("kworker") {
+                cpu_ns.entry(name.to_owned()).or_default().push(number(task, "cpu_ns")?);
+            }
+        }
+        cpu_ns.values_mut().for_each(|times| times.sort_unstable());
+        Ok(Run {
+            makespan_ns: number(run, "makespan_ns")?,
+            context_switches: number(run, "context_switches")?,
+            wakeups: number(run, "wakeups")?,
+            latency_ns: [number(latency, "mean")?, number(latency, "p50")?, number(latency, "p99")?],
+            cpu_ns,
+        })
+    }
+
+    /// CPU time of all its tasks.
+    pub fn cpu_total_ns(&self) -> u64 {
+        self.cpu_ns.values().flatten().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_read_and_its_gaps_are_named() {
+        let text = |makespan: &str| {
+            format!(
+                r#"{{"runs": [{{"makespan_ns": {makespan}, "context_switches": 5, "wakeups": 3,
+                "wakeup_latency_ns": {{"mean": 10, "p50": 8, "p99": 90}},
+                "tasks": [{{"name": "cc1", "cpu_ns": 7}}, {{"name": "kworker/0:1", "cpu_ns": 1}},
+                          {{"name": "cc1", "cpu_ns": 2}}]}}]}}"#
+            )
+        };
+        let run = Run::from_json(text("100").as_bytes()).unwrap();
+        assert_eq!((run.makespan_ns, run.latency_ns, run.cpu_total_ns()), (100, [10, 8, 90], 9));
+        assert_eq!(run.cpu_ns["cc1"], [2, 7]);
+        // An endless or a stuck run has no makespan.
+        assert_eq!(Run::from_json(text("null").as_bytes()).unwrap_err().to_string(), "no number makespan_ns");
+    }
+}
