@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Newest first. 16 is the oldest that the sched_ext world supports.
@@ -16,12 +16,22 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
     let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join("record.bpf.o");
+    faulty()?;
     SkeletonBuilder::new()
         .source("bpf/record.bpf.c")
         .obj(object)
         .clang(compiler()?)
         .clang_args(["-Wall", "-mcpu=v3"])
         .build()
+}
+
+/// The scheduler that the tests make fail. It is compiled here so that they run where there is no clang.
+fn faulty() -> Result<()> {
+    println!("cargo:rerun-if-changed=tests/schedulers");
+    println!("cargo:rerun-if-changed=../../policies/include");
+    let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join("faulty.bpf.o");
+    bpf_clang::compile(Path::new("tests/schedulers/faulty.bpf.c"), &object, &[])?;
+    Ok(())
 }
 
 /// The clang to use: `BPF_CLANG`, else `CLANG`, else the newest one on the search path.

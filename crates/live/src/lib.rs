@@ -7,6 +7,7 @@
 //!
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
+mod complaints;
 pub mod convert;
 mod cost;
 mod error;

@@ -2,16 +2,16 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::LiveError;
+use crate::complaints;
 use crate::convert::convert;
 use crate::cost::{Metering, ProbeCost, thread_cpu_time};
 use crate::event::{self, Event, Glance};
 use crate::kernel;
 use ids::Nanos;
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use workload::Workload;
 
@@ -156,21 +156,6 @@ fn receive(mut child: Child, ring: &RingBuffer<'_>, collector: &Collector) -> Re
     }
 }
 
-/// What libbpf complained of since the last look: the verifier's log among it.
-static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// Keeps libbpf's words for an error message instead of letting it write to standard error.
-fn remember(_level: PrintLevel, text: String) {
-    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-}
-
-/// The end of what libbpf complained of; the reason stands there.
-fn last_words() -> String {
-    let text = std::mem::take(&mut *COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)).concat();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(8)..].join("\n")
-}
-
 /// The programs in the kernel.
 struct Probes {
     object: Object,
@@ -179,7 +164,7 @@ struct Probes {
 impl Probes {
     /// Loads them; the next child of this thread will be the root of the recorded tree.
     fn load(cpus: &ids::CpuSet) -> Result<Probes, LiveError> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, remember)));
+        complaints::listen();
         let mut open = ObjectBuilder::default()
             .open_memory(&OBJECT.0)
             .map_err(LiveError::bpf("read the recorder's own programs"))?;
@@ -189,7 +174,7 @@ impl Probes {
             .find(|map| map.name().to_string_lossy().ends_with(".data.settings"))
             .expect("record.bpf.c has settings");
         map.set_initial_value(&settings).map_err(LiveError::bpf("set up the recorder's programs"))?;
-        let object = open.load().map_err(|source| LiveError::Load { source, log: last_words() })?;
+        let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;
         Ok(Probes { object })
     }
 

@@ -66,11 +66,13 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 
 /*
  * for (i = start; i < end; i++) in a form whose end the verifier need not see: it checks the body once for an unknown
- * `i`. The iterator is destroyed on every way out, `break` and `return` included.
+ * `i`. The iterator is destroyed on every way out, `break` and `return` included. The destructor is named a second
+ * time because clang describes no extern in BTF that is only used in a `cleanup`, and the loader needs it described.
  */
 #define for_range(i, start, end)								\
 	for (struct bpf_iter_num i##_it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),	\
-	     *i##_once __attribute__((unused)) = (bpf_iter_num_new(&i##_it, start, end), &i##_it);	\
+	     *i##_once __attribute__((unused)) =							\
+		((void)bpf_iter_num_destroy, bpf_iter_num_new(&i##_it, start, end), &i##_it);		\
 	     ({ int *i##_at = bpf_iter_num_next(&i##_it); i##_at ? (i = *i##_at, true) : false; });)
 
 /* A read or write that the compiler neither repeats nor drops: the other side is another CPU. */

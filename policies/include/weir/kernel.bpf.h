@@ -72,9 +72,11 @@ enum scx_exit_kind {
 
 struct scx_exit_info {
 	enum scx_exit_kind kind;
+	s32 exit_cpu;	/* since 7.2 */
 	s64 exit_code;
 	const char *reason;
 	char *msg;
+	char *dump;
 };
 
 /* Arguments of kfuncs that have more of them than registers can pass (6.19 and later). */
@@ -140,6 +142,7 @@ struct sched_ext_ops {
 	u64 flags;
 	u32 timeout_ms;
 	u32 exit_dump_len;
+	u64 hotplug_seq; /* set by whoever loads it: CPUs that have come or gone so far */
 	char name[128];
 };
 

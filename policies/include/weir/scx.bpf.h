@@ -152,7 +152,8 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
  */
 #define for_each_queued(p, dsq_id)									\
 	for (struct bpf_iter_scx_dsq p##_it __attribute__((cleanup(bpf_iter_scx_dsq_destroy))),		\
-	     *p##_once __attribute__((unused)) = (bpf_iter_scx_dsq_new(&p##_it, dsq_id, 0), &p##_it);	\
+	     *p##_once __attribute__((unused)) =							\
+		((void)bpf_iter_scx_dsq_destroy, bpf_iter_scx_dsq_new(&p##_it, dsq_id, 0), &p##_it);	\
 	     (p = bpf_iter_scx_dsq_next(&p##_it));)
 
 /* In cpu_release: every task that waits in this CPU's FIFO is enqueued again. */
@@ -169,11 +170,16 @@ static __always_inline void task_set_slice(struct task_struct *p, u64 slice_ns)
 		p->scx.slice = slice_ns;
 }
 
-/* Why the scheduler ended, for whoever loaded it. `kind` is written last: once it is not 0, the rest is there. */
+/*
+ * Why the scheduler ended, for whoever loaded it. `kind` is written last: once it is not 0, the rest is there. The dump
+ * has the kernel's default length; what a longer one has beyond that is lost.
+ */
 struct weir_exit {
 	s64 code;
+	s32 exit_cpu;	/* where it was decided, since 7.2; before that -1 */
 	char reason[128];
 	char message[1024];
+	char dump[32768];
 	u32 kind;
 };
 
@@ -183,6 +189,8 @@ static __always_inline void record_exit(const struct scx_exit_info *info)
 {
 	bpf_probe_read_kernel_str(weir_exit.reason, sizeof(weir_exit.reason), info->reason);
 	bpf_probe_read_kernel_str(weir_exit.message, sizeof(weir_exit.message), info->msg);
+	bpf_probe_read_kernel_str(weir_exit.dump, sizeof(weir_exit.dump), info->dump);
+	weir_exit.exit_cpu = KERNEL_HAS_FIELD(info->exit_cpu) ? info->exit_cpu : -1;
 	weir_exit.code = info->exit_code;
 	WRITE_ONCE(weir_exit.kind, info->kind);
 }

@@ -21,15 +21,26 @@
 //! # }
 //! ```
 
+mod attached;
 mod error;
 mod exit;
+mod kernel;
+mod prepare;
+mod record;
 
+pub use attached::Attached;
 pub use error::SchedulerError;
 pub use exit::KernelExit;
 
 use crate::LiveError;
+use kernel::KernelTypes;
 use launch_profile::Profile;
 use machine_model::Machine;
+use std::fs;
+use std::time::Duration;
+
+/// A scheduler that is just being unloaded by somebody else is waited for.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// What shall be loaded.
 #[derive(Clone, Copy, Debug)]
@@ -88,17 +99,18 @@ pub struct OpStatistics {
     pub verified_instructions: u64,
 }
 
-/// A scheduler in the kernel. Dropping it unloads it without waiting.
-#[derive(Debug)]
-pub struct Attached {}
-
 impl Host {
     /// Reads it from the running kernel.
     ///
     /// # Errors
     /// If there is no sched_ext, or the machine cannot be described: CPUs that are offline between others.
     pub fn read() -> Result<Host, LiveError> {
-        Err(SchedulerError::NoRights.into())
+        kernel::check()?;
+        // First: what comes or goes between the two is noticed at attach.
+        let hotplug_seq = kernel::number("hotplug_seq")?;
+        let sysfs = |path: &str| fs::read_to_string(path).ok();
+        let machine = Machine::from_sysfs(&sysfs).map_err(SchedulerError::Machine)?;
+        Ok(Host { machine: Machine { hz: kernel::hz(), ..machine }, hotplug_seq })
     }
 }
 
@@ -110,45 +122,9 @@ impl Host {
 /// # Errors
 /// If the kernel has no sched_ext or this process no rights; if another scheduler is active; if the object or its
 /// profile is unsuitable; if the verifier or the kernel refuses it.
-pub fn load(_request: &Request<'_>) -> Result<Attached, LiveError> {
-    Err(SchedulerError::NoRights.into())
-}
-
-impl Attached {
-    /// How the scheduler calls itself (`sched_ext_ops.name`).
-    pub fn name(&self) -> &str {
-        ""
-    }
-
-    /// Whether the kernel has ejected the scheduler, and why. Never waits.
-    ///
-    /// # Errors
-    /// If the object's own record cannot be read.
-    pub fn exited(&self) -> Result<Option<KernelExit>, LiveError> {
-        Ok(None)
-    }
-
-    /// What it did so far.
-    ///
-    /// # Errors
-    /// Names the file that could not be read.
-    pub fn statistics(&self) -> Result<Statistics, LiveError> {
-        Ok(Statistics::default())
-    }
-
-    /// The bytes of a data section as they are now: `.bss`, `.data`, `.data.NAME`, `.rodata`.
-    ///
-    /// # Errors
-    /// If the object has no such section.
-    pub fn section(&self, _name: &str) -> Result<Vec<u8>, LiveError> {
-        Ok(Vec::new())
-    }
-
-    /// Unloads it and waits until all tasks are back with the kernel's own scheduler.
-    ///
-    /// # Errors
-    /// If that takes longer than a minute, or the object's record cannot be read.
-    pub fn detach(self) -> Result<KernelExit, LiveError> {
-        Ok(KernelExit::default())
-    }
+pub fn load(request: &Request<'_>) -> Result<Attached, LiveError> {
+    kernel::check()?;
+    let prepared = prepare::prepare(request, &KernelTypes::read()?)?;
+    kernel::check_free(LEAVING)?;
+    attached::attach(request, prepared)
 }

@@ -2,8 +2,7 @@
 //! The table as data.
 
 use crate::kfuncs::table::KFUNCS;
-use crate::kfuncs::{find, groups, helper_nature, nature};
-use crate::ops::Group;
+use crate::kfuncs::{Group, find, groups, helper_nature, nature};
 
 #[test]
 fn the_table_is_sorted_and_names_are_unique() {

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A scheduler in the kernel: from libbpf's object to the link, and what can be asked of it then.
+
+use super::prepare::{Prepared, Table};
+use super::record::Record;
+use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kernel};
+use crate::cost::Metering;
+use crate::kernel::read;
+use crate::{LiveError, complaints};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenObject};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// Enabling and disabling visit every task of the machine; a kernel under emulation with ten thousand tasks takes
+/// seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A scheduler in the kernel. Dropping it unloads it without waiting.
+#[derive(Debug)]
+pub struct Attached {
+    /// First of the fields, so that it goes first.
+    link: Option<Link>,
+    others: Vec<Link>,
+    object: Object,
+    table: Table,
+    record: Option<Record>,
+    notes: Vec<String>,
+    /// `enable_seq` of this scheduler: another number means that another one has come after it.
+    enable_seq: u64,
+    _metering: Option<Metering>,
+}
+
+/// Opens, loads and attaches what has been prepared.
+pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attached, LiveError> {
+    let mut object = load(request, &prepared)?;
+    let metering = request.measure.then(Metering::start).transpose()?;
+    let mut others = Vec::new();
+    for program in object.progs_mut().filter(|program| prepared.others.iter().any(|name| program.name() == &**name)) {
+        let action = format!("attach program {}", program.name().to_string_lossy());
+        others.push(program.attach().map_err(LiveError::bpf(action))?);
+    }
+    kernel::check_free(PATIENCE)?;
+    let before = kernel::number("enable_seq")?;
+    let mut map = object.maps_mut().find(|map| map.name() == &*prepared.table.variable).expect("it was just loaded");
+    let link = map.attach_struct_ops().map_err(|error| refused(request, &prepared.table, &error))?;
+    drop(map);
+    let mut attached = Attached {
+        link: Some(link),
+        others,
+        object,
+        table: prepared.table,
+        record: prepared.record,
+        notes: prepared.notes,
+        enable_seq: before,
+        _metering: metering,
+    };
+    let settled = |state: &str| Ok(matches!(state, "enabled" | "disabled"));
+    kernel::wait_for("enabled", PATIENCE, settled)?;
+    attached.enable_seq = kernel::number("enable_seq")?;
+    Ok(attached)
+}
+
+/// The verifier's part.
+fn load(request: &Request<'_>, prepared: &Prepared) -> Result<Object, LiveError> {
+    complaints::listen();
+    let failed = |_| load_error(request.name, &complaints::take());
+    let mut builder = ObjectBuilder::default();
+    builder.name(&prepared.table.name).map_err(LiveError::bpf("name the object"))?;
+    // libbpf's ELF reader wants the bytes aligned, which an allocation is.
+    let bytes = request.object.to_vec();
+    let mut open = builder.open_memory(&bytes).map_err(failed)?;
+    fill(request.name, &mut open, prepared)?;
+    Ok(open.load().map_err(failed)?)
+}
+
+/// Writes the prepared bytes over libbpf's own.
+pub(super) fn fill(name: &str, open: &mut OpenObject, prepared: &Prepared) -> Result<(), LiveError> {
+    let unsuitable = |problem: String| SchedulerError::Unsuitable { name: name.to_owned(), problem };
+    for mut map in open.maps_mut() {
+        let map_name = map.name().to_string_lossy().into_owned();
+        if map.map_type() == MapType::StructOps {
+            if map_name == prepared.table.variable {
+                let values = map.initial_value_mut().unwrap_or_default();
+                for (offset, bytes) in &prepared.table.patches {
+                    let place = values.get_mut(*offset..offset + bytes.len());
+                    place
+                        .ok_or_else(|| unsuitable(format!("`{map_name}` ends before byte {offset}")))?
+                        .copy_from_slice(bytes);
+                }
+            }
+            continue;
+        }
+        let Some((section, bytes)) = prepared.sections.iter().find(|(section, _)| is_section(&map_name, section))
+        else {
+            continue;
+        };
+        let resize = prepared.resized.as_ref().filter(|(resized, _)| resized == section);
+        if let Some((_, size)) = resize {
+            map.set_value_size(*size).map_err(LiveError::bpf(format!("resize `{section}`")))?;
+        }
+        map.set_initial_value(bytes).map_err(LiveError::bpf(format!("fill `{section}`")))?;
+    }
+    Ok(())
+}
+
+/// libbpf names the maps of `.rodata`, `.data` and `.bss` after object and section, all others after the section alone.
+fn is_section(map: &str, section: &str) -> bool {
+    map == section || map.ends_with(section) && matches!(section, ".rodata" | ".data" | ".bss")
+}
+
+/// What libbpf said becomes an error: that of the verifier if it was the verifier.
+fn load_error(name: &str, log: &str) -> SchedulerError {
+    let (name, log) = (name.to_owned(), log.to_owned());
+    match verifier_verdict(&log) {
+        Some((program, last_line)) => SchedulerError::Verifier { name, program, last_line, log },
+        None => SchedulerError::Load { name, reason: most_telling(&log), log },
+    }
+}
+
+/// The program that the verifier refused, and why: what it said last before its statistics.
+pub(super) fn verifier_verdict(log: &str) -> Option<(String, String)> {
+    let (before, rest) = log.split_once("-- BEGIN PROG LOAD LOG --")?;
+    let program = before.rsplit_once("prog '")?.1.split('\'').next()?.to_owned();
+    let said = rest.split("-- END PROG LOAD LOG --").next()?;
+    let statistics = ["processed ", "verification time ", "stack depth "];
+    let reason = said.lines().rfind(|line| !line.is_empty() && !statistics.iter().any(|words| line.starts_with(words)));
+    Some((program, reason.unwrap_or("it gives no reason").trim().to_owned()))
+}
+
+/// libbpf goes from the cause to what follows from it: its first line says most.
+fn most_telling(log: &str) -> String {
+    let first = log.lines().map(|line| line.trim_start_matches("libbpf: ").trim()).find(|line| !line.is_empty());
+    first.unwrap_or("libbpf gives no reason").to_owned()
+}
+
+/// What it means that the kernel refuses the table (contract 1.3, step 1).
+fn refused(request: &Request<'_>, table: &Table, error: &libbpf_rs::Error) -> LiveError {
+    let errno = errno(error);
+    let reason = match errno {
+        Some(7) => "E2BIG: timeout_ms must not exceed 30000, dispatch_max_batch not 2^31 - 1".to_owned(),
+        Some(16) => "EBUSY: another scheduler is active or being loaded: stop that first".to_owned(),
+        Some(22) => format!(
+            "EINVAL: a name that is empty or has odd letters (`{}`), flags that this kernel does not know (flags are {:#x}), \
+             or an isolated CPU (boot parameter isolcpus)",
+            table.name, table.flags
+        ),
+        _ => error.to_string(),
+    };
+    SchedulerError::Attach { name: request.name.to_owned(), errno: errno.unwrap_or(0), reason }.into()
+}
+
+/// The number behind libbpf's error, if there is one.
+fn errno(error: &libbpf_rs::Error) -> Option<i32> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(number);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+impl Attached {
+    /// How the scheduler calls itself (`sched_ext_ops.name`).
+    pub fn name(&self) -> &str {
+        &self.table.name
+    }
+
+    /// What had to be left out, one sentence each, because this kernel does not have it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether the kernel has ejected the scheduler, and why. Never waits: while it is being ejected the answer is no.
+    ///
+    /// # Errors
+    /// If the object's own record, or the state of sched_ext, cannot be read.
+    pub fn exited(&self) -> Result<Option<KernelExit>, LiveError> {
+        if let Some(exit) = self.recorded()? {
+            return Ok(Some(exit));
+        }
+        if !self.has_ended(&kernel::state()?)? {
+            return Ok(None);
+        }
+        // It may have been written since it was read above.
+        Ok(Some(self.recorded()?.unwrap_or_else(unrecorded)))
+    }
+
+    /// Whether the kernel has got rid of this scheduler, given the state of sched_ext.
+    fn has_ended(&self, state: &str) -> Result<bool, LiveError> {
+        Ok(state == "disabled" || kernel::number("enable_seq")? != self.enable_seq)
+    }
+
+    fn recorded(&self) -> Result<Option<KernelExit>, LiveError> {
+        match &self.record {
+            Some(record) => record.read(|section| self.section(section)),
+            None => Ok(None),
+        }
+    }
+
+    /// What it did so far.
+    ///
+    /// # Errors
+    /// Names the file that could not be read.
+    pub fn statistics(&self) -> Result<Statistics, LiveError> {
+        let mut ops = Vec::new();
+        for (op, name) in &self.table.ops {
+            let program = self.object.progs().find(|program| program.name() == &**name);
+            let Some(program) = program else { continue };
+            // The kernel's `bpf_prog_show_fdinfo()`: one `name:` and value a line.
+            let text = read(&format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd()))?;
+            let count = |wanted: &str| {
+                let found = text.lines().find_map(|line| line.strip_prefix(wanted)?.strip_prefix(':'));
+                found.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+            };
+            ops.push(OpStatistics {
+                op: op.clone(),
+                program: name.clone(),
+                runs: count("run_cnt"),
+                run_time_ns: count("run_time_ns"),
+                skipped: count("recursion_misses"),
+                instructions: program.insn_cnt() as u64,
+                verified_instructions: count("verified_insns"),
+            });
+        }
+        let (nr_rejected, enable_seq) = (kernel::number("nr_rejected")?, kernel::number("enable_seq")?);
+        Ok(Statistics { events: kernel::events(), nr_rejected, enable_seq, ops })
+    }
+
+    /// The bytes of a data section as they are now: `.bss`, `.data`, `.data.NAME`, `.rodata`.
+    ///
+    /// # Errors
+    /// If the object has no such section.
+    pub fn section(&self, name: &str) -> Result<Vec<u8>, LiveError> {
+        let is_data = |map: &Map<'_>| map.map_type() == MapType::Array && map.name().to_string_lossy().contains('.');
+        let wanted = |map: &Map<'_>| is_section(&map.name().to_string_lossy(), name);
+        let Some(map) = self.object.maps().find(|map| is_data(map) && wanted(map)) else {
+            let known: Vec<_> =
+                self.object.maps().filter(is_data).map(|map| map.name().to_string_lossy().into_owned()).collect();
+            return Err(SchedulerError::NoSection { section: name.to_owned(), known: known.join(", ") }.into());
+        };
+        let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        Ok(value.map_err(LiveError::bpf(format!("read section `{name}`")))?.unwrap_or_default())
+    }
+
+    /// Unloads it and waits until all tasks are back with the kernel's own scheduler. A scheduler that was ejected
+    /// before gives the reason for that.
+    ///
+    /// # Errors
+    /// If that takes longer than a minute, or the object's record cannot be read.
+    pub fn detach(mut self) -> Result<KernelExit, LiveError> {
+        drop(self.link.take());
+        self.others.clear();
+        kernel::wait_for("disabled", PATIENCE, |state| self.has_ended(state))?;
+        Ok(self.recorded()?.unwrap_or_else(unrecorded))
+    }
+}
+
+/// The end of a scheduler that keeps no record.
+fn unrecorded() -> KernelExit {
+    KernelExit {
+        message: "the object keeps no record of its end: see the kernel's log (dmesg)".to_owned(),
+        ..KernelExit::default()
+    }
+}

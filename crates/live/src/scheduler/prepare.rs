@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From an object and its profile to the bytes that libbpf shall load. Needs no kernel.
+
+use super::kernel::KernelTypes;
+use super::record::{self, Record};
+use super::{Request, SchedulerError};
+use bpf_object::btf::{Btf, Kind};
+use bpf_object::{LinkedObject, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
+
+/// Everything that libbpf has to be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Prepared {
+    /// Initial contents of data sections.
+    pub sections: Vec<(String, Vec<u8>)>,
+    /// A section that shall have another size than in the file.
+    pub resized: Option<(String, u32)>,
+    /// The struct_ops variable.
+    pub table: Table,
+    /// Programs besides the ops that are to be attached to their own places (`tp_btf/…`, `fentry/…`).
+    pub others: Vec<String>,
+    /// Where the object will record its end.
+    pub record: Option<Record>,
+    /// What had to be left out, for people.
+    pub notes: Vec<String>,
+}
+
+/// The struct_ops variable.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Table {
+    /// Name of the variable, which is that of its map.
+    pub variable: String,
+    /// How the scheduler calls itself.
+    pub name: String,
+    /// Ops that the kernel will have: their names and functions, in the order of the object's struct.
+    pub ops: Vec<(String, String)>,
+    /// Bytes to write over those of the file, by offset in the object's struct.
+    pub patches: Vec<(usize, Vec<u8>)>,
+    /// `SCX_OPS_*` bits, for errors.
+    pub flags: u64,
+}
+
+/// A kernel that has whatever is asked for. libbpf links the object against the real one; here only the data and the
+/// table of ops matter, and they do not depend on it.
+#[derive(Default)]
+struct Anything {
+    btf: Btf,
+}
+
+impl Target for Anything {
+    fn btf(&self) -> &Btf {
+        &self.btf
+    }
+
+    fn has_kfunc(&self, _name: &str, _parameters: u32) -> bool {
+        true
+    }
+
+    fn has_variable(&self, _name: &str) -> bool {
+        true
+    }
+
+    fn kconfig(&self, _name: &str) -> Option<u64> {
+        Some(0)
+    }
+}
+
+/// Applies constants and profile to the object, as the simulator does.
+pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Prepared, SchedulerError> {
+    let name = || request.name.to_owned();
+    let parsed = Object::parse(request.object).and_then(|object| object.link(&Anything::default()));
+    let mut object = parsed.map_err(|source| SchedulerError::Object { name: name(), source })?;
+    fill_constants(&mut object, kernel);
+    let applied = request.profile.apply(&mut object, &request.host.machine);
+    applied.map_err(|source| SchedulerError::Profile { name: name(), source })?;
+    let ops = the_table(&object).map_err(|problem| SchedulerError::Unsuitable { name: name(), problem })?;
+    let mut notes = Vec::new();
+    let table = table(&object, ops, kernel, request.host.hotplug_seq, &mut notes);
+    let dump_len = number_of(ops, "exit_dump_len") as u32;
+    let resized = record::resize_dump(&mut object, dump_len);
+    Ok(Prepared {
+        sections: sections(&object),
+        resized,
+        table,
+        others: others(&object),
+        record: Record::find(&object),
+        notes,
+    })
+}
+
+/// The `__SCX_*` variables get the values that the kernel's enums have; those of constants that it lacks stay 0
+/// (contract L6).
+fn fill_constants(object: &mut LinkedObject, kernel: &KernelTypes) {
+    for (name, variable) in object.variables.iter().filter(|(name, _)| name.starts_with("__SCX_")) {
+        // The kernel has names that begin with two underscores themselves: `__SCX_ENQ_INTERNAL_MASK` is both.
+        let Some(value) = kernel.constants.get(&name[2..]).or_else(|| kernel.constants.get(name)) else { continue };
+        let (begin, size) = (variable.offset as usize, variable.size.min(8) as usize);
+        let bytes = object.maps[variable.map.0 as usize].initial.as_mut();
+        if let Some(bytes) = bytes.and_then(|bytes| bytes.get_mut(begin..begin + size)) {
+            bytes.copy_from_slice(&value.to_le_bytes()[..size]);
+        }
+    }
+}
+
+/// The one `sched_ext_ops` variable of the object.
+fn the_table(object: &LinkedObject) -> Result<&StructOps, String> {
+    let tables: Vec<&StructOps> = object.struct_ops.iter().filter(|ops| ops.type_name == "sched_ext_ops").collect();
+    match tables[..] {
+        [table] => Ok(table),
+        [] => Err("not a sched_ext scheduler: it has no variable of type struct sched_ext_ops".to_owned()),
+        _ => {
+            let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+            Err(format!("it holds several schedulers ({}); one is expected", names.join(", ")))
+        }
+    }
+}
+
+fn number_of(ops: &StructOps, member: &str) -> u64 {
+    let found = ops.members.iter().find(|found| found.name == member);
+    found.map_or(0, |found| if let MemberValue::Number(number) = found.value { number } else { 0 })
+}
+
+/// The table with the profile's numbers, without the ops that this kernel does not have (contract L4): their place is
+/// zeroed, which is how libbpf is told to leave them out.
+fn table(
+    object: &LinkedObject,
+    ops: &StructOps,
+    kernel: &KernelTypes,
+    hotplug_seq: u64,
+    notes: &mut Vec<String>,
+) -> Table {
+    let mut table = Table { variable: ops.name.clone(), flags: number_of(ops, "flags"), ..Table::default() };
+    let type_id = object.btf.find(&ops.type_name, Kind::Struct);
+    let place = |member: &str| {
+        let found = object.btf.member(type_id?, member)?;
+        Some((found.byte_offset() as usize, object.btf.size_of(found.member.type_id)? as usize))
+    };
+    for member in &ops.members {
+        match &member.value {
+            MemberValue::Function(function) if kernel.ops.contains(&member.name) => {
+                table.ops.push((member.name.clone(), object.functions[function.0 as usize].name.clone()));
+            }
+            MemberValue::Function(_) => {
+                notes.push(format!("this kernel has no op `{}`: it is left out", member.name));
+                table.patches.extend(place(&member.name).map(|(offset, size)| (offset, vec![0; size])));
+            }
+            MemberValue::Number(number) => {
+                let bytes = number.to_le_bytes();
+                table.patches.extend(place(&member.name).map(|(offset, size)| (offset, bytes[..size.min(8)].to_vec())));
+            }
+            MemberValue::Bytes(bytes) if member.name == "name" => {
+                let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+                table.name = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            }
+            MemberValue::Bytes(_) => {}
+        }
+    }
+    if let Some((offset, 8)) = place("hotplug_seq").filter(|_| kernel.ops.contains("hotplug_seq")) {
+        table.patches.push((offset, hotplug_seq.to_le_bytes().to_vec()));
+    }
+    table
+}
+
+/// What data sections begin with. libbpf itself fills in the kernel's configuration.
+fn sections(object: &LinkedObject) -> Vec<(String, Vec<u8>)> {
+    let sections = object.maps.iter().filter(|map| matches!(map.kind, MapKind::Array | MapKind::Arena));
+    let sections = sections.filter(|map| map.name != ".kconfig");
+    sections.filter_map(|map| Some((map.name.clone(), map.initial.clone()?))).collect()
+}
+
+fn others(object: &LinkedObject) -> Vec<String> {
+    let others = object.programs.iter().filter(|one| one.autoload && matches!(one.kind, ProgramKind::Other(_)));
+    others.map(|program| object.functions[program.function.0 as usize].name.clone()).collect()
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * faulty: one shared queue that goes wrong in the way that its launch profile asks for. It has no cpu_offline, so the
+ * kernel ejects it when a CPU goes.
+ */
+#include <weir/scx.bpf.h>
+
+LICENSE("GPL");
+
+#define SHARED_DSQ 0
+
+enum fault {
+	FAULT_NONE,
+	FAULT_DROP_ALL,		/* no task that waits is ever queued */
+	FAULT_DROP_ONE,		/* the task `victim` is not */
+	FAULT_ERROR,		/* scx_error() */
+	FAULT_UNKNOWN_DSQ,	/* an insert into a queue that nobody made */
+	FAULT_EXIT,		/* scx_bpf_exit() with a code for a restart */
+	FAULT_INIT,		/* init returns -ENOMEM */
+	FAULT_UNVERIFIABLE,	/* a read that the verifier does not allow */
+};
+
+extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) __ksym;
+
+/* Set by the profile. */
+const volatile u32 fault;
+const volatile s32 victim;
+
+/* For whoever reads sections: how many tasks were queued. */
+u64 queued;
+
+static void exit_for_restart(void)
+{
+	static char format[] = "restart, please: %d";
+	u64 data[] = { 7 };
+
+	/* SCX_ECODE_ACT_RESTART, and a user part of 7 */
+	scx_bpf_exit_bstr(1LL << 48 | 7, format, data, sizeof(data));
+}
+
+OP2(void, faulty_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	__sync_fetch_and_add(&queued, 1);
+	if (fault == FAULT_DROP_ALL || (fault == FAULT_DROP_ONE && p->pid == victim))
+		return;
+	if (fault == FAULT_UNKNOWN_DSQ) {
+		dsq_insert(p, 0x3039, SCX_SLICE_DFL, enq_flags);
+		return;
+	}
+	if (fault == FAULT_ERROR)
+		scx_error("asked to fail, %d and %d", 1, 2);
+	if (fault == FAULT_EXIT)
+		exit_for_restart();
+	if (fault == FAULT_UNVERIFIABLE)
+		queued += *(u64 *)(p->pid + 0x1000UL);
+	dsq_insert(p, SHARED_DSQ, SCX_SLICE_DFL, enq_flags);
+}
+
+OP2(void, faulty_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	dsq_move_to_local(SHARED_DSQ);
+}
+
+SLEEPABLE_OP0(s32, faulty_init)
+{
+	return fault == FAULT_INIT ? -12 : scx_bpf_create_dsq(SHARED_DSQ, -1);
+}
+
+OP1(void, faulty_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(faulty_ops,
+	.enqueue = (void *)faulty_enqueue,
+	.dispatch = (void *)faulty_dispatch,
+	.init = (void *)faulty_init,
+	.exit = (void *)faulty_exit,
+	.name = "faulty",
+);
