@@ -10,19 +10,26 @@ use std::process::Command;
 /// Newest first. 16 is the oldest that the sched_ext world supports.
 const COMPILERS: [&str; 6] = ["clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang"];
 
+/// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
+const OBJECTS: [&str; 2] = ["record", "meter"];
+
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
-    let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join("record.bpf.o");
+    let directory = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
+    let compiler = compiler()?;
     faulty()?;
-    SkeletonBuilder::new()
-        .source("bpf/record.bpf.c")
-        .obj(object)
-        .clang(compiler()?)
-        .clang_args(["-Wall", "-mcpu=v3"])
-        .build()
+    for name in OBJECTS {
+        SkeletonBuilder::new()
+            .source(format!("bpf/{name}.bpf.c"))
+            .obj(directory.join(format!("{name}.bpf.o")))
+            .clang(&compiler)
+            .clang_args(["-Wall", "-mcpu=v3"])
+            .build()?;
+    }
+    Ok(())
 }
 
 /// The scheduler that the tests make fail. It is compiled here so that they run where there is no clang.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The few kernel types that the recorder reads. Each is a subset of the kernel's: libbpf finds the members by name in
+ * The few kernel types that the programs here read. Each is a subset of the kernel's: libbpf finds the members by name in
  * the running kernel's BTF and patches their offsets in (CO-RE), so only names and types must be right here.
  */
 #ifndef WEIR_KERNEL_TYPES_H
@@ -21,6 +21,8 @@ typedef __s32 pid_t;
 typedef _Bool bool;
 
 #define NULL ((void *)0)
+#define false 0
+#define true 1
 
 /* From include/uapi/linux/bpf.h. */
 enum {
@@ -70,6 +72,11 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+/* Since 6.12. */
+struct sched_entity___delayed {
+	unsigned char sched_delayed;
+};
+
 struct sched_dl_entity {
 	__u64 dl_runtime;
 	__u64 dl_deadline;
@@ -97,7 +104,15 @@ struct signal_struct {
 	unsigned long maxrss;
 };
 
+/* Only architectures with THREAD_INFO_IN_TASK, which all that run BPF schedulers have. */
+struct thread_info {
+	__u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
+	int on_rq;
+	int prio;
 	int static_prio;
 	unsigned int rt_priority;
 	struct sched_entity se;

@@ -170,6 +170,9 @@ impl<'a> Tree<'a> {
                 *peak = (*peak).max(peak_rss_pages * self.host.page_bytes);
             }
             Kind::End => self.lives[index].end = Some(event.work),
+            Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } => {
+                unreachable!("the recorder's programs do not send these")
+            }
         }
     }
 
@@ -282,7 +285,7 @@ fn script(life: &Life, pool: &Pool) -> (Vec<Op>, Nanos) {
 }
 
 /// What ended a sleep that no recorded task ended. `device`: the sleeper was in `io_schedule()`, or in state D.
-fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> Sleep {
+pub(crate) fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> Sleep {
     // Numbers of softirqs: include/linux/interrupt.h.
     const TIMER: u8 = 1;
     const NET_TX: u8 = 2;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::event::Ticks;
+use ids::CpuId;
 
 const PAGE: u64 = 4096;
 
@@ -15,7 +16,7 @@ fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
 }
 
 fn birth(time_us: u64, task: Number, parent: Option<Number>, parent_work_us: u64) -> Event {
-    let kind = Kind::Birth { parent, pid: 100 + task, tgid: 100 + task, comm: "parent".to_owned() };
+    let kind = Kind::Birth { parent, pid: 100 + task, tgid: 100 + task, cpu: CpuId(0), comm: "parent".to_owned() };
     event(time_us, task, parent_work_us, kind)
 }
 
@@ -206,7 +207,7 @@ fn attributes_are_inherited_and_changes_stand_where_they_happened() {
 
 #[test]
 fn a_process_has_one_peak_and_its_leader_carries_it() {
-    let thread = Kind::Birth { parent: Some(0), pid: 101, tgid: 100, comm: "parent".to_owned() };
+    let thread = Kind::Birth { parent: Some(0), pid: 101, tgid: 100, cpu: CpuId(0), comm: "parent".to_owned() };
     let events = [
         birth(0, 0, None, 0),
         event(10, 1, 10, thread),

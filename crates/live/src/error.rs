@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// Loading programs into the kernel needs rights.
-    #[error("recording needs root (effective user id 0), this process has {effective_uid}: use sudo")]
+    #[error("this needs root (effective user id 0), this process has {effective_uid}: use sudo")]
     NotRoot {
         /// Whom the process acts as.
         effective_uid: u32,
@@ -20,15 +20,15 @@ pub enum LiveError {
         /// What reading it gave.
         source: io::Error,
     },
-    /// The kernel lacks something that the recorder is built on.
-    #[error("this kernel has no {missing}, which the recorder needs ({reason})")]
+    /// The kernel lacks something that Weir's programs are built on.
+    #[error("this kernel has no {missing}, which Weir's programs need ({reason})")]
     Unsupported {
         /// What was looked for.
         missing: String,
         /// What it would be used for.
         reason: &'static str,
     },
-    /// The kernel refused something about the recorder's programs.
+    /// The kernel refused something about Weir's own programs.
     #[error("cannot {action}: {source}")]
     Bpf {
         /// What was tried.
@@ -36,8 +36,8 @@ pub enum LiveError {
         /// What libbpf answered.
         source: libbpf_rs::Error,
     },
-    /// The kernel's verifier or loader refused the recorder's programs.
-    #[error("cannot load the recorder's programs into the kernel: {source}\n{log}")]
+    /// The kernel's verifier or loader refused Weir's own programs.
+    #[error("cannot load Weir's own programs into the kernel: {source}\n{log}")]
     Load {
         /// What libbpf answered.
         source: libbpf_rs::Error,
@@ -53,10 +53,10 @@ pub enum LiveError {
         source: io::Error,
     },
     /// No command was given.
-    #[error("no command to record: give a program and its arguments")]
+    #[error("no command: give a program and its arguments")]
     NoCommand,
     /// The command ran, but the kernel reported nothing of it.
-    #[error("the kernel did not report the start of the command: inside a PID namespace the recorder cannot work")]
+    #[error("the kernel did not report the start of the command: inside a PID namespace Weir cannot work")]
     NothingSeen,
     /// A file of the kernel could not be used.
     #[error("{path}: {source}")]
@@ -69,8 +69,8 @@ pub enum LiveError {
     /// A scheduler could not be loaded, watched or unloaded.
     #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),
-    /// An event did not have the layout that both sides agreed on, or the recording is not valid.
-    #[error("the recorded events make no sense: {0}")]
+    /// An event did not have the layout that both sides agreed on, or a file of the kernel has another.
+    #[error("the kernel's events make no sense: {0}")]
     Malformed(String),
 }
 

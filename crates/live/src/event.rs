@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as `bpf/record.bpf.c` sends them: fixed layouts in the machine's byte order, parsed by hand.
+//! Events as the programs in `bpf/` send them: fixed layouts in the machine's byte order, parsed by hand.
 
-use ids::{CpuSet, Nanos, Policy};
+use ids::{CpuId, CpuSet, Nanos, Policy};
 
 /// Number of a recorded task, dense in the order of birth. The root is 0.
 pub type Number = u32;
@@ -30,6 +30,8 @@ pub enum Kind {
         pid: u32,
         /// Its process id.
         tgid: u32,
+        /// On which CPU.
+        cpu: CpuId,
         /// Its name, that of its parent.
         comm: String,
     },
@@ -75,6 +77,64 @@ pub enum Kind {
     },
     /// The task left its CPU for the last time.
     End,
+    /// A CPU went from one task to another, one of which is idle or in the tree. `Event::work` is the CPU time of the
+    /// one that left. From the meter, as all that follow.
+    Switch {
+        /// Where.
+        cpu: CpuId,
+        /// Who left.
+        previous: Occupant,
+        /// Who runs now; the task of the event, if it is in the tree.
+        next: Occupant,
+        /// How the previous one left.
+        left: Left,
+        /// `io_schedule()`, if it sleeps.
+        io_wait: bool,
+        /// State D, if it sleeps.
+        uninterruptible: bool,
+    },
+    /// The task was blocked and is runnable again. `Event::work` is 0.
+    Wake {
+        /// By whom.
+        waker: Waker,
+        /// On which CPU that was.
+        waker_cpu: CpuId,
+        /// The CPU to whose runqueue the task went.
+        target_cpu: CpuId,
+        /// It slept in `io_schedule()`, or in state D.
+        device: (bool, bool),
+        /// It is new.
+        new: bool,
+    },
+    /// The task has another name.
+    Rename {
+        /// The new one.
+        comm: String,
+    },
+}
+
+/// Who has a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Occupant {
+    /// Nobody: the idle task.
+    Idle,
+    /// A task outside the tree.
+    Other,
+    /// A task of the tree.
+    Task(Number),
+}
+
+/// How a task left its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    /// It can go on: preempted, out of its slice, or yielding.
+    Runnable,
+    /// So can it, but the next one is of a higher scheduling class.
+    ForHigherClass,
+    /// It sleeps.
+    Blocked,
+    /// For ever.
+    Dead,
 }
 
 /// User and system time as the kernel's tick counts them: a whole tick for whatever mode the tick interrupts.
@@ -101,7 +161,7 @@ pub enum Waker {
     NonMaskable,
 }
 
-/// Kinds and flags, as in `record.bpf.c`.
+/// Kinds and flags, as in `tree.bpf.h`, `record.bpf.c` and `meter.bpf.c`.
 mod wire {
     pub const BIRTH: u32 = 1;
     pub const SLEEP: u32 = 2;
@@ -109,13 +169,22 @@ mod wire {
     pub const ATTRIBUTES: u32 = 4;
     pub const EXIT: u32 = 5;
     pub const END: u32 = 6;
+    pub const SWITCH: u32 = 7;
+    pub const WAKE: u32 = 8;
+    pub const RENAME: u32 = 9;
     pub const NOBODY: u32 = u32::MAX;
+    pub const IDLE_TASK: u32 = u32::MAX;
+    pub const OTHER_TASK: u32 = u32::MAX - 1;
     pub const COMM_LENGTH: usize = 16;
     pub const IO_WAIT: u32 = 1 << 0;
     pub const UNINTERRUPTIBLE: u32 = 1 << 1;
     pub const HARDIRQ: u32 = 1 << 2;
     pub const NMI: u32 = 1 << 3;
     pub const SOFTIRQ: u32 = 1 << 4;
+    pub const NEW: u32 = 1 << 5;
+    pub const LEFT_BLOCKED: u32 = 1 << 8;
+    pub const LEFT_DEAD: u32 = 1 << 9;
+    pub const LEFT_FOR_HIGHER_CLASS: u32 = 1 << 10;
     pub const SOFTIRQ_SHIFT: u32 = 8;
     /// Bytes of an exec event before its arguments.
     pub const EXEC_FIXED: usize = 24 + 16 + COMM_LENGTH + 8;
@@ -162,6 +231,29 @@ pub fn parse(raw: &[u8]) -> Result<Event, String> {
         let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
         format!("event of kind {kind:?} with {} bytes", raw.len())
     })
+}
+
+/// The innermost context counts: an interrupt borrows whoever runs.
+fn waker_of(flags: u32, waker: u32, waker_work: Nanos) -> Waker {
+    if flags & wire::NMI != 0 {
+        Waker::NonMaskable
+    } else if flags & wire::HARDIRQ != 0 {
+        Waker::HardInterrupt
+    } else if flags & wire::SOFTIRQ != 0 {
+        Waker::SoftInterrupt((flags >> wire::SOFTIRQ_SHIFT) as u8)
+    } else if waker == wire::NOBODY {
+        Waker::Outside
+    } else {
+        Waker::Task(waker, waker_work)
+    }
+}
+
+fn occupant(task: u32) -> Occupant {
+    match task {
+        wire::IDLE_TASK => Occupant::Idle,
+        wire::OTHER_TASK => Occupant::Other,
+        number => Occupant::Task(number),
+    }
 }
 
 /// Reads a raw event from its start.
@@ -213,6 +305,9 @@ impl<'a> Reader<'a> {
             wire::ATTRIBUTES => self.attributes()?,
             wire::EXIT => Kind::Exit { ticks: self.ticks()?, peak_rss_pages: self.u64()?, comm: self.comm()? },
             wire::END => Kind::End,
+            wire::SWITCH => self.switch(task)?,
+            wire::WAKE => self.wake()?,
+            wire::RENAME => Kind::Rename { comm: self.comm()? },
             _ => return None,
         };
         Some(Event { time, task, work, kind })
@@ -220,8 +315,8 @@ impl<'a> Reader<'a> {
 
     fn birth(&mut self) -> Option<Kind> {
         let parent = self.u32()?;
-        let (pid, tgid, _unused) = (self.u32()?, self.u32()?, self.u32()?);
-        Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, comm: self.comm()? })
+        let (pid, tgid, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
+        Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, cpu, comm: self.comm()? })
     }
 
     fn sleep(&mut self) -> Option<Kind> {
@@ -230,18 +325,34 @@ impl<'a> Reader<'a> {
         let waker = self.u32()?;
         let flags = self.u32()?;
         let has = |flag| flags & flag != 0;
-        let waker = if has(wire::NMI) {
-            Waker::NonMaskable
-        } else if has(wire::HARDIRQ) {
-            Waker::HardInterrupt
-        } else if has(wire::SOFTIRQ) {
-            Waker::SoftInterrupt((flags >> wire::SOFTIRQ_SHIFT) as u8)
-        } else if waker == wire::NOBODY {
-            Waker::Outside
-        } else {
-            Waker::Task(waker, waker_work)
-        };
+        let waker = waker_of(flags, waker, waker_work);
         Some(Kind::Sleep { wake, waker, io_wait: has(wire::IO_WAIT), uninterruptible: has(wire::UNINTERRUPTIBLE) })
+    }
+
+    /// `next` is the event's own task.
+    fn switch(&mut self, next: u32) -> Option<Kind> {
+        let (previous, cpu, flags, _unused) = (self.u32()?, CpuId(self.u32()?), self.u32()?, self.u32()?);
+        let has = |flag| flags & flag != 0;
+        let left = if has(wire::LEFT_DEAD) {
+            Left::Dead
+        } else if has(wire::LEFT_BLOCKED) {
+            Left::Blocked
+        } else if has(wire::LEFT_FOR_HIGHER_CLASS) {
+            Left::ForHigherClass
+        } else {
+            Left::Runnable
+        };
+        let (io_wait, uninterruptible) = (has(wire::IO_WAIT), has(wire::UNINTERRUPTIBLE));
+        Some(Kind::Switch { cpu, previous: occupant(previous), next: occupant(next), left, io_wait, uninterruptible })
+    }
+
+    fn wake(&mut self) -> Option<Kind> {
+        let (waker, waker_cpu, target_cpu) = (self.u32()?, CpuId(self.u32()?), CpuId(self.u32()?));
+        let flags = self.u32()?;
+        let has = |flag| flags & flag != 0;
+        let waker = waker_of(flags, waker, Nanos::ZERO);
+        let device = (has(wire::IO_WAIT), has(wire::UNINTERRUPTIBLE));
+        Some(Kind::Wake { waker, waker_cpu, target_cpu, device, new: has(wire::NEW) })
     }
 
     fn exec(&mut self) -> Option<Kind> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the recorder must know of the running kernel, found in its BTF and its files.
+//! What Weir's own programs must know of the running kernel, found in its BTF and its files.
 
 use crate::LiveError;
 use crate::convert::Host;
@@ -12,11 +12,7 @@ use std::fs;
 
 const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// The tracepoints that `record.bpf.c` attaches to.
-const TRACEPOINTS: [&str; 6] =
-    ["sched_process_fork", "sched_process_exec", "sched_process_exit", "sched_waking", "sched_switch", "softirq_entry"];
-
-/// Checks that this process may record and that the kernel has what it takes.
+/// Checks that this process may load programs and that the kernel has what it takes.
 ///
 /// # Errors
 /// Names the first thing that is missing.
@@ -37,20 +33,20 @@ fn effective_uid() -> Result<u32, LiveError> {
     uid.ok_or_else(|| LiveError::Malformed(format!("{path} has no effective user id")))
 }
 
-/// How far this CPU's preemption count is from its `struct rq`, in bytes.
+/// How far this CPU's preemption count is from its `struct rq`, in bytes; first checks that there are `tracepoints`.
 ///
 /// Both are per-CPU variables of one section, and BTF has their offsets in it. The count is a variable of its own since
 /// 6.15 and a member of `pcpu_hot` before that.
 ///
 /// # Errors
 /// Names the tracepoint or variable that the kernel lacks.
-pub fn preempt_count_from_rq() -> Result<i64, LiveError> {
+pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LiveError> {
     let btf = Btf::from_vmlinux().map_err(LiveError::bpf("read the kernel's BTF"))?;
-    for tracepoint in TRACEPOINTS {
+    for tracepoint in tracepoints {
         let known = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}"));
         let missing = || LiveError::Unsupported {
             missing: format!("tracepoint {tracepoint}"),
-            reason: "its events make up the recording",
+            reason: "its events are what is measured",
         };
         known.ok_or_else(missing)?;
     }

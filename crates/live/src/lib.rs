@@ -13,6 +13,8 @@ mod cost;
 mod error;
 pub mod event;
 mod kernel;
+pub mod meter;
+mod probes;
 mod recorder;
 pub mod scheduler;
 mod split;

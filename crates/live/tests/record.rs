@@ -101,7 +101,7 @@ fn the_kernel_says_what_the_probes_cost_and_its_switch_is_off_again() {
 fn commands_that_cannot_start_are_errors() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let error = record("test", &[]).unwrap_err().to_string();
-    assert_eq!(error, "no command to record: give a program and its arguments");
+    assert_eq!(error, "no command: give a program and its arguments");
     match record("test", &[OsString::from("/does/not/exist")]) {
         Err(error @ LiveError::Spawn { .. }) => {
             assert_eq!(error.to_string(), "cannot start `/does/not/exist`: No such file or directory (os error 2)");

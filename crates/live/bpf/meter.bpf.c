@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tells what the scheduler does with a tree of tasks, and when the CPUs of the machine idle. See tree.bpf.h for what it
+ * shares with the recorder.
+ *
+ * 1. Every switch to or from a task of the tree or an idle task is sent; switches among other tasks are not.
+ * 2. A task is blocked from the switch that took it from its CPU with a state set and off the runqueue. Only a wakeup
+ *    of such a task counts: one that finds the task still runnable changes nothing.
+ * 3. A wakeup begins where the waker is (sched_waking) and not where the task is queued (sched_wakeup): the interrupt
+ *    between two CPUs is part of the latency. But a task that was still leaving its CPU then cannot run earlier than
+ *    it has left. The event is sent at sched_wakeup, when it is certain and the runqueue is known.
+ */
+#include "tree.bpf.h"
+
+enum {
+	IDLE_TASK = 0xffffffff,
+	OTHER_TASK = 0xfffffffe, /* not in the tree */
+};
+
+/* How the previous task left its CPU; the two SLEEP_ flags may be there too. */
+enum {
+	LEFT_BLOCKED = 1 << 8,
+	LEFT_DEAD = 1 << 9,
+	LEFT_FOR_HIGHER_CLASS = 1 << 10,
+};
+
+/* A task of this priority or below belongs to a real-time class (MAX_RT_PRIO of include/linux/sched/prio.h). */
+enum {
+	MAX_RT_PRIO = 100,
+};
+
+struct switched {
+	struct head head; /* `task` runs now; `work_ns` is the CPU time of `previous` */
+	__u32 previous;
+	__u32 cpu;
+	__u32 flags;
+	__u32 unused;
+};
+
+struct wake {
+	struct head head;
+	__u32 waker;
+	__u32 waker_cpu;
+	__u32 target_cpu;
+	__u32 flags;
+};
+
+struct rename {
+	struct head head;
+	char comm[COMM_LENGTH];
+};
+
+struct note {
+	struct member member;
+	__u64 wake_ns; /* of the last wakeup, as all below */
+	__u32 waker;
+	__u32 waker_cpu;
+	__u32 wake_flags;
+	__u32 blocked;
+	__u64 blocked_ns; /* since when */
+	__u32 sleep_flags;
+	__u32 unused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct note);
+} notes SEC(".maps");
+
+static struct note *note_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&notes, task, NULL, 0);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct note *of_parent = note_of(parent), *of_child;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!of_parent && !begins_tree(parent))
+		return 0;
+	of_child = bpf_task_storage_get(&notes, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!of_child) {
+		count_loss();
+		return 0;
+	}
+	of_child->blocked = 1;
+	of_child->blocked_ns = now;
+	of_child->waker = of_parent ? of_parent->member.task : NOBODY;
+	of_child->waker_cpu = bpf_get_smp_processor_id();
+	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now, 0);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
+{
+	struct note *note = note_of(task);
+	struct rename *event;
+
+	if (!note)
+		return 0;
+	event = RESERVE(rename);
+	if (!event)
+		return 0;
+	fill_head(&event->head, KIND_RENAME, note->member.task, bpf_ktime_get_ns(), 0);
+	__builtin_memset(event->comm, 0, COMM_LENGTH);
+	bpf_probe_read_kernel_str(event->comm, COMM_LENGTH, comm);
+	bpf_ringbuf_submit(event, wakeup_flag());
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	struct note *note = note_of(task), *of_waker;
+	struct task_struct *current;
+
+	if (!note)
+		return 0;
+	current = bpf_get_current_task_btf();
+	note->wake_ns = bpf_ktime_get_ns();
+	note->waker_cpu = bpf_get_smp_processor_id();
+	note->wake_flags = interrupt_context(current);
+	of_waker = note->wake_flags ? NULL : note_of(current);
+	note->waker = of_waker ? of_waker->member.task : NOBODY;
+	return 0;
+}
+
+static void report_wakeup(struct task_struct *task, struct note *note, __u64 time_ns, __u32 flags)
+{
+	struct wake *event;
+
+	note->blocked = 0;
+	event = RESERVE(wake);
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_WAKE, note->member.task, time_ns, 0);
+	event->waker = note->waker;
+	event->waker_cpu = note->waker_cpu;
+	event->target_cpu = BPF_CORE_READ(task, thread_info.cpu);
+	event->flags = flags;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	struct note *note = note_of(task);
+	__u64 since;
+
+	if (!note || !note->blocked)
+		return 0;
+	since = note->wake_ns > note->blocked_ns ? note->wake_ns : note->blocked_ns;
+	report_wakeup(task, note, since, note->wake_flags | note->sleep_flags);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_wakeup_new, struct task_struct *task)
+{
+	struct note *note = note_of(task);
+
+	if (note)
+		report_wakeup(task, note, bpf_ktime_get_ns(), WAKE_NEW);
+	return 0;
+}
+
+/* Whether a task that is leaving its CPU with this state goes to sleep: not if a signal made it stay runnable. */
+static bool goes_to_sleep(struct task_struct *task, unsigned int state)
+{
+	struct sched_entity___delayed *entity = (void *)&task->se;
+
+	if (!state)
+		return false;
+	/* Since 6.12 a task that blocks may stay queued for a while, to work its debt off (DELAY_DEQUEUE). */
+	if (bpf_core_field_exists(entity->sched_delayed) && BPF_CORE_READ(entity, sched_delayed))
+		return true;
+	return !task->on_rq;
+}
+
+/* How a task of the tree leaves its CPU. */
+static __u32 switch_out(struct task_struct *task, struct note *note, struct task_struct *next, unsigned int state,
+			__u64 now)
+{
+	if (attributes_differ(task, &note->member))
+		report_attributes(task, &note->member, now, 0);
+	if (state & TASK_DEAD)
+		return LEFT_DEAD;
+	if (goes_to_sleep(task, state)) {
+		note->blocked = 1;
+		note->blocked_ns = now;
+		note->sleep_flags = sleep_flags(task, state);
+		return LEFT_BLOCKED | note->sleep_flags;
+	}
+	return task->prio >= MAX_RT_PRIO && next->prio < MAX_RT_PRIO ? LEFT_FOR_HIGHER_CLASS : 0;
+}
+
+static __u32 number_of(struct task_struct *task, struct note *note)
+{
+	if (note)
+		return note->member.task;
+	return task->pid ? OTHER_TASK : IDLE_TASK;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
+{
+	struct note *of_prev = note_of(prev), *of_next = note_of(next);
+	struct switched *event;
+	__u32 flags = 0;
+	__u64 now;
+
+	if (!of_prev && !of_next && prev->pid && next->pid)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (of_prev)
+		flags = switch_out(prev, of_prev, next, preempted ? 0 : state, now);
+	if (of_next)
+		of_next->blocked = 0;
+	event = RESERVE(switched);
+	if (!event)
+		return 0;
+	fill_head(&event->head, KIND_SWITCH, number_of(next, of_next), now, prev->se.sum_exec_runtime);
+	event->previous = number_of(prev, of_prev);
+	event->cpu = bpf_get_smp_processor_id();
+	event->flags = flags;
+	event->unused = 0;
+	bpf_ringbuf_submit(event, wakeup_flag());
+	return 0;
+}

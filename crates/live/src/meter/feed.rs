@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From the kernel's events to those of a run, and the accounts of its tasks and CPUs.
+//!
+//! 1. The run begins at the birth of the first task; what happened before only tells who had which CPU then.
+//! 2. A CPU that runs a task outside the tree is busy, but for the run it runs nobody: the switch to no task is
+//!    followed by an event that it does not idle.
+//! 3. A task's time is charged to the state that it is leaving, so that its account adds up whatever was lost.
+//! 4. While a task has a CPU it runs for as long as the scheduler says (`sum_exec_runtime`, which leaves out interrupts
+//!    and what the host of a virtual machine stole, where the kernel accounts for these); the rest is stolen.
+
+use crate::convert::cause;
+use crate::event::{Event, Kind, Left, Number, Occupant, Waker};
+use event_log::{self as log, BlockCause, CallbackSite, EventKind, Sink, SwitchReason, TaskInfo};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use measures::{CpuAccount, TaskAccount};
+use workload::Sleep;
+
+/// What a task does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Blocked,
+    Runnable,
+    Running,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Task {
+    name: String,
+    allowed: CpuSet,
+    policy: Policy,
+    nice: i8,
+    state: State,
+    since: Nanos,
+    ended: Option<Nanos>,
+    /// On a CPU, by the clock.
+    on_cpu: Nanos,
+    /// On a CPU, as the scheduler counts, when it was switched out last.
+    ran: Nanos,
+    /// By the clock, at that time.
+    on_cpu_then: Nanos,
+    runnable: Nanos,
+    blocked: Nanos,
+}
+
+impl Task {
+    /// Charges the time since the last change and changes.
+    fn enter(&mut self, now: Nanos, state: State) {
+        let passed = now.since(self.since);
+        match self.state {
+            State::Blocked => self.blocked += passed,
+            State::Runnable => self.runnable += passed,
+            State::Running => self.on_cpu += passed,
+            State::Ended => {}
+        }
+        self.since = now;
+        self.state = state;
+    }
+
+    /// Its account; nothing may follow.
+    fn account(&self) -> TaskAccount {
+        // What it ran since it was switched out last (it still runs) is known by the clock only.
+        let run = (self.ran + self.on_cpu.since(self.on_cpu_then)).min(self.on_cpu);
+        TaskAccount {
+            work: Nanos::ZERO,
+            run,
+            stolen: self.on_cpu - run,
+            runnable: self.runnable,
+            blocked: self.blocked,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    occupant: Occupant,
+    since: Nanos,
+    busy: Nanos,
+    idle: Nanos,
+}
+
+/// What is known when the run is over.
+#[derive(Debug)]
+pub(crate) struct Fed {
+    /// From the first birth to the end.
+    pub elapsed: Nanos,
+    /// When the last task ended; `None` if one has not.
+    pub makespan: Option<Nanos>,
+    /// Busy (`run`) and idle time of each CPU.
+    pub cpus: Vec<CpuAccount>,
+    /// Each task's account.
+    pub tasks: Vec<TaskAccount>,
+    /// Each task's last name.
+    pub names: Vec<String>,
+    /// Tasks that had not ended.
+    pub unfinished: u32,
+    /// Events that named a task whose birth is not known, or a CPU that was not there at the beginning.
+    pub orphans: u64,
+}
+
+/// Takes the kernel's events in the order of time.
+#[derive(Debug)]
+pub(crate) struct Feed<S> {
+    /// Who wants to know.
+    pub sink: S,
+    origin: Option<Nanos>,
+    now: Nanos,
+    /// By the number that the programs in the kernel gave: lost births leave gaps.
+    ids: Vec<Option<TaskId>>,
+    tasks: Vec<Task>,
+    cpus: Vec<Cpu>,
+    /// Tasks that have not ended.
+    alive: u32,
+    /// The run ends with the last of its tasks.
+    ends_with_tasks: bool,
+    over: bool,
+    orphans: u64,
+    own_events: u64,
+    all: CpuSet,
+}
+
+impl<S: Sink> Feed<S> {
+    /// For a machine with so many CPUs. `ends_with_tasks`: the run is over when none of its tasks is left.
+    pub fn new(cpus: usize, ends_with_tasks: bool, sink: S) -> Feed<S> {
+        let cpu = Cpu { occupant: Occupant::Idle, since: Nanos::ZERO, busy: Nanos::ZERO, idle: Nanos::ZERO };
+        Feed {
+            sink,
+            origin: None,
+            now: Nanos::ZERO,
+            ids: Vec::new(),
+            tasks: Vec::new(),
+            cpus: vec![cpu; cpus],
+            alive: 0,
+            ends_with_tasks,
+            over: false,
+            orphans: 0,
+            own_events: 0,
+            all: CpuSet::first_n(cpus),
+        }
+    }
+
+    /// Whether the run is over: all of its tasks have ended.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// How many events were about a task of the tree.
+    pub fn own_events(&self) -> u64 {
+        self.own_events
+    }
+
+    /// Takes the next event. Nothing that comes after the end of the run counts.
+    pub fn take(&mut self, event: &Event) {
+        if self.over {
+            return;
+        }
+        if let Some(origin) = self.origin {
+            self.now = event.time.since(origin);
+        }
+        let others = |occupant| !matches!(occupant, Occupant::Task(_));
+        if !matches!(event.kind, Kind::Switch { previous, next, .. } if others(previous) && others(next)) {
+            self.own_events += 1;
+        }
+        match &event.kind {
+            Kind::Birth { parent, cpu, comm, .. } => self.birth(event, *parent, *cpu, comm),
+            Kind::Attributes { policy, nice, cpus } => self.attributes(event.task, *policy, *nice, cpus),
+            Kind::Rename { comm } => match self.id(event.task) {
+                Some(id) => self.tasks[id.index()].name.clone_from(comm),
+                None => self.orphans += 1,
+            },
+            Kind::Wake { waker, waker_cpu, target_cpu, device, new } => {
+                let how = (*waker, *device, *new);
+                self.wake(event.task, how, *waker_cpu, *target_cpu);
+            }
+            Kind::Switch { cpu, previous, next, left, io_wait, uninterruptible } => {
+                if cpu.index() >= self.cpus.len() {
+                    self.orphans += 1;
+                    return;
+                }
+                if self.origin.is_none() {
+                    self.cpus[cpu.index()].occupant = *next;
+                    return;
+                }
+                let (previous, next) = (self.known(*previous), self.known(*next));
+                self.leave(*cpu, previous, event.work, *left, *io_wait || *uninterruptible);
+                self.enter(*cpu, previous, next, *left);
+            }
+            Kind::Sleep { .. } | Kind::Exec { .. } | Kind::Exit { .. } | Kind::End => {
+                unreachable!("the meter's programs do not send these")
+            }
+        }
+    }
+
+    fn id(&self, number: Number) -> Option<TaskId> {
+        self.ids.get(number as usize).copied().flatten()
+    }
+
+    /// A task of which nothing is known is as good as one outside the tree.
+    fn known(&mut self, occupant: Occupant) -> Occupant {
+        match occupant {
+            Occupant::Task(number) if self.id(number).is_none() => {
+                self.orphans += 1;
+                Occupant::Other
+            }
+            known => known,
+        }
+    }
+
+    fn tell(&mut self, cpu: CpuId, task: TaskId, kind: EventKind) {
+        self.sink.event(&log::Event { time: self.now, cpu, task, kind, site: CallbackSite::default() });
+    }
+
+    /// The run begins now.
+    fn begin(&mut self, now: Nanos) {
+        self.origin = Some(now);
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].occupant != Occupant::Idle {
+                self.tell(CpuId(cpu as u32), TaskId::NONE, EventKind::Idle { entered: false });
+            }
+        }
+    }
+
+    fn birth(&mut self, event: &Event, parent: Option<Number>, cpu: CpuId, comm: &str) {
+        if self.origin.is_none() {
+            self.begin(event.time);
+        }
+        let parent = parent.and_then(|parent| self.id(parent));
+        let (allowed, policy, nice) = match parent.map(|parent| &self.tasks[parent.index()]) {
+            Some(parent) => (parent.allowed.clone(), parent.policy, parent.nice),
+            None => (self.all.clone(), Policy::Other, 0),
+        };
+        let id = TaskId(self.tasks.len() as u32);
+        let number = event.task as usize;
+        if self.ids.len() <= number {
+            self.ids.resize(number + 1, None);
+        }
+        self.ids[number] = Some(id);
+        self.alive += 1;
+        let name = comm.to_owned();
+        let info = TaskInfo { id, name: name.clone(), parent, allowed: allowed.clone(), policy, nice, kernel_thread: false };
+        self.sink.task(self.now, &info);
+        if let Some(parent) = parent {
+            self.tell(cpu, parent, EventKind::Fork { child: id });
+        }
+        self.tasks.push(Task {
+            name,
+            allowed,
+            policy,
+            nice,
+            state: State::Blocked,
+            since: self.now,
+            ended: None,
+            on_cpu: Nanos::ZERO,
+            ran: Nanos::ZERO,
+            on_cpu_then: Nanos::ZERO,
+            runnable: Nanos::ZERO,
+            blocked: Nanos::ZERO,
+        });
+    }
+
+    fn attributes(&mut self, number: Number, policy: Policy, nice: i8, cpus: &CpuSet) {
+        let Some(id) = self.id(number) else {
+            self.orphans += 1;
+            return;
+        };
+        let allowed = cpus.intersection(&self.all);
+        let task = &mut self.tasks[id.index()];
+        let (moved, other) = (task.allowed != allowed, (task.policy, task.nice) != (policy, nice));
+        (task.policy, task.nice) = (policy, nice);
+        let cpu = CpuId(0);
+        if moved {
+            task.allowed = allowed.clone();
+            self.sink.affinity(self.now, id, &allowed);
+            self.tell(cpu, id, EventKind::Affinity);
+        }
+        if other {
+            self.tell(cpu, id, EventKind::Priority { nice });
+        }
+    }
+
+    fn wake(&mut self, number: Number, (waker, device, new): (Waker, (bool, bool), bool), cpu: CpuId, target: CpuId) {
+        let Some(id) = self.id(number) else {
+            self.orphans += 1;
+            return;
+        };
+        self.tasks[id.index()].enter(self.now, State::Runnable);
+        let waker = match waker {
+            Waker::Task(number, _) => match self.id(number) {
+                Some(parent) if new => log::Waker::Fork(parent),
+                Some(waker) => log::Waker::Task(waker),
+                None => log::Waker::External,
+            },
+            other => match cause(other, device) {
+                Sleep::Timer => log::Waker::Timer,
+                Sleep::Io => log::Waker::Interrupt,
+                _ => log::Waker::External,
+            },
+        };
+        self.tell(cpu, id, EventKind::Wakeup { waker, sync: false, target });
+    }
+
+    /// The CPU's previous task leaves it.
+    fn leave(&mut self, cpu: CpuId, previous: Occupant, ran: Nanos, left: Left, device: bool) {
+        let account = &mut self.cpus[cpu.index()];
+        let passed = self.now.since(account.since);
+        // By what the event says: if a switch was lost, the last part of the time is the one that is known.
+        if previous == Occupant::Idle { account.idle += passed } else { account.busy += passed }
+        account.since = self.now;
+        let Occupant::Task(number) = previous else { return };
+        let Some(id) = self.id(number) else { return };
+        let state = match left {
+            Left::Runnable | Left::ForHigherClass => State::Runnable,
+            Left::Blocked => State::Blocked,
+            Left::Dead => State::Ended,
+        };
+        let task = &mut self.tasks[id.index()];
+        task.enter(self.now, state);
+        task.ran = ran;
+        task.on_cpu_then = task.on_cpu;
+        match left {
+            Left::Blocked => {
+                let cause = if device { BlockCause::Io } else { BlockCause::External };
+                self.tell(cpu, id, EventKind::Block { cause });
+            }
+            Left::Dead => {
+                task.ended = Some(self.now);
+                self.alive -= 1;
+                self.over = self.ends_with_tasks && self.alive == 0;
+                self.tell(cpu, id, EventKind::Exit);
+            }
+            Left::Runnable | Left::ForHigherClass => {}
+        }
+    }
+
+    /// The CPU's next task has it.
+    fn enter(&mut self, cpu: CpuId, previous: Occupant, next: Occupant, left: Left) {
+        self.cpus[cpu.index()].occupant = next;
+        let task_of = |occupant| match occupant {
+            Occupant::Task(number) => self.id(number).unwrap_or(TaskId::NONE),
+            Occupant::Idle | Occupant::Other => TaskId::NONE,
+        };
+        let (prev, task) = (task_of(previous), task_of(next));
+        if let Some(id) = task.some() {
+            self.tasks[id.index()].enter(self.now, State::Running);
+        }
+        if prev != task {
+            let reason = match left {
+                _ if prev == TaskId::NONE => SwitchReason::Idle,
+                Left::Blocked => SwitchReason::Block,
+                Left::Dead => SwitchReason::Exit,
+                Left::ForHigherClass => SwitchReason::HigherClass,
+                Left::Runnable => SwitchReason::Preempt,
+            };
+            self.tell(cpu, task, EventKind::Switch { prev, reason });
+        }
+        if task == TaskId::NONE {
+            self.tell(cpu, TaskId::NONE, EventKind::Idle { entered: next == Occupant::Idle });
+        }
+    }
+
+    /// The run is over, at `end` on the kernel's clock if its tasks have not ended it before.
+    pub fn finish(mut self, end: Nanos) -> (S, Fed) {
+        if !self.over {
+            self.now = self.now.max(end.since(self.origin.unwrap_or(end)));
+        }
+        let now = self.now;
+        let mut cpus = Vec::with_capacity(self.cpus.len());
+        for cpu in &mut self.cpus {
+            let passed = now.since(cpu.since);
+            if cpu.occupant == Occupant::Idle { cpu.idle += passed } else { cpu.busy += passed }
+            cpus.push(CpuAccount { run: cpu.busy, idle: cpu.idle, ..CpuAccount::default() });
+        }
+        for task in &mut self.tasks {
+            task.enter(now, task.state);
+        }
+        let ended = self.tasks.iter().map(|task| task.ended);
+        let makespan = ended.collect::<Option<Vec<_>>>().and_then(|ended| ended.into_iter().max());
+        let fed = Fed {
+            elapsed: now,
+            makespan,
+            cpus,
+            tasks: self.tasks.iter().map(Task::account).collect(),
+            unfinished: self.alive,
+            names: self.tasks.into_iter().map(|task| task.name).collect(),
+            orphans: self.orphans,
+        };
+        (self.sink, fed)
+    }
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A run in the real kernel, measured as a simulated one is: the kernel's events become those of `event_log`, and go
+//! through the same collector.
+//!
+//! What is conserved: each task's time and each CPU's time have one owner at every nanosecond, as in a simulated run.
+//! What is not known as exactly: stolen time of CPUs comes from `/proc/stat`, in steps of 10 ms; the scheduler's share
+//! of a CPU's time is known only where it is a BPF object, and as a sum over all CPUs.
+
+mod feed;
+mod order;
+mod stolen;
+
+use crate::LiveError;
+use crate::cost::{Metering, ProbeCost, thread_cpu_time};
+use crate::event;
+use crate::kernel;
+use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use event_log::{LogHash, Sink, Tee};
+use feed::Feed;
+use ids::{CpuId, CpuSet, Nanos};
+use libbpf_rs::{Link, RingBuffer};
+use machine_model::Machine;
+use measures::{Collector, Place, RunMeasures, Totals};
+use nix::sched::{CpuSet as Affinity, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use order::Order;
+use std::cell::RefCell;
+use std::process::{Child, Command};
+use std::rc::Rc;
+use std::time::Duration;
+use stolen::Stolen;
+
+static PROBES: ProbeSet = ProbeSet {
+    object: &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/meter.bpf.o"))),
+    tracepoints: &[
+        "sched_process_fork",
+        "sched_waking",
+        "sched_wakeup",
+        "sched_wakeup_new",
+        "sched_switch",
+        "softirq_entry",
+        "task_rename",
+    ],
+};
+
+/// Whom a meter follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The command that [`Meter::spawn`] starts, with all its descendants. The run is over when all of them have ended.
+    Command,
+    /// What a thread forks after [`Meter::follow_children_of`], with all descendants. The run lasts until it is
+    /// finished.
+    Children,
+}
+
+/// How measuring went.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MeterCost {
+    /// Events received.
+    pub events: u64,
+    /// Events that did not fit the buffer, by CPU, and calls of the programs that the kernel skipped: with any of
+    /// them, counts are too low and times may be charged to the wrong state.
+    pub lost_by_cpu: Vec<u64>,
+    /// See `lost_by_cpu`.
+    pub skipped: u64,
+    /// Events about tasks whose birth was lost.
+    pub orphans: u64,
+    /// Events that came more than 50 ms late, and were dated forward to keep the order.
+    pub late: u64,
+    /// Time in the meter's programs, as the kernel measured it; it is contained in the times of the tasks that ran
+    /// then.
+    pub probes: Nanos,
+    /// How often they ran.
+    pub probe_runs: u64,
+    /// CPU time of the thread that received the events.
+    pub reader: Nanos,
+    /// Tasks that had not ended when the run was over.
+    pub unfinished: u32,
+}
+
+impl MeterCost {
+    /// Events lost, on whatever way. Not 0: the measures are wrong by an unknown amount.
+    pub fn lost(&self) -> u64 {
+        self.lost_by_cpu.iter().sum::<u64>() + self.skipped
+    }
+}
+
+/// A run, measured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Measured {
+    /// In the vocabulary of simulated runs.
+    pub measures: RunMeasures,
+    /// Hash of all events.
+    pub log_hash: u128,
+    /// How measuring went.
+    pub cost: MeterCost,
+}
+
+/// Everything that is told of a run.
+type Sinks<S> = Tee<LogHash, Tee<Collector, S>>;
+
+/// Programs in the kernel that follow a run, and what they have told so far.
+pub struct Meter<S: Sink> {
+    // The order of the members is the order in which they go: first the programs stop.
+    links: Vec<Link>,
+    ring: RingBuffer<'static>,
+    probes: Probes,
+    metering: Metering,
+    inbox: Rc<RefCell<Inbox>>,
+    order: Order,
+    feed: Feed<Sinks<S>>,
+    stolen: Stolen,
+    /// CPU time of this thread when the meter started, and when the tasks had ended.
+    reader: (Nanos, Option<Nanos>),
+    /// Stolen time when the tasks had ended.
+    stolen_then: Option<Stolen>,
+}
+
+impl<S: Sink> Meter<S> {
+    /// Attaches the programs. `sink` hears what happens from the first task's birth on.
+    ///
+    /// # Errors
+    /// If this process is not root, or the kernel lacks BTF or a tracepoint.
+    pub fn start(machine: &Machine, scope: Scope, sink: S) -> Result<Meter<S>, LiveError> {
+        kernel::check()?;
+        let roots = match scope {
+            Scope::Command => Roots::NextChildOf(kernel::thread_id()?),
+            Scope::Children => Roots::Nobody,
+        };
+        let probes = Probes::load(&PROBES, &kernel::host()?.cpus, roots)?;
+        let inbox = Rc::default();
+        let ring = probes.listen(&inbox)?;
+        let metering = Metering::start()?;
+        let links = probes.attach()?;
+        let places: Vec<Place> =
+            machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
+        let sinks = Tee(LogHash::new(), Tee(Collector::new(&places), sink));
+        let feed = Feed::new(places.len(), scope == Scope::Command, sinks);
+        visit_cpus(&machine.all_cpus());
+        let reader = (thread_cpu_time()?, None);
+        let stolen = Stolen::now()?;
+        let order = Order::default();
+        Ok(Meter { links, ring, probes, metering, inbox, order, feed, stolen, reader, stolen_then: None })
+    }
+
+    /// Starts the command that is followed. Must be called by the thread that started the meter, before that has any
+    /// other child.
+    ///
+    /// # Errors
+    /// Says why the command cannot be started.
+    pub fn spawn(&self, command: &mut Command) -> Result<Child, LiveError> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.spawn().map_err(|source| LiveError::Spawn { command: name, source })
+    }
+
+    /// Follows the children that this thread will have.
+    ///
+    /// # Errors
+    /// Says what the kernel answered.
+    pub fn follow_children_of(&self, thread: u32) -> Result<(), LiveError> {
+        self.probes.follow(Roots::ChildrenOf(thread))
+    }
+
+    /// Waits for 100 ms, or less if there is much to do, and takes what the programs have sent.
+    ///
+    /// # Errors
+    /// Says what the kernel answered.
+    pub fn receive(&mut self) -> Result<(), LiveError> {
+        self.take(PERIOD)?;
+        self.order.release(false, |event| self.feed.take(event));
+        if self.is_over() && self.stolen_then.is_none() {
+            self.stolen_then = Some(Stolen::now()?);
+            self.reader.1 = Some(thread_cpu_time()?);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, period: Duration) -> Result<(), LiveError> {
+        receive(&self.ring, period)?;
+        let order = &mut self.order;
+        self.inbox.borrow_mut().drain(|raw| {
+            order.push(event::parse(raw).map_err(LiveError::Malformed)?);
+            Ok(())
+        })
+    }
+
+    /// Whether all tasks of the command have ended.
+    pub fn is_over(&self) -> bool {
+        self.feed.is_over()
+    }
+
+    /// How many events were about the run's own tasks, up to some 50 ms ago.
+    pub fn own_events(&self) -> u64 {
+        self.feed.own_events()
+    }
+
+    /// Whether a task of the run was seen.
+    pub fn has_begun(&self) -> bool {
+        self.inbox.borrow().births > 0
+    }
+
+    /// Takes the programs out and adds up. `scheduler`: time that the scheduler took of all CPUs together, and
+    /// instructions are not counted.
+    ///
+    /// # Errors
+    /// Says what the kernel answered.
+    pub fn finish(mut self, scheduler: Nanos) -> Result<(Measured, S), LiveError> {
+        let stolen = match self.stolen_then.take() {
+            Some(then) => then,
+            None => Stolen::now()?,
+        };
+        let reader = self.reader.1.map_or_else(thread_cpu_time, Ok)?.since(self.reader.0);
+        self.take(Duration::ZERO)?;
+        self.links.clear();
+        self.take(Duration::ZERO)?;
+        let ProbeCost { time, runs, skipped } = self.probes.cost()?;
+        drop(self.metering);
+        let end = self.order.newest();
+        self.order.release(true, |event| self.feed.take(event));
+        let (Tee(hash, Tee(collector, sink)), fed) = self.feed.finish(end);
+        let mut cpus = fed.cpus;
+        stolen.charge(&self.stolen, &mut cpus);
+        charge_scheduler(scheduler, &mut cpus);
+        let cost = MeterCost {
+            events: self.inbox.borrow().events,
+            lost_by_cpu: self.probes.lost_by_cpu()?,
+            skipped,
+            orphans: fed.orphans,
+            late: self.order.late,
+            probes: time,
+            probe_runs: runs,
+            reader,
+            unfinished: fed.unfinished,
+        };
+        let mut measures = collector.finish(Totals {
+            elapsed: fed.elapsed,
+            makespan: fed.makespan,
+            cpus,
+            tasks: fed.tasks,
+            bpf_instructions: 0,
+            lock_wait: Nanos::ZERO,
+        });
+        // A task is announced at its birth, under its parent's name.
+        for (task, name) in measures.tasks.iter_mut().zip(fed.names) {
+            task.name = name;
+        }
+        Ok((Measured { measures, log_hash: hash.finish(), cost }, sink))
+    }
+}
+
+/// Runs on each CPU for a moment, so that the programs learn who has which CPU. A CPU that this process may not use
+/// stays idle in the accounts until somebody else uses it.
+fn visit_cpus(cpus: &CpuSet) {
+    let here = Pid::from_raw(0);
+    let Ok(before) = sched_getaffinity(here) else { return };
+    for cpu in cpus.iter() {
+        let mut only = Affinity::new();
+        if only.set(cpu.index()).is_ok() {
+            let _ = sched_setaffinity(here, &only);
+        }
+    }
+    let _ = sched_setaffinity(here, &before);
+}
+
+/// Moves the scheduler's time from the run time of the CPUs, in proportion to that.
+fn charge_scheduler(scheduler: Nanos, cpus: &mut [measures::CpuAccount]) {
+    let mut run: u64 = cpus.iter().map(|cpu| cpu.run.0).sum();
+    let mut left = scheduler.0.min(run);
+    for cpu in cpus {
+        let share = (u128::from(left) * u128::from(cpu.run.0) / u128::from(run.max(1))) as u64;
+        run -= cpu.run.0;
+        left -= share;
+        cpu.run -= Nanos(share);
+        cpu.scheduler += Nanos(share);
+    }
+}
+
+/// This machine, with all CPUs that are plugged in, whether online or not.
+///
+/// # Errors
+/// Names the file that could not be read or makes no sense.
+pub fn host_machine() -> Result<Machine, LiveError> {
+    const CPUS: &str = "/sys/devices/system/cpu";
+    let present: CpuSet = parse_cpus(&kernel::read(&format!("{CPUS}/present"))?);
+    let online: CpuSet = parse_cpus(&kernel::read(&format!("{CPUS}/online"))?);
+    let last = present.iter().chain(online.iter()).max().unwrap_or(CpuId(0));
+    let count = last.index() + 1;
+    let offline: CpuSet = (0..count as u32).map(CpuId).filter(|cpu| !online.contains(*cpu)).collect();
+    // A CPU that is offline belongs to no node and has no siblings; the description wants each CPU in a node.
+    let read = |path: &str| match path {
+        "/sys/devices/system/cpu/online" => Some(CpuSet::first_n(count).to_string()),
+        "/sys/devices/system/node/node0/cpulist" => {
+            let there = parse_cpus(&kernel::read(path).ok()?);
+            Some(there.iter().chain(offline.iter()).collect::<CpuSet>().to_string())
+        }
+        _ => kernel::read(path).ok(),
+    };
+    Machine::from_sysfs(&read).map_err(|error| LiveError::Malformed(error.to_string()))
+}
+
+fn parse_cpus(text: &str) -> CpuSet {
+    text.trim().parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measures::CpuAccount;
+
+    #[test]
+    fn the_schedulers_time_comes_out_of_run_time_to_the_nanosecond() {
+        let cpu = |run| CpuAccount { run: Nanos(run), idle: Nanos(7), ..CpuAccount::default() };
+        let mut cpus = [cpu(100), cpu(0), cpu(33), cpu(10)];
+        charge_scheduler(Nanos(50), &mut cpus);
+        assert_eq!(cpus.iter().map(|cpu| cpu.scheduler.0).sum::<u64>(), 50);
+        assert_eq!(cpus.iter().map(|cpu| cpu.run.0).sum::<u64>(), 93);
+        assert_eq!((cpus[1].scheduler, cpus[0].idle), (Nanos::ZERO, Nanos(7)));
+        charge_scheduler(Nanos(1000), &mut cpus);
+        assert_eq!(cpus.iter().map(|cpu| cpu.run.0).sum::<u64>(), 0);
+    }
+}

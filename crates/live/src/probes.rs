@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Weir's own programs in the kernel: loading, attaching, and taking what they send.
+
+use crate::LiveError;
+use crate::complaints;
+use crate::cost::ProbeCost;
+use crate::event::{self, Glance};
+use crate::kernel;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The consumer empties the buffer this often. A parallel build makes about 100 KB of recorded events in that time,
+/// and the buffer holds 16 MB; a quarter of it wakes the consumer early.
+pub(crate) const PERIOD: Duration = Duration::from_millis(100);
+
+/// Compiled programs. libbpf's ELF reader wants them aligned.
+#[repr(C, align(8))]
+pub(crate) struct Aligned<Bytes: ?Sized>(pub Bytes);
+
+/// A set of programs that follow a tree of tasks.
+pub(crate) struct ProbeSet {
+    /// The object, with what `tree.bpf.h` defines.
+    pub object: &'static Aligned<[u8]>,
+    /// The tracepoints that its programs are attached to.
+    pub tracepoints: &'static [&'static str],
+}
+
+/// Which tasks begin the tree that is followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Roots {
+    /// The next child of this thread (a thread id).
+    NextChildOf(u32),
+    /// Each child of this thread, from now on.
+    ChildrenOf(u32),
+    /// None yet.
+    Nobody,
+}
+
+/// Programs in the kernel.
+pub(crate) struct Probes {
+    object: Object,
+    mask_words: u32,
+    preempt_count_from_rq: i64,
+}
+
+impl Probes {
+    /// Loads a set for a machine with these CPUs.
+    pub fn load(set: &ProbeSet, cpus: &ids::CpuSet, roots: Roots) -> Result<Probes, LiveError> {
+        complaints::listen();
+        let mut open = ObjectBuilder::default()
+            .open_memory(&set.object.0)
+            .map_err(LiveError::bpf("read Weir's own programs"))?;
+        let mask_words = (cpus.words().len() as u32).max(1);
+        let preempt_count_from_rq = kernel::preempt_count_from_rq(set.tracepoints)?;
+        let mut map = open
+            .maps_mut()
+            .find(|map| is_settings(&map.name().to_string_lossy()))
+            .expect("tree.bpf.h has settings");
+        map.set_initial_value(&settings(roots, mask_words, preempt_count_from_rq))
+            .map_err(LiveError::bpf("set up Weir's own programs"))?;
+        let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;
+        Ok(Probes { object, mask_words, preempt_count_from_rq })
+    }
+
+    /// Attaches all programs, for as long as the links live.
+    pub fn attach(&self) -> Result<Vec<Link>, LiveError> {
+        let attach = |program: libbpf_rs::ProgramMut<'_>| {
+            let action = format!("attach {}", program.name().to_string_lossy());
+            program.attach_trace().map_err(LiveError::bpf(action))
+        };
+        self.object.progs_mut().map(attach).collect()
+    }
+
+    /// Begins another tree. Numbers of tasks begin at 0 again.
+    pub fn follow(&self, roots: Roots) -> Result<(), LiveError> {
+        let bytes = settings(roots, self.mask_words, self.preempt_count_from_rq);
+        let map = self.object.maps().find(|map| is_settings(&map.name().to_string_lossy()));
+        let map = map.expect("tree.bpf.h has settings");
+        map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(LiveError::bpf("set up Weir's own programs"))
+    }
+
+    /// Events that did not fit the buffer, by CPU.
+    pub fn lost_by_cpu(&self) -> Result<Vec<u64>, LiveError> {
+        let lost = self.map("lost");
+        let counts = lost.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LiveError::bpf("count losses"))?;
+        let count = |bytes: &Vec<u8>| Some(u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?));
+        Ok(counts.unwrap_or_default().iter().filter_map(count).collect())
+    }
+
+    /// What the programs have done so far.
+    pub fn cost(&self) -> Result<ProbeCost, LiveError> {
+        ProbeCost::of(&self.object)
+    }
+
+    /// Opens the buffer. What it holds comes to `inbox` on each [`receive`].
+    pub fn listen(&self, inbox: &Rc<RefCell<Inbox>>) -> Result<RingBuffer<'static>, LiveError> {
+        let events = self.map("events");
+        let inbox = Rc::clone(inbox);
+        let mut builder = RingBufferBuilder::new();
+        let take = move |raw: &[u8]| {
+            inbox.borrow_mut().take(raw);
+            0
+        };
+        builder.add(&events, take).map_err(LiveError::bpf("open the event buffer"))?;
+        builder.build().map_err(LiveError::bpf("open the event buffer"))
+    }
+
+    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
+        self.object.maps().find(|map| map.name() == name).expect("tree.bpf.h has this map")
+    }
+}
+
+/// Sleeps for the period or until the buffer is a quarter full, and takes what is in it.
+pub(crate) fn receive(ring: &RingBuffer<'_>, period: Duration) -> Result<(), LiveError> {
+    // Only the second call takes what is there after the first one slept to its end.
+    match ring.poll(period) {
+        Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+        other => other.map_err(LiveError::bpf("wait for events"))?,
+    }
+    ring.consume().map_err(LiveError::bpf("receive events"))
+}
+
+/// libbpf puts the object's name before that of a section of data, as far as there is room.
+fn is_settings(name: &str) -> bool {
+    name.ends_with(".data.settings")
+}
+
+/// `struct settings` of `tree.bpf.h`.
+fn settings(roots: Roots, mask_words: u32, preempt_count_from_rq: i64) -> Vec<u8> {
+    let (thread, all_children) = match roots {
+        Roots::NextChildOf(thread) => (thread, 0u32),
+        Roots::ChildrenOf(thread) => (thread, 1),
+        Roots::Nobody => (0, 0),
+    };
+    let mut bytes = thread.to_ne_bytes().to_vec();
+    bytes.extend(mask_words.to_ne_bytes());
+    bytes.extend(preempt_count_from_rq.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(all_children.to_ne_bytes());
+    bytes
+}
+
+/// Raw events as they came. Taking them is as little work as possible: it is done beside what is observed.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    /// The events, and where each ends.
+    bytes: Vec<u8>,
+    boundaries: Vec<usize>,
+    /// How many came in all.
+    pub events: u64,
+    /// Births among them, and ends that the recorder's programs send.
+    pub births: u64,
+    pub ends: u64,
+}
+
+impl Inbox {
+    fn take(&mut self, raw: &[u8]) {
+        self.bytes.extend_from_slice(event::used(raw));
+        self.boundaries.push(self.bytes.len());
+        self.events += 1;
+        match event::glance(raw) {
+            Glance::Birth => self.births += 1,
+            Glance::End => self.ends += 1,
+            Glance::Other => {}
+        }
+    }
+
+    /// Hands out what has come and forgets it.
+    pub fn drain(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
+        let mut from = 0;
+        for &to in &self.boundaries {
+            each(&self.bytes[from..to])?;
+            from = to;
+        }
+        self.bytes.clear();
+        self.boundaries.clear();
+        Ok(())
+    }
+}
