@@ -34,6 +34,8 @@ pub enum Command {
     List(List),
     /// Run schedulers on simulated machines
     Sim(Sim),
+    /// Run and measure in this machine's kernel (root)
+    Run(Run),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
 }
@@ -118,6 +120,37 @@ pub struct Sim {
     /// Write every event of the run, as JSON lines if the name ends in .jsonl; one run only
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+}
+
+/// `weir run`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+The command's process tree is measured as in a simulated run. The report goes to
+standard output after what the command writes there; with --format json that goes
+to standard error, and standard output has the JSON alone.
+
+Examples:
+  sudo weir run -- make -j4                 the kernel's own scheduler
+  sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
+
+Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or
+input."
+)]
+pub struct Run {
+    /// End the run after this time, such as 10s or 500ms: the command gets SIGTERM
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Nanos>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write a trace of the run for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// `weir record`.

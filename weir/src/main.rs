@@ -7,6 +7,7 @@
 mod args;
 mod list;
 mod record;
+mod run;
 mod select;
 mod sim;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
+        Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
     };
     ExitCode::from(result.unwrap_or_else(|error| {

@@ -162,6 +162,7 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
         failed_forks: outcome.failed_forks,
         refused_changes: outcome.refused_changes,
         log_hash: outcome.log_hash,
+        meter: None,
         measures: outcome.measures,
     })
 }

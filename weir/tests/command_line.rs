@@ -35,7 +35,6 @@ fn bad_input_is_one_line_and_status_2() {
     let files = bad_files();
     let cases: &[(&[&str], &str)] = &[
         (&["simulate"], "unrecognized subcommand 'simulate'"),
-        (&["run", "fifo"], "unrecognized subcommand 'run'"),
         (&["check", "fifo"], "unrecognized subcommand 'check'"),
         (&["sim"], "<SCHED>..."),
         (&["sim", "fifo", "--seeds", "3"], "--seeds"),

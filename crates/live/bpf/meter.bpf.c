@@ -210,11 +210,11 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct note *of_prev = note_of(prev), *of_next = note_of(next);
+	__u32 from = number_of(prev, of_prev), to = number_of(next, of_next), flags = 0;
 	struct switched *event;
-	__u32 flags = 0;
 	__u64 now;
 
-	if (!of_prev && !of_next && prev->pid && next->pid)
+	if (from == OTHER_TASK && to == OTHER_TASK)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (of_prev)
@@ -224,8 +224,8 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	event = RESERVE(switched);
 	if (!event)
 		return 0;
-	fill_head(&event->head, KIND_SWITCH, number_of(next, of_next), now, prev->se.sum_exec_runtime);
-	event->previous = number_of(prev, of_prev);
+	fill_head(&event->head, KIND_SWITCH, to, now, prev->se.sum_exec_runtime);
+	event->previous = from;
 	event->cpu = bpf_get_smp_processor_id();
 	event->flags = flags;
 	event->unused = 0;

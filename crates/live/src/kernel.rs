@@ -129,9 +129,16 @@ pub fn thread_id() -> Result<u32, LiveError> {
 ///
 /// # Errors
 /// Names the file that could not be read.
+pub fn name_and_release() -> Result<String, LiveError> {
+    Ok(format!("{} {}", read("/proc/sys/kernel/ostype")?.trim(), release()?))
+}
+
+/// The kernel's release, as `uname -r` names it: `6.18.44-amd64`.
+///
+/// # Errors
+/// Names the file that could not be read.
 pub fn release() -> Result<String, LiveError> {
-    let (name, release) = (read("/proc/sys/kernel/ostype")?, read("/proc/sys/kernel/osrelease")?);
-    Ok(format!("{} {}", name.trim(), release.trim()))
+    Ok(read("/proc/sys/kernel/osrelease")?.trim().to_owned())
 }
 
 /// The CPU, as `/proc/cpuinfo` names it; "unknown" where that has no name (many ARM machines).

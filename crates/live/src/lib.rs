@@ -17,9 +17,11 @@ pub mod meter;
 mod probes;
 mod recorder;
 pub mod scheduler;
+pub mod signals;
 mod split;
 
 pub use error::LiveError;
+pub use kernel::release as kernel_release;
 pub use recorder::RecordSummary;
 
 use std::ffi::OsString;
@@ -51,7 +53,7 @@ pub fn record(name: &str, command: &[OsString]) -> Result<Recorded, LiveError> {
     let meta = RecordingMeta {
         command: convert::command_line(command.iter().map(|one| one.to_string_lossy())),
         recorded_at_unix_s: begin,
-        kernel: kernel::release()?,
+        kernel: kernel::name_and_release()?,
         cpu_model: kernel::cpu_model()?,
         cpus: kernel::host()?.cpus.len() as u32,
         elapsed: summary.wall,

@@ -49,15 +49,12 @@ impl Probes {
     /// Loads a set for a machine with these CPUs.
     pub fn load(set: &ProbeSet, cpus: &ids::CpuSet, roots: Roots) -> Result<Probes, LiveError> {
         complaints::listen();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&set.object.0)
-            .map_err(LiveError::bpf("read Weir's own programs"))?;
+        let mut open =
+            ObjectBuilder::default().open_memory(&set.object.0).map_err(LiveError::bpf("read Weir's own programs"))?;
         let mask_words = (cpus.words().len() as u32).max(1);
         let preempt_count_from_rq = kernel::preempt_count_from_rq(set.tracepoints)?;
-        let mut map = open
-            .maps_mut()
-            .find(|map| is_settings(&map.name().to_string_lossy()))
-            .expect("tree.bpf.h has settings");
+        let mut map =
+            open.maps_mut().find(|map| is_settings(&map.name().to_string_lossy())).expect("tree.bpf.h has settings");
         map.set_initial_value(&settings(roots, mask_words, preempt_count_from_rq))
             .map_err(LiveError::bpf("set up Weir's own programs"))?;
         let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;

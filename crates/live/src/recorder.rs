@@ -137,11 +137,7 @@ pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Workload, RecordS
 }
 
 /// Receives events until the command and its descendants have ended.
-fn record_until_end(
-    mut child: Child,
-    ring: &RingBuffer<'_>,
-    inbox: &RefCell<Inbox>,
-) -> Result<ExitStatus, LiveError> {
+fn record_until_end(mut child: Child, ring: &RingBuffer<'_>, inbox: &RefCell<Inbox>) -> Result<ExitStatus, LiveError> {
     let mut status = None;
     let mut seen = 0;
     let mut last_news = Instant::now();

@@ -10,7 +10,7 @@
 
 use crate::RunReport;
 use crate::numbers::{COLUMNS, GLUE, change, count, percent, permille, shorten, times, versus, wrap};
-use crate::summary::{align, deadlock, ejection, plain, refusals};
+use crate::summary::{align, deadlock, ejection, plain, refusals, warnings};
 use ids::Nanos;
 use measures::RunMeasures;
 use std::fmt::Write;
@@ -167,7 +167,9 @@ fn group_text(runs: &[&RunReport], axis: usize) -> String {
         }
     }
     for run in runs {
-        text.push_str(&refusals(run, &format!("{}: ", AXES[axis].1(run))));
+        let who = format!("{}: ", AXES[axis].1(run));
+        text.push_str(&refusals(run, &who));
+        text.push_str(&warnings(run, &who));
     }
     for run in &runs[1..] {
         let _ = writeln!(text, "{}", wrap("", &conclusion(AXES[axis].1, base, run)));

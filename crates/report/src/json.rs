@@ -2,7 +2,7 @@
 //! The JSON contract of `weir sim` and `weir run`. Integers only; units stand last in a key, or in the key of the
 //! object that holds it. Keys may be added, never changed or removed while `weir` is 1.
 
-use crate::RunReport;
+use crate::{Meter, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::{CpuAccount, LatencySummary, Migrations, TaskMeasures};
 use serde::Serialize;
@@ -37,6 +37,7 @@ struct Run<'a> {
     deadlocked: bool,
     failed_forks: u64,
     refused_changes: u64,
+    meter: Option<Metered<'a>>,
     tasks: Vec<Task<'a>>,
 }
 
@@ -47,6 +48,17 @@ struct Exit<'a> {
     message: &'a str,
     fault: Option<&'a str>,
     dump: &'a str,
+}
+
+#[derive(Serialize)]
+struct Metered<'a> {
+    events: u64,
+    lost_events: u64,
+    probes_ns: u64,
+    probe_runs: u64,
+    reader_ns: u64,
+    unfinished_tasks: u32,
+    failure: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -132,7 +144,20 @@ fn run(run: &RunReport) -> Run<'_> {
         deadlocked: run.deadlocked,
         failed_forks: run.failed_forks,
         refused_changes: run.refused_changes,
+        meter: run.meter.as_ref().map(metered),
         tasks: measures.tasks.iter().map(task).collect(),
+    }
+}
+
+fn metered(meter: &Meter) -> Metered<'_> {
+    Metered {
+        events: meter.events,
+        lost_events: meter.lost_events,
+        probes_ns: meter.probes.0,
+        probe_runs: meter.probe_runs,
+        reader_ns: meter.reader.0,
+        unfinished_tasks: meter.unfinished_tasks,
+        failure: meter.failure.as_deref(),
     }
 }
 

@@ -12,7 +12,7 @@ mod summary;
 
 pub use comparison::comparison;
 pub use json::to_json;
-pub use run::{Exit, RunReport};
+pub use run::{Exit, Meter, RunReport};
 pub use summary::summary;
 
 /// The text for these runs: a summary of one, a comparison of several.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A run with its name tags.
 
+use ids::Nanos;
 use measures::RunMeasures;
 
 /// Why the kernel put the scheduler out before the work was done (contract E2).
@@ -16,6 +17,25 @@ pub struct Exit {
     pub fault: Option<String>,
     /// The kernel's debug dump; may be empty.
     pub dump: String,
+}
+
+/// How a run in a real kernel was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Events received.
+    pub events: u64,
+    /// Events lost: with any of them, counts are too low and times may be charged to the wrong owner.
+    pub lost_events: u64,
+    /// Time in the meter's own programs in the kernel. It is contained in what it measured.
+    pub probes: Nanos,
+    /// How often they ran.
+    pub probe_runs: u64,
+    /// CPU time of the thread that received the events, beside the run.
+    pub reader: Nanos,
+    /// Tasks that had not ended when the run was over.
+    pub unfinished_tasks: u32,
+    /// How the command ended, if it failed: `exit status: 2`.
+    pub failure: Option<String>,
 }
 
 /// Everything a report says of one run.
@@ -41,6 +61,8 @@ pub struct RunReport {
     pub refused_changes: u64,
     /// Hash of all events.
     pub log_hash: u128,
+    /// How it was measured, if it ran in a real kernel; `None` for a simulated run.
+    pub meter: Option<Meter>,
     /// What was measured.
     pub measures: RunMeasures,
 }

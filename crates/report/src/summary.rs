@@ -4,7 +4,7 @@
 use crate::numbers::{count, per_second, percent, permille, shorten, wrap};
 use crate::{Exit, RunReport};
 use comfy_table::{CellAlignment, Table, presets};
-use ids::CpuSet;
+use ids::{CpuSet, Nanos};
 use measures::{CpuAccount, LatencySummary, RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
@@ -17,23 +17,25 @@ const BAR: usize = 60;
 pub fn summary(run: &RunReport) -> String {
     let measures = &run.measures;
     let mut text = String::new();
-    let title = format!(
-        "{} on {}, workload {}, seed {}, kernel {}",
-        run.scheduler, run.machine, run.workload, run.seed, run.kernel
-    );
+    // A run in a real kernel has no seed.
+    let seed = if run.meter.is_none() { format!(" seed {},", run.seed) } else { String::new() };
+    let title = format!("{} on {}, workload {},{seed} kernel {}", run.scheduler, run.machine, run.workload, run.kernel);
     let _ = writeln!(text, "{}", wrap("", &title));
     let _ = writeln!(text, "{}", outcome(run));
     if let Some(exit) = &run.ejected {
         text.push_str(&ejection(exit));
     }
     text.push_str(&refusals(run, ""));
+    text.push_str(&warnings(run, ""));
     let _ = writeln!(text, "\n{}", owners(&measures.cpu));
-    text.push_str(&facts(measures));
+    text.push_str(&facts(run));
     let _ = writeln!(text, "\n{}", latencies(measures));
     if !measures.tasks.is_empty() {
         let _ = writeln!(text, "\n{}", top_tasks(measures));
     }
-    let _ = writeln!(text, "\nlog hash {:032x}", run.log_hash);
+    if run.meter.is_none() {
+        let _ = writeln!(text, "\nlog hash {:032x}", run.log_hash);
+    }
     text
 }
 
@@ -79,6 +81,24 @@ pub(crate) fn refusals(run: &RunReport, who: &str) -> String {
     text
 }
 
+/// What may be wrong with a measured run. `who` begins the lines.
+pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
+    let mut text = String::new();
+    let Some(meter) = &run.meter else { return text };
+    let mut warn = |what: String| text.push_str(&(wrap("", &format!("{who}WARNING: {what}")) + "\n"));
+    if meter.lost_events > 0 {
+        let lost = count(meter.lost_events);
+        warn(format!("{lost} events were lost: counts are too low, and times may have the wrong owner"));
+    }
+    if let Some(failure) = &meter.failure {
+        warn(format!("the command failed: {failure}"));
+    }
+    if meter.unfinished_tasks > 0 {
+        warn(format!("{} tasks had not ended when the run was over", count(meter.unfinished_tasks.into())));
+    }
+    text
+}
+
 /// Who owned the CPUs' time: a bar and its key.
 fn owners(cpu: &CpuAccount) -> String {
     let owners = [
@@ -103,7 +123,8 @@ fn owners(cpu: &CpuAccount) -> String {
     format!("CPU time  {bar}\n        {key}")
 }
 
-fn facts(measures: &RunMeasures) -> String {
+fn facts(run: &RunReport) -> String {
+    let measures = &run.measures;
     let elapsed = measures.elapsed.0;
     let rate = |value: u64| format!("{} ({}/s)", count(value), count(per_second(value, elapsed)));
     let moves = measures.migrations;
@@ -117,8 +138,20 @@ fn facts(measures: &RunMeasures) -> String {
     fact("migrations", format!("{smt} in core, {llc} in cache, {node} in node, {far} far"));
     let idle = measures.idle_while_runnable;
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
-    fact("BPF instructions", rate(measures.bpf_instructions));
-    fact("lock wait", measures.lock_wait.to_string());
+    match &run.meter {
+        None => {
+            fact("BPF instructions", rate(measures.bpf_instructions));
+            fact("lock wait", measures.lock_wait.to_string());
+        }
+        Some(meter) => {
+            let share = |time: Nanos| percent(permille(time.0, measures.cpu.run.0));
+            let (probes, reader) = (share(meter.probes), share(meter.reader));
+            fact(
+                "of run, measuring",
+                format!("{probes} probes, {reader} their reader; {} events", count(meter.events)),
+            );
+        }
+    }
     text
 }
 

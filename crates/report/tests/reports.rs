@@ -63,6 +63,7 @@ fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
         failed_forks: 0,
         refused_changes: 0,
         log_hash: 0xfeed_0000_0000_0000_0000_0000_0000_0001,
+        meter: None,
         measures: measures(makespan_ms, us),
     }
 }
@@ -384,6 +385,7 @@ fn json_keeps_the_contract() {
               "deadlocked": false,
               "failed_forks": 0,
               "refused_changes": 0,
+              "meter": null,
               "tasks": [
                 {
                   "id": 0,

@@ -237,7 +237,8 @@ impl<S: Sink> Feed<S> {
         self.ids[number] = Some(id);
         self.alive += 1;
         let name = comm.to_owned();
-        let info = TaskInfo { id, name: name.clone(), parent, allowed: allowed.clone(), policy, nice, kernel_thread: false };
+        let info =
+            TaskInfo { id, name: name.clone(), parent, allowed: allowed.clone(), policy, nice, kernel_thread: false };
         self.sink.task(self.now, &info);
         if let Some(parent) = parent {
             self.tell(cpu, parent, EventKind::Fork { child: id });
@@ -304,7 +305,11 @@ impl<S: Sink> Feed<S> {
         let account = &mut self.cpus[cpu.index()];
         let passed = self.now.since(account.since);
         // By what the event says: if a switch was lost, the last part of the time is the one that is known.
-        if previous == Occupant::Idle { account.idle += passed } else { account.busy += passed }
+        if previous == Occupant::Idle {
+            account.idle += passed
+        } else {
+            account.busy += passed
+        }
         account.since = self.now;
         let Occupant::Task(number) = previous else { return };
         let Some(id) = self.id(number) else { return };
@@ -367,7 +372,11 @@ impl<S: Sink> Feed<S> {
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in &mut self.cpus {
             let passed = now.since(cpu.since);
-            if cpu.occupant == Occupant::Idle { cpu.idle += passed } else { cpu.busy += passed }
+            if cpu.occupant == Occupant::Idle {
+                cpu.idle += passed
+            } else {
+                cpu.busy += passed
+            }
             cpus.push(CpuAccount { run: cpu.busy, idle: cpu.idle, ..CpuAccount::default() });
         }
         for task in &mut self.tasks {

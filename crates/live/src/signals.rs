@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Ctrl-C and SIGTERM as something to ask for, so that a scheduler is unloaded and a report written before the end.
+
+use crate::LiveError;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// `si_code` of a signal that a process sent; the terminal's own have another.
+const SI_USER: i32 = 0;
+
+/// A signal that asks this process to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StopRequest {
+    /// Its number.
+    pub signal: i32,
+    /// The terminal sends Ctrl-C to all processes of the group; what another process sends reaches only this one.
+    pub only_here: bool,
+}
+
+/// Keeps SIGINT and SIGTERM from ending this process, and hands them out.
+#[derive(Debug)]
+pub struct Signals {
+    set: SigSet,
+    fd: SignalFd,
+}
+
+impl Signals {
+    /// Blocks the signals, in this thread and all that it will start.
+    ///
+    /// # Errors
+    /// Says what the kernel answered.
+    pub fn block() -> Result<Signals, LiveError> {
+        let set = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect::<SigSet>();
+        let failed = |error: nix::Error| LiveError::File { path: "signals".to_owned(), source: error.into() };
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
+        set.thread_block().map_err(failed)?;
+        Ok(Signals { set, fd })
+    }
+
+    /// Calls `start` with the signals as they were, for it to start a process, which inherits that.
+    pub fn unblocked<T>(&self, start: impl FnOnce() -> T) -> T {
+        // Neither fails with a valid set. A signal between the two calls ends this process, and the kernel cleans up.
+        let _ = self.set.thread_unblock();
+        let result = start();
+        let _ = self.set.thread_block();
+        result
+    }
+
+    /// A signal that has come since the last call.
+    pub fn take(&self) -> Option<StopRequest> {
+        let info = self.fd.read_signal().ok().flatten()?;
+        Some(StopRequest { signal: info.ssi_signo as i32, only_here: info.ssi_code == SI_USER })
+    }
+}
+
+/// Sends a signal to a process. One that has ended already is no error.
+pub fn send(process: u32, signal: i32) {
+    if let (Ok(signal), Ok(process)) = (Signal::try_from(signal), i32::try_from(process)) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal);
+    }
+}
