@@ -72,6 +72,9 @@ pub enum LiveError {
     /// An event did not have the layout that both sides agreed on, or a file of the kernel has another.
     #[error("the kernel's events make no sense: {0}")]
     Malformed(String),
+    /// A workload could not be played.
+    #[error(transparent)]
+    Play(#[from] crate::threads::PlayError),
 }
 
 impl LiveError {

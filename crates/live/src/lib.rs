@@ -5,6 +5,8 @@
 //! ended, who forked whom. The BPF programs for that are in `bpf/record.bpf.c`; what they send becomes a workload in
 //! [`convert`], which needs no kernel and is tested without one.
 //!
+//! [`threads`] goes the other way: it executes a workload with real threads.
+//!
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
 mod complaints;
@@ -19,6 +21,7 @@ mod recorder;
 pub mod scheduler;
 pub mod signals;
 mod split;
+pub mod threads;
 
 pub use error::LiveError;
 pub use kernel::release as kernel_release;

@@ -83,6 +83,10 @@ impl Queue {
         self.last = task;
     }
 
+    fn is_empty(&self) -> bool {
+        self.first == NOBODY
+    }
+
     fn pop(&mut self, tasks: &[Task]) -> Option<u32> {
         let task = self.first;
         (task != NOBODY).then(|| {
@@ -240,6 +244,11 @@ impl<'w> Player<'w> {
         &self.workload.tasks[index as usize]
     }
 
+    /// Index of the spec that `task` plays.
+    pub fn spec_of(&self, task: TaskId) -> u32 {
+        self.tasks[task.index()].spec
+    }
+
     /// Announces that `task` now plays spec `index` from its beginning; any number of tasks may play one spec. Task
     /// numbers are dense or nearly so, since each number up to the largest costs memory, and are never used twice. The
     /// time is that of the run; it must not be before the spec's own start.
@@ -278,34 +287,113 @@ impl<'w> Player<'w> {
         Outcome { demand: self.demand(task.index(), now, woken) }
     }
 
-    fn demand(&mut self, task: usize, now: Nanos, woken: &mut Vec<TaskId>) -> Demand {
-        match self.tasks[task].state {
-            State::Ready => {}
-            State::Taking(mutex) => {
-                self.tasks[task].state = State::Ready;
-                if !self.lock(task, mutex) {
-                    return Demand::Wait;
-                }
-            }
-            state => panic!("task {task} was asked for its next demand while it is {state:?}"),
+    /// Lets `task` do its next operation and nothing more. `None`: it is done, ask again; a repetition is an operation of
+    /// its own. For a driver that must carry out what one operation causes before the next one begins: real threads.
+    ///
+    /// # Panics
+    /// If the task was never started, waits, or has exited.
+    pub fn advance(&mut self, task: TaskId, now: Nanos, woken: &mut Vec<TaskId>) -> Option<Demand> {
+        let task = task.index();
+        self.resume_waiter(task).or_else(|| self.operate(task, now, woken))
+    }
+
+    /// The operation that [`Player::advance`] will let `task` do, and its index in the script. `None`: it takes a mutex
+    /// again after a wait, or exits.
+    pub fn upcoming(&self, task: TaskId) -> Option<(u32, &'w Op)> {
+        let task = &self.tasks[task.index()];
+        let script: &'w [Op] = self.scripts[task.spec as usize];
+        let op = script.get(task.position as usize).filter(|_| task.state == State::Ready);
+        op.map(|op| (task.position, op))
+    }
+
+    /// Whether the upcoming operation of `task` is there to wake somebody (signal, broadcast, resume, post) and nobody
+    /// waits for it yet. A `sync` is not counted: the first one of two that alternate never finds a waiter.
+    pub fn wakes_nobody_yet(&self, task: TaskId) -> bool {
+        match self.upcoming(task).map(|(_, op)| op) {
+            Some(Op::Signal(condition) | Op::Broadcast(condition)) => self.conditions[condition.0 as usize].is_empty(),
+            Some(Op::Resume(specs)) => specs.iter().all(|&spec| self.suspended[spec as usize].is_empty()),
+            Some(Op::Post(signal)) => self.signals[signal.0 as usize].waiters.is_empty(),
+            _ => false,
         }
-        let script = self.scripts[self.tasks[task].spec as usize];
+    }
+
+    /// What `task` waits for, in words: `mutex 0, which task 3 holds`. `None`: it does not wait.
+    pub fn waits_for(&self, task: TaskId) -> Option<String> {
+        let state = &self.tasks[task.index()];
+        match state.state {
+            State::Absent | State::Ready | State::Taking(_) | State::Gone => return None,
+            State::WaitingWith(_) | State::Waiting | State::WaitingForChildren(_) => {}
+        }
+        let op = &self.scripts[state.spec as usize][state.position as usize - 1];
+        Some(match op {
+            Op::Lock(mutex) => self.held(*mutex),
+            // Woken from the condition already, if it waits without one.
+            Op::Wait(_, mutex) | Op::Sync(_, mutex) if state.state == State::Waiting => self.held(*mutex),
+            Op::Wait(condition, _) | Op::Sync(condition, _) => format!("condition {}", condition.0),
+            Op::Barrier(barrier) => {
+                let missing = self.barriers[barrier.0 as usize].missing;
+                format!("barrier {}, which {missing} more must reach", barrier.0)
+            }
+            Op::Suspend => "a resume".into(),
+            Op::Await(signal) => format!("signal {}", signal.0),
+            Op::Children(most) => format!("its children, of which {} live and at most {most} may", state.children),
+            other => unreachable!("nobody waits in {other:?}"),
+        })
+    }
+
+    fn held(&self, mutex: MutexId) -> String {
+        format!("mutex {}, which task {} holds", mutex.0, self.mutexes[mutex.0 as usize].owner)
+    }
+
+    /// Announces that `task`, which was started and never asked, does not come to be after all: the kernel refused to
+    /// create it. It counts as exited.
+    ///
+    /// # Panics
+    /// If the task was never started or was asked already.
+    pub fn refused(&mut self, task: TaskId, woken: &mut Vec<TaskId>) {
+        let state = &self.tasks[task.index()];
+        assert!(state.state == State::Ready && state.position == 0, "task {task} has begun");
+        self.exit(task.index(), woken);
+    }
+
+    fn demand(&mut self, task: usize, now: Nanos, woken: &mut Vec<TaskId>) -> Demand {
+        if let Some(demand) = self.resume_waiter(task) {
+            return demand;
+        }
         loop {
-            let at = self.tasks[task].position;
-            let Some(op) = script.get(at as usize) else {
-                self.exit(task, woken);
-                return Demand::Exit;
-            };
-            self.tasks[task].position = at + 1;
-            if let &Op::Repeat { from, times } = op {
-                self.tasks[task].position = match times {
-                    None => from,
-                    Some(times) => self.tasks[task].repeat(at, from, times),
-                };
-            } else if let Some(demand) = self.step(task, op, now, woken) {
+            if let Some(demand) = self.operate(task, now, woken) {
                 return demand;
             }
         }
+    }
+
+    /// Takes the mutex of a task that was woken from a condition; answers if it must wait for it.
+    fn resume_waiter(&mut self, task: usize) -> Option<Demand> {
+        match self.tasks[task].state {
+            State::Ready => None,
+            State::Taking(mutex) => {
+                self.tasks[task].state = State::Ready;
+                (!self.lock(task, mutex)).then_some(Demand::Wait)
+            }
+            state => panic!("task {task} was asked for its next demand while it is {state:?}"),
+        }
+    }
+
+    /// Does the operation at the position of `task`. `None`: it is done and the task goes on.
+    fn operate(&mut self, task: usize, now: Nanos, woken: &mut Vec<TaskId>) -> Option<Demand> {
+        let script = self.scripts[self.tasks[task].spec as usize];
+        let at = self.tasks[task].position;
+        let Some(op) = script.get(at as usize) else {
+            self.exit(task, woken);
+            return Some(Demand::Exit);
+        };
+        self.tasks[task].position = at + 1;
+        let &Op::Repeat { from, times } = op else { return self.step(task, op, now, woken) };
+        self.tasks[task].position = match times {
+            None => from,
+            Some(times) => self.tasks[task].repeat(at, from, times),
+        };
+        None
     }
 
     /// Does one operation other than a repetition. `None`: it is done and the task goes on.

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One task: its thread asks the Player and does what it answers.
+
+use super::prepare::describe;
+use super::stage::{Bells, Seat, Shared};
+use super::{Calibration, PlayError, TaskPlayed, sys, work};
+use ids::{CpuSet, Nanos, Policy, TaskId};
+use std::hint::spin_loop;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::{self, Scope, ScopedJoinHandle};
+use workload::Demand;
+
+/// A thread that works looks so often whether the play is over.
+const CHUNK: Nanos = Nanos::from_us(50);
+
+/// The thread of a task.
+pub type Handle<'scope> = ScopedJoinHandle<'scope, Performance<'scope>>;
+
+/// What a task leaves behind.
+pub struct Performance<'scope> {
+    pub task: TaskId,
+    pub played: TaskPlayed,
+    /// Threads that it created.
+    pub children: Vec<Handle<'scope>>,
+}
+
+/// A task and all that its thread needs.
+pub struct Actor<'scope, 'env, 'w> {
+    shared: &'env Shared<'w>,
+    scope: &'scope Scope<'scope, 'env>,
+    task: TaskId,
+    seat: Arc<Seat>,
+    spec: u32,
+    gate: bool,
+    played: TaskPlayed,
+    children: Vec<Handle<'scope>>,
+    /// Memory for whom an operation wakes.
+    woken: Vec<TaskId>,
+    rung: Vec<Arc<Seat>>,
+    /// Rounds of work between two looks at the clock.
+    chunk: u64,
+}
+
+/// Ends the play if its owner panics: else the others might wait for it for ever.
+struct Alarm(Arc<Bells>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end();
+        }
+    }
+}
+
+impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
+    pub fn new(
+        shared: &'env Shared<'w>,
+        scope: &'scope Scope<'scope, 'env>,
+        task: TaskId,
+        seat: Arc<Seat>,
+        spec: u32,
+        gate: bool,
+    ) -> Actor<'scope, 'env, 'w> {
+        Actor {
+            shared,
+            scope,
+            task,
+            seat,
+            spec,
+            gate,
+            played: TaskPlayed {
+                spec,
+                name: shared.workload.tasks[spec as usize].name.clone(),
+                ..TaskPlayed::default()
+            },
+            children: Vec::new(),
+            woken: Vec::new(),
+            rung: Vec::new(),
+            chunk: shared.prepared.calibration.rounds_of(CHUNK).max(1),
+        }
+    }
+
+    /// The thread's whole life.
+    pub fn perform(mut self) -> Performance<'scope> {
+        let _alarm = Alarm(self.shared.bells.clone());
+        self.played.tid = sys::thread_id();
+        self.seat.thread.store(self.played.tid, SeqCst);
+        if let Err(error) = self.begin() {
+            self.shared.fail(error);
+        }
+        let before = sys::own_status();
+        if self.gate {
+            self.seat.asleep_from.store(before.voluntary + 1, SeqCst);
+            self.shared.pass_gate();
+            self.seat.asleep_from.store(0, SeqCst);
+        }
+        let cpu = sys::cpu_time();
+        self.played.started = self.shared.now();
+        self.played.finished = self.run();
+        self.played.ended = self.shared.now();
+        self.played.cpu = sys::cpu_time().since(cpu);
+        let after = sys::own_status();
+        self.played.voluntary_switches = after.voluntary - before.voluntary;
+        self.played.involuntary_switches = after.involuntary - before.involuntary;
+        Performance { task: self.task, played: self.played, children: self.children }
+    }
+
+    /// Takes the affinity, policy and nice value of its spec. What the kernel refuses is an error before the play has
+    /// begun, and counted afterwards, as a change would be.
+    fn begin(&mut self) -> Result<(), PlayError> {
+        sys::exact_timers().map_err(|source| PlayError::System { action: "set the slack of timers", source })?;
+        let spec = &self.shared.workload.tasks[self.spec as usize];
+        let (workload, task) = (&self.shared.workload.name, describe(self.shared.workload, self.spec as usize));
+        if let Some(cpus) = &spec.cpus
+            && let Err(source) = self.set_cpus(cpus)
+        {
+            if !self.shared.has_begun() {
+                return Err(PlayError::Affinity { workload: workload.clone(), task, cpus: cpus.clone(), source });
+            }
+            self.shared.state().refused_changes += 1;
+        }
+        let (policy, nice) = (spec.policy, spec.nice);
+        if let Err(source) = sys::set_policy(policy, nice) {
+            if !self.shared.has_begun() {
+                return Err(PlayError::Policy { workload: workload.clone(), task, policy, nice, source });
+            }
+            self.shared.state().refused_changes += 1;
+        }
+        Ok(())
+    }
+
+    /// Plays the script; true if it came to its end.
+    fn run(&mut self) -> bool {
+        while !self.shared.is_over() {
+            if let Some(limit) = self.shared.options.settle {
+                self.look_for_waiter(limit);
+            }
+            let asked_at = self.shared.now();
+            let step = self.shared.advance(self.task, asked_at, &mut self.woken, &mut self.rung);
+            self.played.late_timers += u64::from(step.late);
+            self.wake_others();
+            match step.demand {
+                None => {}
+                Some(Demand::Work { work, .. }) => self.work(work),
+                Some(Demand::CpuTime(time)) => self.spend(time),
+                Some(Demand::Sleep(time, _)) => self.sleep(asked_at + time),
+                Some(Demand::Wait) => self.wait(),
+                Some(Demand::Yield) => {
+                    self.played.yields += 1;
+                    thread::yield_now();
+                }
+                Some(Demand::Fork(spec)) => self.fork(spec),
+                Some(Demand::Change { cpus, policy }) => self.change(cpus, policy),
+                Some(Demand::Exit) => return true,
+            }
+        }
+        false
+    }
+
+    fn calibration(&self) -> &Calibration {
+        &self.shared.prepared.calibration
+    }
+
+    fn work(&mut self, work: Nanos) {
+        let mut rounds = self.calibration().rounds_of(work);
+        while rounds > 0 && !self.shared.is_over() {
+            let chunk = rounds.min(self.chunk);
+            work::spin(chunk);
+            rounds -= chunk;
+        }
+        self.played.work_asked += work;
+        self.played.work_done += work.since(self.calibration().work_of(rounds));
+    }
+
+    fn spend(&mut self, time: Nanos) {
+        let until = sys::cpu_time() + time;
+        loop {
+            let left = until.since(sys::cpu_time());
+            if left == Nanos::ZERO || self.shared.is_over() {
+                return;
+            }
+            work::spin(self.calibration().rounds_of(left).clamp(1, self.chunk));
+        }
+    }
+
+    fn sleep(&mut self, until: Nanos) {
+        self.played.sleeps += 1;
+        let until = self.shared.begin() + until;
+        while sys::now() < until && !self.shared.is_over() {
+            sys::wait(&self.seat.word, 0, until.min(self.shared.end()));
+        }
+    }
+
+    fn wait(&mut self) {
+        self.played.waits += 1;
+        if self.shared.options.settle.is_some() {
+            self.seat.asleep_from.store(sys::own_status().voluntary + 1, SeqCst);
+        }
+        while self.seat.word.swap(0, SeqCst) == 0 && !self.shared.is_over() {
+            sys::wait(&self.seat.word, 0, self.shared.end());
+        }
+        self.seat.asleep_from.store(0, SeqCst);
+    }
+
+    fn wake_others(&mut self) {
+        for seat in std::mem::take(&mut self.rung) {
+            if let Some(limit) = self.shared.options.settle {
+                self.spin_until(limit, |_| seat.is_asleep());
+            }
+            self.played.wakes += 1;
+            seat.ring();
+        }
+    }
+
+    /// Spins while the upcoming operation would wake nobody although it is there for that.
+    fn look_for_waiter(&mut self, limit: Nanos) {
+        self.spin_until(limit, |actor| !actor.shared.state().player.wakes_nobody_yet(actor.task));
+    }
+
+    fn spin_until(&mut self, limit: Nanos, done: impl Fn(&Self) -> bool) {
+        let until = sys::now() + limit;
+        while !done(self) && !self.shared.is_over() {
+            if sys::now() >= until {
+                self.played.unsettled += 1;
+                return;
+            }
+            (0..100).for_each(|_| spin_loop());
+        }
+    }
+
+    fn fork(&mut self, spec: u32) {
+        self.played.forks += 1;
+        let (shared, scope) = (self.shared, self.scope);
+        let (task, seat) = shared.enroll(spec, Some(self.task));
+        match shared.create(scope, spec, Actor::new(shared, scope, task, seat, spec, false)) {
+            Ok(handle) => self.children.push(handle),
+            Err(_) => shared.dismiss(task),
+        }
+    }
+
+    /// In the order of the simulator: first the CPUs, then policy and nice value.
+    fn change(&mut self, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
+        let mut refused = 0;
+        if let Some(cpus) = cpus {
+            refused += u64::from(self.set_cpus(&cpus).is_err());
+        }
+        if let Some((policy, nice)) = policy {
+            refused += u64::from(sys::set_policy(policy, nice).is_err());
+        }
+        if refused > 0 {
+            self.shared.state().refused_changes += refused;
+        }
+    }
+
+    fn set_cpus(&self, cpus: &CpuSet) -> io::Result<()> {
+        sys::set_allowed_cpus(&cpus.intersection(&self.shared.prepared.cpus))
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Why a workload could not be played.
+
+use ids::{CpuSet, Policy};
+use std::io;
+use workload::WorkloadError;
+
+/// Why a workload could not be played with real threads. Everything that can be known beforehand is found before the
+/// first of its threads exists.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlayError {
+    /// The workload itself is not sound.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// It would never end.
+    #[error("{workload}: it has tasks that never end and no duration; give one")]
+    Endless {
+        /// The workload's name.
+        workload: String,
+    },
+    /// A task may run nowhere.
+    #[error("{workload}: {task} may only run on CPUs {wanted}, but this process has CPUs {present}")]
+    NoCpu {
+        /// The workload's name.
+        workload: String,
+        /// Number and name of the task.
+        task: String,
+        /// What the task wants.
+        wanted: CpuSet,
+        /// What there is.
+        present: CpuSet,
+    },
+    /// The kernel refused a policy or nice value.
+    #[error("{workload}: {task} wants {}: {source}{}", wish(.policy, *.nice), hint(.source, .policy))]
+    Policy {
+        /// The workload's name.
+        workload: String,
+        /// Number and name of the task.
+        task: String,
+        /// What the task wants.
+        policy: Policy,
+        /// What the task wants.
+        nice: i8,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The kernel refused a set of CPUs that looked right.
+    #[error("{workload}: {task} wants to run on CPUs {cpus}: {source}")]
+    Affinity {
+        /// The workload's name.
+        workload: String,
+        /// Number and name of the task.
+        task: String,
+        /// What the task wants.
+        cpus: CpuSet,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// There is no thread to be had.
+    #[error("cannot create the thread of {task}: {source}")]
+    Thread {
+        /// Number and name of the task.
+        task: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// Something about the calling thread.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+}
+
+fn wish(policy: &Policy, nice: i8) -> String {
+    match policy {
+        Policy::Other => format!("nice value {nice}"),
+        Policy::Batch => format!("SCHED_BATCH with nice value {nice}"),
+        Policy::Idle => format!("SCHED_IDLE with nice value {nice}"),
+        Policy::Ext => format!("SCHED_EXT with nice value {nice}"),
+        Policy::Fifo(priority) => format!("SCHED_FIFO with priority {priority}"),
+        Policy::RoundRobin(priority) => format!("SCHED_RR with priority {priority}"),
+        Policy::Deadline { runtime, deadline, period } => {
+            format!("SCHED_DEADLINE with {runtime} of {period} within {deadline}")
+        }
+    }
+}
+
+/// What is missing, where the kernel's answer does not say it.
+fn hint(source: &io::Error, policy: &Policy) -> &'static str {
+    match (source.raw_os_error(), policy) {
+        (Some(libc::EPERM), Policy::Fifo(_) | Policy::RoundRobin(_)) => {
+            "; needs root (CAP_SYS_NICE), or a limit of that priority at least (ulimit -r)"
+        }
+        (Some(libc::EPERM), Policy::Deadline { .. }) => {
+            "; needs root (CAP_SYS_NICE) and an affinity of all CPUs of the process's cpuset"
+        }
+        (Some(libc::EPERM | libc::EACCES), _) => "; needs root (CAP_SYS_NICE), or a limit that allows it (ulimit -e)",
+        (Some(libc::EINVAL), Policy::Ext) => "; needs Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT",
+        (Some(libc::EBUSY), Policy::Deadline { .. }) => "; the CPUs have no such share left for deadlines",
+        _ => "",
+    }
+}

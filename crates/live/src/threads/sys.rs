@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The system calls that a playing thread needs, in the project's types.
+
+use ids::{CpuId, CpuSet, Nanos, Policy};
+use rustix::thread::futex::{self, Flags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::atomic::AtomicU32;
+
+/// Never, as a time of [`now`].
+pub const NEVER: Nanos = Nanos::MAX;
+
+fn nanos(time: Timespec) -> Nanos {
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// `CLOCK_MONOTONIC`.
+pub fn now() -> Nanos {
+    nanos(clock_gettime(ClockId::Monotonic))
+}
+
+/// CPU time of the calling thread.
+pub fn cpu_time() -> Nanos {
+    nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// The calling thread's number in the kernel.
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// Sleeps while `word` holds `value`, until somebody wakes it, at most until `until`; may return earlier.
+///
+/// The kernel's timer behind `until` is the one of `clock_nanosleep(2)` (an hrtimer sleeper): for the scheduler, both
+/// are the same sleep. This one can be ended by another thread.
+pub fn wait(word: &AtomicU32, value: u32, until: Nanos) {
+    let time = Timespec { tv_sec: (until.0 / 1_000_000_000) as i64, tv_nsec: (until.0 % 1_000_000_000) as _ };
+    let until = (until != NEVER).then_some(time);
+    // Woken, too late to wait (EAGAIN), timed out, interrupted: the caller looks anew in all cases.
+    let _ = futex::wait_bitset(word, Flags::PRIVATE, value, until.as_ref(), std::num::NonZeroU32::MAX);
+}
+
+/// Wakes up to `count` threads that wait for `word`, first come first.
+pub fn wake(word: &AtomicU32, count: u32) {
+    futex::wake(word, Flags::PRIVATE, count).expect("waking threads at an address of this process");
+}
+
+/// Timers of the calling thread fire when they are due, instead of up to 50 us later.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn exact_timers() -> io::Result<()> {
+    Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
+}
+
+/// The CPUs on which the calling thread may run.
+///
+/// # Errors
+/// What the kernel answered: on machines of more than 1024 CPUs the set is too small.
+pub fn allowed_cpus() -> io::Result<CpuSet> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    Ok(all.filter(|&cpu| set.is_set(cpu)).map(|cpu| CpuId(cpu as u32)).collect())
+}
+
+/// Lets the calling thread run on these CPUs only.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn set_allowed_cpus(cpus: &CpuSet) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(cpu.index()));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// `struct sched_attr` of `include/uapi/linux/sched/types.h` in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    sched_policy: u32,
+    sched_flags: u64,
+    sched_nice: i32,
+    sched_priority: u32,
+    sched_runtime: u64,
+    sched_deadline: u64,
+    sched_period: u64,
+}
+
+impl SchedAttr {
+    fn of(policy: Policy, nice: i8) -> SchedAttr {
+        let size = size_of::<SchedAttr>() as u32;
+        let plain = |number| SchedAttr { size, sched_policy: number, sched_nice: nice.into(), ..SchedAttr::default() };
+        // Numbers: include/uapi/linux/sched.h.
+        match policy {
+            Policy::Other => plain(0),
+            Policy::Batch => plain(3),
+            Policy::Idle => plain(5),
+            Policy::Ext => plain(7),
+            Policy::Fifo(priority) => SchedAttr { sched_priority: priority.into(), ..plain(1) },
+            Policy::RoundRobin(priority) => SchedAttr { sched_priority: priority.into(), ..plain(2) },
+            Policy::Deadline { runtime, deadline, period } => {
+                SchedAttr { sched_runtime: runtime.0, sched_deadline: deadline.0, sched_period: period.0, ..plain(6) }
+            }
+        }
+    }
+}
+
+/// Gives the calling thread this policy and nice value.
+///
+/// # Errors
+/// What the kernel answered.
+#[allow(unsafe_code)]
+pub fn set_policy(policy: Policy, nice: i8) -> io::Result<()> {
+    let attr = SchedAttr::of(policy, nice);
+    // SAFETY: the kernel reads `attr.size` bytes at the address, which are those of `attr`, and writes none. No crate in
+    // use has this call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What `/proc` says of a thread of this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// It sleeps, or is about to (state S).
+    pub sleeps: bool,
+    /// How often it gave its CPU up by itself, to sleep. Counted when it leaves the CPU.
+    pub voluntary: u64,
+    /// How often it lost its CPU to another.
+    pub involuntary: u64,
+}
+
+/// [`Status`] of a thread; `None` when it is gone.
+pub fn status(thread: u32) -> Option<Status> {
+    parse(&std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?)
+}
+
+/// [`Status`] of the calling thread.
+pub fn own_status() -> Status {
+    status(thread_id()).expect("/proc knows the calling thread")
+}
+
+fn parse(text: &str) -> Option<Status> {
+    let field = |name: &str| Some(text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim());
+    Some(Status {
+        sleeps: field("State")?.starts_with('S'),
+        voluntary: field("voluntary_ctxt_switches")?.parse().ok()?,
+        involuntary: field("nonvoluntary_ctxt_switches")?.parse().ok()?,
+    })
+}

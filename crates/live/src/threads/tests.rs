@@ -1,0 +1,648 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every kind of operation, played with real threads and compared with what the Player does in virtual time.
+//!
+//! Time is not compared, since the host is busy: order and counts are, and times only from below.
+
+use super::*;
+use ids::{CpuId, CpuSet, Policy};
+use proptest::prelude::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use workload::{Demand, MutexId, Op, Player, Sleep, Start, TaskSpec};
+
+fn calibration() -> Calibration {
+    static MEASURED: OnceLock<Calibration> = OnceLock::new();
+    *MEASURED.get_or_init(|| std::thread::spawn(Calibration::measure).join().unwrap().unwrap())
+}
+
+fn options() -> Options {
+    Options { calibration: Some(calibration()), log: true, ..Options::default() }
+}
+
+/// With gates that a loaded host cannot break, unless it stops a thread for 5 seconds.
+fn settled() -> Options {
+    Options { settle: Some(Nanos::from_secs(5)), ..options() }
+}
+
+fn rt_app(text: &str) -> Workload {
+    Workload::from_rt_app("w.json", text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Plays with real threads. Whatever happens, no thread is left.
+fn real(workload: &Workload, options: &Options) -> Played {
+    let played = play(workload, options).unwrap_or_else(|error| panic!("{error}"));
+    for task in &played.tasks {
+        assert!(!is_alive(task.tid), "{} is left behind", task.name);
+        assert!(task.ended >= task.started);
+        assert!(task.work_done <= task.work_asked);
+    }
+    played
+}
+
+fn is_alive(tid: u32) -> bool {
+    fs::metadata(format!("/proc/self/task/{tid}")).is_ok()
+}
+
+/// What a task did, as both executors count it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Counts {
+    spec: u32,
+    finished: bool,
+    work: Nanos,
+    sleeps: u64,
+    waits: u64,
+    wakes: u64,
+    yields: u64,
+    forks: u64,
+}
+
+impl Counts {
+    fn of(task: &TaskPlayed) -> Counts {
+        Counts {
+            spec: task.spec,
+            finished: task.finished,
+            work: task.work_done,
+            sleeps: task.sleeps,
+            waits: task.waits,
+            wakes: task.wakes,
+            yields: task.yields,
+            forks: task.forks,
+        }
+    }
+}
+
+/// The workload in virtual time, with a CPU for each task: what each one did, and the operations of all in order.
+fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
+    let mut player = Player::new(workload);
+    let (mut ready, mut counts, mut log) = (BinaryHeap::new(), Vec::<Counts>::new(), Vec::new());
+    let mut starts = Vec::new();
+    for (index, spec) in workload.tasks.iter().enumerate() {
+        if let Start::At(time) = spec.start {
+            starts.push((time, index));
+        }
+    }
+    starts.sort_unstable();
+    for (time, index) in starts {
+        let task = TaskId(counts.len() as u32);
+        player.started(task, index as u32, time);
+        counts.push(Counts { spec: index as u32, ..Counts::default() });
+        ready.push(Reverse((time, task)));
+    }
+    let mut woken = Vec::new();
+    while let Some(Reverse((now, task))) = ready.pop() {
+        loop {
+            let operation = player.upcoming(task).map(|(index, _)| index);
+            let demand = player.advance(task, now, &mut woken);
+            let script = &workload.tasks[player.spec_of(task) as usize].script;
+            let exit = (demand == Some(Demand::Exit)).then_some(script.len() as u32);
+            log.extend(operation.or(exit).map(|operation| (task, operation)));
+            counts[task.index()].wakes += woken.len() as u64;
+            ready.extend(woken.drain(..).map(|other| Reverse((now, other))));
+            let count = &mut counts[task.index()];
+            let over = match demand {
+                None | Some(Demand::Change { .. }) => continue,
+                Some(Demand::Work { work, .. }) => {
+                    count.work += work;
+                    Some(now + work)
+                }
+                Some(Demand::CpuTime(time)) => Some(now + time),
+                Some(Demand::Sleep(time, _)) => {
+                    count.sleeps += 1;
+                    Some(now + time)
+                }
+                Some(Demand::Wait) => {
+                    count.waits += 1;
+                    None
+                }
+                Some(Demand::Yield) => {
+                    count.yields += 1;
+                    Some(now)
+                }
+                Some(Demand::Fork(spec)) => {
+                    count.forks += 1;
+                    let child = TaskId(counts.len() as u32);
+                    player.forked(child, spec, task, now);
+                    counts.push(Counts { spec, ..Counts::default() });
+                    ready.push(Reverse((now, child)));
+                    continue;
+                }
+                Some(Demand::Exit) => {
+                    count.finished = true;
+                    None
+                }
+            };
+            ready.extend(over.map(|over| Reverse((over, task))));
+            break;
+        }
+    }
+    (counts, log)
+}
+
+/// Plays a workload whose order is caused and demands that both executors did the same, in the same order.
+fn same(text: &str) -> Played {
+    let workload = rt_app(text);
+    let played = real(&workload, &settled());
+    let (counts, log) = model(&workload);
+    assert_eq!(played.tasks.iter().map(Counts::of).collect::<Vec<_>>(), counts, "{text}");
+    for task in (0..played.tasks.len() as u32).map(TaskId) {
+        let real = played.log.iter().filter(|step| step.task == task).map(|step| step.operation);
+        let modelled = log.iter().filter(|step| step.0 == task).map(|step| step.1);
+        assert!(real.eq(modelled), "operations of task {task} in {text}");
+    }
+    assert_eq!(played.tasks.iter().map(|task| task.unsettled).sum::<u64>(), 0);
+    assert_eq!((played.failed_forks, played.refused_changes), (0, 0));
+    played
+}
+
+/// Names of tasks in the order in which they did this operation of their scripts, each time.
+fn order(played: &Played, operation: u32) -> Vec<&str> {
+    let steps = played.log.iter().filter(|step| step.operation == operation);
+    steps.map(|step| played.tasks[step.task.index()].name.as_str()).collect()
+}
+
+#[test]
+fn work_is_all_done_and_takes_cpu_time() {
+    let played = same(r#"{"tasks": {"a": {"instance": 3, "loop": 10, "run": 1000}, "b": {"loop": 1, "run": 5000}}}"#);
+    assert_eq!(played.end, End::Finished);
+    for task in &played.tasks {
+        assert!(task.cpu.0 >= task.work_done.0 * 98 / 100, "{task:?}: the unit of work is the fastest one");
+        assert!(task.cpu.0 < task.work_done.0 * 5, "{task:?}");
+    }
+    assert_eq!(played.tasks.iter().map(|task| task.work_done.0).sum::<u64>(), 35_000_000);
+}
+
+#[test]
+fn cpu_time_is_measured_by_the_threads_clock() {
+    let played = same(r#"{"tasks": {"a": {"instance": 3, "loop": 4, "runtime": 2500}}}"#);
+    for task in &played.tasks {
+        assert!((10_000_000..12_000_000).contains(&task.cpu.0), "{task:?}");
+        assert_eq!(task.work_done, Nanos::ZERO);
+    }
+}
+
+#[test]
+fn sleeps_and_timers_last_at_least_as_long_as_they_say() {
+    let played = same(
+        r#"{"tasks": {"s": {"loop": 3, "sleep": 4000}, "t": {"loop": 3, "timer": {"ref": "unique", "period": 5000}}}}"#,
+    );
+    let (s, t) = (&played.tasks[0], &played.tasks[1]);
+    assert!(s.ended >= s.started + Nanos::from_ms(12));
+    assert!(t.ended >= Nanos::from_ms(15));
+    assert!(t.voluntary_switches >= 3 && s.voluntary_switches >= 3);
+    // A grid of 5 ms that is 100 ms late: absolute timers do not sleep until they have caught up.
+    let late = r#"{"tasks": {"t": {"loop": 1, "phases": {"p": {"sleep": 100000},
+        "q": {"loop": 10, "timer": {"ref": "unique", "period": 5000, "mode": "absolute"}}}}}}"#;
+    assert_eq!(same(late).tasks[0].late_timers, 10);
+}
+
+#[test]
+fn mutexes_go_to_who_waits_longest() {
+    // All three want the mutex while the holder works; they come in the order of their sleeps.
+    let text = r#"{"tasks": {
+        "holder": {"loop": 1, "lock": "m", "run": 1, "sleep": 300000, "unlock": "m"},
+        "c": {"loop": 1, "sleep": 240000, "lock": "m", "run": 10, "unlock": "m"},
+        "a": {"loop": 1, "sleep": 80000, "lock": "m", "run": 10, "unlock": "m"},
+        "b": {"loop": 1, "sleep": 160000, "lock": "m", "run": 10, "unlock": "m"}}}"#;
+    let played = same(text);
+    assert_eq!(order(&played, 3), ["holder", "a", "b", "c"], "who unlocks when");
+    assert_eq!(played.tasks.iter().map(|task| task.waits).collect::<Vec<_>>(), [0, 1, 1, 1]);
+}
+
+#[test]
+fn signals_wake_one_and_broadcasts_all_in_order() {
+    let text = r#"{"tasks": {
+        "a": {"loop": 1, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m"},
+        "b": {"loop": 1, "sleep": 60000, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m"},
+        "c": {"loop": 1, "sleep": 120000, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m"},
+        "s": {"loop": 1, "sleep": 200000, "signal": "c", "sleep1": 60000, "broad": "c"}}}"#;
+    let played = same(text);
+    assert_eq!(played.tasks.iter().map(|task| task.wakes).collect::<Vec<_>>(), [0, 0, 0, 3]);
+    let ends: Vec<Nanos> = played.tasks.iter().map(|task| task.ended).collect();
+    let second = played.log.iter().find(|step| step.task == TaskId(3) && step.operation == 3).unwrap().time;
+    assert!(ends[0] < second && second <= ends[1] && second <= ends[2], "{ends:?}, broadcast at {second}");
+}
+
+/// Without settling, a signal to nobody is lost, and the play says who waits for what.
+#[test]
+fn a_lost_signal_leaves_its_waiter_stuck() {
+    let text = r#"{"tasks": {
+        "late": {"loop": 1, "sleep": 50000, "lock": "m", "wait": {"ref": "c", "mutex": "m"}, "unlock": "m"},
+        "other": {"loop": 1, "suspend": "other"},
+        "third": {"loop": 1, "sleep": 100000, "lock": "n", "barrier": "x", "unlock": "n"},
+        "fourth": {"loop": 1, "sleep": 120000, "lock": "n", "barrier": "x", "unlock": "n"},
+        "early": {"loop": 1, "signal": "c"}}}"#;
+    let played = real(&rt_app(text), &options());
+    let End::Stuck(stuck) = &played.end else { panic!("{:?}", played.end) };
+    let stuck: Vec<String> = stuck.iter().map(Stuck::to_string).collect();
+    assert_eq!(
+        stuck,
+        [
+            "task 0 (late) waits for condition 0",
+            "task 1 (other) waits for a resume",
+            "task 2 (third) waits for barrier 0, which 1 more must reach",
+            "task 3 (fourth) waits for mutex 1, which task 2 holds",
+        ]
+    );
+    assert_eq!(played.tasks.iter().map(|task| task.finished).collect::<Vec<_>>(), [false, false, false, false, true]);
+}
+
+#[test]
+fn sync_alternates() {
+    let text = r#"{"tasks": {
+        "ping": {"loop": 50, "sync": {"ref": "c", "mutex": "m"}},
+        "pong": {"loop": 1, "phases": {"first": {"sleep": 50000}, "rest": {"loop": 50, "sync": {"ref": "c", "mutex": "m"}}}}}}"#;
+    let workload = rt_app(text);
+    let played = real(&workload, &settled());
+    // Pong's last sync finds ping ended; it waits for ever.
+    assert!(matches!(&played.end, End::Stuck(stuck) if stuck.len() == 1 && stuck[0].name == "pong"), "{played:?}");
+    let (counts, _) = model(&workload);
+    assert_eq!(played.tasks.iter().map(Counts::of).collect::<Vec<_>>(), counts);
+    assert!(played.tasks[0].waits >= 50 && played.tasks[1].waits >= 50);
+}
+
+#[test]
+fn barriers_hold_until_the_last_one_comes() {
+    let text = r#"{"tasks": {
+        "fast": {"instance": 3, "loop": 5, "run": 100, "barrier": "b"},
+        "slow": {"loop": 5, "sleep": 20000, "barrier": "b"}}}"#;
+    let played = real(&rt_app(text), &settled());
+    assert_eq!(played.end, End::Finished);
+    assert_eq!(played.tasks.iter().map(|task| task.waits + task.wakes).sum::<u64>(), 5 * (3 + 3));
+    // Each round: everybody arrives once before anybody arrives again.
+    let arrivals = order(&played, 1);
+    for round in arrivals.chunks(4) {
+        let mut names = round.to_vec();
+        names.sort_unstable();
+        assert_eq!(names, ["fast-0", "fast-1", "fast-2", "slow"]);
+    }
+}
+
+#[test]
+fn suspended_tasks_are_resumed_in_order() {
+    let text = r#"{"tasks": {
+        "a": {"instance": 2, "loop": 3, "suspend": "a"},
+        "r": {"loop": 3, "sleep": 60000, "resume": "a"}}}"#;
+    let played = same(text);
+    assert_eq!(played.tasks.iter().map(|task| (task.waits, task.wakes)).collect::<Vec<_>>(), [(3, 0), (3, 0), (0, 6)]);
+}
+
+#[test]
+fn yields_and_forks_are_real() {
+    let text = r#"{"tasks": {
+        "parent": {"loop": 3, "yield": "", "fork": "child", "sleep": 20000},
+        "child": {"instance": 0, "loop": 1, "run": 500, "fork": "grandchild"},
+        "grandchild": {"instance": 0, "loop": 1, "run": 200}}}"#;
+    let played = same(text);
+    assert_eq!(played.tasks.len(), 7);
+    let mut tids: Vec<u32> = played.tasks.iter().map(|task| task.tid).collect();
+    tids.sort_unstable();
+    tids.dedup();
+    assert_eq!(tids.len(), 7);
+    let started = |task: usize| played.tasks[task].started;
+    assert!(
+        started(3) >= Nanos::from_ms(20) && started(5) >= Nanos::from_ms(40),
+        "forked when their parent came to it"
+    );
+}
+
+#[test]
+fn delays_begin_then() {
+    let played = same(r#"{"tasks": {"a": {"delay": 30000, "loop": 1, "run": 10}, "b": {"loop": 1, "run": 10}}}"#);
+    let starts: Vec<(&str, bool)> =
+        played.tasks.iter().map(|task| (task.name.as_str(), task.started >= Nanos::from_ms(30))).collect();
+    assert_eq!(starts, [("b", false), ("a", true)]);
+}
+
+fn spec(name: &str, script: Vec<Op>) -> TaskSpec {
+    TaskSpec {
+        name: name.into(),
+        command: None,
+        start: Start::At(Nanos::ZERO),
+        policy: Policy::Other,
+        nice: 0,
+        cpus: None,
+        peak_rss_bytes: 0,
+        script,
+    }
+}
+
+fn workload(tasks: Vec<TaskSpec>) -> Workload {
+    Workload {
+        name: "w".into(),
+        duration: None,
+        tasks,
+        mutexes: 2,
+        conditions: 0,
+        barriers: vec![],
+        signals: 8,
+        references: 0,
+    }
+}
+
+fn work(us: u64) -> Op {
+    Op::Work { user: Nanos::from_us(us), system: Nanos::ZERO }
+}
+
+fn nap(ms: u64) -> Op {
+    Op::Sleep(Nanos::from_ms(ms), Sleep::Io)
+}
+
+/// The operations of recordings: a signal stays posted, a parent waits for its children.
+#[test]
+fn posts_are_kept_and_children_waited_for() {
+    use workload::SignalId;
+    let poster = spec("poster", vec![Op::Post(SignalId(0)), nap(60), Op::Post(SignalId(1))]);
+    let waiter = spec("waiter", vec![nap(30), Op::Await(SignalId(0)), Op::Await(SignalId(1))]);
+    let parent = spec("parent", vec![Op::Fork(3), Op::Fork(3), Op::Children(1), Op::Children(0)]);
+    let child = TaskSpec { start: Start::Forked, ..spec("child", vec![nap(40), work(100)]) };
+    let workload = workload(vec![poster, waiter, parent, child]);
+    let played = real(&workload, &options());
+    assert_eq!(played.end, End::Finished);
+    assert_eq!((played.tasks[1].waits, played.tasks[0].wakes), (1, 1), "only the second one is waited for");
+    assert!(played.tasks[2].ended >= played.tasks[3].started + Nanos::from_ms(40));
+    let wakes = |task: usize| played.tasks[task].wakes;
+    assert_eq!(played.tasks[2].waits, wakes(3) + wakes(4));
+}
+
+/// Reads a task's attributes in the kernel while it sleeps.
+fn attributes(running: &Running<'_>, name: &str) -> String {
+    assert!(!running.is_finished());
+    let entries = fs::read_dir("/proc/self/task").unwrap();
+    let tid = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name))
+        .unwrap_or_else(|| panic!("no thread is called {name}"));
+    let stat = fs::read_to_string(tid.join("stat")).unwrap();
+    // Fields after the name: nice is number 19, rt_priority 40, policy 41 of proc_pid_stat(5).
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let status = fs::read_to_string(tid.join("status")).unwrap();
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    format!("policy {} nice {} priority {} on {cpus}", fields[38], fields[16], fields[37])
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !what() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it does not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn affinity_policy_and_nice_value_are_the_kernels_and_change_with_the_phases() {
+    let cpus = sys::allowed_cpus().unwrap();
+    let (one, all) = (cpus.first().unwrap(), cpus.to_string());
+    let text = format!(
+        r#"{{"tasks": {{"a-name-of-20-chars": {{"policy": "SCHED_BATCH", "priority": 5, "cpus": [{one}, 4000], "loop": 1,
+            "phases": {{
+                "x": {{"suspend": ""}},
+                "y": {{"cpus": [{one}], "policy": "SCHED_FIFO", "priority": 3, "suspend": ""}},
+                "z": {{"policy": "SCHED_OTHER", "priority": -4, "suspend": ""}}}}}},
+           "b": {{"loop": 1, "phases": {{"x": {{"cpus": [{one}], "suspend": ""}}, "y": {{"suspend": ""}}}}}},
+           "r": {{"instance": 0, "loop": 1, "resume": "a-name-of-20-chars", "resume1": "b"}}}}}}"#
+    );
+    let mut workload = rt_app(&text);
+    workload.tasks.push(spec("driver", vec![nap(400), Op::Fork(2), nap(400), Op::Fork(2), nap(400), Op::Fork(2)]));
+    let options = options();
+    let stage = Stage::prepare(&workload, &options).unwrap();
+    let (played, seen) = std::thread::scope(|scope| {
+        let running = stage.begin(scope);
+        let mut seen = Vec::new();
+        for at in [200, 600, 1000] {
+            let begin = Instant::now();
+            let step = if at == 200 { 200 } else { 400 };
+            while begin.elapsed() < Duration::from_millis(step) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            seen.push(attributes(&running, "a-name-of-20-ch"));
+            if at < 1000 {
+                seen.push(attributes(&running, "b"));
+            }
+        }
+        (running.join().unwrap(), seen)
+    });
+    assert_eq!(
+        seen,
+        [
+            format!("policy 3 nice 5 priority 0 on {one}"),
+            format!("policy 0 nice 0 priority 0 on {one}"),
+            format!("policy 1 nice 5 priority 3 on {one}"),
+            format!("policy 0 nice 0 priority 0 on {all}"),
+            format!("policy 0 nice -4 priority 0 on {one}"),
+        ]
+    );
+    assert_eq!((played.end, played.refused_changes), (End::Finished, 0));
+}
+
+#[test]
+fn what_cannot_be_done_here_is_said_before_anything_starts() {
+    let absent = CpuId(4000);
+    let on = |cpu: CpuId| Some(std::iter::once(cpu).collect::<CpuSet>());
+    let error = |workload: &Workload| play(workload, &options()).unwrap_err().to_string();
+    let has = sys::allowed_cpus().unwrap();
+    let nowhere = workload(vec![spec("a", vec![]), TaskSpec { cpus: on(absent), ..spec("b", vec![]) }]);
+    assert_eq!(error(&nowhere), format!("w: task 1 (b) may only run on CPUs 4000, but this process has CPUs {has}"));
+    let later = workload(vec![spec("a", vec![nap(1), Op::Change { cpus: on(absent), policy: None }])]);
+    assert!(error(&later).starts_with("w: task 0 (a) may only run on CPUs 4000"), "{}", error(&later));
+    let endless = workload(vec![spec("a", vec![work(1), Op::Repeat { from: 0, times: None }])]);
+    assert_eq!(error(&endless), "w: it has tasks that never end and no duration; give one");
+    let broken = workload(vec![spec("a", vec![Op::Unlock(MutexId(0))])]);
+    assert_eq!(error(&broken), "w, task \"a\", operation 0: unlocks a mutex that it does not hold");
+    // A period of 100 ns is below the kernel's least.
+    let short = Policy::Deadline { runtime: Nanos(50), deadline: Nanos(100), period: Nanos(100) };
+    let deadline = workload(vec![TaskSpec { policy: short, ..spec("a", vec![]) }]);
+    assert_eq!(
+        error(&deadline),
+        "w: task 0 (a) wants SCHED_DEADLINE with 50 ns of 100 ns within 100 ns: Invalid argument (os error 22)"
+    );
+}
+
+/// What the kernel answers to a user without rights, in words.
+#[test]
+fn missing_rights_are_named() {
+    let text = |policy, nice, errno| {
+        let source = std::io::Error::from_raw_os_error(errno);
+        PlayError::Policy { workload: "w".into(), task: "task 3 (x)".into(), policy, nice, source }.to_string()
+    };
+    assert_eq!(
+        text(Policy::Fifo(7), 0, libc::EPERM),
+        "w: task 3 (x) wants SCHED_FIFO with priority 7: Operation not permitted (os error 1); \
+         needs root (CAP_SYS_NICE), or a limit of that priority at least (ulimit -r)"
+    );
+    assert_eq!(
+        text(Policy::Other, -5, libc::EPERM),
+        "w: task 3 (x) wants nice value -5: Operation not permitted (os error 1); \
+         needs root (CAP_SYS_NICE), or a limit that allows it (ulimit -e)"
+    );
+    assert_eq!(
+        text(Policy::Ext, 0, libc::EINVAL),
+        "w: task 3 (x) wants SCHED_EXT with nice value 0: Invalid argument (os error 22); \
+         needs Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT"
+    );
+}
+
+/// Tasks in every state at the end of the duration: working, sleeping, waiting, not yet begun, real-time.
+#[test]
+fn the_end_of_the_duration_ends_everything() {
+    let text = r#"{"global": {"duration": 100}, "tasks": {
+        "hog": {"run": 1000000}, "burner": {"runtime": 100000000}, "sleeper": {"sleep": 100000000},
+        "rt": {"policy": "SCHED_FIFO", "priority": 1, "run": 1000, "sleep": 1000},
+        "waiter": {"instance": 20, "suspend": ""}, "late": {"delay": 90000000, "run": 1}}}"#;
+    let begin = Instant::now();
+    let played = real(&rt_app(text), &Options { duration: Some(Nanos::from_ms(200)), ..options() });
+    assert_eq!(played.end, End::Duration);
+    assert!(played.elapsed >= Nanos::from_ms(200));
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert_eq!(played.tasks.len(), 24, "the late one never came to be");
+    let hog = &played.tasks[0];
+    assert!(hog.work_done < hog.work_asked && hog.work_done > Nanos::ZERO && !hog.finished);
+}
+
+#[test]
+fn a_play_can_be_stopped_from_outside() {
+    let workload = rt_app(r#"{"tasks": {"a": {"run": 1000, "sleep": 100}, "b": {"sleep": 100000000}}}"#);
+    let options = Options { duration: Some(Nanos::from_secs(1000)), ..options() };
+    let stage = Stage::prepare(&workload, &options).unwrap();
+    let played = std::thread::scope(|scope| {
+        let running = stage.begin(scope);
+        let stopper = running.stopper();
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!running.is_finished());
+        stopper.stop();
+        running.join().unwrap()
+    });
+    assert_eq!(played.end, End::Stopped);
+    assert!(played.tasks.iter().all(|task| !is_alive(task.tid)));
+    // Before it began: nobody does anything.
+    let played = std::thread::scope(|scope| {
+        let running = stage.begin(scope);
+        running.stopper().stop();
+        running.join().unwrap()
+    });
+    assert_eq!(played.end, End::Stopped);
+}
+
+/// All threads descend from the calling thread's one child.
+#[test]
+fn the_stage_is_the_one_child_of_the_caller() {
+    let workload = rt_app(r#"{"tasks": {"a": {"instance": 2, "loop": 1, "sleep": 300000}}}"#);
+    let options = options();
+    let stage = Stage::prepare(&workload, &options).unwrap();
+    std::thread::scope(|scope| {
+        let running = stage.begin(scope);
+        let is_there = |name: &str| {
+            let mut tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+            tasks.any(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name))
+        };
+        wait_until(|| is_there("weir-stage") && is_there("a-0"));
+        running.join().unwrap();
+    });
+}
+
+/// Without a gate as well: each begins when it is there.
+#[test]
+fn the_gate_may_be_left_out() {
+    let workload = rt_app(r#"{"tasks": {"a": {"instance": 4, "loop": 2, "run": 100, "sleep": 1000}}}"#);
+    let played = real(&workload, &Options { gate: false, ..options() });
+    assert_eq!(played.end, End::Finished);
+    assert_eq!(played.tasks.iter().map(Counts::of).collect::<Vec<_>>(), model(&workload).0);
+}
+
+/// A waiter that has left its CPU is seen to sleep; one that spins is not.
+#[test]
+fn a_sleeper_is_told_from_a_spinner() {
+    let seat = std::sync::Arc::new(stage::Seat::default());
+    let other = seat.clone();
+    use std::sync::atomic::Ordering::SeqCst;
+    let thread = std::thread::spawn(move || {
+        other.thread.store(sys::thread_id(), SeqCst);
+        other.asleep_from.store(sys::own_status().voluntary + 1, SeqCst);
+        while other.word.load(SeqCst) != 2 {
+            work::spin(1000);
+        }
+        while other.word.load(SeqCst) != 1 {
+            sys::wait(&other.word, 2, sys::NEVER);
+        }
+    });
+    wait_until(|| seat.asleep_from.load(SeqCst) != 0);
+    for _ in 0..50 {
+        assert!(!seat.is_asleep());
+    }
+    seat.word.store(2, SeqCst);
+    wait_until(|| seat.is_asleep());
+    seat.ring();
+    thread.join().unwrap();
+}
+
+/// A piece of a script whose counts do not depend on who is faster, apart from waits for a mutex.
+fn piece() -> impl Strategy<Value = Vec<Op>> {
+    let mutex = || (0..2u32).prop_map(MutexId);
+    prop_oneof![
+        (0..200u64).prop_map(|us| vec![work(us)]),
+        (0..200u64).prop_map(|us| vec![Op::CpuTime(Nanos::from_us(us))]),
+        (0..2000u64).prop_map(|us| vec![Op::Sleep(Nanos::from_us(us), Sleep::Timer)]),
+        Just(vec![Op::Yield]),
+        Just(vec![Op::Fork(3)]),
+        (0..3u32).prop_map(|most| vec![Op::Children(most)]),
+        (mutex(), 0..100u64).prop_map(|(mutex, us)| vec![Op::Lock(mutex), work(us), Op::Unlock(mutex)]),
+        (0..100u64).prop_map(|us| {
+            let (outer, inner) = (MutexId(0), MutexId(1));
+            vec![Op::Lock(outer), work(us), Op::Lock(inner), Op::Unlock(outer), work(us), Op::Unlock(inner)]
+        }),
+        (prop::collection::vec(Just(work(20)), 1..3), 1..4u64).prop_map(|(mut ops, times)| {
+            ops.push(Op::Yield);
+            ops.push(Op::Repeat { from: 0, times: Some(times) });
+            ops
+        }),
+    ]
+}
+
+fn any_workload() -> impl Strategy<Value = Workload> {
+    let scripts = prop::collection::vec(prop::collection::vec(piece(), 0..6), 3);
+    // Posted by an earlier task or at the beginning, so that nobody waits for ever: (poster, waiter).
+    let signals = prop::collection::vec((0..3usize, 0..3usize), 8);
+    (scripts, signals).prop_map(|(mut scripts, signals)| {
+        use workload::SignalId;
+        for (number, &(poster, waiter)) in signals.iter().enumerate() {
+            let signal = SignalId(number as u32);
+            let post_at = if poster < waiter { scripts[poster].len() } else { 0 };
+            scripts[poster].insert(post_at, vec![Op::Post(signal)]);
+            scripts[waiter].push(vec![Op::Await(signal)]);
+        }
+        let tasks = scripts.into_iter().enumerate().map(|(index, pieces)| {
+            let mut script = Vec::new();
+            for piece in pieces {
+                let base = script.len() as u32;
+                script.extend(piece.into_iter().map(|op| match op {
+                    Op::Repeat { from, times } => Op::Repeat { from: from + base, times },
+                    other => other,
+                }));
+            }
+            spec(&format!("t{index}"), script)
+        });
+        let child = TaskSpec { start: Start::Forked, ..spec("child", vec![work(50), nap(1), work(50)]) };
+        workload(tasks.chain([child]).collect())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn both_executors_finish_and_agree(workload in any_workload(), gate in any::<bool>()) {
+        prop_assert_eq!(workload.validate(), Ok(()));
+        let played = real(&workload, &Options { gate, ..options() });
+        prop_assert_eq!(&played.end, &End::Finished);
+        // Who waits for whom depends on who is faster, the rest does not. Children have numbers by chance.
+        let plain = |counts: &Counts| Counts { waits: 0, wakes: 0, ..counts.clone() };
+        let mut real: Vec<Counts> = played.tasks.iter().map(|task| plain(&Counts::of(task))).collect();
+        let mut modelled: Vec<Counts> = model(&workload).0.iter().map(plain).collect();
+        real.sort_unstable_by_key(|counts| counts.spec);
+        modelled.sort_unstable_by_key(|counts| counts.spec);
+        prop_assert_eq!(real, modelled);
+        let sum = |count: fn(&TaskPlayed) -> u64| played.tasks.iter().map(count).sum::<u64>();
+        prop_assert_eq!(sum(|task| task.waits), sum(|task| task.wakes), "each wait ends with one wakeup");
+    }
+}

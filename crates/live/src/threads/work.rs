@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Work: a loop that takes the same number of cycles each time, and how many of its rounds a nanosecond of work is.
+
+use super::sys;
+use ids::Nanos;
+use std::hint::black_box;
+
+/// Rounds of work. Each needs the result of the one before (a xorshift generator), so that no compiler and no processor
+/// can do less or do them side by side; it touches no memory.
+#[inline(never)]
+pub fn spin(rounds: u64) {
+    let mut state = black_box(0x2545_F491_4F6C_DD1D_u64);
+    for _ in 0..rounds {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    black_box(state);
+}
+
+/// How fast this machine works, measured with [`spin`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Calibration {
+    /// Rounds of each try.
+    pub rounds: u64,
+    /// The shortest time that they took: the unit of work. It is the fastest CPU's at its highest clock, undisturbed.
+    pub fastest: Nanos,
+    /// The median time over all tries on all CPUs. Far from [`Calibration::fastest`]: the CPUs were busy with other
+    /// things, changed their clock, or differ from each other.
+    pub median: Nanos,
+    /// How many tries there were.
+    pub tries: u32,
+}
+
+/// Length of a try. Shorter than the slices of all schedulers, so that some tries are undisturbed on a busy machine too.
+const TRY: Nanos = Nanos::from_us(250);
+
+/// Tries on each CPU, after as many that wake its clock up: 16 ms in all.
+const TRIES: u32 = 32;
+
+/// At most so many CPUs are tried. They are spread over the machine, so that all kinds of cores are among them.
+const MOST_CPUS: usize = 16;
+
+impl Calibration {
+    /// Measures on the CPUs that the calling thread may use; changes its affinity on the way, and leaves it changed.
+    pub(super) fn measure() -> std::io::Result<Calibration> {
+        let cpus: Vec<_> = sys::allowed_cpus()?.iter().collect();
+        let mut rounds = 1_000;
+        while time(rounds) < TRY {
+            rounds *= 2;
+        }
+        let mut times = Vec::new();
+        let count = cpus.len().min(MOST_CPUS);
+        for index in 0..count {
+            let last = cpus.len() - 1;
+            let cpu = cpus[if count > 1 { index * last / (count - 1) } else { last }];
+            // A CPU may go offline meanwhile; the others do.
+            if sys::set_allowed_cpus(&std::iter::once(cpu).collect()).is_err() {
+                continue;
+            }
+            (0..TRIES).for_each(|_| spin(rounds));
+            times.extend((0..TRIES).map(|_| time(rounds)));
+        }
+        if times.is_empty() {
+            times.push(time(rounds));
+        }
+        times.sort_unstable();
+        Ok(Calibration {
+            rounds,
+            fastest: times[0].max(Nanos(1)),
+            median: times[times.len() / 2],
+            tries: times.len() as u32,
+        })
+    }
+
+    /// Rounds of `work`, rounded up.
+    pub fn rounds_of(&self, work: Nanos) -> u64 {
+        (u128::from(work.0) * u128::from(self.rounds)).div_ceil(self.fastest.0.into()) as u64
+    }
+
+    /// Work that so many rounds are, rounded down.
+    pub fn work_of(&self, rounds: u64) -> Nanos {
+        Nanos((u128::from(rounds) * u128::from(self.fastest.0) / u128::from(self.rounds)) as u64)
+    }
+
+    /// How much longer the median try took than the fastest, in percent.
+    pub fn spread_percent(&self) -> f64 {
+        100.0 * (self.median.0 as f64 / self.fastest.0 as f64 - 1.0)
+    }
+}
+
+fn time(rounds: u64) -> Nanos {
+    let begin = sys::now();
+    spin(rounds);
+    sys::now().since(begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_and_work_agree() {
+        let calibration = Calibration { rounds: 100_003, fastest: Nanos(250_007), median: Nanos(300_000), tries: 1 };
+        for work in [0, 1, 2, 999, 1_000_000, 1_000_000_000_000_000] {
+            let back = calibration.work_of(calibration.rounds_of(Nanos(work)));
+            assert!((work..work + 3).contains(&back.0), "{work} ns became {back:?}");
+        }
+        assert_eq!(calibration.rounds_of(Nanos(250_007)), 100_003);
+        assert_eq!(calibration.spread_percent().round(), 20.0);
+    }
+
+    #[test]
+    fn twice_the_rounds_take_twice_the_time() {
+        let fastest = |rounds| (0..200).map(|_| time(rounds)).min().expect("200 tries").0;
+        let (once, twice) = (fastest(20_000), fastest(40_000));
+        assert!((19..21).contains(&(10 * twice / once)), "{once} ns, then {twice} ns");
+    }
+}
