@@ -68,6 +68,12 @@ missing() {
     find_rust || echo rust
 }
 
+# What only some tests need; they skip themselves without it.
+missing_for_tests() {
+    PATH=$PATH:/usr/sbin:/sbin
+    command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
+}
+
 wanted=$(missing)
 if [ -n "$wanted" ]; then
     if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
@@ -93,4 +99,18 @@ fi
 if ! find_rust; then
     echo "Rust 1.$minor_wanted or newer with rustfmt and clippy is still missing; rustc is: $(rustc --version 2>&1)" >&2
     exit 1
+fi
+
+install_for_tests() {
+    command -v apt-get && [ "$(id -u)" = 0 ] || return
+    DEBIAN_FRONTEND=noninteractive
+    export DEBIAN_FRONTEND
+    apt-get install -y --no-install-recommends "$@" ||
+        { apt-get update && apt-get install -y --no-install-recommends "$@"; }
+}
+
+helpful=$(missing_for_tests)
+# shellcheck disable=SC2086 # words are wanted
+if [ -n "$helpful" ] && ! (install_for_tests $helpful) >/dev/null 2>&1; then
+    echo "Tests that need this are skipped, as it is missing:" $helpful
 fi

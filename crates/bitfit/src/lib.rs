@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The crate allocates nothing, has no dependencies, and needs only `core`; with the feature `std` (the default) it
-//! asks the processor which vector instructions it may use.
+//! asks the processor which vector instructions it may use, and has [`gfs2`], which reads images of that file system.
 #![no_std]
 
 #[cfg(any(feature = "std", test))]
@@ -28,6 +28,8 @@ extern crate std;
 mod arch;
 mod atomic;
 mod bitmap;
+#[cfg(feature = "std")]
+pub mod gfs2;
 pub mod history;
 mod search;
 mod state;

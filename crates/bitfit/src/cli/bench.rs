@@ -2,14 +2,15 @@
 //! `bitfit bench`: the experiment of the bug, and what the machine could do at best.
 
 use std::hint::black_box;
+use std::io::{self, BufWriter, Write};
 
 use bitfit::history::ALGORITHMS;
 use bitfit::{Bitmap, Indexed, Kernel, State};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
-use super::maps;
 use super::stopwatch::{Contestant, race};
+use super::{Failure, Format, maps};
 
 /// Size of the bug's map.
 const SEED_BYTES: usize = 50 << 20;
@@ -37,12 +38,6 @@ pub struct Options {
     max_mib: usize,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
 /// One race: a map, a search, and how long each contestant took.
 #[derive(Serialize)]
 struct Race {
@@ -66,7 +61,7 @@ struct Time {
 }
 
 /// Measures and prints.
-pub fn run(options: &Options) {
+pub fn run(options: &Options) -> Result<(), Failure> {
     let mut races = Vec::new();
     let limit = options.max_mib << 20;
     let mut buffer = vec![0; limit.max(64 << 10)];
@@ -85,10 +80,13 @@ pub fn run(options: &Options) {
     }
     races.push(near(&mut buffer[..64 << 10], rounds));
     races.push(set(&mut buffer[..64 << 10], rounds));
+    let mut out = BufWriter::new(io::stdout().lock());
     match options.format {
-        Format::Text => races.iter().for_each(print),
-        Format::Json => println!("{}", serde_json::to_string_pretty(&races).expect("numbers and names are valid JSON")),
+        Format::Text => races.iter().try_for_each(|race| print(&mut out, race)),
+        Format::Json => serde_json::to_writer_pretty(&mut out, &races).map_err(io::Error::from),
     }
+    .and_then(|()| out.flush())
+    .map_err(Failure::Output)
 }
 
 fn kernels() -> impl Iterator<Item = Kernel> {
@@ -230,18 +228,18 @@ fn finish(
 }
 
 /// Prints one race as a table in the manner of the bug: times, and how many times faster than the first line.
-fn print(race: &Race) {
-    println!("{}, map of {} KiB, {} wanted", race.what, race.map_bytes >> 10, race.state);
-    println!("trandfactor = {}", race.trandfactor);
-    println!("{:>18} {:>14} {:>10} {:>8} {:>13}", "", "us", "x first", "GB/s", "of read limit");
+fn print(out: &mut impl Write, race: &Race) -> io::Result<()> {
+    writeln!(out, "{}, map of {} KiB, {} wanted", race.what, race.map_bytes >> 10, race.state)?;
+    writeln!(out, "trandfactor = {}", race.trandfactor)?;
+    writeln!(out, "{:>18} {:>14} {:>10} {:>8} {:>13}", "", "us", "x first", "GB/s", "of read limit")?;
     let first_ns = race.results.first().map_or(f64::NAN, |first| first.ns);
     for time in &race.results {
         let times = first_ns / time.ns;
-        print!("{:>18} {:>14.3} {:>10.2}", time.name, time.ns / 1000.0, times);
+        write!(out, "{:>18} {:>14.3} {:>10.2}", time.name, time.ns / 1000.0, times)?;
         match time.of_read_limit {
-            Some(share) => println!(" {:>8.2} {:>12.1}%", time.gb_per_s, share * 100.0),
-            None => println!(),
+            Some(share) => writeln!(out, " {:>8.2} {:>12.1}%", time.gb_per_s, share * 100.0)?,
+            None => writeln!(out)?,
         }
     }
-    println!();
+    writeln!(out)
 }

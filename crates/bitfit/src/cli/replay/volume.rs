@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A volume of resource groups, and how GFS2 of 2008 took blocks from it: one at a time, each with a search.
+
+use std::hint::black_box;
+
+use bitfit::{Bitmap, Indexed, State};
+
+/// Sizes of a volume.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Bytes of a block; a search of old looked at one block of map at a time.
+    pub block_bytes: usize,
+    /// Blocks in a group: a multiple of four.
+    pub group_blocks: usize,
+    pub groups: usize,
+}
+
+impl Shape {
+    pub fn blocks(&self) -> usize {
+        self.group_blocks * self.groups
+    }
+
+    pub fn map_bytes(&self) -> usize {
+        self.blocks() / 4
+    }
+
+    pub fn group_of(&self, block: usize) -> usize {
+        block / self.group_blocks
+    }
+}
+
+/// What a block is taken for. Each group remembers where it last gave one of the kind, and goes on there.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Inode,
+    Pointers,
+    Data,
+}
+
+/// The maps of a volume and a way to search them.
+pub trait Map {
+    /// The answer, if it is known without choosing a group and searching.
+    fn known(&mut self) -> Option<usize> {
+        None
+    }
+
+    /// The first free block of a group at or after `goal`, or else the first one before it. There is one. Blocks count
+    /// from the volume's start.
+    fn find_free(&mut self, group: usize, goal: usize) -> usize;
+
+    /// Changes a block.
+    fn set(&mut self, block: usize, next: State);
+}
+
+/// Maps that are searched flat, a block of map at a time.
+pub struct Flat {
+    pub shape: Shape,
+    pub bytes: Vec<u8>,
+    pub find: fn(&[u8], State, usize) -> Option<usize>,
+}
+
+impl Map for Flat {
+    fn find_free(&mut self, group: usize, goal: usize) -> usize {
+        let (start, length) = (group * self.shape.group_blocks, self.shape.group_blocks);
+        let map = &self.bytes[start / 4..(start + length) / 4];
+        let piece_blocks = self.shape.block_bytes * 4;
+        let first = (goal - start) / piece_blocks;
+        let pieces = map.len().div_ceil(self.shape.block_bytes);
+        // From the goal to the end, then from the start up to the piece of the goal, which is looked at twice.
+        let mut from = (goal - start) % piece_blocks;
+        for piece in (first..pieces).chain(0..=first) {
+            let at = piece * self.shape.block_bytes;
+            let bytes = &map[at..map.len().min(at + self.shape.block_bytes)];
+            if let Some(block) = (self.find)(bytes, State::Free, from) {
+                return start + at * 4 + block;
+            }
+            from = 0;
+        }
+        unreachable!("the group's counter said that it has a free block");
+    }
+
+    fn set(&mut self, block: usize, next: State) {
+        set_bare(&mut self.bytes, block, next);
+    }
+}
+
+fn set_bare(bytes: &mut [u8], block: usize, next: State) {
+    Bitmap::new(bytes).set(block, next).expect("the block is in the state that it was left in");
+}
+
+/// Maps with a summary for free blocks.
+pub struct Summary<'a> {
+    pub shape: Shape,
+    pub map: Indexed<'a>,
+}
+
+impl Map for Summary<'_> {
+    fn find_free(&mut self, group: usize, goal: usize) -> usize {
+        let start = group * self.shape.group_blocks;
+        let behind = self.map.find(State::Free, goal).filter(|&block| block < start + self.shape.group_blocks);
+        behind.or_else(|| self.map.find(State::Free, start)).expect("the group has a free block")
+    }
+
+    fn set(&mut self, block: usize, next: State) {
+        self.map.set(block, next).expect("the block is in the state that it was left in");
+    }
+}
+
+/// Maps for which all answers are known: what everything but the search costs.
+pub struct Known<'a> {
+    pub bytes: Vec<u8>,
+    pub answers: std::slice::Iter<'a, u32>,
+    /// Whether the group is chosen all the same.
+    pub chooses: bool,
+}
+
+impl Map for Known<'_> {
+    fn known(&mut self) -> Option<usize> {
+        if self.chooses { None } else { self.answers.next().map(|&block| block as usize) }
+    }
+
+    fn find_free(&mut self, group: usize, goal: usize) -> usize {
+        black_box((group, goal));
+        *self.answers.next().expect("every run asks as often") as usize
+    }
+
+    fn set(&mut self, block: usize, next: State) {
+        set_bare(&mut self.bytes, block, next);
+    }
+}
+
+/// What a group keeps beside its map.
+#[derive(Clone)]
+struct Group {
+    free: u32,
+    /// Where the next block of each [`Kind`] is looked for, from the volume's start.
+    goals: [usize; 3],
+}
+
+/// What a replay does, counted.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub taken: u64,
+    pub freed: u64,
+    /// Groups whose counter was looked at.
+    pub groups_looked_at: u64,
+    /// Blocks between goals and answers, which a search has to pass.
+    pub passed: u64,
+}
+
+/// A volume in use.
+#[derive(Clone)]
+pub struct Volume<M> {
+    pub shape: Shape,
+    pub map: M,
+    groups: Vec<Group>,
+    /// Where the last directory went.
+    forward: usize,
+    pub free: usize,
+    pub counters: Counters,
+    /// The blocks taken, in order, if they are wanted.
+    pub answers: Option<Vec<u32>>,
+}
+
+impl<M> Volume<M> {
+    /// The same volume with other maps, which must say the same, and fresh counters.
+    pub fn with_map<N>(&self, map: N) -> Volume<N> {
+        let (groups, shape) = (self.groups.clone(), self.shape);
+        let counters = Counters::default();
+        Volume { shape, map, groups, forward: self.forward, free: self.free, counters, answers: None }
+    }
+}
+
+impl<M: Map> Volume<M> {
+    /// A volume without files.
+    pub fn new(shape: Shape, map: M) -> Volume<M> {
+        let group = |number| Group { free: shape.group_blocks as u32, goals: [number * shape.group_blocks; 3] };
+        let groups = (0..shape.groups).map(group).collect();
+        Volume { shape, map, groups, forward: 0, free: shape.blocks(), counters: Counters::default(), answers: None }
+    }
+
+    /// The group for a new directory: the next one with more free blocks than the average has.
+    pub fn group_for_directory(&mut self) -> usize {
+        let average = self.free / self.shape.groups;
+        let groups = self.shape.groups;
+        let next = (1..=groups).map(|i| (self.forward + i) % groups);
+        let mut looked_at = 0;
+        let found = next.inspect(|_| looked_at += 1).find(|&group| self.groups[group].free as usize >= average);
+        self.counters.groups_looked_at += looked_at;
+        self.forward = found.expect("some group is not below the average");
+        self.forward
+    }
+
+    /// Takes a free block, best in `group` at or after `goal`.
+    pub fn take(&mut self, kind: Kind, group: usize, goal: Option<usize>) -> usize {
+        let block = match self.map.known() {
+            Some(block) => block,
+            None => {
+                let group = self.choose(group);
+                let goal = goal.filter(|&goal| self.shape.group_of(goal) == group);
+                let goal = goal.unwrap_or(self.groups[group].goals[kind as usize]);
+                let block = self.map.find_free(group, goal);
+                let passed = if block >= goal { block - goal } else { block + self.shape.group_blocks - goal };
+                self.counters.passed += passed as u64;
+                block
+            }
+        };
+        let group = &mut self.groups[self.shape.group_of(block)];
+        group.free -= 1;
+        group.goals[kind as usize] = block;
+        self.free -= 1;
+        self.counters.taken += 1;
+        self.map.set(block, if matches!(kind, Kind::Inode) { State::Dinode } else { State::Used });
+        if let Some(answers) = &mut self.answers {
+            answers.push(block as u32);
+        }
+        block
+    }
+
+    /// The group itself if it has a free block, else the next one that has.
+    fn choose(&mut self, group: usize) -> usize {
+        let groups = self.shape.groups;
+        let mut chosen = group;
+        self.counters.groups_looked_at += 1;
+        while self.groups[chosen].free == 0 {
+            chosen = (chosen + 1) % groups;
+            self.counters.groups_looked_at += 1;
+            assert_ne!(chosen, group, "the workload leaves free blocks");
+        }
+        chosen
+    }
+
+    /// Frees a block.
+    pub fn give(&mut self, block: usize) {
+        self.groups[self.shape.group_of(block)].free += 1;
+        self.free += 1;
+        self.counters.freed += 1;
+        self.map.set(block, State::Free);
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program's output, errors and exit status.
+
+#[path = "common/gfs2_image.rs"]
+mod gfs2_image;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use gfs2_image::{Image, Plan, put};
+
+fn bitfit(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_bitfit")).args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A file of the build's folder for temporary things.
+fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Two groups: all used but for runs of 1, 2 and 8 blocks; all free but for two inodes.
+fn image() -> Image {
+    let mut first = vec![0x55; 8];
+    first[3] = 0x54;
+    first[4] = 0x50;
+    first.extend([0, 0, 0x55, 0x55]);
+    let mut second = vec![0; 40];
+    second[20] = 0x0f;
+    Image::new(&Plan { block_bytes: 512, maps: vec![first, second], hashed: true })
+}
+
+#[test]
+fn gfs2_tells_groups_runs_and_the_picture() {
+    let path = file("good.img", &image().bytes);
+    let (status, text, errors) = bitfit(&["gfs2", path.to_str().unwrap()]);
+    assert_eq!((status, &*errors), (0, ""));
+    assert_eq!(
+        text,
+        "\
+GFS2 format 1802, 339 blocks of 512 bytes, lock_nolock \"a:b?\"
+
+group        block   blocks     free     used unlinked  dinode  free runs  longest
+    0          129       48       11       34        0       3          3        8
+    1          178      160      158        0        0       2          2       80
+  all                   208      169       34        0       5          5       80
+
+  length of free run       runs       blocks
+                   1          1            1 #
+                 2-3          1            2 #
+                 4-7          0            0
+                8-15          1            8 ##
+               16-31          0            0
+               32-63          0            0
+              64-127          2          158 ##############################
+
+Each block of the volume: above the share in use (. nothing, 1-7 eighths, # all),
+below the free runs that start there (. none, 1 one, 2 two or three, 3 four to seven, ...)
+            0 |                                                                |
+              |                                                                |
+           64 |                                                                |
+              |                                                                |
+          128 |  ############.###..##############........######## .............|
+              |  ............1...1...............1............... 1............|
+          192 |................................................................|
+              |................................................................|
+          256 |...##...........................................................|
+              |.....1..........................................................|
+          320 |...................|
+              |...................|
+
+maps, counters and checksums of 2 groups agree
+"
+    );
+}
+
+#[test]
+fn gfs2_tells_mismatches_in_text_and_json() {
+    let mut image = image();
+    put(&mut image.bytes, image.groups[1] * 512 + 28, 4, 9);
+    let path = file("bad.img", &image.bytes);
+    let (status, text, _) = bitfit(&["gfs2", path.to_str().unwrap()]);
+    assert_eq!(status, 1);
+    assert!(text.contains("\n    ! block 178: free blocks: the map has 158, the header has 9\n"), "{text}");
+    assert!(text.ends_with("\n2 mismatches\n"), "{text}");
+    let (status, json, _) = bitfit(&["gfs2", "--format", "json", path.to_str().unwrap()]);
+    assert_eq!(status, 1);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["groups"][0]["states"], serde_json::json!({"free": 11, "used": 34, "unlinked": 0, "dinode": 3}));
+    assert_eq!(json["groups"][1]["mismatches"][1]["field"], "free blocks");
+    assert_eq!(json["groups"][1]["mismatches"][1]["found"], 9);
+    assert_eq!((&json["mismatch_count"], &json["block_bytes"]), (&2.into(), &512.into()));
+    assert_eq!(json["free_runs"][0], serde_json::json!({"shortest": 1, "longest": 1, "runs": 1, "blocks": 1}));
+    assert_eq!(json["picture"]["cells"].as_array().unwrap().len(), 339);
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_and_status_2() {
+    let short = file("short.img", b"GFS2");
+    let other = file("other.img", &[1; 70_000]);
+    let nowhere = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nowhere.img");
+    for (path, expected) in [
+        (&short, "no GFS2 image: expected at least 66048 bytes, found 4"),
+        (&other, "no GFS2 image: at byte 65536 expected 0x01161970, found 0x01010101"),
+        (&nowhere, "No such file or directory (os error 2)"),
+        (&PathBuf::from(env!("CARGO_TARGET_TMPDIR")), "no GFS2 image: expected a file or block device, found a folder"),
+    ] {
+        let (status, text, errors) = bitfit(&["gfs2", path.to_str().unwrap()]);
+        assert_eq!((status, &*text), (2, ""));
+        assert_eq!(errors, format!("bitfit: {}: {expected}\n", path.display()));
+    }
+    assert_eq!(bitfit(&["gfs2"]).0, 2);
+}
+
+#[test]
+fn replay_tells_the_same_work_each_time_and_every_search() {
+    let arguments = ["replay", "--volume-mib", "128", "--group-mib", "32", "--rounds", "1", "--format", "json"];
+    let play = || serde_json::from_str::<serde_json::Value>(&bitfit(&arguments).1).unwrap();
+    let (first, second) = (play(), play());
+    assert!(first["blocks_taken"].as_u64().unwrap() > 5_000, "{first}");
+    for count in ["blocks_taken", "blocks_freed", "groups_looked_at", "blocks_passed"] {
+        assert_eq!(first[count], second[count]);
+    }
+    let names: Vec<_> =
+        first["searches"].as_array().unwrap().iter().map(|search| search["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["#1", "#2", "#3", "#4", "#5", "#6", "2009", "flat", "summary"]);
+    let (status, text, errors) = bitfit(&arguments[..7]);
+    assert_eq!((status, &*errors), (0, ""), "no progress where nobody looks");
+    assert!(
+        text.starts_with("mp3, seed 446085: 4 groups of 32 MiB, blocks of 4096 bytes, 90 % full at most\n"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 16, "{text}");
+}
+
+#[test]
+fn replay_refuses_shapes_that_cannot_be() {
+    for (arguments, expected) in [
+        (["--block-bytes", "1000"], "--block-bytes: expected a power of two from 512 to 65536, found 1000"),
+        (["--volume-mib", "511"], "--volume-mib: expected at least two groups of 256 MiB, found a volume of 511 MiB"),
+        (["--volume-mib", "16777216"], "--volume-mib: expected less than 2^32 blocks, found 4294967296"),
+    ] {
+        let (status, text, errors) = bitfit(&[&["replay"], &arguments[..]].concat());
+        assert_eq!((status, &*text, &*errors), (2, "", &*format!("bitfit: {expected}\n")));
+    }
+}
