@@ -205,13 +205,15 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
     }
 
     fn wake_others(&mut self) {
-        for seat in std::mem::take(&mut self.rung) {
+        let mut rung = std::mem::take(&mut self.rung);
+        for seat in rung.drain(..) {
             if let Some(limit) = self.shared.options.settle {
                 self.spin_until(limit, |_| seat.is_asleep());
             }
             self.played.wakes += 1;
             seat.ring();
         }
+        self.rung = rung;
     }
 
     /// Spins while the upcoming operation would wake nobody although it is there for that.

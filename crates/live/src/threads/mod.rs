@@ -6,7 +6,8 @@
 //! corner. What is real here is everything else:
 //! - **A task is a thread**, forked by the thread of the task that forks it. Tasks that start by themselves are forked by
 //!   the *stage*, a thread that does nothing else. It is the one child of the thread that called [`Stage::begin`]: who
-//!   watches that child and its descendants sees the whole play and nothing but it.
+//!   watches that child and its descendants sees the whole play and nothing but it. So a meter starts between
+//!   [`Stage::prepare`], which needs threads of its own for a moment, and [`Stage::begin`], on the same thread.
 //! - **Work** is rounds of a loop ([`Calibration`]), so that a slower or shared CPU needs longer for it; its part in the
 //!   kernel is work like the rest. **CPU time** (`runtime`) ends by the thread's own clock.
 //! - **Waiting** is a futex of the task's own. Who wakes several tasks makes one call for each, in the Player's order.
@@ -17,8 +18,8 @@
 //! - **Fork** is a new thread. A yield is `sched_yield(2)`.
 //!
 //! The Player is one for all threads, behind a lock that is held for some 100 ns at a time and spun for. Only a thread
-//! that does not get it for some microseconds, because its holder lost its CPU meanwhile, sleeps for it: a sleep that is
-//! not in the workload, counted in [`Played::disturbances`].
+//! that does not get it for some 20 us, because its holder lost its CPU meanwhile, sleeps for it: a sleep that is not in
+//! the workload, counted in [`Played::disturbances`].
 //!
 //! A play ends when all tasks have ended, after its duration, when [`Stopper::stop`] is called, or when all that are left
 //! wait for each other. Threads see the end by themselves, within 50 us of CPU time; none is left behind.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use workload::{Demand, Player, Start, Workload};
 
-/// How often to try the lock before sleeping for it: some microseconds, many times what its holders need.
+/// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
 const LOCK_SPINS: u32 = 500;
 
 /// Virtual memory for the stack of a task; workloads have thousands of tasks, and none nests calls deeply.

@@ -266,6 +266,62 @@ fn a_parent_waits_until_few_enough_children_live() {
 }
 
 #[test]
+fn single_steps_tell_what_comes_and_who_waits_for_what() {
+    let waiter = [Op::Lock(M), Op::Wait(C, M), Op::Repeat { from: 0, times: Some(1) }, Op::Unlock(M), Op::Suspend];
+    let waker =
+        [Op::Signal(C), Op::Lock(M), Op::Lock(N), Op::Unlock(M), Op::Resume(vec![0]), Op::Barrier(BarrierId(0))];
+    let third = [Op::Broadcast(C), Op::Post(SignalId(0)), Op::Resume(vec![0, 1]), Op::Lock(N), Op::Unlock(N)];
+    let workload = at_zero(&[&waiter, &waker, &third]);
+    let mut player = Player::new(&workload);
+    for spec in 0..3 {
+        player.started(TaskId(spec), spec, Nanos::ZERO);
+    }
+    let mut log = String::new();
+    for task in [0, 0, 1, 1, 0, 2, 2, 2, 1, 1, 0, 0, 0, 2, 1, 1].map(TaskId) {
+        let upcoming = player.upcoming(task).map(|(index, _)| index);
+        let nobody = if player.wakes_nobody_yet(task) { " wakes nobody" } else { "" };
+        let mut woken = Vec::new();
+        let demand = player.advance(task, Nanos::ZERO, &mut woken);
+        let demand = demand.as_ref().map_or("done".into(), show);
+        let waits: Vec<_> = (0..3).filter_map(|task| player.waits_for(TaskId(task))).collect();
+        writeln!(log, "{task} {upcoming:?}{nobody}: {demand} {woken:?} {waits:?}").unwrap();
+    }
+    expect![[r#"
+        0 Some(0): done [] []
+        0 Some(1): wait [] ["condition 0"]
+        1 Some(0): done [TaskId(0)] []
+        1 Some(1): done [] []
+        0 None: wait [] ["mutex 0, which task 1 holds"]
+        2 Some(0) wakes nobody: done [] ["mutex 0, which task 1 holds"]
+        2 Some(1) wakes nobody: done [] ["mutex 0, which task 1 holds"]
+        2 Some(2) wakes nobody: done [] ["mutex 0, which task 1 holds"]
+        1 Some(2): done [] ["mutex 0, which task 1 holds"]
+        1 Some(3): done [TaskId(0)] []
+        0 Some(2): done [] []
+        0 Some(3): done [] []
+        0 Some(4): wait [] ["a resume"]
+        2 Some(3): wait [] ["a resume", "mutex 1, which task 1 holds"]
+        1 Some(4): done [TaskId(0)] ["mutex 1, which task 1 holds"]
+        1 Some(5): wait [] ["barrier 0, which 1 more must reach", "mutex 1, which task 1 holds"]
+    "#]]
+    .assert_eq(&log);
+}
+
+#[test]
+fn a_child_that_could_not_be_created_counts_as_exited() {
+    let parent = vec![Op::Fork(1), Op::Children(0)];
+    let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, vec![work(1)])]);
+    let mut player = Player::new(&workload);
+    let mut woken = Vec::new();
+    player.started(TaskId(0), 0, Nanos::ZERO);
+    assert_eq!(player.next(TaskId(0), Nanos::ZERO, &mut woken).demand, Demand::Fork(1));
+    player.forked(TaskId(1), 1, TaskId(0), Nanos::ZERO);
+    player.refused(TaskId(1), &mut woken);
+    assert_eq!(player.next(TaskId(0), Nanos::ZERO, &mut woken).demand, Demand::Exit);
+    assert!(woken.is_empty());
+}
+
+#[test]
 #[should_panic(expected = "while it is Waiting")]
 fn asking_a_task_that_waits_is_a_bug_of_the_driver() {
     play(&at_zero(&[&[Op::Suspend]]), &[0, 0]);
