@@ -2,6 +2,7 @@
 //! What each fuzz target does with its input. The tests of the crates include these modules by path and drive them
 //! with mutated files, so that they are exercised without a fuzzer, too.
 
+pub mod bitfit_operations;
 pub mod gfs2_image;
 pub mod log;
 pub mod machine;

@@ -28,6 +28,8 @@ extern crate std;
 mod arch;
 mod atomic;
 mod bitmap;
+#[cfg(feature = "capi")]
+mod capi;
 #[cfg(feature = "std")]
 pub mod gfs2;
 pub mod history;

@@ -148,3 +148,28 @@ fn replay_refuses_shapes_that_cannot_be() {
         assert_eq!((status, &*text, &*errors), (2, "", &*format!("bitfit: {expected}\n")));
     }
 }
+
+#[test]
+fn bench_measures_all_searches_and_draws_them() {
+    let plot = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench.svg");
+    let quick = ["bench", "--rounds", "1", "--max-mib", "1", "--format", "json", "--plot"];
+    let (status, json, errors) = bitfit(&[&quick[..], &[plot.to_str().unwrap()]].concat());
+    assert_eq!((status, &*errors), (0, ""));
+    let races: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let race = races.as_array().unwrap().iter().find(|race| race["what"] == "sizes").unwrap();
+    let names: Vec<_> = race["results"].as_array().unwrap().iter().map(|time| time["name"].as_str().unwrap()).collect();
+    assert!(names.starts_with(&["#1", "#2", "#3", "#4", "#5", "#6", "2009", "portable"]), "{names:?}");
+    let svg = fs::read_to_string(&plot).unwrap();
+    for text in
+        ["Maps of all sizes, one block in 85 is metadata", "256 KiB", "GB/s of map searched", "2009", "plain read"]
+    {
+        assert!(svg.contains(text), "{text}");
+    }
+    assert!(!svg.contains("NaN") && !svg.contains("fragmentation"), "a map of 50 MiB was not asked for");
+    let (status, text, errors) = bitfit(&[&quick[..5], &["--plot", "/nowhere/bench.svg"]].concat());
+    assert_eq!((status, &*text), (2, ""));
+    assert!(
+        errors.starts_with("bitfit: /nowhere/bench.svg: cannot be drawn: ") && errors.lines().count() == 1,
+        "{errors}"
+    );
+}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wide loops, one file for each kind of processor, all with the same functions in the same order.
 //!
-//! This module is the only one with `unsafe` code, of three kinds: a vector load from a line whose size the type
-//! proves, a prefetch, which may name any address, and the call of a function compiled for instructions that the line
-//! above has just asked the processor for.
+//! But for `capi`, this module is the only one with `unsafe` code, of three kinds: a vector load from a line whose size
+//! the type proves, a prefetch, which may name any address, and the call of a function compiled for instructions that the
+//! line above has just asked the processor for.
 #![allow(unsafe_code)]
 
 #[macro_use]

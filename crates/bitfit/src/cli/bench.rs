@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bitfit bench`: the experiment of the bug, and what the machine could do at best.
 
+use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use bitfit::history::ALGORITHMS;
 use bitfit::{Bitmap, Indexed, Kernel, State};
 use clap::Args;
 use serde::Serialize;
 
+use super::plot::{self, Chart, Line};
 use super::stopwatch::{Contestant, race};
 use super::{Failure, Format, maps};
 
@@ -19,7 +22,11 @@ const SEED_BYTES: usize = 50 << 20;
 const FACTORS: [u64; 7] = [0, 116, 91, 85, 49, 28, 4];
 
 /// Sizes in KiB: what GFS2 searches at a time, caches of all levels, memory.
-const SIZES_KIB: [usize; 7] = [4, 32, 256, 1 << 10, 8 << 10, 50 << 10, 1 << 20];
+const SIZES_KIB: [usize; 10] = [4, 16, 64, 256, 1 << 10, 4 << 10, 16 << 10, 50 << 10, 256 << 10, 1 << 20];
+
+/// What the races are called that the plots show.
+const BY_FRAGMENTATION: &str = "the bug's experiment";
+const BY_SIZE: &str = "sizes";
 
 /// The slow searches run once if a call takes longer than this.
 const PATIENCE_NS: f64 = 40e6;
@@ -36,6 +43,9 @@ pub struct Options {
     /// Largest map, in MiB.
     #[arg(long, default_value_t = 1024)]
     max_mib: usize,
+    /// Draws speed by fragmentation and by size into this SVG file.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
 }
 
 /// One race: a map, a search, and how long each contestant took.
@@ -62,24 +72,31 @@ struct Time {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    if let Some(path) = &options.plot {
+        // A wrong path is told before the minutes that measuring takes.
+        File::create(path).map_err(|error| undrawable(path, &error))?;
+    }
     let mut races = Vec::new();
     let limit = options.max_mib << 20;
     let mut buffer = vec![0; limit.max(64 << 10)];
     let rounds = options.rounds.into();
     if SEED_BYTES <= limit {
         for factor in FACTORS {
-            races.push(search(&mut buffer[..SEED_BYTES], "the bug's experiment", State::Free, factor, rounds));
+            races.push(search(&mut buffer[..SEED_BYTES], BY_FRAGMENTATION, State::Free, factor, rounds));
         }
         for state in [State::Used, State::Unlinked, State::Dinode] {
             races.push(search(&mut buffer[..SEED_BYTES], "other states", state, 85, rounds));
         }
     }
     for bytes in SIZES_KIB.map(|kib| kib << 10).into_iter().filter(|&bytes| bytes <= limit) {
-        races.push(search(&mut buffer[..bytes], "sizes", State::Free, 85, rounds));
+        races.push(search(&mut buffer[..bytes], BY_SIZE, State::Free, 85, rounds));
         races.push(count(&buffer[..bytes], rounds));
     }
     races.push(near(&mut buffer[..64 << 10], rounds));
     races.push(set(&mut buffer[..64 << 10], rounds));
+    if let Some(path) = &options.plot {
+        plot::draw(path, &charts(&races)).map_err(|error| undrawable(path, &*error))?;
+    }
     let mut out = BufWriter::new(io::stdout().lock());
     match options.format {
         Format::Text => races.iter().try_for_each(|race| print(&mut out, race)),
@@ -87,6 +104,66 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     .and_then(|()| out.flush())
     .map_err(Failure::Output)
+}
+
+fn undrawable(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure::Input(format!("{}: cannot be drawn: {error}", path.display()))
+}
+
+/// The two charts. Races that were not run leave gaps, or no chart.
+fn charts(races: &[Race]) -> Vec<Chart<'static>> {
+    let fragmentation = |race: &Race| {
+        let place = FACTORS.iter().position(|&factor| factor == race.trandfactor)?;
+        (race.what == BY_FRAGMENTATION).then_some(place as f64)
+    };
+    let size = |race: &Race| (race.what == BY_SIZE).then(|| (race.map_bytes as f64).log2());
+    let factor_name = |place: f64| match FACTORS.get(place.round() as usize) {
+        _ if place.fract().abs() > 0.01 => String::new(),
+        Some(0) => "no metadata".into(),
+        Some(factor) => format!("1 in {factor}"),
+        None => String::new(),
+    };
+    let size_name = |bytes: f64| match bytes.round() as u32 {
+        bits @ 0..20 => format!("{} KiB", 1 << (bits.max(10) - 10)),
+        bits @ 20..30 => format!("{} MiB", 1 << (bits - 20)),
+        bits => format!("{} GiB", 1_u64 << (bits - 30).min(33)),
+    };
+    let charts = [
+        Chart {
+            title: "A map of 50 MiB by its fragmentation",
+            axis: "blocks that are metadata",
+            label: Box::new(factor_name),
+            labels: FACTORS.len(),
+            lines: lines(races, &fragmentation),
+        },
+        Chart {
+            title: "Maps of all sizes, one block in 85 is metadata",
+            axis: "size of the map",
+            label: Box::new(size_name),
+            labels: SIZES_KIB.len(),
+            lines: lines(races, &size),
+        },
+    ];
+    charts.into_iter().filter(|chart| !chart.lines.is_empty()).collect()
+}
+
+/// The speeds of every flat search and of the fastest plain read, in the races that have a place on the axis.
+fn lines(races: &[Race], place: &dyn Fn(&Race) -> Option<f64>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut add = |name: &str, point: (f64, f64)| match lines.iter_mut().find(|line| line.name == name) {
+        Some(line) => line.points.push(point),
+        None => lines.push(Line { name: name.into(), points: vec![point] }),
+    };
+    for (race, place) in races.iter().filter_map(|race| Some((race, place(race)?))) {
+        let speed = |time: &Time| (place, time.gb_per_s);
+        let (reads, searches): (Vec<_>, Vec<_>) = race.results.iter().partition(|time| time.name.starts_with("read "));
+        // What a summary does not read at all has no speed.
+        searches.iter().filter(|time| time.name != "summary").for_each(|time| add(&time.name, speed(time)));
+        if let Some(fastest) = reads.into_iter().max_by(|a, b| a.gb_per_s.total_cmp(&b.gb_per_s)) {
+            add("plain read", speed(fastest));
+        }
+    }
+    lines
 }
 
 fn kernels() -> impl Iterator<Item = Kernel> {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Operations on maps of 2-bit states: whatever they are, the bare map, the one with a summary and the atomic one say what
+//! a list of states says.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bitfit::{AtomicBitmap, Bitmap, Counts, Indexed, Kernel, SetError, State};
+
+/// Bytes of a map at most: several chunks of a summary.
+const MOST_BYTES: usize = 5000;
+
+/// Takes numbers from the input; behind its end they are 0.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (usize::from(self.byte()) << 8 | usize::from(self.byte())) % end
+    }
+}
+
+/// Makes a map of the first bytes and does what the others say.
+pub fn run(bytes: &[u8]) {
+    let mut input = Input(bytes);
+    let (length, base) = (input.below(MOST_BYTES), input.below(64));
+    let mut memory = vec![State::from_bits(input.byte()).bits() * 0x55; base + length];
+    for _ in 0..input.byte() {
+        let at = input.below(base + length + 1);
+        if let Some(byte) = memory.get_mut(at) {
+            *byte = input.byte();
+        }
+    }
+    let mut copy = memory.clone();
+    let words: Vec<AtomicU64> = memory[base..]
+        .chunks(8)
+        .map(|chunk| AtomicU64::new(chunk.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)).to_le()))
+        .collect();
+    let mut states: Vec<State> =
+        memory[base..].iter().flat_map(|&byte| (0..4).map(move |k| State::from_bits(byte >> (2 * k)))).collect();
+    let mut bare = Bitmap::new(&mut memory[base..]);
+    let indexed_states = [State::Free, State::Dinode];
+    let mut storage = vec![0; 2 * Indexed::words_per_state(length)];
+    let mut indexed = Indexed::new(&mut copy[base..], &indexed_states, &mut storage).expect("enough storage");
+    let atomic = AtomicBitmap::new(&words, 4 * length);
+    while !input.0.is_empty() {
+        let (what, state) = (input.byte(), State::from_bits(input.byte()));
+        let block = input.below(4 * length + 40);
+        match what % 4 {
+            0 => {
+                let expected = set(&mut states, block, state);
+                assert_eq!(bare.set(block, state), expected);
+                assert_eq!(indexed.set(block, state), expected);
+                assert_eq!(atomic.set(block, state), expected);
+            }
+            1 => {
+                let goal = if block < states.len() { block } else { 0 };
+                let free = |block: &usize| states[*block] == State::Free;
+                let expected = (goal..states.len()).chain(0..goal).find(free).filter(|_| State::Free.may_become(state));
+                assert_eq!(atomic.allocate(state, block), expected);
+                if let Some(block) = expected {
+                    set(&mut states, block, state).expect("it was free");
+                    bare.set(block, state).expect("it was free");
+                    indexed.set(block, state).expect("it was free");
+                }
+            }
+            2 => {
+                assert_eq!(atomic.get(block), states.get(block).copied());
+                search(&bare, &mut indexed, &states, state, block);
+            }
+            _ => runs(&bare, &states, state, block, input.below(90)),
+        }
+    }
+    assert!(bare.iter().eq(states.iter().copied()));
+    assert_eq!(indexed.map().into_inner(), bare.as_bytes());
+    let end = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).take(length);
+    assert!(end.eq(bare.as_bytes().iter().copied()));
+}
+
+fn set(states: &mut [State], block: usize, next: State) -> Result<State, SetError> {
+    let blocks = states.len();
+    let state = states.get_mut(block).ok_or(SetError::OutOfRange { block, blocks })?;
+    let from = *state;
+    if !from.may_become(next) {
+        return Err(SetError::Illegal { block, from, to: next });
+    }
+    *state = next;
+    Ok(from)
+}
+
+fn search(bare: &Bitmap<&mut [u8]>, indexed: &mut Indexed<'_>, states: &[State], wanted: State, from: usize) {
+    let expected = (from..states.len()).find(|&block| states[block] == wanted);
+    for kernel in Kernel::ALL {
+        assert_eq!(bare.find_with(kernel, wanted, from), expected, "{kernel:?}");
+    }
+    assert_eq!(bare.find(wanted, from), expected);
+    assert_eq!(indexed.find(wanted, from), expected);
+    let last = (0..from.min(states.len())).rev().find(|&block| states[block] == wanted);
+    assert_eq!(bare.find_last(wanted, from), last);
+}
+
+fn runs(bare: &Bitmap<&mut [u8]>, states: &[State], wanted: State, from: usize, length: usize) {
+    let fits =
+        |&block: &usize| block + length <= states.len() && states[block..][..length].iter().all(|&s| s == wanted);
+    assert_eq!(bare.find_run(wanted, from, length), (from..=states.len()).find(fits));
+    assert_eq!(bare.find_other(wanted, from), (from..states.len()).find(|&block| states[block] != wanted));
+    let counts = Counts::new(State::ALL.map(|state| states.iter().filter(|&&s| s == state).count()));
+    for kernel in Kernel::ALL {
+        assert_eq!(bare.count_with(kernel), counts, "{kernel:?}");
+    }
+}
