@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-const OPS: [&str; 6] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE", "OP_TASK"];
+const OPS: [&str; 7] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE", "OP_TASK", "OP_HOTPLUG"];
 /// One that waits on a CPU of its own choice, picked among those allowed.
 const ANYWHERE: &str =
     "ON_ENQUEUE=dsq_insert(p,LOCAL_ON(scx_bpf_pick_any_cpu(p->cpus_ptr,0)),SCX_SLICE_DFL,enq_flags&FLAG);";
@@ -83,16 +83,53 @@ fn machine(cpus: u32, threads: u32, llc: u32, node: u32) -> Topology {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Fork { mask: u8, policy: u8 },
-    Wake { task: u8, cpu: u8, sync: bool },
-    WakeTwo { tasks: [u8; 2] },
-    Block { cpu: u8 },
-    Exit { cpu: u8 },
-    Yield { cpu: u8 },
-    Schedule { cpu: u8 },
-    Ticks { ms: u8 },
-    Affinity { task: u8, mask: u8 },
-    Change { task: u8, policy: u8, nice: i8 },
+    Fork {
+        mask: u8,
+        policy: u8,
+    },
+    Wake {
+        task: u8,
+        cpu: u8,
+        sync: bool,
+    },
+    WakeTwo {
+        tasks: [u8; 2],
+    },
+    Block {
+        cpu: u8,
+    },
+    Exit {
+        cpu: u8,
+    },
+    Yield {
+        cpu: u8,
+    },
+    Schedule {
+        cpu: u8,
+    },
+    Ticks {
+        ms: u8,
+    },
+    Affinity {
+        task: u8,
+        mask: u8,
+    },
+    Change {
+        task: u8,
+        policy: u8,
+        nice: i8,
+    },
+    Hotplug {
+        cpu: u8,
+    },
+    /// The first step of going offline only, and something between it and the others.
+    Leaving {
+        cpu: u8,
+        task: u8,
+    },
+    Suspend {
+        on: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -107,6 +144,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (1u8..30).prop_map(|ms| Step::Ticks { ms }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(task, mask)| Step::Affinity { task, mask }),
         2 => (any::<u8>(), 0u8..8, -20i8..20).prop_map(|(task, policy, nice)| Step::Change { task, policy, nice }),
+        3 => any::<u8>().prop_map(|cpu| Step::Hotplug { cpu }),
+        1 => any::<[u8; 2]>().prop_map(|[cpu, task]| Step::Leaving { cpu, task }),
+        1 => any::<bool>().prop_map(|on| Step::Suspend { on }),
     ]
 }
 
@@ -125,6 +165,7 @@ fn policy(number: u8) -> Policy {
 struct World {
     bench: Bench,
     cpus: u32,
+    online: CpuSet,
     /// Allowed CPUs and policy; `None`: gone.
     tasks: Vec<Option<(CpuSet, Policy)>>,
     life: BTreeMap<String, Life>,
@@ -143,7 +184,8 @@ impl World {
         let cpus = topology.core.len() as u32;
         let mut bench = Bench::load(topology, object(kind)).unwrap();
         bench.attach();
-        World { bench, cpus, tasks: Vec::new(), life: BTreeMap::new() }
+        let online = CpuSet::first_n(cpus as usize);
+        World { bench, cpus, online, tasks: Vec::new(), life: BTreeMap::new() }
     }
 
     fn mask(&self, bits: u8) -> CpuSet {
@@ -152,8 +194,29 @@ impl World {
         if mask.is_empty() { all } else { mask }
     }
 
+    /// An online CPU.
     fn cpu(&self, number: u8) -> CpuId {
-        CpuId(u32::from(number) % self.cpus)
+        self.online.iter().nth(usize::from(number) % self.online.len()).expect("some CPU is online")
+    }
+
+    /// Their numbers.
+    fn online(&self) -> Vec<u32> {
+        self.online.iter().map(|cpu| cpu.0).collect()
+    }
+
+    /// Steps 2 and 3 of going offline.
+    fn go(&mut self, cpu: CpuId) {
+        self.bench.kernel.offline_cpu(cpu);
+        self.bench.kernel.check();
+        self.bench.settle();
+        self.bench.kernel.check();
+        self.bench.kernel.kill_cpu(cpu);
+        self.online.remove(cpu);
+    }
+
+    /// Whether the CPU may go: it is there, and is not the last.
+    fn may_go(&self, cpu: CpuId) -> bool {
+        self.online.contains(cpu) && self.online.len() > 1
     }
 
     fn alive(&self, number: u8) -> Option<TaskId> {
@@ -189,44 +252,81 @@ impl World {
                     kernel_thread: false,
                     parent: None,
                 };
-                let task = self.bench.kernel.fork(CpuId(0), attributes).unwrap();
+                let on = self.cpu(0);
+                let task = self.bench.kernel.fork(on, attributes).unwrap();
                 self.tasks.push(Some((allowed, policy)));
                 self.bench.kernel.check();
-                self.bench.kernel.wake_new(CpuId(0), task);
+                self.bench.kernel.wake_new(on, task);
             }
             Step::Fork { .. } => {}
             Step::Wake { task, cpu, sync } => self.wake(self.cpu(cpu), self.alive(task), sync),
             Step::WakeTwo { tasks } => {
-                self.wake(CpuId(0), self.alive(tasks[0]), false);
+                self.wake(self.cpu(0), self.alive(tasks[0]), false);
                 self.bench.kernel.check();
-                self.wake(CpuId(0), self.alive(tasks[1]), false);
+                self.wake(self.cpu(0), self.alive(tasks[1]), false);
             }
             Step::Block { cpu } => self.leave(self.cpu(cpu), Leave::Block(BlockCause::Timer)),
             Step::Exit { cpu } => self.leave(self.cpu(cpu), Leave::Exit),
             Step::Yield { cpu } => self.leave(self.cpu(cpu), Leave::Yield),
             Step::Schedule { cpu } => drop(self.bench.kernel.schedule(self.cpu(cpu), Leave::Preempt)),
             Step::Ticks { ms } => {
-                let cpus: Vec<u32> = (0..self.cpus).collect();
+                let cpus = self.online();
                 self.bench.run(&cpus, Nanos::from_ms(ms.into()));
             }
             Step::Affinity { task, mask } => {
                 if let Some(task) = self.alive(task) {
                     let allowed = self.mask(mask);
-                    self.bench.kernel.set_affinity(CpuId(0), task, &allowed).unwrap();
-                    self.tasks[task.index()].as_mut().unwrap().0 = allowed;
+                    let known = *self.bench.kernel.allowed(task) == allowed;
+                    let expected = if known || allowed.intersects(&self.online) { Ok(()) } else { Err(-22) };
+                    let on = self.cpu(0);
+                    assert_eq!(self.bench.kernel.set_affinity(on, task, &allowed), expected);
+                    if expected.is_ok() {
+                        self.tasks[task.index()].as_mut().unwrap().0 = allowed;
+                    }
                 }
             }
             Step::Change { task, policy: number, nice } => {
                 if let Some(task) = self.alive(task) {
                     let policy = policy(number);
-                    self.bench.kernel.set_policy(CpuId(0), task, policy, nice).unwrap();
+                    let on = self.cpu(0);
+                    self.bench.kernel.set_policy(on, task, policy, nice).unwrap();
                     self.tasks[task.index()].as_mut().unwrap().1 = policy;
                 }
             }
+            Step::Hotplug { cpu } => self.hotplug(CpuId(u32::from(cpu) % self.cpus)),
+            Step::Leaving { cpu, task } => self.leaving(self.cpu(cpu), task),
+            Step::Suspend { on: true } => self.bench.kernel.begin_suspend(self.cpu(0)),
+            Step::Suspend { on: false } => self.bench.kernel.end_suspend(self.cpu(0)),
         }
         self.bench.kernel.check();
         self.bench.settle();
         self.bench.kernel.check();
+    }
+
+    fn hotplug(&mut self, cpu: CpuId) {
+        if self.may_go(cpu) {
+            self.bench.kernel.deactivate_cpu(cpu);
+            self.bench.kernel.check();
+            self.bench.settle();
+            self.go(cpu);
+        } else if !self.online.contains(cpu) {
+            self.bench.kernel.online_cpu(cpu);
+            self.online.insert(cpu);
+        }
+    }
+
+    /// Somebody runs, wakes and sleeps while a CPU is about to go.
+    fn leaving(&mut self, cpu: CpuId, task: u8) {
+        if !self.may_go(cpu) {
+            return;
+        }
+        self.bench.kernel.deactivate_cpu(cpu);
+        self.bench.settle();
+        assert!(self.bench.kernel.current(cpu) == TaskId::NONE, "nobody stays");
+        self.wake(self.cpu(task), self.alive(task), false);
+        self.bench.settle();
+        self.bench.kernel.check();
+        self.go(cpu);
     }
 
     /// What the bench cannot know: who may run where, and in which order callbacks come.
@@ -234,8 +334,14 @@ impl World {
         for cpu in (0..self.cpus).map(CpuId) {
             let current = self.bench.kernel.current(cpu);
             if let Some(task) = current.some() {
-                let (allowed, _) = self.tasks[task.index()].as_ref().expect("the dead do not run");
+                let (allowed, _) = self.tasks[task.index()].as_mut().expect("the dead do not run");
+                let everywhere = self.bench.kernel.allowed(task).len() == self.cpus as usize;
+                if *allowed != *self.bench.kernel.allowed(task) && everywhere {
+                    // The CPUs that it was bound to went.
+                    *allowed = CpuSet::first_n(self.cpus as usize);
+                }
                 assert!(allowed.contains(cpu), "task {task} runs on CPU {cpu}, which is forbidden");
+                assert!(self.online.contains(cpu), "task {task} runs on CPU {cpu}, which is offline");
                 assert!(!self.bench.kernel.idle_cpus().contains(cpu), "CPU {cpu} is busy");
             }
         }
@@ -267,7 +373,9 @@ impl World {
 
     /// Higher classes sleep; then every ext task that is runnable runs within two seconds.
     fn nobody_is_lost(&mut self) {
-        let cpus: Vec<u32> = (0..self.cpus).collect();
+        self.bench.kernel.end_suspend(self.cpu(0));
+        self.bench.settle();
+        let cpus = self.online();
         let mut waiting: Vec<TaskId> = Vec::new();
         for (number, task) in self.tasks.iter().enumerate() {
             let life = self.life.get(&number.to_string());
@@ -276,7 +384,7 @@ impl World {
             }
         }
         for _ in 0..500 {
-            for cpu in (0..self.cpus).map(CpuId) {
+            for cpu in self.online.clone().iter() {
                 while let Some(task) = self.bench.kernel.current(cpu).some() {
                     let Some((_, Policy::Fifo(_) | Policy::RoundRobin(_))) = self.tasks[task.index()] else { break };
                     self.leave(cpu, Leave::Block(BlockCause::Timer));
@@ -309,7 +417,8 @@ fn play(kind: usize, topology: Topology, steps: &[Step]) {
     if KINDS[kind].1 {
         world.nobody_is_lost();
     }
-    world.bench.kernel.detach(CpuId(0));
+    let on = world.cpu(0);
+    world.bench.kernel.detach(on);
     world.bench.kernel.check();
     world.bench.settle();
     world.bench.kernel.check();

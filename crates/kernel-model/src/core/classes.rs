@@ -65,7 +65,7 @@ impl Core {
     pub fn higher_select_cpu(&self, task: TaskId) -> CpuId {
         let entry = self.task(task);
         let rank = (entry.class, entry.class_key);
-        let usable = |cpu: CpuId| entry.allowed.contains(cpu) && self.cpus[cpu.index()].online;
+        let usable = |cpu: CpuId| entry.allowed.contains(cpu) && self.cpus[cpu.index()].active;
         if usable(entry.cpu) && self.rank_of_current(entry.cpu) > rank {
             return entry.cpu;
         }
@@ -82,6 +82,7 @@ impl Core {
         let others = self.cpus.iter().flat_map(|rq| rq.higher.iter());
         let best = match own {
             Some(own) => Some(own),
+            None if !self.cpus[cpu.index()].active => None,
             None => others.filter(|entry| self.task(entry.3).allowed.contains(cpu)).min().copied(),
         };
         let (_, _, _, task) = best.filter(|&(class, ..)| class < below)?;

@@ -23,16 +23,24 @@ pub(crate) const PICK_IDLE_IN_NODE: u64 = 2;
 /// SCX_WAKE_SYNC.
 const WAKE_SYNC: u64 = 0x10;
 
-/// The groups of CPUs that a search walks. They never change.
+/// The groups of CPUs that a search walks. Threads of a core leave their group when they go offline, CPUs of a
+/// scheduling domain already when no tasks may come there any more (contract H1).
 #[derive(Debug)]
 pub(crate) struct Spans {
-    /// Every CPU.
+    /// Every CPU that can be.
     all: CpuSet,
-    /// CPUs of each core, last-level cache and node.
-    core: Vec<CpuSet>,
-    llc: Vec<CpuSet>,
+    /// CPUs of each node, offline ones included.
     node: Vec<CpuSet>,
-    /// Which of them a CPU belongs to.
+    /// `cpu_online_mask`.
+    online: CpuSet,
+    /// Online CPUs of each core.
+    core: Vec<CpuSet>,
+    /// CPUs of each last-level cache and node that are in scheduling domains.
+    llc: Vec<CpuSet>,
+    domain_node: Vec<CpuSet>,
+    /// CPUs that are in scheduling domains.
+    members: CpuSet,
+    /// Which groups a CPU belongs to.
     topology: Topology,
     /// Some core has more than one CPU.
     smt: bool,
@@ -44,50 +52,87 @@ pub(crate) struct Spans {
     others: Vec<Vec<u32>>,
 }
 
+/// The sets of `members` by their number in `groups`.
+fn spans(groups: &[u32], members: &CpuSet) -> Vec<CpuSet> {
+    let mut spans = vec![CpuSet::new(); groups.iter().max().map_or(0, |&last| last as usize + 1)];
+    for cpu in members.iter() {
+        spans[groups[cpu.index()] as usize].insert(cpu);
+    }
+    spans
+}
+
 impl Spans {
     fn new(topology: &Topology) -> Spans {
-        let spans = |groups: &[u32]| {
-            let mut spans = vec![CpuSet::new(); groups.iter().max().map_or(0, |&last| last as usize + 1)];
-            for (cpu, &group) in groups.iter().enumerate() {
-                spans[group as usize].insert(CpuId(cpu as u32));
-            }
-            spans
-        };
-        let (core, llc, node) = (spans(&topology.core), spans(&topology.llc), spans(&topology.node));
-        let mut sizes = topology.llc.iter().zip(&topology.node);
-        let differ = sizes.any(|(&in_llc, &in_node)| llc[in_llc as usize].len() != node[in_node as usize].len());
         let distance = |from: u32, to: u32| {
             topology.distances.get(from as usize).and_then(|row| row.get(to as usize)).copied().unwrap_or(u32::MAX)
         };
+        let all = CpuSet::first_n(topology.core.len());
+        let node = spans(&topology.node, &all);
         let nodes = node.len() as u32;
         let others = |from: u32| {
             let mut others: Vec<u32> = (0..nodes).filter(|&to| to != from).collect();
             others.sort_by_key(|&to| (distance(from, to), to));
             others
         };
-        Spans {
-            all: CpuSet::first_n(topology.core.len()),
-            smt: core.iter().any(|span| span.len() > 1),
-            use_llc: llc.len() > 1,
-            use_node: node.len() > 1 && differ,
+        let mut made = Spans {
+            online: CpuSet::new(),
+            core: Vec::new(),
+            llc: Vec::new(),
+            domain_node: Vec::new(),
+            members: CpuSet::new(),
+            smt: false,
+            use_llc: false,
+            use_node: false,
             others: (0..nodes).map(others).collect(),
-            core,
-            llc,
+            all: all.clone(),
             node,
             topology: topology.clone(),
-        }
+        };
+        made.set_online(&all);
+        made.set_members(&all);
+        made.tune();
+        made
+    }
+
+    /// `cpu_online_mask` changed: which threads a core has.
+    pub fn set_online(&mut self, online: &CpuSet) {
+        self.online = online.clone();
+        self.core = spans(&self.topology.core, online);
+    }
+
+    /// The scheduling domains are built anew. Whether there is SMT counts cores with two CPUs in them.
+    pub fn set_members(&mut self, members: &CpuSet) {
+        self.llc = spans(&self.topology.llc, members);
+        self.domain_node = spans(&self.topology.node, members);
+        self.smt = spans(&self.topology.core, members).iter().any(|span| span.len() > 1);
+        self.members = members.clone();
+    }
+
+    /// `scx_idle_update_selcpu_topology`: which steps the search has, as the first online CPU sees it.
+    pub fn tune(&mut self) {
+        let online = self.online.len();
+        let llc = |cpu: CpuId| self.llc_of(cpu).map_or(0, CpuSet::len);
+        let node = |cpu: CpuId| self.node_of(cpu).map_or(0, CpuSet::len);
+        let Some(first) = self.online.first() else { return };
+        let partial = |size: usize| size > 0 && size < online;
+        let mismatch = self.online.iter().any(|cpu| llc(cpu) != node(cpu));
+        (self.use_llc, self.use_node) = (partial(llc(first)), partial(node(first)) && mismatch);
     }
 
     fn core_of(&self, cpu: CpuId) -> &CpuSet {
         &self.core[self.topology.core[cpu.index()] as usize]
     }
 
-    fn llc_of(&self, cpu: CpuId) -> &CpuSet {
-        &self.llc[self.topology.llc[cpu.index()] as usize]
+    /// Its cache's domain, if that has other CPUs too.
+    fn llc_of(&self, cpu: CpuId) -> Option<&CpuSet> {
+        let span = &self.llc[self.topology.llc[cpu.index()] as usize];
+        (self.members.contains(cpu) && span.len() > 1).then_some(span)
     }
 
-    fn node_of(&self, cpu: CpuId) -> &CpuSet {
-        &self.node[self.topology.node[cpu.index()] as usize]
+    /// Its node's domain, if there are CPUs of other nodes in domains too.
+    fn node_of(&self, cpu: CpuId) -> Option<&CpuSet> {
+        let span = &self.domain_node[self.topology.node[cpu.index()] as usize];
+        (self.members.contains(cpu) && span.len() < self.members.len()).then_some(span)
     }
 
     /// How many nodes there are.
@@ -129,24 +174,30 @@ impl Masks {
             for sibling in spans.core_of(cpu).iter() {
                 self.cores.remove(sibling);
             }
+            // A thread that is offline is in no core.
+            self.cores.remove(cpu);
         }
         self.cpus.remove(cpu)
     }
 
     /// An idle CPU that both sets hold, taken; whole cores first (contract I3).
     fn pick(&mut self, spans: &Spans, by: CpuId, allowed: &CpuSet, within: &CpuSet, flags: u64) -> Option<CpuId> {
-        let cursor = &mut self.cursor[by.index()];
-        let mut found = None;
-        if spans.smt {
-            found = distribute(cursor, |from| self.cores.next_common3_from(allowed, within, from));
-            if found.is_none() && flags & PICK_IDLE_CORE != 0 {
-                return None;
+        loop {
+            let cursor = &mut self.cursor[by.index()];
+            let mut found = None;
+            if spans.smt {
+                found = distribute(cursor, |from| self.cores.next_common3_from(allowed, within, from));
+                if found.is_none() && flags & PICK_IDLE_CORE != 0 {
+                    return None;
+                }
+            }
+            let found =
+                found.or_else(|| distribute(cursor, |from| self.cpus.next_common3_from(allowed, within, from)))?;
+            // A core may look idle that is not: nobody kept that mask while all other threads were offline.
+            if self.claim(spans, found) {
+                return Some(found);
             }
         }
-        let found = found.or_else(|| distribute(cursor, |from| self.cpus.next_common3_from(allowed, within, from)))?;
-        let was_idle = self.claim(spans, found);
-        debug_assert!(was_idle, "an idle core consists of idle CPUs");
-        Some(found)
     }
 }
 
@@ -188,6 +239,11 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
+    /// `reset_idle_masks`: every online CPU counts as idle, and as one of an idle core.
+    pub fn reset(&mut self) {
+        (self.masks.cpus, self.masks.cores) = (self.spans.online.clone(), self.spans.online.clone());
+    }
+
     /// All CPUs idle.
     pub fn new(topology: &Topology) -> Idle {
         let spans = Spans::new(topology);
@@ -205,8 +261,8 @@ impl Idle {
     fn search(&mut self, by: CpuId, allowed: &CpuSet, prev: CpuId, flags: u64) -> Option<CpuId> {
         let home = self.node_if_used(prev);
         let Idle { spans, masks, .. } = self;
-        let llc = spans.use_llc.then(|| spans.llc_of(prev));
-        let node = (spans.use_node && home.is_none()).then(|| spans.node_of(prev));
+        let llc = spans.llc_of(prev).filter(|_| spans.use_llc);
+        let node = spans.node_of(prev).filter(|_| spans.use_node && home.is_none());
         let near = || llc.into_iter().chain(node);
         let prev_allowed = allowed.contains(prev);
         if spans.smt {

@@ -101,8 +101,12 @@ pub(crate) struct Runqueue {
     pub exec_start: Nanos,
     /// It must reschedule, and the driver knows.
     pub need_resched: bool,
-    /// Not offline.
+    /// `cpu_online_mask`: it executes anything at all.
     pub online: bool,
+    /// `cpu_active_mask`: tasks may come here.
+    pub active: bool,
+    /// SCX_RQ_ONLINE: the scheduler knows it as online (contract H1).
+    pub scx_online: bool,
     /// Local queue.
     pub local: Dsq,
     /// Bypass queue.
@@ -146,6 +150,8 @@ impl Runqueue {
             exec_start: Nanos::ZERO,
             need_resched: false,
             online: true,
+            active: true,
+            scx_online: true,
             local: Dsq::new(),
             bypass: Dsq::new(),
             preempted: false,
@@ -254,6 +260,8 @@ pub(crate) struct Core {
     pub kicks: Vec<(CpuId, u64)>,
     /// `ops.flags` of the attached scheduler.
     pub ops_flags: u64,
+    /// CPUs that came or went since the boot (contract H1).
+    pub hotplug_seq: u64,
     /// Bypass depth (contract B1).
     pub bypass_depth: u32,
     /// When bypass began.
@@ -302,6 +310,7 @@ impl Core {
             left_custody: Vec::new(),
             kicks: Vec::new(),
             ops_flags: 0,
+            hotplug_seq: 0,
             bypass_depth: 0,
             bypass_since: Nanos::ZERO,
             exit: None,
@@ -414,6 +423,22 @@ impl Core {
     /// Node of a CPU.
     pub fn node_of(&self, cpu: CpuId) -> u32 {
         self.config.topology.node[cpu.index()]
+    }
+
+    /// `scx_rq_online`: tasks of the scheduler may come to this CPU.
+    pub fn rq_online(&self, cpu: CpuId) -> bool {
+        let rq = &self.cpus[cpu.index()];
+        rq.scx_online && rq.active
+    }
+
+    /// `cpu_active_mask`.
+    pub fn active_cpus(&self) -> CpuSet {
+        (0..self.cpus()).map(CpuId).filter(|cpu| self.cpus[cpu.index()].active).collect()
+    }
+
+    /// `cpu_online_mask`.
+    pub fn online_cpus(&self) -> CpuSet {
+        (0..self.cpus()).map(CpuId).filter(|cpu| self.cpus[cpu.index()].online).collect()
     }
 
     /// Nodes of the machine.

@@ -234,7 +234,7 @@ impl Core {
             }
             return false;
         }
-        let online = self.cpus[cpu.index()].online;
+        let online = self.rq_online(cpu);
         if !online && remote == Remote::Enforce {
             self.counters.dispatch_local_dsq_offline += 1;
         }

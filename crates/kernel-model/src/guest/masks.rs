@@ -51,6 +51,11 @@ impl FixedMasks {
         memory.addr(self.region, FixedMasks::ONLINE)
     }
 
+    /// Changes `cpu_online_mask`.
+    pub fn set_online(&self, memory: &mut Memory, online: &CpuSet) {
+        write(memory.slot_mut(self.region, FixedMasks::ONLINE), online);
+    }
+
     /// `cpu_none_mask`.
     pub fn empty(&self, memory: &Memory) -> GuestAddr {
         memory.addr(self.region, FixedMasks::EMPTY)

@@ -18,9 +18,7 @@ const EPROTO: i32 = -71;
 /// Smallest errno that a kernel function returns.
 const MAX_ERRNO: i32 = 4095;
 /// SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG.
-const RESTART_FOR_HOTPLUG: i64 = 1 << 48 | 1 << 32;
-/// Hotplug events since the boot (contract H1): there are none.
-const HOTPLUG_SEQ: u64 = 0;
+pub(super) const RESTART_FOR_HOTPLUG: i64 = 1 << 48 | 1 << 32;
 /// Slice of a task that is switched to ext at attach.
 const SWITCH_SLICE_NS: u64 = 5_000_000;
 /// Longest dump line set: `ops.exit_dump_len` of 0 means this many bytes.
@@ -30,6 +28,13 @@ impl Kernel {
     /// Attaches the loaded scheduler, on `cpu`. A failure after the first checks is reported by
     /// [`Kernel::exit_info`], as in the kernel.
     pub fn attach(&mut self, cpu: CpuId) -> Result<(), LaunchError> {
+        self.begin_attach(cpu)?;
+        self.end_attach(cpu);
+        Ok(())
+    }
+
+    /// The first half: afterwards the tasks are the scheduler's but bypass it, until [`Kernel::end_attach`].
+    pub fn begin_attach(&mut self, cpu: CpuId) -> Result<(), LaunchError> {
         let refuse = |errno, reason: &str| Err(LaunchError::Attach { errno, reason: reason.to_owned() });
         if self.stage != Stage::Disabled {
             return refuse(EBUSY, "another scheduler is attached");
@@ -59,9 +64,7 @@ impl Kernel {
         core.cpus.iter_mut().for_each(|rq| rq.cpuperf = 1024);
         core.idle.enabled = true;
         core.idle.per_node = flags & ops_flags::BUILTIN_IDLE_PER_NODE != 0;
-        for cpu in (0..core.cpus()).map(CpuId) {
-            core.note_idle(cpu, core.cpus[cpu.index()].online);
-        }
+        core.idle.reset();
         core.objects.initialized = false;
         self.exit_info = None;
         let overrides = self.has(Op::UpdateIdle) && flags & ops_flags::KEEP_BUILTIN_IDLE == 0;
@@ -78,11 +81,13 @@ impl Kernel {
         }
         self.core.objects.initialized = self.has(Op::Init);
         let expected = self.scheduler.as_ref().map_or(0, |scheduler| scheduler.hotplug_seq);
-        if expected != 0 && expected != HOTPLUG_SEQ {
-            let message = format!("expected hotplug seq {expected} did not match actual {HOTPLUG_SEQ}");
+        let actual = self.core.hotplug_seq;
+        if expected != 0 && expected != actual {
+            let message = format!("expected hotplug seq {expected} did not match actual {actual}");
             self.core.error(exit_kind::UNREGISTERED_KERNEL, RESTART_FOR_HOTPLUG, message);
             return false;
         }
+        self.core.idle.spans.tune();
         if self.flag(ops_flags::ENQ_LAST) && !self.has(Op::Enqueue) {
             self.core.fail("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".into());
         }
@@ -112,10 +117,17 @@ impl Kernel {
             }
         }
         // An error on the way does not stop the switch, but bypass goes on until the scheduler is disabled.
-        if self.core.exit.is_none() {
+        self.attaching = self.core.exit.is_none();
+    }
+
+    /// The second half of an attach (contract 1.3, step 10), done on `cpu`. No effect if the scheduler is gone already.
+    pub fn end_attach(&mut self, cpu: CpuId) {
+        self.core.this_cpu = cpu;
+        if std::mem::take(&mut self.attaching) {
             self.leave_bypass();
             self.core.log(TaskId::NONE, EventKind::Attached);
         }
+        self.finish();
     }
 
     /// `ops_sanitize_err`: an op that fails returns a negative errno; another number is an error of its own.
@@ -153,6 +165,7 @@ impl Kernel {
             }
             return Err(result);
         }
+        self.core.task_mut(task).reset_runnable_at = true;
         self.set_state(task, ExtState::Ready);
         if self.core.objects.disallow(&self.machine.memory, task) {
             self.apply_disallow(task, fork);
@@ -208,13 +221,43 @@ impl Kernel {
         self.finish();
     }
 
-    /// The disable sequence (contract X1).
+    /// From now on an error only bypasses the scheduler, and the rest of the disable sequence is for the driver to ask
+    /// for, as a kernel thread would some time later. Without this, both happen at one instant.
+    pub fn disable_in_steps(&mut self) {
+        self.in_steps = true;
+    }
+
+    /// Whether the scheduler is bypassed and waits for [`Kernel::end_disable`].
+    pub fn is_disabling(&self) -> bool {
+        self.stage == Stage::Disabling
+    }
+
+    /// The disable sequence (contract X1), or its first half.
     pub(super) fn disable(&mut self) {
         let mut info = self.core.exit.clone().expect("there is a reason to disable");
         if info.kind >= exit_kind::ERROR {
             info.dump = self.make_dump(&info);
+            self.core.exit = Some(info);
         }
         self.enter_bypass();
+        let (in_steps, enabled) = (self.in_steps, self.stage == Stage::Enabled);
+        self.stage = Stage::Disabling;
+        if !in_steps || !enabled {
+            self.take_down();
+        }
+    }
+
+    /// The second half of the disable sequence, done on `cpu`. No effect unless [`Kernel::is_disabling`].
+    pub fn end_disable(&mut self, cpu: CpuId) {
+        self.core.this_cpu = cpu;
+        if self.is_disabling() {
+            self.take_down();
+        }
+        self.finish();
+    }
+
+    fn take_down(&mut self) {
+        let info = self.core.exit.clone().expect("there is a reason to disable");
         for task in self.all_tasks() {
             if self.core.task(task).class == Class::Ext {
                 self.change(task, deq_flags::MOVE | deq_flags::CLASS, |kernel| {
@@ -235,6 +278,7 @@ impl Kernel {
         self.core.ops_flags = 0;
         self.core.bypass_depth = 1;
         self.leave_bypass();
+        (self.attaching, self.suspending) = (false, false);
         self.exit_info = Some(info);
         self.core.output.effects.push(Effect::Disabled);
     }

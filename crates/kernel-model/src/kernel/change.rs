@@ -61,8 +61,7 @@ impl Kernel {
             return Ok(());
         }
         self.core.this_cpu = cpu;
-        let online = (0..self.core.cpus()).map(CpuId).filter(|&cpu| self.core.cpus[cpu.index()].online).collect();
-        let to = self.core.any_distribute(&allowed.intersection(&online));
+        let to = self.core.any_distribute(&allowed.intersection(&self.core.active_cpus()));
         if to == self.core.cpus() {
             return Err(EINVAL);
         }
@@ -83,7 +82,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+    pub(super) fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
         let shared = self.core.share(allowed.clone());
         let entry = self.core.task_mut(task);
         entry.allowed = shared;

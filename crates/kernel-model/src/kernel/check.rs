@@ -66,6 +66,9 @@ impl Kernel {
         assert_eq!(rq.immed_tasks as usize, here().filter(immediate).count(), "CPU {cpu}: tasks that cannot wait");
         assert!(!rq.in_balance && rq.reenqueue.is_none(), "CPU {cpu} is between operations");
         assert!(rq.next_class <= core.current_class(cpu), "CPU {cpu}: nothing lower than what runs comes next");
+        if !rq.online {
+            assert!(self.is_vacant(cpu) && !rq.active && !rq.scx_online, "CPU {cpu} is offline, and nobody is there");
+        }
         if let Some(current) = core.current(cpu).some() {
             assert_eq!(core.task_cpu(current), cpu, "who runs on CPU {cpu} is there");
         }

@@ -63,7 +63,7 @@ impl Kernel {
             Class::Ext => "ext",
             Class::Idle => "idle",
         };
-        let (flags, released) = (u8::from(rq.online), u8::from(rq.released));
+        let (flags, released) = (u8::from(rq.scx_online), u8::from(rq.released));
         let _ = writeln!(
             text,
             "\nCPU {:<4}: nr_run={} flags={flags:#x} cpu_rel={released} ops_qseq={} ksync={}",

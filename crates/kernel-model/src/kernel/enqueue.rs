@@ -42,7 +42,7 @@ impl Kernel {
             self.show_flags(task);
         }
         let entry = self.core.task(task);
-        if !self.core.cpus[cpu.index()].online {
+        if !self.core.rq_online(cpu) {
             self.enqueue_refilled(task, QueueRef::Local(cpu), flags);
         } else if self.core.bypassing() {
             self.core.counters.bypass_dispatch += 1;

@@ -6,7 +6,7 @@ use super::{Kernel, Scheduler, Stage};
 use crate::core::{Running, ops_flags};
 use crate::kfuncs;
 use crate::ops::{OP_COUNT, Op};
-use crate::{LaunchError, guest};
+use crate::{Effect, LaunchError, guest};
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +92,9 @@ impl Kernel {
             Symbol::KernelVariable(name) => Some((name.clone(), self.core.objects.variable(&memory, name)?)),
             _ => None,
         });
+        // The maps of the last object are gone, and its timers with them.
+        let armed = std::mem::take(&mut self.core.armed);
+        self.core.output.effects.extend(armed.into_iter().map(|timer| Effect::CancelTimer { timer }));
         let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
         self.machine = Machine::load(object, memory, self.core.cpus(), &symbols)?;
         self.execution = self.machine.execution();

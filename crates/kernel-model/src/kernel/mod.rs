@@ -9,6 +9,7 @@ mod check;
 mod dump;
 mod enqueue;
 mod finish;
+mod hotplug;
 mod load;
 mod pick;
 mod schedule;
@@ -22,7 +23,7 @@ use crate::guest::{self, Objects};
 use crate::ops::{OP_COUNT, Op};
 use bpf_machine::{Execution, Machine, Memory};
 use bpf_object::{FunctionId, LinkedObject, Target};
-use ids::{CpuId, Nanos, TaskId};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
 use load::Nothing;
 
 /// The loaded scheduler.
@@ -51,8 +52,10 @@ enum Stage {
     Disabled,
     /// `init` and `init_task` are being called.
     Enabling,
-    /// It schedules.
+    /// It schedules, or is about to: every task that it takes has been switched.
     Enabled,
+    /// It is bypassed and about to go.
+    Disabling,
 }
 
 /// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
@@ -70,6 +73,12 @@ pub struct Kernel {
     watchdog_checked: Nanos,
     /// Tasks that are being enqueued again; kept between calls because its allocation is reused.
     waiting: Vec<TaskId>,
+    /// Tasks are switched and bypass lasts until the attach ends.
+    attaching: bool,
+    /// A disable stops after its first half.
+    in_steps: bool,
+    /// The scheduler is bypassed because the machine is about to sleep.
+    suspending: bool,
     /// Why the last scheduler is gone.
     exit_info: Option<ExitInfo>,
 }
@@ -92,6 +101,9 @@ impl Kernel {
             watchdog_worker: TaskId::NONE,
             watchdog_checked: Nanos::ZERO,
             waiting: Vec::new(),
+            attaching: false,
+            in_steps: false,
+            suspending: false,
             exit_info: None,
         }
     }
@@ -133,6 +145,11 @@ impl Kernel {
         self.core.task_cpu(task)
     }
 
+    /// Where a task may run.
+    pub fn allowed(&self, task: TaskId) -> &CpuSet {
+        &self.core.task(task).allowed
+    }
+
     /// Why the scheduler is gone, once it is.
     pub fn exit_info(&self) -> Option<&ExitInfo> {
         self.exit_info.as_ref()
@@ -161,6 +178,11 @@ impl Kernel {
     /// Shows programs the flags of a task as they are now.
     fn show_flags(&mut self, task: TaskId) {
         self.core.show_flags(&mut self.machine.memory, task);
+    }
+
+    /// `scx_enabled`: the scheduler's operations are called.
+    fn schedules(&self) -> bool {
+        matches!(self.stage, Stage::Enabled | Stage::Disabling)
     }
 
     /// Whether the scheduler has this op.

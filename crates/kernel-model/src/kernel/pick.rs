@@ -60,7 +60,9 @@ impl Kernel {
     }
 
     fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {
-        self.scheduler.as_ref()?;
+        if !self.schedules() {
+            return None;
+        }
         let rq = &mut self.core.cpus[cpu.index()];
         rq.kick_sync += 1;
         rq.in_balance = true;
@@ -97,7 +99,7 @@ impl Kernel {
             if self.core.consume(&mut self.machine.memory, QueueRef::Bypass(cpu), cpu, 0, 0) {
                 return false;
             }
-        } else if self.has(Op::Dispatch) && self.core.cpus[cpu.index()].online {
+        } else if self.has(Op::Dispatch) && self.core.cpus[cpu.index()].scx_online {
             match self.dispatch_rounds(cpu, prev, prev_is_ext, prev_runnable) {
                 Found::Prev => return true,
                 Found::Local => return false,

@@ -44,6 +44,10 @@ impl Kernel {
         let next_class = self.core.current_class(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
         (rq.preempted, rq.next_class) = (false, next_class);
+        if !rq.active && next != TaskId::NONE {
+            // `balance_push`: the migration helper takes it away at once (contract H1).
+            self.core.resched(cpu);
+        }
         if leave == Leave::Exit {
             self.bury(prev);
         }
@@ -110,7 +114,7 @@ impl Kernel {
     /// helper itself takes no time here, but the scheduler sees the stop class come and go.
     fn evict(&mut self, cpu: CpuId, prev: TaskId) -> bool {
         let Some(task) = prev.some().filter(|&task| self.core.task(task).is_runnable()) else { return false };
-        if self.core.task(task).allowed.contains(cpu) && self.core.cpus[cpu.index()].online {
+        if self.may_run_on(task, cpu) {
             return false;
         }
         if self.core.task(task).class == Class::Ext {
@@ -119,8 +123,9 @@ impl Kernel {
             self.core.higher_enqueue(task, true);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
-        let to = self.core.task(task).migrate_to;
-        let to = if self.may_run_on(task, to) { to } else { self.correct_cpu(task, cpu) };
+        let asked = self.core.task(task).migrate_to;
+        let to = if self.core.cpus[cpu.index()].active { asked } else { cpu };
+        let to = self.correct_cpu(task, to);
         self.push_to(task, to);
         true
     }
@@ -203,10 +208,10 @@ impl Kernel {
         }
     }
 
-    fn update_idle(&mut self, cpu: CpuId, idle: bool) {
+    pub(super) fn update_idle(&mut self, cpu: CpuId, idle: bool) {
         self.core.note_idle(cpu, idle);
         self.core.log(TaskId::NONE, EventKind::Idle { entered: idle });
-        if !self.core.bypassing() {
+        if self.schedules() && !self.core.bypassing() {
             self.call(Op::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]);
         }
     }

@@ -166,23 +166,28 @@ impl Kernel {
         (self.correct_cpu(task, cpu), asked)
     }
 
-    /// Whether the affinity of a task allows a CPU, and it is online.
+    /// `is_cpu_allowed`: whether the affinity of a task allows a CPU, and tasks may come there.
     pub(super) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
-        self.core.task(task).allowed.contains(cpu) && self.core.cpus[cpu.index()].online
+        self.core.task(task).allowed.contains(cpu) && self.core.cpus[cpu.index()].active
     }
 
-    /// A CPU where the task may not run, or that is offline, is replaced silently (`select_fallback_rq`): by the first
-    /// one of the node where it was, else by the first anywhere.
-    pub(super) fn correct_cpu(&self, task: TaskId, cpu: CpuId) -> CpuId {
+    /// A CPU where the task may not run is replaced silently (`select_fallback_rq`): by the first one of the node where
+    /// it was, else by the first anywhere. If its affinity leaves none, it loses that affinity for good.
+    pub(super) fn correct_cpu(&mut self, task: TaskId, cpu: CpuId) -> CpuId {
         if self.may_run_on(task, cpu) {
             return cpu;
         }
         let home = self.core.node_of(self.core.task_cpu(task));
-        let mut usable = self.core.task(task).allowed.iter().filter(|&cpu| self.core.cpus[cpu.index()].online);
+        let mut usable = self.core.task(task).allowed.iter().filter(|&cpu| self.core.cpus[cpu.index()].active);
         let first = usable.next();
         let near = first.into_iter().chain(usable).find(|&cpu| self.core.node_of(cpu) == home);
-        let online = |cpu: &CpuId| self.core.cpus[cpu.index()].online;
-        near.or(first).or_else(|| (0..self.core.cpus()).map(CpuId).find(online)).expect("some CPU is online")
+        if let Some(found) = near.or(first) {
+            return found;
+        }
+        let everywhere = self.core.everywhere.clone();
+        self.change(task, 0, |kernel| kernel.apply_affinity(task, &everywhere));
+        self.core.log(task, EventKind::Affinity);
+        self.core.active_cpus().first().expect("some CPU is active")
     }
 
     fn select_cpu_ext(&mut self, task: TaskId, wake_flags: u64) -> CpuId {

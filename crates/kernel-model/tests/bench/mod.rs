@@ -184,6 +184,29 @@ impl Bench {
         }
     }
 
+    /// A CPU goes offline, and there is no time between the steps of that.
+    pub fn offline(&mut self, cpu: u32) {
+        self.kernel.deactivate_cpu(CpuId(cpu));
+        self.settle();
+        self.kernel.offline_cpu(CpuId(cpu));
+        self.settle();
+        self.kernel.kill_cpu(CpuId(cpu));
+        self.settle();
+    }
+
+    /// A CPU comes online.
+    pub fn online(&mut self, cpu: u32) {
+        self.kernel.online_cpu(CpuId(cpu));
+        self.settle();
+    }
+
+    /// Loads the same object again and attaches it, as a loader that is told to restart does.
+    pub fn restart(&mut self) {
+        self.kernel.load(&self.object).expect("it loads again");
+        self.read = 0;
+        self.attach();
+    }
+
     /// What the probe logged since the last look, one operation a word: `op:cpu:task(a,b)`, without zeroes at the end.
     pub fn log(&mut self) -> Vec<String> {
         let length = self.variable("logged") as usize;

@@ -27,6 +27,9 @@ extern s32 scx_bpf_select_cpu_and(struct task_struct *p, s32 prev, u64 wake_flag
 	__weak;
 extern void scx_bpf_cpuperf_set(s32 cpu, u32 perf) __ksym;
 extern s32 scx_bpf_pick_idle_cpu_node(const struct cpumask *mask, s32 node, u64 flags) __ksym __weak;
+extern const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
+extern void scx_bpf_put_cpumask(const struct cpumask *mask) __ksym;
+extern u32 bpf_cpumask_weight(const struct cpumask *mask) __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 
@@ -72,7 +75,7 @@ const volatile s32 pid_arg;
 enum {
 	SELECT_CPU = 1, ENQUEUE, DEQUEUE, DISPATCH, TICK, RUNNABLE, RUNNING, STOPPING, QUIESCENT, YIELD,
 	SET_WEIGHT = 12, SET_CPUMASK, UPDATE_IDLE, CPU_ACQUIRE, CPU_RELEASE, INIT_TASK, EXIT_TASK, ENABLE, DISABLE,
-	DUMP, DUMP_CPU, DUMP_TASK, INIT = 34, EXIT,
+	DUMP, DUMP_CPU, DUMP_TASK, CPU_ONLINE = 32, CPU_OFFLINE, INIT, EXIT,
 };
 
 static __always_inline void note(u32 op, struct task_struct *p, u64 a, u64 b)
@@ -89,6 +92,16 @@ static __always_inline void note(u32 op, struct task_struct *p, u64 a, u64 b)
 		e->b = b;
 		logged = at + 1;
 	}
+}
+
+/* How many CPUs are online. */
+static __always_inline __attribute__((unused)) u32 online_cpus(void)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 count = bpf_cpumask_weight(online);
+
+	scx_bpf_put_cpumask(online);
+	return count;
 }
 
 /* The first task that was held back by hold(), or NULL; to be released. */
@@ -264,6 +277,16 @@ OP1(void, probe_disable, struct task_struct *, p)
 	note(DISABLE, p, 0, 0);
 }
 
+SLEEPABLE_OP1(void, probe_cpu_online, s32, cpu)
+{
+	note(CPU_ONLINE, NULL, cpu, 0);
+}
+
+SLEEPABLE_OP1(void, probe_cpu_offline, s32, cpu)
+{
+	note(CPU_OFFLINE, NULL, cpu, 0);
+}
+
 OP1(void, probe_dump, struct scx_dump_ctx *, ctx_arg)
 {
 	note(DUMP, NULL, 0, 0);
@@ -336,6 +359,10 @@ SCHEDULER(probe_ops,
 	.exit_task = (void *)probe_exit_task,
 	.enable = (void *)probe_enable,
 	.disable = (void *)probe_disable,
+#endif
+#ifdef OP_HOTPLUG
+	.cpu_online = (void *)probe_cpu_online,
+	.cpu_offline = (void *)probe_cpu_offline,
 #endif
 #ifdef OP_DUMP
 	.dump = (void *)probe_dump,
