@@ -108,6 +108,9 @@ pub struct Sim {
     /// Kernel version to model
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]
     pub kernel: (u16, u16),
+    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms, or a TOML file of that
+    #[arg(long, value_name = "PLAN")]
+    pub faults: Option<String>,
     /// Launch profile of the schedulers that are given as paths
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -174,29 +177,10 @@ pub struct Record {
     pub command: Vec<OsString>,
 }
 
-/// `10s`, `500ms`, `1.5s`: a number above 0 with a unit, at most nine places after the point.
+/// A time above 0.
 fn duration(text: &str) -> Result<Nanos, String> {
-    let bad = || "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms".to_owned();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
-    let (number, unit) = text.split_at(end);
-    let unit_ns: u64 = match unit.trim() {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return Err(bad()),
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = fraction.len() as u32;
-    if digits > 9 {
-        return Err(bad());
-    }
-    let (whole, fraction) = (whole.parse::<u64>().map_err(|_| bad())?, fraction.parse::<u64>().map_err(|_| bad())?);
-    let fraction_ns = u128::from(fraction) * u128::from(unit_ns) / 10u128.pow(digits);
-    let ns = whole.checked_mul(unit_ns).and_then(|ns| ns.checked_add(fraction_ns as u64)).ok_or_else(bad)?;
-    if ns == 0 { Err(bad()) } else { Ok(Nanos(ns)) }
+    let expected = "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms";
+    text.parse().ok().filter(|&time| time > Nanos::ZERO).ok_or_else(|| expected.to_owned())
 }
 
 /// The kernel model follows 7.2; other versions would be a promise that it does not keep.

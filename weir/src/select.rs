@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
+use fault_plan::FaultPlan;
 use launch_profile::Profile;
 use machine_model::Machine;
 use std::borrow::Cow;
@@ -104,6 +105,12 @@ pub fn machine(name: &str) -> Result<Machine> {
         _ if name.contains(':') => Machine::from_synthetic(name)?,
         _ => Machine::preset(name)?,
     })
+}
+
+/// A fault plan: in one line, which always has an `@`, or the path of a TOML file.
+pub fn faults(text: &str) -> Result<FaultPlan> {
+    let plan = if text.contains('@') { text.parse() } else { FaultPlan::from_toml(text, &read_text(Path::new(text))?) };
+    plan.context("--faults")
 }
 
 /// This machine. As in the scx world, `SCX_SYSFS_PREFIX` stands before `/sys`, to see another machine's copy of it.

@@ -6,6 +6,7 @@ use crate::print;
 use crate::select::{self, Scheduler};
 use anyhow::{Context, Result, bail};
 use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
+use fault_plan::FaultPlan;
 use ids::Nanos;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use machine_model::Machine;
@@ -28,6 +29,7 @@ struct Run<'a> {
     scheduler: &'a Scheduler,
     machine: &'a Machine,
     workload: &'a Workload,
+    faults: &'a FaultPlan,
 }
 
 /// Runs and reports. True if a scheduler was ejected, or a run ended in a deadlock.
@@ -39,10 +41,11 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
     let machines = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
+    let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
     for workload in &workloads {
         for machine in &machines {
-            runs.extend(schedulers.iter().map(|scheduler| Run { scheduler, machine, workload }));
+            runs.extend(schedulers.iter().map(|scheduler| Run { scheduler, machine, workload, faults: &faults }));
         }
     }
     if args.format == Format::Text {
@@ -69,6 +72,9 @@ fn command_line(args: &Sim) -> String {
     }
     option("seed", &args.seed.to_string());
     option("kernel", &version(args.kernel));
+    if let Some(faults) = &args.faults {
+        option("faults", faults);
+    }
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
     }
@@ -110,7 +116,7 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<RunReport>> {
 }
 
 fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> {
-    let Run { scheduler, machine, workload } = run;
+    let Run { scheduler, machine, workload, faults } = run;
     let setup = Setup {
         machine,
         workload,
@@ -118,6 +124,7 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
         profile: &scheduler.profile,
         seed: args.seed,
         duration: args.duration,
+        faults,
         kernel: args.kernel,
     };
     let trace = args.trace.as_deref().map(create).transpose()?;
@@ -161,6 +168,7 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
         deadlocked,
         failed_forks: outcome.failed_forks,
         refused_changes: outcome.refused_changes,
+        restarts: outcome.restarts.len() as u64,
         log_hash: outcome.log_hash,
         meter: None,
         measures: outcome.measures,

@@ -10,6 +10,7 @@ pub use cpu_set::{CpuSet, ParseCpuSetError};
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::str::FromStr;
 
 /// A logical CPU, numbered from 0 as Linux does; at most [`MAX_CPUS`] exist.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -183,6 +184,42 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// Why a text is no time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a time with its unit (ns, us, ms, s, min or h), such as 10s or 1.5ms, got {0:?}")]
+pub struct ParseNanosError(String);
+
+impl FromStr for Nanos {
+    type Err = ParseNanosError;
+
+    /// `10s`, `500ms`, `1.5s`: a number with a unit, at most nine places after the point.
+    fn from_str(text: &str) -> Result<Nanos, ParseNanosError> {
+        parse_nanos(text).ok_or_else(|| ParseNanosError(text.to_owned()))
+    }
+}
+
+fn parse_nanos(text: &str) -> Option<Nanos> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(end);
+    let unit_ns: u64 = match unit.trim() {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let places = fraction.len() as u32;
+    if places > 9 {
+        return None;
+    }
+    let (whole, fraction) = (whole.parse::<u64>().ok()?, fraction.parse::<u64>().ok()?);
+    let fraction_ns = u128::from(fraction) * u128::from(unit_ns) / 10u128.pow(places);
+    whole.checked_mul(unit_ns)?.checked_add(fraction_ns as u64).map(Nanos)
+}
+
 /// Scheduling policy of a task, as `sched_setscheduler(2)` names it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Policy {
@@ -213,6 +250,20 @@ pub enum Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nanos_are_read_with_their_unit() {
+        let good =
+            [("0s", 0), ("10s", 10_000_000_000), ("1.5 us", 1_500), ("0.000000001s", 1), ("2min", 120_000_000_000)];
+        for (text, ns) in good {
+            assert_eq!(text.parse(), Ok(Nanos(ns)), "{text}");
+        }
+        for text in
+            ["", "10", "s", "-1s", "1.2.3s", "1d", ".s", "1.s", "99999999999999999999s", "9999999h", "0.0000000001s"]
+        {
+            assert!(text.parse::<Nanos>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn nanos_print_with_their_unit() {

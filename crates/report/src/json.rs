@@ -37,6 +37,7 @@ struct Run<'a> {
     deadlocked: bool,
     failed_forks: u64,
     refused_changes: u64,
+    restarts: u64,
     meter: Option<Metered<'a>>,
     tasks: Vec<Task<'a>>,
 }
@@ -144,6 +145,7 @@ fn run(run: &RunReport) -> Run<'_> {
         deadlocked: run.deadlocked,
         failed_forks: run.failed_forks,
         refused_changes: run.refused_changes,
+        restarts: run.restarts,
         meter: run.meter.as_ref().map(metered),
         tasks: measures.tasks.iter().map(task).collect(),
     }

@@ -59,6 +59,8 @@ pub struct RunReport {
     pub failed_forks: u64,
     /// Changes of affinity, policy or nice value that the kernel refused.
     pub refused_changes: u64,
+    /// How often the scheduler was attached again because its exit asked for that (contract E2).
+    pub restarts: u64,
     /// Hash of all events.
     pub log_hash: u128,
     /// How it was measured, if it ran in a real kernel; `None` for a simulated run.

@@ -73,6 +73,7 @@ pub(crate) fn refusals(run: &RunReport, who: &str) -> String {
     for (number, what) in [
         (run.failed_forks, "forks failed: the scheduler refused the new tasks"),
         (run.refused_changes, "changes of affinity, policy or nice value were refused"),
+        (run.restarts, "restarts: the scheduler left and asked to be attached again"),
     ] {
         if number > 0 {
             let _ = writeln!(text, "{}", wrap("", &format!("{who}{} {what}", count(number))));

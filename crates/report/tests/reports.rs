@@ -62,6 +62,7 @@ fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
         deadlocked: false,
         failed_forks: 0,
         refused_changes: 0,
+        restarts: 0,
         log_hash: 0xfeed_0000_0000_0000_0000_0000_0000_0001,
         meter: None,
         measures: measures(makespan_ms, us),

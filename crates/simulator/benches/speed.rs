@@ -62,6 +62,7 @@ fn play(case: &Case) {
     );
     let workload = Workload::from_rt_app("periodic", &text).expect("a workload");
     let setup = Setup {
+        faults: &Default::default(),
         machine: &machine,
         workload: &workload,
         object: &object,

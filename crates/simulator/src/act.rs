@@ -39,14 +39,14 @@ impl<M: Model> Run<'_, M> {
 
     /// Asks the script of `id` what comes next. What needs no wakeups before is done at once.
     fn ask(&mut self, cpu: CpuId, id: TaskId) {
-        let demand = self.player.next(id, self.now, &mut self.woken).demand;
+        let demand = self.player.next(id, self.kernel_now(), &mut self.woken).demand;
         if self.woken.is_empty() {
-            return self.carry_out(cpu, id, demand, self.now);
+            return self.carry_out(cpu, id, demand, self.kernel_now());
         }
-        let wakes = self.woken.drain(..).collect();
+        let (wakes, asked_at) = (self.woken.drain(..).collect(), self.kernel_now());
         let task = &mut self.tasks[id.index()];
         task.phase = Phase::Act;
-        task.later = Some(Box::new(Later { wakes, demand, asked_at: self.now }));
+        task.later = Some(Box::new(Later { wakes, demand, asked_at }));
     }
 
     fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
@@ -64,7 +64,7 @@ impl<M: Model> Run<'_, M> {
                     Sleep::Io => BlockCause::Io,
                     Sleep::External => BlockCause::External,
                 };
-                let (cause, over) = (task.slept_for, (asked_at + length).max(self.now));
+                let (cause, over) = (task.slept_for, (asked_at + length + self.suspended).max(self.now));
                 self.left.asleep += 1;
                 self.alarms.set(Alarm::Sleep(id), over);
                 self.schedule(cpu, Leave::Block(cause));
@@ -82,11 +82,11 @@ impl<M: Model> Run<'_, M> {
     fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
         let charge = Charge { scheduler: Nanos(self.machine.costs.wakeup_ns), ..Charge::default() };
         let task = &mut self.tasks[other.index()];
-        if task.state() != State::Blocked {
+        if task.state() != State::Blocked || task.frozen {
             task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
             return self.cpus[cpu.index()].charge(charge);
         }
-        self.model.set_now(self.now);
+        self.tell_time();
         self.model.wake(cpu, other, Waker::Task(id));
         self.apply(cpu, charge);
     }
@@ -106,13 +106,14 @@ impl<M: Model> Run<'_, M> {
             kernel_thread: false,
             parent,
         };
-        self.model.set_now(self.now);
+        self.tell_time();
         let (child, result) = self.fork(cpu, attributes);
         self.tasks[child.index()].spec = spec;
         if result.is_ok() {
+            let born = self.kernel_now();
             match parent {
-                Some(parent) => self.player.forked(child, spec, parent, self.now),
-                None => self.player.started(child, spec, self.now),
+                Some(parent) => self.player.forked(child, spec, parent, born),
+                None => self.player.started(child, spec, born),
             }
             self.model.wake_new(cpu, child);
             let scheduler = Nanos(own + costs.wakeup_ns);
@@ -144,12 +145,15 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn change(&mut self, cpu: CpuId, id: TaskId, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
-        self.model.set_now(self.now);
+        self.tell_time();
         let mut refused = 0;
         if let Some(cpus) = cpus {
             let allowed = existing(Some(&cpus), &self.all_cpus);
             match self.model.set_affinity(cpu, id, &allowed) {
-                Ok(()) => self.sinks.affinity(self.now, id, &allowed),
+                Ok(()) => {
+                    self.sinks.affinity(self.now, id, &allowed);
+                    self.affinity_told = true;
+                }
                 Err(_) => refused += 1,
             }
         }
@@ -158,6 +162,7 @@ impl<M: Model> Run<'_, M> {
         }
         self.refused_changes += refused;
         self.apply(cpu, Charge::default());
+        self.affinity_told = false;
     }
 
     /// The watchdog's worker runs for a moment, does its job and goes to sleep again.
@@ -167,7 +172,7 @@ impl<M: Model> Run<'_, M> {
             return task.begin_work(WORKER_NS);
         }
         task.took_job = false;
-        self.model.set_now(self.now);
+        self.tell_time();
         self.model.watchdog_work(cpu);
         self.apply(cpu, Charge::default());
         if self.end.is_none() {

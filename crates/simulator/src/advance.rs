@@ -45,13 +45,15 @@ impl<M: Model> Run<'_, M> {
 
     /// Lets `cpu`, whose account is settled, do all that it can do now, and sets the alarm for what it does next.
     pub fn advance(&mut self, cpu: CpuId) {
-        while self.end.is_none() {
+        while self.end.is_none() && !self.cpus[cpu.index()].offline {
             let entry = &mut self.cpus[cpu.index()];
             if entry.is_busy() {
                 return self.wait_until_free(cpu);
             }
             let current = entry.current;
-            if current != TaskId::NONE && self.tasks[current.index()].is_complete() {
+            if self.freezing && current != TaskId::NONE && !self.tasks[current.index()].is_worker {
+                self.freeze(cpu, current);
+            } else if current != TaskId::NONE && self.tasks[current.index()].is_complete() {
                 self.tasks[current.index()].complete();
                 self.act(cpu, current);
             } else if entry.next_tick <= self.now {
@@ -79,7 +81,7 @@ impl<M: Model> Run<'_, M> {
             return self.alarms.cancel(Alarm::Cpu(cpu));
         }
         let free_at = entry.free_at();
-        let nothing_waits = entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at;
+        let nothing_waits = entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at && !self.freezing;
         let need = entry.current.some().map(|task| self.tasks[task.index()].needs());
         match need {
             None if nothing_waits && self.machine.no_hz_idle => self.plan_idle(cpu),
@@ -93,7 +95,7 @@ impl<M: Model> Run<'_, M> {
     fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Nanos) {
         let first = self.cpus[cpu.index()].next_tick;
         let end = self.ticks.end(from, need, first);
-        let due = if first >= end || (self.skip_ticks && self.model.tick_is_idle_until(cpu, end)) {
+        let due = if first >= end || (self.skip_ticks && self.tick_is_idle_until(cpu, end)) {
             end
         } else {
             end.min(self.first_needed_tick(cpu, first))
@@ -104,7 +106,7 @@ impl<M: Model> Run<'_, M> {
     /// Nothing to do; ticks go on if the machine does not stop them.
     fn plan_idle(&mut self, cpu: CpuId) {
         let first = self.cpus[cpu.index()].next_tick;
-        let is_quiet = |until: Nanos| self.model.tick_is_idle_until(cpu, until);
+        let is_quiet = |until: Nanos| self.tick_is_idle_until(cpu, until);
         if first != Nanos::MAX && !(self.skip_ticks && is_quiet(Nanos::MAX)) {
             let due = self.first_needed_tick(cpu, first);
             self.alarms.set(Alarm::Cpu(cpu), due);
@@ -122,8 +124,8 @@ impl<M: Model> Run<'_, M> {
     /// The boot CPU was idle for long: something wakes it, and its tick looks whether all is well.
     fn keep_house(&mut self) {
         self.housekeeping = Nanos::MAX;
-        if !self.model.tick_is_idle_until(BOOT_CPU, self.now + Nanos(1)) {
-            self.model.set_now(self.now);
+        if !self.tick_is_idle_until(BOOT_CPU, self.now + Nanos(1)) {
+            self.tell_time();
             self.model.tick(BOOT_CPU);
             self.apply(BOOT_CPU, Charge { interrupt: self.ticks.cost(), ..Charge::default() });
         }
@@ -133,7 +135,7 @@ impl<M: Model> Run<'_, M> {
     fn first_needed_tick(&self, cpu: CpuId, first: Nanos) -> Nanos {
         let period = self.ticks.period().0;
         let after = |count: u64| Nanos(first.0 + count * period);
-        let skipped = |count: &u64| self.model.tick_is_idle_until(cpu, after(count - 1) + Nanos(1));
+        let skipped = |count: &u64| self.tick_is_idle_until(cpu, after(count - 1) + Nanos(1));
         match TICKS_AT_ONCE.into_iter().find(skipped) {
             Some(count) if self.skip_ticks => after(count),
             _ => first,
@@ -145,17 +147,20 @@ impl<M: Model> Run<'_, M> {
         let entry = &mut self.cpus[cpu.index()];
         entry.next_tick = self.ticks.after(self.now);
         let charge = Charge { interrupt: self.ticks.cost(), ..Charge::default() };
-        if self.skip_ticks && self.model.tick_is_idle_until(cpu, self.now + Nanos(1)) {
-            return entry.charge(charge);
+        if self.skip_ticks && self.tick_is_idle_until(cpu, self.now + Nanos(1)) {
+            return self.cpus[cpu.index()].charge(charge);
         }
-        self.model.set_now(self.now);
+        self.tell_time();
         self.model.tick(cpu);
         self.apply(cpu, charge);
     }
 
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
+        if self.freezing && !matches!(interrupt, Interrupt::Timer(_) | Interrupt::Fault(_)) {
+            return self.faults.missed.push(interrupt);
+        }
         let taken = Charge { interrupt: Nanos(self.machine.costs.interrupt_ns), ..Charge::default() };
-        self.model.set_now(self.now);
+        self.tell_time();
         match interrupt {
             Interrupt::Sleep(task) => {
                 self.left.asleep -= 1;
@@ -175,6 +180,14 @@ impl<M: Model> Run<'_, M> {
                 self.left.starts -= 1;
                 self.start(cpu, spec, None);
             }
+            Interrupt::Fault(step) => {
+                self.do_step(cpu, step);
+                self.apply(cpu, Charge::default());
+            }
+            Interrupt::Restart => {
+                self.restart(cpu);
+                self.apply(cpu, Charge::default());
+            }
         }
     }
 
@@ -185,8 +198,9 @@ impl<M: Model> Run<'_, M> {
         entry.resched = false;
         entry.schedules += 1;
         let awaits = std::mem::take(&mut entry.awaits);
-        self.model.set_now(self.now);
+        self.tell_time();
         let switch = self.model.schedule(cpu, leave);
+        let entry = &mut self.cpus[cpu.index()];
         assert_eq!(switch.prev, entry.current, "the kernel and the clock agree on who runs on CPU {cpu}");
         let mut charge = Charge::default();
         if switch.next != switch.prev {
@@ -212,7 +226,7 @@ impl<M: Model> Run<'_, M> {
 
     /// Lets those CPUs go on whose targets have all called schedule. A target counts when it enters schedule, also if
     /// it then waits itself: so CPUs that wait for each other go on.
-    fn release_spinning(&mut self) {
+    pub fn release_spinning(&mut self) {
         let spinning = std::mem::take(&mut self.spinning);
         for cpu in spinning {
             self.settle(cpu);

@@ -15,14 +15,18 @@ pub(crate) enum Alarm {
     Resched(CpuId),
     /// The next task comes from outside.
     Start,
+    /// The fault plan goes on.
+    Fault,
+    /// The loader attaches the scheduler again.
+    Restart,
     /// The sleep of the task is over.
     Sleep(TaskId),
     /// A timer of the kernel fires on this CPU. There is one alarm for each key.
     Timer(TimerKey, CpuId),
 }
 
-/// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, the starts, then alternately tasks
-/// and timers, since both grow.
+/// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, the starts, the faults, the
+/// restart, then alternately tasks and timers, since both grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     queue: EventQueue,
@@ -53,6 +57,20 @@ impl Alarms {
         self.queue.cancel(slot);
     }
 
+    /// Timers of a CPU that goes are another's from now on.
+    pub fn move_timers(&mut self, from: CpuId, to: CpuId) {
+        self.timers.iter_mut().filter(|(_, cpu)| *cpu == from).for_each(|(_, cpu)| *cpu = to);
+    }
+
+    /// All that is due becomes due so much later.
+    pub fn postpone(&mut self, by: Nanos) {
+        for slot in 0..self.queue.slots() {
+            if let Some(due) = self.queue.due(slot) {
+                self.queue.set(slot, due + by);
+            }
+        }
+    }
+
     /// CPU that a timer was set for, if it ever was.
     pub fn timer_cpu(&self, key: TimerKey) -> Option<CpuId> {
         self.timer_numbers.get(&key).map(|&number| self.timers[number as usize].1)
@@ -79,9 +97,11 @@ impl Alarms {
         } else {
             match slot - 2 * self.cpus {
                 0 => Alarm::Start,
-                odd if odd % 2 == 1 => Alarm::Sleep(TaskId(odd / 2)),
+                1 => Alarm::Fault,
+                2 => Alarm::Restart,
+                odd if odd % 2 == 1 => Alarm::Sleep(TaskId((odd - 3) / 2)),
                 even => {
-                    let (key, cpu) = self.timers[even as usize / 2 - 1];
+                    let (key, cpu) = self.timers[even as usize / 2 - 2];
                     Alarm::Timer(key, cpu)
                 }
             }
@@ -95,8 +115,10 @@ impl Alarms {
             Alarm::Cpu(cpu) => cpu.0,
             Alarm::Resched(cpu) => self.cpus + cpu.0,
             Alarm::Start => rest,
-            Alarm::Sleep(task) => rest + 1 + 2 * task.0,
-            Alarm::Timer(key, _) => rest + 2 + 2 * self.timer_number(key),
+            Alarm::Fault => rest + 1,
+            Alarm::Restart => rest + 2,
+            Alarm::Sleep(task) => rest + 3 + 2 * task.0,
+            Alarm::Timer(key, _) => rest + 4 + 2 * self.timer_number(key),
         }
     }
 
@@ -124,6 +146,8 @@ mod tests {
             Alarm::Resched(CpuId(0)),
             Alarm::Resched(CpuId(2)),
             Alarm::Start,
+            Alarm::Fault,
+            Alarm::Restart,
             Alarm::Sleep(TaskId(0)),
             Alarm::Timer(TimerKey::Bpf(TimerId(7)), CpuId(1)),
             Alarm::Sleep(TaskId(1)),
@@ -135,7 +159,12 @@ mod tests {
         }
         alarms.set(Alarm::Sleep(TaskId(1)), Nanos(4));
         alarms.cancel(Alarm::Start);
-        let order: Vec<Alarm> = std::iter::from_fn(|| alarms.pop()).map(|(_, alarm)| alarm).collect();
-        assert_eq!(order, [all[7], all[0], all[1], all[2], all[3], all[5], all[6], all[8]]);
+        alarms.postpone(Nanos(10));
+        alarms.move_timers(CpuId(2), CpuId(0));
+        let order: Vec<(Nanos, Alarm)> = std::iter::from_fn(|| alarms.pop()).collect();
+        let moved = Alarm::Timer(TimerKey::Watchdog, CpuId(0));
+        let rest = [all[0], all[1], all[2], all[3], all[5], all[6], all[7], all[8], moved];
+        assert_eq!(order[0], (Nanos(14), all[9]));
+        assert_eq!(order[1..], rest.map(|alarm| (Nanos(15), alarm)));
     }
 }

@@ -5,10 +5,10 @@ use crate::alarms::Alarm;
 use crate::cost::{ipi, price};
 use crate::cpu::{Charge, Interrupt};
 use crate::model::Model;
-use crate::run::{End, Run};
+use crate::run::Run;
 use crate::tasks::State;
 use event_log::{Event, EventKind};
-use ids::{CpuId, TaskId};
+use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Effect, TimerKey};
 
 impl<M: Model> Run<'_, M> {
@@ -18,8 +18,14 @@ impl<M: Model> Run<'_, M> {
         self.instructions += self.output.usage.instructions;
         charge.scheduler += price(&self.machine.costs, &self.output.usage);
         self.cpus[cpu.index()].charge(charge);
-        let events = std::mem::take(&mut self.output.events);
-        for event in &events {
+        let mut events = std::mem::take(&mut self.output.events);
+        for event in &mut events {
+            event.time += self.suspended;
+            if event.kind == EventKind::Affinity && !self.affinity_told {
+                // The kernel itself changed it: the CPUs that were allowed are gone.
+                let allowed = self.model.allowed(event.task);
+                self.sinks.affinity(event.time, event.task, allowed);
+            }
             self.tell(event);
         }
         self.output.events = events;
@@ -69,7 +75,8 @@ impl<M: Model> Run<'_, M> {
             }
             Effect::ArmTimer { timer, cpu: target, at } => {
                 self.forget_fired(timer);
-                self.alarms.set(Alarm::Timer(timer, target), at.max(self.now));
+                let at = Nanos(at.0.saturating_add(self.suspended.0)).max(self.now);
+                self.alarms.set(Alarm::Timer(timer, target), at);
             }
             Effect::CancelTimer { timer } => {
                 self.forget_fired(timer);
@@ -81,7 +88,7 @@ impl<M: Model> Run<'_, M> {
                     self.cpus[waiting.index()].awaits.push((target, schedules));
                 }
             }
-            Effect::Disabled => self.end = Some(End::Ejected),
+            Effect::Disabled => self.scheduler_left(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! owes, it is busy and nothing else happens on it. When all is paid, the current task runs (or the CPU idles), and
 //! the ticks that nobody needs to see take their share.
 
+use crate::faults::Step;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::TimerKey;
@@ -20,6 +21,10 @@ pub(crate) enum Interrupt {
     Timer(TimerKey),
     /// A task of this spec comes from outside.
     Start(u32),
+    /// A step of the fault plan that this CPU does itself.
+    Fault(Step),
+    /// The loader attaches the scheduler again.
+    Restart,
 }
 
 /// What a CPU owes for what was done on it.
@@ -55,6 +60,8 @@ pub(crate) struct Cpu {
     pub current: TaskId,
     /// The next tick of its grid that was not taken yet; [`Nanos::MAX`] while the tick is stopped.
     pub next_tick: Nanos,
+    /// It does nothing: it is offline, or the whole machine sleeps.
+    pub offline: bool,
     /// A reschedule was asked for and has arrived.
     pub resched: bool,
     /// Interrupts that wait until it is free.
@@ -79,6 +86,7 @@ impl Cpu {
         Cpu {
             current: TaskId::NONE,
             next_tick,
+            offline: false,
             resched: false,
             inbox: VecDeque::new(),
             schedules: 0,
@@ -93,6 +101,11 @@ impl Cpu {
     /// When all that it owes is paid; not before the last [`Cpu::settle`]. Meaningless while it spins.
     pub fn free_at(&self) -> Nanos {
         self.settled + self.owes.total()
+    }
+
+    /// Whether nothing runs on it, nothing waits for it, and it owes nothing.
+    pub fn is_quiet(&self) -> bool {
+        self.sleeps() && self.inbox.is_empty() && !self.resched
     }
 
     /// Whether it owes time, or waits for another CPU.
@@ -127,6 +140,10 @@ impl Cpu {
         let mut left = to - self.settled;
         self.settled = to;
         let mut spent = Spent::default();
+        if self.offline {
+            self.account.offline += left;
+            return spent;
+        }
         if left != Nanos::ZERO && self.owes != Charge::default() {
             self.account.idle += pay(&mut self.owes.idle_exit, &mut left);
             let stolen = pay(&mut self.owes.interrupt, &mut left);

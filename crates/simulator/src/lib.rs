@@ -7,6 +7,7 @@ mod alarms;
 mod apply;
 mod cost;
 mod cpu;
+mod faults;
 mod model;
 mod queue;
 mod run;
@@ -20,6 +21,7 @@ mod ticks;
 mod ticks_seen;
 
 use event_log::Sink;
+use fault_plan::{FaultError, FaultPlan};
 use ids::Nanos;
 use kernel_model::{ExitInfo, LaunchError};
 use machine_model::Machine;
@@ -41,6 +43,8 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// Overrides the workload's duration.
     pub duration: Option<Nanos>,
+    /// What happens to the machine on the way.
+    pub faults: &'a FaultPlan,
     /// Kernel version as (major, minor).
     pub kernel: (u16, u16),
 }
@@ -58,6 +62,8 @@ pub struct Outcome {
     pub failed_forks: u64,
     /// Changes of affinity, policy or nice value that the kernel refused.
     pub refused_changes: u64,
+    /// Why the scheduler was attached again, each time: its exit asked for that (contract E2), and the run went on.
+    pub restarts: Vec<ExitInfo>,
 }
 
 /// Why a run could not begin.
@@ -76,6 +82,9 @@ pub enum SetupError {
     /// The machine cannot be played: no CPUs, or ticks that take all the time.
     #[error("{0}")]
     Machine(String),
+    /// The fault plan does not fit the machine.
+    #[error("fault plan: {0}")]
+    Faults(#[from] FaultError),
     /// The workload does not fit the machine (a task is pinned to CPUs that do not exist, …), never ends, or acts
     /// for ever without needing time.
     #[error("{0}")]
@@ -83,7 +92,7 @@ pub enum SetupError {
 }
 
 /// Runs to the end: when the duration is over, all tasks have ended, those that are left wait for each other for ever,
-/// or the kernel ejects the scheduler. `log` sees every event, `progress` the simulated time now and then.
+/// or the kernel ejects the scheduler without a wish to see it again. `log` sees every event, `progress` the simulated time now and then.
 ///
 /// The scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
 /// created on CPU 0, at their time or as soon after it as CPU 0 is free.

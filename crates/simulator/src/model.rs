@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a run asks of a kernel: the seam at which the clock is tested with a kernel of a few lines.
 
+use bpf_object::LinkedObject;
 use event_log::Waker;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Kernel, Leave, Output, Switch, TaskAttributes, TimerKey};
@@ -20,6 +21,16 @@ pub(crate) trait Model {
     fn set_policy(&mut self, cpu: CpuId, task: TaskId, policy: Policy, nice: i8) -> Result<(), i32>;
     fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool;
     fn exit_info(&self) -> Option<&ExitInfo>;
+    fn allowed(&self, task: TaskId) -> &CpuSet;
+    fn deactivate_cpu(&mut self, cpu: CpuId);
+    fn offline_cpu(&mut self, cpu: CpuId);
+    fn is_vacant(&self, cpu: CpuId) -> bool;
+    fn kill_cpu(&mut self, cpu: CpuId);
+    fn online_cpu(&mut self, cpu: CpuId);
+    fn begin_suspend(&mut self, cpu: CpuId);
+    fn end_suspend(&mut self, cpu: CpuId);
+    /// Loads an object that it had before and attaches it.
+    fn restart(&mut self, cpu: CpuId, object: &LinkedObject);
 }
 
 impl Model for Kernel {
@@ -61,5 +72,33 @@ impl Model for Kernel {
     }
     fn exit_info(&self) -> Option<&ExitInfo> {
         self.exit_info()
+    }
+    fn allowed(&self, task: TaskId) -> &CpuSet {
+        self.allowed(task)
+    }
+    fn deactivate_cpu(&mut self, cpu: CpuId) {
+        self.deactivate_cpu(cpu);
+    }
+    fn offline_cpu(&mut self, cpu: CpuId) {
+        self.offline_cpu(cpu);
+    }
+    fn is_vacant(&self, cpu: CpuId) -> bool {
+        self.is_vacant(cpu)
+    }
+    fn kill_cpu(&mut self, cpu: CpuId) {
+        self.kill_cpu(cpu);
+    }
+    fn online_cpu(&mut self, cpu: CpuId) {
+        self.online_cpu(cpu);
+    }
+    fn begin_suspend(&mut self, cpu: CpuId) {
+        self.begin_suspend(cpu);
+    }
+    fn end_suspend(&mut self, cpu: CpuId) {
+        self.end_suspend(cpu);
+    }
+    fn restart(&mut self, cpu: CpuId, object: &LinkedObject) {
+        self.load(object).expect("what was loaded once can be loaded again");
+        self.attach(cpu).expect("what was attached once can be attached again");
     }
 }

@@ -82,6 +82,11 @@ impl EventQueue {
         (place != UNSET).then(|| self.heap[place as usize].time())
     }
 
+    /// Slots are below this number.
+    pub fn slots(&self) -> u32 {
+        self.place.len() as u32
+    }
+
     /// When the next alarm is due.
     pub fn next_due(&mut self) -> Option<Nanos> {
         self.fill_gap();

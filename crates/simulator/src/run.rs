@@ -11,13 +11,15 @@
 
 use crate::alarms::{Alarm, Alarms};
 use crate::cpu::{Charge, Cpu, Interrupt};
+use crate::faults::Faults;
 use crate::model::Model;
 use crate::tasks::{State, Task};
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
+use bpf_object::LinkedObject;
 use event_log::{BlockCause, Event, LogHash, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Leave, Output, TaskAttributes};
+use kernel_model::{ExitInfo, Leave, Output, TaskAttributes};
 use machine_model::Machine;
 use measures::{Collector, Place, Totals};
 use std::collections::VecDeque;
@@ -110,6 +112,18 @@ pub(crate) struct Run<'a, M> {
     pub instructions: u64,
     pub output: Output,
     pub woken: Vec<TaskId>,
+    /// What happens to the machine.
+    pub faults: Faults,
+    /// Tasks stop as soon as they have a CPU: the machine is about to sleep, sleeps, or is about to wake.
+    pub freezing: bool,
+    /// How long the machine slept: the kernel's clock stood still for that long.
+    pub suspended: Nanos,
+    /// The sinks know the affinity that is being changed.
+    pub affinity_told: bool,
+    /// What a loader attaches again when it is told to.
+    pub object: Option<LinkedObject>,
+    /// Why it was, each time.
+    pub restarts: Vec<ExitInfo>,
     /// When the boot CPU looks after the kernel next if it is still idle; [`Nanos::MAX`]: not now.
     pub housekeeping: Nanos,
 }
@@ -149,6 +163,12 @@ impl<'a, M: Model> Run<'a, M> {
             instructions: 0,
             output: Output::default(),
             woken: Vec::new(),
+            faults: Faults::default(),
+            freezing: false,
+            suspended: Nanos::ZERO,
+            affinity_told: false,
+            object: None,
+            restarts: Vec::new(),
             housekeeping: Nanos::MAX,
         }
     }
@@ -202,7 +222,7 @@ impl<'a, M: Model> Run<'a, M> {
 
     fn has_more(&mut self) -> bool {
         let Left { alive, ready, asleep, starts } = self.left;
-        let can_move = ready + asleep + starts > 0;
+        let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks();
         let waits_for_deadline = alive > 0 && self.deadline.is_some();
         let due = self.alarms.next_due();
         (can_move || waits_for_deadline) && due.is_some_and(|due| self.deadline.is_none_or(|end| due < end))
@@ -221,6 +241,8 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Sleep(task) => self.interrupt(self.tasks[task.index()].slept_on, Some(Interrupt::Sleep(task))),
             Alarm::Timer(key, cpu) => self.interrupt(cpu, Some(Interrupt::Timer(key))),
             Alarm::Start => self.start_due(),
+            Alarm::Fault => self.fault_due(),
+            Alarm::Restart => self.interrupt(BOOT_CPU, Some(Interrupt::Restart)),
         }
     }
 
@@ -235,6 +257,26 @@ impl<'a, M: Model> Run<'a, M> {
         if let Some(&(next, _)) = self.starts.front() {
             self.alarms.set(Alarm::Start, next);
         }
+    }
+
+    /// The kernel's clock, which stands still while the machine sleeps.
+    pub fn kernel_now(&self) -> Nanos {
+        self.now - self.suspended
+    }
+
+    /// Sets the kernel's clock.
+    pub fn tell_time(&mut self) {
+        self.model.set_now(self.kernel_now());
+    }
+
+    /// See [`kernel_model::Kernel::tick_is_idle_until`]; `until` is on the clock of the run.
+    pub fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
+        self.model.tick_is_idle_until(cpu, until - self.suspended)
+    }
+
+    /// Tasks from outside come so much later.
+    pub fn postpone_starts(&mut self, by: Nanos) {
+        self.starts.iter_mut().for_each(|(time, _)| *time += by);
     }
 
     /// Brings a CPU's account up to now, and its current task's.
@@ -281,7 +323,7 @@ impl<'a, M: Model> Run<'a, M> {
             );
             return Err(SetupError::Workload(problem));
         }
-        let ejected = self.model.exit_info().cloned();
+        let ejected = self.model.exit_info().filter(|_| self.end == Some(End::Ejected)).cloned();
         let complete = ejected.is_none() && self.left.alive == 0 && self.left.starts == 0;
         if ejected.is_none() && !complete {
             self.now = self.deadline.unwrap_or(self.now).max(self.now);
@@ -300,6 +342,7 @@ impl<'a, M: Model> Run<'a, M> {
             ejected,
             failed_forks: self.failed_forks,
             refused_changes: self.refused_changes,
+            restarts: self.restarts,
         })
     }
 }

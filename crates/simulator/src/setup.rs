@@ -2,7 +2,7 @@
 //! From what the user gave to a kernel with a scheduler attached: checks, links, loads.
 
 use crate::cpu::Charge;
-use crate::run::{BOOT_CPU, End, Run};
+use crate::run::{BOOT_CPU, Run};
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Setup, SetupError};
@@ -20,6 +20,7 @@ const CALLBACK_BUDGET: u64 = 16_000_000;
 pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
     check_workload(setup.workload, setup.machine, setup.duration)?;
+    setup.faults.check(&setup.machine.name, &setup.machine.all_cpus())?;
     let config = config(setup);
     let target = Kernel::target(&config);
     let mut linked = setup.object.link(&*target)?;
@@ -34,11 +35,10 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     run.model.set_now(Nanos::ZERO);
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);
+    run.object = Some(linked);
     run.model.attach(BOOT_CPU)?;
     run.apply(BOOT_CPU, Charge::default());
-    if run.model.exit_info().is_some() {
-        run.end = Some(End::Ejected);
-    }
+    run.plan_faults(setup.faults);
     Ok(run)
 }
 

@@ -65,6 +65,8 @@ pub(crate) struct Task {
     pub spec: u32,
     /// The kernel's worker; follows no script.
     pub is_worker: bool,
+    /// Frozen because the machine is about to sleep; blocked in the eyes of the scheduler, and nobody can wake it.
+    pub frozen: bool,
     /// The worker has run for a moment and is about to do its job.
     pub took_job: bool,
     state: State,
@@ -89,6 +91,7 @@ impl Task {
             slept_for: BlockCause::Timer,
             spec: 0,
             is_worker,
+            frozen: false,
             took_job: false,
             state: State::Blocked,
             since: born,

@@ -4,6 +4,7 @@
 
 use crate::model::Model;
 use bpf_machine::TimerId;
+use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Effect, ExitInfo, Leave, Output, Switch, TaskAttributes, TimerKey};
@@ -242,6 +243,38 @@ impl Model for Fifo {
         let entry = &self.cpus[cpu.index()];
         let Some(task) = entry.current.some() else { return true };
         until.0.saturating_sub(1).saturating_sub(entry.exec_start.0) < self.tasks[task.index()].slice.0
+    }
+
+    fn allowed(&self, task: TaskId) -> &CpuSet {
+        &self.tasks[task.index()].allowed
+    }
+
+    fn deactivate_cpu(&mut self, _: CpuId) {
+        unreachable!("its CPUs stay");
+    }
+
+    fn offline_cpu(&mut self, _: CpuId) {
+        unreachable!("its CPUs stay");
+    }
+
+    fn is_vacant(&self, _: CpuId) -> bool {
+        unreachable!("its CPUs stay");
+    }
+
+    fn kill_cpu(&mut self, _: CpuId) {
+        unreachable!("its CPUs stay");
+    }
+
+    fn online_cpu(&mut self, _: CpuId) {
+        unreachable!("its CPUs stay");
+    }
+
+    fn begin_suspend(&mut self, _: CpuId) {}
+
+    fn end_suspend(&mut self, _: CpuId) {}
+
+    fn restart(&mut self, _: CpuId, _: &LinkedObject) {
+        unreachable!("nothing is loaded into it");
     }
 
     fn exit_info(&self) -> Option<&ExitInfo> {

@@ -6,10 +6,11 @@
 
 use bpf_object::Object;
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
+use fault_plan::FaultPlan;
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use launch_profile::Profile;
 use machine_model::{Costs, Machine};
-use simulator::{Outcome, Setup};
+use simulator::{Outcome, Setup, SetupError};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -79,15 +80,29 @@ impl Scheduler {
 
     /// The same with another seed.
     pub fn play_with(&self, machine: &Machine, workload: &Workload, seed: u64) -> Played {
-        let setup = Setup {
-            machine,
-            workload,
-            object: &self.object,
-            profile: &self.profile,
-            seed,
-            duration: None,
-            kernel: (7, 2),
-        };
+        self.play_faults(machine, workload, seed, &FaultPlan::default())
+    }
+
+    /// Why such a run cannot begin.
+    pub fn refused(&self, machine: &Machine, workload: &Workload, faults: &FaultPlan) -> SetupError {
+        let setup = self.setup(machine, workload, 1, faults);
+        simulator::run(&setup, &mut Watcher::new(machine.cpus.len()), &mut |_| ()).expect_err("it is refused")
+    }
+
+    fn setup<'a>(
+        &'a self,
+        machine: &'a Machine,
+        workload: &'a Workload,
+        seed: u64,
+        faults: &'a FaultPlan,
+    ) -> Setup<'a> {
+        let (object, profile) = (&self.object, &self.profile);
+        Setup { machine, workload, object, profile, seed, duration: None, faults, kernel: (7, 2) }
+    }
+
+    /// The same on a machine to which things happen.
+    pub fn play_faults(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
+        let setup = self.setup(machine, workload, seed, faults);
         let mut watcher = Watcher::new(machine.cpus.len());
         let outcome = simulator::run(&setup, &mut watcher, &mut |_| ()).unwrap();
         assert_eq!(outcome.measures.elapsed, outcome.measures.elapsed.max(watcher.last));
@@ -135,6 +150,7 @@ struct Watcher {
     allowed: Vec<CpuSet>,
     runs_on: Vec<Option<CpuId>>,
     current: Vec<TaskId>,
+    offline: CpuSet,
     events: Vec<Event>,
 }
 
@@ -145,6 +161,7 @@ impl Watcher {
             allowed: Vec::new(),
             runs_on: Vec::new(),
             current: vec![TaskId::NONE; cpus],
+            offline: CpuSet::new(),
             events: Vec::new(),
         }
     }
@@ -155,6 +172,7 @@ impl Watcher {
         if let Some(prev) = prev.some() {
             assert_eq!(self.runs_on[prev.index()].take(), Some(cpu));
         }
+        assert!(!self.offline.contains(cpu), "CPU {cpu} is offline and switches");
         if let Some(next) = next.some() {
             assert_eq!(self.runs_on[next.index()].replace(cpu), None, "task {next} runs on two CPUs");
             let allowed = &self.allowed[next.index()];
@@ -180,6 +198,11 @@ impl Sink for Watcher {
         self.last = event.time;
         if let EventKind::Switch { prev, .. } = event.kind {
             self.switch(event.cpu, prev, event.task);
+        }
+        if let EventKind::Hotplug { online } = event.kind {
+            assert_eq!(self.current[event.cpu.index()], TaskId::NONE, "CPU {} is vacant", event.cpu);
+            let changed = if online { self.offline.remove(event.cpu) } else { self.offline.insert(event.cpu) };
+            assert!(changed, "CPU {} goes and comes in turn", event.cpu);
         }
         self.events.push(*event);
     }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A plan as a TOML file. Every key is known or an error, and every error names its line.
+
+use crate::{Action, Fault, FaultError, FaultPlan, faults_at};
+use ids::Nanos;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+type Node<'i> = Spanned<DeValue<'i>>;
+
+/// The text, to turn spans into lines.
+struct Reader<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl FaultPlan {
+    /// From TOML; `name` stands in errors.
+    pub fn from_toml(name: &str, text: &str) -> Result<FaultPlan, FaultError> {
+        let reader = Reader { name, text };
+        let table = DeTable::parse(text)
+            .map_err(|error| reader.error(error.span().unwrap_or(0..0), format!("not TOML: {}", error.message())))?;
+        let mut found = Vec::new();
+        for (key, value) in table.get_ref() {
+            let faults = match (key.get_ref().as_ref(), value.get_ref()) {
+                ("fault", DeValue::Array(faults)) => faults,
+                _ => return Err(reader.error(key.span(), "expected [[fault]] tables and nothing else")),
+            };
+            for fault in faults {
+                let place = reader.place(fault.span());
+                found.extend(reader.fault(fault)?.into_iter().map(|fault| (place.clone(), fault)));
+            }
+        }
+        FaultPlan::checked(found)
+    }
+}
+
+impl Reader<'_> {
+    fn place(&self, span: Range<usize>) -> String {
+        let before = self.text.get(..span.start).unwrap_or("");
+        format!("{}:{}", self.name, before.matches('\n').count() + 1)
+    }
+
+    fn error(&self, span: Range<usize>, problem: impl Into<String>) -> FaultError {
+        FaultError::new(self.place(span), problem)
+    }
+
+    /// `at`, and one of the three that can happen then.
+    fn fault(&self, node: &Node<'_>) -> Result<Vec<Fault>, FaultError> {
+        let expected = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\"";
+        let DeValue::Table(table) = node.get_ref() else { return Err(self.error(node.span(), expected)) };
+        let (mut at, mut action) = (None, None);
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "at" => at = Some(self.time(value)?),
+                "offline" | "online" | "suspend" if action.is_none() => action = Some((key, value)),
+                _ => return Err(self.error(key.span(), expected)),
+            }
+        }
+        let (Some(at), Some((key, value))) = (at, action) else { return Err(self.error(node.span(), expected)) };
+        let cpus = |action| {
+            let faults = self.string(value).and_then(|cpus| faults_at(at, cpus, action));
+            faults.ok_or_else(|| self.error(value.span(), "expected a list of CPUs, such as \"3\" or \"1-2,5\""))
+        };
+        match key.get_ref().as_ref() {
+            "offline" => cpus(Action::Offline),
+            "online" => cpus(Action::Online),
+            _ => match self.time(value)? {
+                Nanos::ZERO => Err(self.error(value.span(), "expected a length above 0")),
+                length => Ok(vec![Fault { at, action: Action::Suspend(length) }]),
+            },
+        }
+    }
+
+    fn string<'n>(&self, node: &'n Node<'_>) -> Option<&'n str> {
+        match node.get_ref() {
+            DeValue::String(text) => Some(text.as_ref()),
+            _ => None,
+        }
+    }
+
+    fn time(&self, node: &Node<'_>) -> Result<Nanos, FaultError> {
+        let time = self.string(node).and_then(|text| text.parse().ok());
+        time.ok_or_else(|| self.error(node.span(), "expected a time with its unit, such as \"1.5s\" or \"500ms\""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_plan_as_the_line() {
+        let text = "[[fault]]\nat = \"2s\"\nonline = \"1-2\"\n[[fault]]\nat = \"1s\"\noffline = \"1-2\"\n\
+                    [[fault]]\nat = \"3s\"\nsuspend = \"500ms\"\n";
+        let line = "cpu1-2:offline@1s,cpu1-2:online@2s,suspend@3s+500ms";
+        assert_eq!(FaultPlan::from_toml("f", text), line.parse());
+        assert!(FaultPlan::from_toml("f", "").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let keys = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\"";
+        let time = "expected a time with its unit, such as \"1.5s\" or \"500ms\"";
+        let cases = [
+            ("\nx = 1", "f.toml:2: expected [[fault]] tables and nothing else"),
+            ("fault = 3", "f.toml:1: expected [[fault]] tables and nothing else"),
+            ("fault = [3]", &format!("f.toml:1: {keys}")),
+            ("[[fault]]\nat = \"1s\"", &format!("f.toml:1: {keys}")),
+            ("[[fault]]\noffline = \"1\"", &format!("f.toml:1: {keys}")),
+            ("[[fault]]\nat = \"1s\"\noffline = \"1\"\nonline = \"2\"", &format!("f.toml:4: {keys}")),
+            ("[[fault]]\nat = \"1s\"\nofline = \"1\"", &format!("f.toml:3: {keys}")),
+            ("[[fault]]\nat = 1\noffline = \"1\"", &format!("f.toml:2: {time}")),
+            ("[[fault]]\nat = \"1s\"\nsuspend = \"5\"", &format!("f.toml:3: {time}")),
+            ("[[fault]]\nat = \"1s\"\nsuspend = \"0s\"", "f.toml:3: expected a length above 0"),
+            ("[[fault]]\nat = \"1s\"\noffline = \"\"", "f.toml:3: expected a list of CPUs, such as \"3\" or \"1-2,5\""),
+            ("[[fault]]\nat = \"1s\"\noffline = \"0\"", "f.toml:1: CPU 0 cannot go offline: it is the one that boots"),
+        ];
+        for (text, error) in cases {
+            assert_eq!(FaultPlan::from_toml("f.toml", text).map_err(|error| error.to_string()), Err(error.to_owned()));
+        }
+        assert!(FaultPlan::from_toml("f", "[").unwrap_err().to_string().starts_with("f:1: not TOML: "));
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A fault plan: what happens to a machine at which time of a run. The simulator carries it out on a simulated machine;
+//! the same plan can be written to `/sys/devices/system/cpu` and `/sys/power` of a real one.
+//!
+//! In one line: `cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`. As a file:
+//!
+//! ```toml
+//! [[fault]]
+//! at = "1s"
+//! offline = "3"      # or online = "1-2", or suspend = "500ms"
+//! ```
+//!
+//! Faults happen in the order of their times, and as they stand where these are equal.
+
+mod file;
+
+use ids::{CpuId, CpuSet, Nanos};
+use std::fmt;
+use std::str::FromStr;
+
+/// CPU that never goes offline: kernels for x86 cannot take down the one that booted.
+pub const BOOT_CPU: CpuId = CpuId(0);
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// The CPU is taken down.
+    Offline(CpuId),
+    /// The CPU is brought up.
+    Online(CpuId),
+    /// The machine sleeps and wakes so much later, not counting what falling asleep takes.
+    Suspend(Nanos),
+}
+
+/// Something that happens at a time, counted from the start of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    pub action: Action,
+}
+
+/// All that happens in a run, by time. Each CPU goes down before it comes up, and CPU 0 stays.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct FaultPlan {
+    faults: Vec<Fault>,
+}
+
+/// Why a plan cannot be read, or does not fit.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct FaultError {
+    /// The fault as it is spelled, or file and line.
+    place: String,
+    /// What was expected.
+    problem: String,
+}
+
+impl FaultError {
+    fn new(place: impl Into<String>, problem: impl Into<String>) -> FaultError {
+        FaultError { place: place.into(), problem: problem.into() }
+    }
+}
+
+impl FaultPlan {
+    /// From faults and the place where each was found. They are sorted by time.
+    fn checked(mut found: Vec<(String, Fault)>) -> Result<FaultPlan, FaultError> {
+        found.sort_by_key(|(_, fault)| fault.at);
+        let mut offline = CpuSet::new();
+        for (place, Fault { at, action }) in &found {
+            match *action {
+                Action::Offline(BOOT_CPU) => {
+                    return Err(FaultError::new(place, "CPU 0 cannot go offline: it is the one that boots"));
+                }
+                Action::Offline(cpu) if !offline.insert(cpu) => {
+                    return Err(FaultError::new(place, format!("CPU {cpu} is offline already at {at}")));
+                }
+                Action::Online(cpu) if !offline.remove(cpu) => {
+                    return Err(FaultError::new(place, format!("CPU {cpu} is online already at {at}")));
+                }
+                _ => {}
+            }
+        }
+        Ok(FaultPlan { faults: found.into_iter().map(|(_, fault)| fault).collect() })
+    }
+
+    /// The faults, by time.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// Whether nothing ever happens.
+    pub fn is_empty(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// Checks that the machine, called `name` in errors, has the CPUs.
+    pub fn check(&self, name: &str, cpus: &CpuSet) -> Result<(), FaultError> {
+        for fault in &self.faults {
+            if let Action::Offline(cpu) | Action::Online(cpu) = fault.action
+                && !cpus.contains(cpu)
+            {
+                return Err(FaultError::new(fault.to_string(), format!("{name} has CPUs {cpus} and no CPU {cpu}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a word of the one-line form must look like.
+const EXPECTED: &str = "expected cpuN:offline@TIME, cpuN:online@TIME (N may be a range such as 1-3) or \
+                        suspend@TIME+LENGTH, such as cpu3:offline@1s or suspend@3s+500ms";
+
+impl FromStr for FaultPlan {
+    type Err = FaultError;
+
+    /// From one line.
+    fn from_str(text: &str) -> Result<FaultPlan, FaultError> {
+        let mut found = Vec::new();
+        for word in text.split(',') {
+            let word = word.trim();
+            let faults = faults_of(word).ok_or_else(|| FaultError::new(format!("{word:?}"), EXPECTED))?;
+            found.extend(faults.into_iter().map(|fault| (format!("{word:?}"), fault)));
+        }
+        FaultPlan::checked(found)
+    }
+}
+
+fn faults_of(word: &str) -> Option<Vec<Fault>> {
+    let (what, when) = word.split_once('@')?;
+    if what == "suspend" {
+        let (at, length) = when.split_once('+')?;
+        let (at, length) = (at.parse().ok()?, length.parse().ok().filter(|&length| length > Nanos::ZERO)?);
+        return Some(vec![Fault { at, action: Action::Suspend(length) }]);
+    }
+    let (cpus, action) = what.strip_prefix("cpu")?.split_once(':')?;
+    let action = match action {
+        "offline" => Action::Offline,
+        "online" => Action::Online,
+        _ => return None,
+    };
+    faults_at(when.parse().ok()?, cpus, action)
+}
+
+/// The same for each CPU of a list, which must hold some.
+fn faults_at(at: Nanos, cpus: &str, action: fn(CpuId) -> Action) -> Option<Vec<Fault>> {
+    let cpus: CpuSet = cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())?;
+    Some(cpus.iter().map(|cpu| Fault { at, action: action(cpu) }).collect())
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at.0;
+        match self.action {
+            Action::Offline(cpu) => write!(f, "cpu{cpu}:offline@{at}ns"),
+            Action::Online(cpu) => write!(f, "cpu{cpu}:online@{at}ns"),
+            Action::Suspend(length) => write!(f, "suspend@{at}ns+{}ns", length.0),
+        }
+    }
+}
+
+impl fmt::Display for FaultPlan {
+    /// The one-line form, which reads back as the same plan.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.faults.iter().enumerate() {
+            write!(f, "{}{fault}", if index > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(text: &str) -> Result<String, String> {
+        text.parse::<FaultPlan>().map(|plan| plan.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_line_is_sorted_by_time() {
+        let plan = "suspend@3s+500ms, cpu3:online@2s,cpu1-3:offline@1.5s".parse::<FaultPlan>().unwrap();
+        let cpu = |cpu| Action::Offline(CpuId(cpu));
+        let at = |ms, action| Fault { at: Nanos::from_ms(ms), action };
+        let suspend = at(3_000, Action::Suspend(Nanos::from_ms(500)));
+        let expected =
+            [at(1_500, cpu(1)), at(1_500, cpu(2)), at(1_500, cpu(3)), at(2_000, Action::Online(CpuId(3))), suspend];
+        assert_eq!(plan.faults(), expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for word in [
+            "",
+            "cpu3",
+            "cpu3:offline",
+            "cpu3:off@1s",
+            "3:offline@1s",
+            "cpu:offline@1s",
+            "cpu3:offline@",
+            "cpu3:offline@1",
+            "cpux:offline@1s",
+            "suspend@1s",
+            "suspend@1s+0s",
+            "suspend@+1s",
+            "sleep@1s",
+            "cpu2-1:online@1s",
+            "cpu1:offline@1s+2s",
+        ] {
+            assert_eq!(line(word), Err(format!("{word:?}: {EXPECTED}")));
+        }
+        let cases = [
+            ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the one that boots"),
+            ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is offline already at 2.00 s"),
+            ("cpu1:online@1s", "\"cpu1:online@1s\": CPU 1 is online already at 1.00 s"),
+            ("cpu1:online@2s,cpu1:offline@2s", "\"cpu1:online@2s\": CPU 1 is online already at 2.00 s"),
+        ];
+        for (text, error) in cases {
+            assert_eq!(line(text), Err(error.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_machine_must_have_the_cpus() {
+        let plan: FaultPlan = "cpu7:offline@1s".parse().unwrap();
+        let error = plan.check("laptop", &CpuSet::first_n(4)).unwrap_err();
+        assert_eq!(error.to_string(), "cpu7:offline@1000000000ns: laptop has CPUs 0-3 and no CPU 7");
+        assert_eq!(plan.check("desktop", &CpuSet::first_n(8)), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_reads_back(words in prop::collection::vec((0u64..5, 0u8..3, 1u32..4, 1u64..9), 1..12)) {
+            let words: Vec<String> = words.into_iter().map(|(at, kind, cpu, length)| match kind {
+                0 => format!("cpu{cpu}:offline@{at}ms"),
+                1 => format!("cpu{cpu}:online@{at}ms"),
+                _ => format!("suspend@{at}ms+{length}us"),
+            }).collect();
+            if let Ok(plan) = words.join(",").parse::<FaultPlan>() {
+                prop_assert_eq!(plan.to_string().parse(), Ok(plan));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "[cpu0-9:ofline@sm+, -]{0,40}") {
+            let _ = text.parse::<FaultPlan>();
+            let _ = FaultPlan::from_toml("x", &text);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Carries out the fault plan: CPUs go and come, the machine sleeps; and the loader, which attaches a scheduler again
+//! that asked for it.
+//!
+//! 1. Faults follow each other as under the kernel's hotplug lock: one that is due while another is on its way waits.
+//! 2. What a CPU does for its own going takes its turn among the interrupts of that CPU.
+//! 3. To sleep, the kernel bypasses the scheduler, freezes the tasks, takes down all CPUs but the first (the last one
+//!    first), and stops its clock. What is due later is due later by the length of the sleep. Then all this is undone,
+//!    in the opposite order.
+
+use crate::alarms::Alarm;
+use crate::cpu::{Charge, Interrupt};
+use crate::model::Model;
+use crate::run::{BOOT_CPU, End, Run};
+use event_log::{BlockCause, Waker};
+use fault_plan::{Action, Fault, FaultPlan};
+use ids::{CpuId, Nanos, TaskId};
+use kernel_model::Leave;
+use std::collections::VecDeque;
+
+/// What `synchronize_rcu()` takes between the first steps of taking a CPU down: three ticks at 250 Hz. A choice.
+const GRACE: Nanos = Nanos::from_ms(12);
+/// How often somebody looks whether a CPU is vacant. A choice.
+const LOOK: Nanos = Nanos::from_us(10);
+/// How often the freezer looks whether all tasks stopped (`try_to_freeze_tasks`).
+const FREEZER_LOOK: Nanos = Nanos::from_ms(1);
+/// From the end of a scheduler to its next attach: the loader has to notice and to load. A choice.
+const RELOAD: Nanos = Nanos::from_ms(100);
+/// `SCX_ECODE_ACT_RESTART`: whoever loaded the scheduler shall load it again (contract E2).
+const ACT_RESTART: i64 = 1 << 48;
+
+/// One step of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Tasks no longer come to the CPU.
+    Deactivate(CpuId),
+    /// RCU users of the old state go away; from when on, if that is known.
+    Grace(Option<Nanos>),
+    /// The scheduler is told that the CPU goes.
+    Offline(CpuId),
+    /// It stops, when nobody is left there.
+    Kill(CpuId),
+    /// It comes.
+    Online(CpuId),
+    /// The scheduler is bypassed.
+    Bypass,
+    /// Tasks stop.
+    Freeze,
+    /// The clock stops for so long.
+    Sleep(Nanos),
+    /// It goes on, at this time.
+    Wake { at: Nanos, length: Nanos },
+    /// Tasks go on, and the scheduler is no longer bypassed.
+    Thaw,
+}
+
+/// Whether a CPU has done the step that it was told to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Ordered {
+    #[default]
+    No,
+    Waits,
+    Done,
+}
+
+/// What is left of the plan.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    plan: VecDeque<Fault>,
+    /// Of the fault that is on its way.
+    steps: VecDeque<Step>,
+    ordered: Ordered,
+    /// Tasks that were stopped.
+    frozen: Vec<TaskId>,
+    /// What came for tasks while they were stopped.
+    pub missed: Vec<Interrupt>,
+}
+
+impl Faults {
+    /// Whether tasks wait for nothing but the end of a sleep.
+    pub fn holds_tasks(&self) -> bool {
+        !self.frozen.is_empty() || !self.missed.is_empty()
+    }
+}
+
+impl<M: Model> Run<'_, M> {
+    /// From now on this happens.
+    pub fn plan_faults(&mut self, plan: &FaultPlan) {
+        self.faults.plan = plan.faults().iter().copied().collect();
+        if let Some(first) = self.faults.plan.front() {
+            self.alarms.set(Alarm::Fault, first.at);
+        }
+    }
+
+    /// Goes on with the plan as far as it can now.
+    pub fn fault_due(&mut self) {
+        while self.end.is_none() {
+            if let Some(&step) = self.faults.steps.front() {
+                if let Some(later) = self.take_step(step) {
+                    return self.alarms.set(Alarm::Fault, later);
+                }
+                self.faults.steps.pop_front();
+                continue;
+            }
+            match self.faults.plan.front() {
+                Some(&fault) if fault.at <= self.now => {
+                    self.faults.plan.pop_front();
+                    self.faults.steps = self.steps_of(fault.action);
+                }
+                Some(fault) => return self.alarms.set(Alarm::Fault, fault.at),
+                None => return,
+            }
+        }
+    }
+
+    fn steps_of(&self, action: Action) -> VecDeque<Step> {
+        let down = |cpu| [Step::Deactivate(cpu), Step::Grace(None), Step::Offline(cpu), Step::Kill(cpu)];
+        match action {
+            Action::Offline(cpu) => down(cpu).into(),
+            Action::Online(cpu) => [Step::Online(cpu)].into(),
+            Action::Suspend(length) => {
+                let up = |cpu: &CpuId| *cpu != BOOT_CPU && !self.cpus[cpu.index()].offline;
+                let others: Vec<CpuId> = self.all_cpus.iter().filter(up).collect();
+                let mut steps = VecDeque::from([Step::Bypass, Step::Freeze]);
+                steps.extend(others.iter().rev().flat_map(|&cpu| down(cpu)));
+                steps.push_back(Step::Sleep(length));
+                steps.extend(others.iter().map(|&cpu| Step::Online(cpu)));
+                steps.push_back(Step::Thaw);
+                steps
+            }
+        }
+    }
+
+    /// Takes a step; when to look again if it is not done.
+    fn take_step(&mut self, step: Step) -> Option<Nanos> {
+        match step {
+            Step::Deactivate(cpu) | Step::Offline(cpu) => self.order(cpu, step),
+            Step::Bypass | Step::Thaw => self.order(BOOT_CPU, step),
+            Step::Grace(None) => {
+                self.faults.steps[0] = Step::Grace(Some(self.now + GRACE));
+                Some(self.now + GRACE)
+            }
+            Step::Grace(Some(_)) => None,
+            Step::Kill(cpu) => self.kill(cpu),
+            Step::Online(cpu) => {
+                self.bring_up(cpu);
+                None
+            }
+            Step::Freeze => self.freeze_all(),
+            Step::Sleep(length) => self.fall_asleep(length),
+            Step::Wake { length, .. } => {
+                self.wake_up(length);
+                None
+            }
+        }
+    }
+
+    /// Has `cpu` do a step when it comes to it.
+    fn order(&mut self, cpu: CpuId, step: Step) -> Option<Nanos> {
+        if self.faults.ordered == Ordered::No {
+            self.faults.ordered = Ordered::Waits;
+            self.interrupt(cpu, Some(Interrupt::Fault(step)));
+        }
+        if self.faults.ordered == Ordered::Waits {
+            return Some(self.now + LOOK);
+        }
+        self.faults.ordered = Ordered::No;
+        None
+    }
+
+    /// `cpu`, which is free, does the step that it was told to do.
+    pub fn do_step(&mut self, cpu: CpuId, step: Step) {
+        self.faults.ordered = Ordered::Done;
+        match step {
+            Step::Deactivate(_) => self.model.deactivate_cpu(cpu),
+            Step::Offline(_) => self.model.offline_cpu(cpu),
+            Step::Bypass => self.model.begin_suspend(cpu),
+            Step::Thaw => self.thaw(cpu),
+            _ => unreachable!("no CPU is told to do {step:?}"),
+        }
+    }
+
+    /// Stops a CPU that nobody uses any more. Its timers become the boot CPU's.
+    fn kill(&mut self, cpu: CpuId) -> Option<Nanos> {
+        self.settle(cpu);
+        if !self.cpus[cpu.index()].is_quiet() || !self.model.is_vacant(cpu) {
+            return Some(self.now + LOOK);
+        }
+        self.tell_time();
+        self.model.kill_cpu(cpu);
+        self.apply(BOOT_CPU, Charge::default());
+        let entry = &mut self.cpus[cpu.index()];
+        (entry.offline, entry.next_tick) = (true, Nanos::MAX);
+        // Whoever waits for it to switch has waited long enough: it switched to the one that stopped it.
+        entry.schedules += 1;
+        self.alarms.cancel(Alarm::Cpu(cpu));
+        self.alarms.cancel(Alarm::Resched(cpu));
+        self.alarms.move_timers(cpu, BOOT_CPU);
+        self.tasks.iter_mut().filter(|task| task.slept_on == cpu).for_each(|task| task.slept_on = BOOT_CPU);
+        self.release_spinning();
+        None
+    }
+
+    fn bring_up(&mut self, cpu: CpuId) {
+        self.settle(cpu);
+        let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { self.ticks.after(self.now) };
+        let entry = &mut self.cpus[cpu.index()];
+        (entry.offline, entry.next_tick) = (false, next_tick);
+        self.tell_time();
+        self.model.online_cpu(cpu);
+        self.apply(cpu, Charge::default());
+        self.advance(cpu);
+    }
+
+    /// Lets all tasks stop as soon as they have a CPU.
+    fn freeze_all(&mut self) -> Option<Nanos> {
+        if !std::mem::replace(&mut self.freezing, true) {
+            for cpu in self.all_cpus.clone().iter() {
+                self.settle(cpu);
+                self.advance(cpu);
+            }
+        }
+        (self.left.ready > 0).then_some(self.now + FREEZER_LOOK)
+    }
+
+    /// The current task of `cpu`, which is free, stops.
+    pub fn freeze(&mut self, cpu: CpuId, task: TaskId) {
+        self.count_step(task);
+        self.tasks[task.index()].frozen = true;
+        self.faults.frozen.push(task);
+        self.schedule(cpu, Leave::Block(BlockCause::External));
+    }
+
+    /// Stops the clock, when the boot CPU idles.
+    fn fall_asleep(&mut self, length: Nanos) -> Option<Nanos> {
+        self.settle(BOOT_CPU);
+        if !self.cpus[BOOT_CPU.index()].is_quiet() {
+            return Some(self.now + LOOK);
+        }
+        let entry = &mut self.cpus[BOOT_CPU.index()];
+        entry.offline = true;
+        entry.next_tick = later(entry.next_tick, length);
+        self.housekeeping = later(self.housekeeping, length);
+        self.alarms.postpone(length);
+        self.postpone_starts(length);
+        let at = self.now + length;
+        self.faults.steps[0] = Step::Wake { at, length };
+        Some(at)
+    }
+
+    fn wake_up(&mut self, length: Nanos) {
+        self.settle(BOOT_CPU);
+        self.cpus[BOOT_CPU.index()].offline = false;
+        self.suspended += length;
+        self.ticks.postpone(length);
+        self.advance(BOOT_CPU);
+    }
+
+    /// Lets the tasks go on, in the order of their numbers, and what came for them come.
+    fn thaw(&mut self, cpu: CpuId) {
+        self.freezing = false;
+        let mut frozen = std::mem::take(&mut self.faults.frozen);
+        frozen.sort_unstable();
+        for task in frozen {
+            self.tasks[task.index()].frozen = false;
+            self.model.wake(cpu, task, Waker::External);
+            let scheduler = Nanos(self.machine.costs.wakeup_ns);
+            self.apply(cpu, Charge { scheduler, ..Charge::default() });
+        }
+        let missed = std::mem::take(&mut self.faults.missed);
+        self.cpus[cpu.index()].inbox.extend(missed);
+        self.model.end_suspend(cpu);
+    }
+
+    /// The kernel is rid of the scheduler: its loader attaches it again, or the run is over.
+    pub fn scheduler_left(&mut self) {
+        match self.model.exit_info() {
+            Some(exit) if exit.code & ACT_RESTART != 0 => {
+                self.restarts.push(exit.clone());
+                self.alarms.set(Alarm::Restart, self.now + RELOAD);
+            }
+            _ => self.end = Some(End::Ejected),
+        }
+    }
+
+    /// Attaches the scheduler again, on `cpu`.
+    pub fn restart(&mut self, cpu: CpuId) {
+        let object = self.object.take().expect("a scheduler was loaded");
+        self.model.restart(cpu, &object);
+        self.object = Some(object);
+    }
+}
+
+/// Later by so much, unless it is never.
+fn later(time: Nanos, by: Nanos) -> Nanos {
+    if time == Nanos::MAX { time } else { time + by }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! CPUs go and come and the machine sleeps while tasks run: nobody is lost, and every nanosecond has an owner.
+
+mod common;
+
+use common::{Played, Scheduler, free_machine, rt_app};
+use event_log::{Event, EventKind, Waker};
+use fault_plan::FaultPlan;
+use ids::{CpuId, Nanos};
+use machine_model::Machine;
+use simulator::SetupError;
+use workload::Workload;
+
+const BUILD: &[u8] = include_bytes!("../../../workloads/recorded/build.weir");
+
+fn plan(line: &str) -> FaultPlan {
+    line.parse().unwrap()
+}
+
+fn build() -> Workload {
+    Workload::from_bytes("build", BUILD).unwrap()
+}
+
+/// From a CPU's events: how long it was offline until `end`.
+fn offline(events: &[Event], cpu: u32, end: Nanos) -> Nanos {
+    let (mut since, mut total) = (None, Nanos::ZERO);
+    for event in events.iter().filter(|event| event.cpu == CpuId(cpu)) {
+        match event.kind {
+            EventKind::Hotplug { online: false } => since = Some(event.time),
+            EventKind::Hotplug { online: true } => total += event.time - since.take().expect("it was offline"),
+            _ => {}
+        }
+    }
+    total + since.map_or(Nanos::ZERO, |since| end - since)
+}
+
+/// Holds the accounts of CPUs against the events; `slept` is how long the whole machine slept.
+fn check_accounts(played: &Played, slept: Nanos) {
+    let measures = &played.outcome.measures;
+    for (cpu, account) in measures.cpus.iter().enumerate() {
+        let stopped = if cpu == 0 { slept } else { offline(&played.events, cpu as u32, measures.elapsed) };
+        assert_eq!(account.offline, stopped, "CPU {cpu}");
+        let sum = account.run + account.idle + account.scheduler + account.stolen + account.offline;
+        assert_eq!(sum, measures.elapsed, "CPU {cpu}");
+    }
+}
+
+#[test]
+fn a_build_ends_although_cpus_go_and_come() {
+    let machine = Machine::preset("desktop-4c").unwrap();
+    let workload = build();
+    let faults = plan("cpu3:offline@1s,cpu1-2:offline@2s,cpu2:online@3s,cpu3:online@3500ms,cpu1:online@5s");
+    // fifo knows nothing of hotplug. CPU 2 goes before its loader has noticed that CPU 1 did.
+    for (name, restarts) in [("fifo", 5), ("bfs", 0)] {
+        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &faults).completed();
+        assert!(played.outcome.measures.makespan.is_some(), "{name}: every task is done");
+        assert_eq!(played.outcome.restarts.len(), restarts, "{name}");
+        check_accounts(&played, Nanos::ZERO);
+        let again = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &faults);
+        assert_eq!(again.outcome, played.outcome, "{name}: same plan, same bytes");
+    }
+}
+
+/// Sleeps 10 ms and works 1 ms in turn, on a machine where nothing costs time.
+const SLEEPER: &str = r#"{"global": {"duration": 2}, "tasks": {"s": {"loop": -1, "sleep": 10000, "run": 1000}}}"#;
+
+/// The times in milliseconds at which a task was woken by its timer.
+fn timer_wakeups(played: &Played) -> Vec<u64> {
+    let timer = |event: &&Event| matches!(event.kind, EventKind::Wakeup { waker: Waker::Timer, .. });
+    played.events.iter().filter(timer).map(|event| event.time.0 / 1_000_000).collect()
+}
+
+#[test]
+fn timers_stand_still_while_the_machine_sleeps() {
+    let machine = free_machine("core:3 pu:1");
+    let workload = rt_app(SLEEPER);
+    let awake = timer_wakeups(&Scheduler::shipped("bfs").play(&machine, &workload).completed());
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &workload, 1, &plan("suspend@100ms+1s")).completed();
+    let slept = timer_wakeups(&played);
+    let before = awake.iter().take_while(|&&time| time < 100).count();
+    assert_eq!(slept[..before], awake[..before]);
+    // Freezing and taking the CPUs down took 24 ms on the kernel's clock, in which one timer fired.
+    assert!(slept[before] >= 1_124 && slept[before] <= 1_125, "{slept:?}");
+    assert!(slept[before..].windows(2).all(|pair| pair[1] - pair[0] == 11), "{slept:?}");
+    check_accounts(&played, Nanos::from_secs(1));
+    assert_eq!(played.outcome.restarts, []);
+}
+
+#[test]
+fn whoever_works_goes_on_after_the_sleep() {
+    let mut machine = Machine::preset("desktop-4c").unwrap();
+    let work = r#"{"global": {"duration": 9}, "tasks": {
+        "hog": {"instance": 9, "loop": 1, "run": 700000},
+        "light": {"instance": 5, "loop": 200, "run": 100, "sleep": 5000}}}"#;
+    for (name, no_hz) in [("fifo", true), ("bfs", true), ("bfs", false)] {
+        machine.no_hz_idle = no_hz;
+        let plan = plan("cpu2:offline@50ms,suspend@300ms+123456789ns,cpu2:online@600ms,suspend@900ms+2s");
+        let played = Scheduler::shipped(name).play_faults(&machine, &rt_app(work), 1, &plan).completed();
+        assert!(played.outcome.measures.makespan.is_some(), "{name}: every task is done");
+        check_accounts(&played, Nanos(2_123_456_789));
+        for task in played.outcome.measures.tasks.iter().filter(|task| task.name.starts_with("hog")) {
+            assert_eq!(task.account.work, Nanos::from_ms(700), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_watchdog_does_not_count_sleep() {
+    // A task that waits for longer than half of the timeout when the machine falls asleep for longer than that.
+    let machine = free_machine("core:2 pu:1");
+    let work = rt_app(
+        r#"{"global": {"duration": 40}, "tasks": {
+            "hog": {"instance": 3, "loop": -1, "run": 1000000}, "sleeper": {"loop": -1, "sleep": 15000000, "run": 100}}}"#,
+    );
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("suspend@1s+35s"));
+    assert_eq!(played.outcome.ejected, None);
+    check_accounts(&played, Nanos::from_secs(35));
+}
+
+#[test]
+fn a_pinned_task_runs_elsewhere_when_its_cpu_is_gone() {
+    let machine = free_machine("core:3 pu:1");
+    let work = rt_app(
+        r#"{"tasks": {
+            "pinned": {"cpus": [2], "loop": 30, "run": 3000, "sleep": 2000},
+            "hog": {"cpus": [2], "loop": 1, "run": 200000}}}"#,
+    );
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("cpu2:offline@40ms")).completed();
+    for task in &played.outcome.measures.tasks[1..] {
+        assert_eq!(task.cpus_allowed.to_string(), "0-2", "{}: nothing of its affinity is left", task.name);
+        assert!(task.cpus_used.contains(CpuId(2)) && task.cpus_used.len() > 1, "{}", task.name);
+    }
+    check_accounts(&played, Nanos::ZERO);
+}
+
+#[test]
+fn faults_wait_for_each_other_and_a_plan_may_outlast_the_work() {
+    let machine = free_machine("core:4 pu:1");
+    let work = rt_app(r#"{"tasks": {"t": {"loop": 1, "run": 50000}}}"#);
+    let at_once = plan("cpu1-3:offline@10ms,cpu1:online@10ms,cpu3:online@9s");
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &at_once).completed();
+    let hotplug = |event: &&Event| matches!(event.kind, EventKind::Hotplug { .. });
+    let times: Vec<(u32, u64)> =
+        played.events.iter().filter(hotplug).map(|event| (event.cpu.0, event.time.0 / 1_000_000)).collect();
+    assert_eq!(times, [(1, 22), (2, 34), (3, 46), (1, 46)]);
+    assert_eq!(played.outcome.measures.makespan, Some(Nanos::from_ms(50)));
+}
+
+#[test]
+fn a_plan_for_cpus_that_do_not_exist_is_refused() {
+    let error = std::panic::catch_unwind(|| {
+        let (machine, work) = (free_machine("core:2 pu:1"), rt_app(SLEEPER));
+        Scheduler::shipped("bfs").refused(&machine, &work, &plan("cpu2:offline@1s"))
+    });
+    let SetupError::Faults(error) = error.unwrap() else { panic!("another error") };
+    assert!(error.to_string().ends_with("has CPUs 0-1 and no CPU 2"), "{error}");
+}
+
+/// All of it in one run, written down; see `timelines.rs` for why the object is a fixture.
+#[test]
+fn the_hash_with_faults_is_the_same_everywhere() {
+    let scheduler = Scheduler::from_bytes("preempt", include_bytes!("fixtures/preempt.bpf.o"));
+    let work = rt_app(
+        r#"{"global": {"duration": 3}, "tasks": {
+            "hog": {"instance": 5, "loop": -1, "run": 70000, "sleep": 300},
+            "pinned": {"cpus": [3], "loop": -1, "run": 900, "sleep": 700},
+            "light": {"instance": 6, "loop": -1, "run": 200, "sleep": 3000}}}"#,
+    );
+    let faults = plan("cpu3:offline@200ms,cpu1:offline@500ms,suspend@700ms+1s,cpu1:online@2s,cpu3:online@2500ms");
+    let played = scheduler.play_faults(&Machine::preset("laptop-2c4t").unwrap(), &work, 1, &faults).completed();
+    check_accounts(&played, Nanos::from_secs(1));
+    expect_test::expect!["1aa38f9ae9275a147c070abca73f9fdf"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
+}
