@@ -113,6 +113,7 @@ fn report_of(args: &Run, kernel: &str, measured: Measured, status: ExitStatus) -
         deadlocked: false,
         failed_forks: 0,
         refused_changes: 0,
+        restarts: 0,
         log_hash,
         meter: Some(meter),
         measures,

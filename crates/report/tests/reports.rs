@@ -386,6 +386,7 @@ fn json_keeps_the_contract() {
               "deadlocked": false,
               "failed_forks": 0,
               "refused_changes": 0,
+              "restarts": 0,
               "meter": null,
               "tasks": [
                 {

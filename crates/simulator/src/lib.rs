@@ -92,10 +92,11 @@ pub enum SetupError {
 }
 
 /// Runs to the end: when the duration is over, all tasks have ended, those that are left wait for each other for ever,
-/// or the kernel ejects the scheduler without a wish to see it again. `log` sees every event, `progress` the simulated time now and then.
+/// or the kernel ejects the scheduler for good. `log` sees every event, `progress` the simulated time now and then.
 ///
 /// The scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
-/// created on CPU 0, at their time or as soon after it as CPU 0 is free.
+/// created on CPU 0, at their time or as soon after it as CPU 0 is free. A scheduler that leaves with the wish to be
+/// restarted (contract E2) is attached again, as its loader would.
 pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
     let mut run = setup::prepare(setup, log)?;
     run.play(progress);
