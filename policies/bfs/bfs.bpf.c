@@ -114,6 +114,7 @@ struct cpu {
 	u64 key;	/* of the task that runs; 0 if nobody runs who could be preempted */
 	u64 last_tick;
 	bool dither;	/* 5: that task began in the first half of a tick period */
+	bool leaving;	/* on its way offline, or there */
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
@@ -131,6 +132,17 @@ static struct task *task_of(struct task_struct *p)
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+/*
+ * A kick travels through an interrupt that this CPU sends to itself. One that is on its way offline no longer receives
+ * it, and the kernel (up to 7.2 at least) then waits for it for ever: no later kick from that CPU would arrive either,
+ * and the scheduler could not even be unloaded.
+ */
+static void kick(s32 cpu, u64 flags)
+{
+	if (!cpu_of(bpf_get_smp_processor_id())->leaving)
+		scx_bpf_kick_cpu(cpu, flags);
 }
 
 /* ---- 2: slice and deadline ---- */
@@ -278,7 +290,7 @@ static __noinline s32 claim_idle_cpu(struct task_struct *p, s32 last)
 static void pick_again(s32 cpu, u64 key)
 {
 	WRITE_ONCE(cpu_of(cpu)->key, key);
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	kick(cpu, SCX_KICK_PREEMPT);
 }
 
 static void preempt_latest(struct task_struct *p, struct task *t)
@@ -314,7 +326,7 @@ static void split(struct task *t, struct task_struct *parent, u64 now)
 		t->deadline = from->deadline;
 	} else {
 		from->slice_ns = 0;
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
+		kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
 	}
 }
 
@@ -370,7 +382,7 @@ static void preempt(struct task_struct *p, struct task *t)
 	if (t->displaced || t->sync || p->policy == SCHED_IDLE)
 		return;
 	if (t->child && parent->tgid != p->tgid)
-		scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
+		kick(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
 	else
 		preempt_latest(p, t);
 }
@@ -390,7 +402,7 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 		cpu = claim_idle_cpu(p, last);
 	}
 	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		kick(cpu, SCX_KICK_IDLE);
 	else
 		preempt(p, t);
 }
@@ -505,7 +517,7 @@ OP2(void, bfs_set_weight, struct task_struct *, p, u32, weight)
 	t->ratio = ratio;
 	t->key = key_of(p, t, now_ns());
 	if (worse && scx_bpf_task_running(p))
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		kick(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 }
 
 /* ---- The machine ---- */
@@ -521,11 +533,13 @@ OP2(void, bfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 {
 	cpu_of(cpu)->key = 0;
+	cpu_of(cpu)->leaving = false;
 }
 
 SLEEPABLE_OP1(void, bfs_cpu_offline, s32, cpu)
 {
 	cpu_of(cpu)->key = 0;
+	cpu_of(cpu)->leaving = true;
 }
 
 SLEEPABLE_OP0(s32, bfs_init)

@@ -129,7 +129,7 @@ pub(super) fn verifier_verdict(log: &str) -> Option<(String, String)> {
 }
 
 /// libbpf goes from the cause to what follows from it: its first line says most.
-fn most_telling(log: &str) -> String {
+pub(super) fn most_telling(log: &str) -> String {
     let first = log.lines().map(|line| line.trim_start_matches("libbpf: ").trim()).find(|line| !line.is_empty());
     first.unwrap_or("libbpf gives no reason").to_owned()
 }

@@ -128,3 +128,6 @@ pub fn load(request: &Request<'_>) -> Result<Attached, LiveError> {
     kernel::check_free(LEAVING)?;
     attached::attach(request, prepared)
 }
+
+#[cfg(test)]
+mod tests;
