@@ -7,7 +7,7 @@ use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kerne
 use crate::cost::Metering;
 use crate::kernel::read;
 use crate::{LiveError, complaints};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, MapType, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, OpenObject};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -42,9 +42,9 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
     }
     kernel::check_free(PATIENCE)?;
     let before = kernel::number("enable_seq")?;
-    let mut map = object.maps_mut().find(|map| map.name() == &*prepared.table.variable).expect("it was just loaded");
-    let link = map.attach_struct_ops().map_err(|error| refused(request, &prepared.table, &error))?;
-    drop(map);
+    let is_table = |map: &MapMut<'_>| map.name() == &*prepared.table.variable;
+    let link = object.maps_mut().find(is_table).expect("it was just loaded").attach_struct_ops();
+    let link = link.map_err(|error| refused(request, &prepared.table, &error))?;
     let mut attached = Attached {
         link: Some(link),
         others,
