@@ -11,7 +11,7 @@ use std::process::Command;
 const COMPILERS: [&str; 6] = ["clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang"];
 
 /// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
-const OBJECTS: [&str; 2] = ["record", "meter"];
+const OBJECTS: [&str; 3] = ["record", "meter", "watch"];
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=bpf");

@@ -130,29 +130,54 @@ pub struct Sim {
 #[command(
     max_term_width = 80,
     after_help = "\
-The command's process tree is measured as in a simulated run. The report goes to
-standard output after what the command writes there; with --format json that goes
-to standard error, and standard output has the JSON alone.
+SCHED is written as for weir sim. Without it, the scheduler that is there is
+measured, on any kernel with BTF; with it, a kernel with sched_ext is needed
+(6.12 or later). Both need root.
+
+With a command, its process tree is measured as in a simulated run, and the
+report follows when all of it has ended. With --format json what the command
+writes to standard output goes to standard error: standard output has the JSON
+alone. Without a command, weir runs until Ctrl-C or SIGTERM and prints a line of
+statistics of the whole machine each second. Either way the end of weir unloads
+the scheduler. If the kernel ejects it, weir says why, and a command goes on
+under the kernel's own; if a CPU comes or goes and the kernel wants that, the
+scheduler is loaded again.
 
 Examples:
+  sudo weir run bfs                         until Ctrl-C
+  sudo weir run bfs -- make -j4
   sudo weir run -- make -j4                 the kernel's own scheduler
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
+  sudo weir run --monitor 5                 only watch
 
-Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or
-input."
+Exit status: 0 fine, 1 the scheduler was ejected, the command failed or events
+were lost, 2 bad usage or input."
 )]
 pub struct Run {
-    /// End the run after this time, such as 10s or 500ms: the command gets SIGTERM
+    /// Scheduler to load [default: none, the one that is there is measured]
+    #[arg(value_name = "SCHED")]
+    pub scheduler: Option<String>,
+    /// End the run after this time, such as 10s or 500ms: a command gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
+    /// Launch profile of a scheduler that is given as a path
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Print statistics of the whole machine every so many seconds
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub stats: Option<u64>,
+    /// The same, and do nothing else
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
+          conflicts_with_all = ["scheduler", "stats", "trace", "command"])]
+    pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Write a trace of the run for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    /// Write a trace of the command's run for ui.perfetto.dev
+    #[arg(long, value_name = "FILE", requires = "command")]
     pub trace: Option<PathBuf>,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

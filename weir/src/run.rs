@@ -1,47 +1,160 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir run`: a command in this machine's kernel, measured as a simulated run is.
+//! `weir run`: a scheduler, or the one that is there, in this machine's kernel. A command is measured as a simulated
+//! run is; without one, the machine is watched until somebody ends that.
+
+mod command;
+mod scheduler;
+mod statistics;
 
 use crate::args::{Format, Run};
 use crate::print;
+use crate::select;
 use anyhow::{Context, Result};
-use event_log::{Sink, perfetto};
+use event_log::perfetto;
 use ids::Nanos;
 use live::meter::{Measured, Meter, Scope, host_machine};
-use live::signals::{self, Signals};
-use report::RunReport;
+use live::scheduler::KernelExit;
+use live::signals::Signals;
+use report::{Exit, RunReport};
+use scheduler::{Loaded, tell_dump, tell_exit};
+use serde_json::json;
+use statistics::Statistics;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
-
-/// After the command itself has ended, its descendants may live on. When none of them has run for so long, they are
-/// daemons, and the run is over without them.
-const QUIET: Duration = Duration::from_secs(2);
 
 const SIGTERM: i32 = 15;
 
+/// How long to sleep between two looks at what nobody announces.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What happens beside the work that is measured.
+struct Outside<'a> {
+    signals: &'a Signals,
+    scheduler: Option<Loaded<'a>>,
+    statistics: Option<Statistics>,
+    deadline: Option<Instant>,
+}
+
+impl Outside<'_> {
+    /// Prints statistics that are due. Why the scheduler was ejected, if it was.
+    fn look(&mut self) -> Result<Option<KernelExit>> {
+        if let Some(statistics) = &mut self.statistics {
+            statistics.tell_if_due(self.scheduler.as_ref())?;
+        }
+        match &mut self.scheduler {
+            Some(scheduler) => scheduler.ejected(),
+            None => Ok(None),
+        }
+    }
+
+    fn is_time_up(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Time in the scheduler's programs so far.
+    fn scheduler_time(&self) -> Result<Nanos> {
+        Ok(self.scheduler.as_ref().map(Loaded::counts).transpose()?.unwrap_or_default().run_time)
+    }
+}
+
+/// How the work that was measured came to its end.
+struct Followed {
+    ejected: Option<KernelExit>,
+    /// How the command ended, if it failed.
+    failure: Option<String>,
+}
+
 /// Runs and reports. False if something was wrong with the run.
 pub fn run(args: &Run) -> Result<bool> {
+    let named = args.scheduler.as_slice();
+    let schedulers = select::schedulers(named, args.profile.as_deref())?;
+    let signals = Signals::block()?;
+    let scheduler = schedulers.first().map(Loaded::load).transpose()?;
+    let every = args.stats.or(args.monitor).map(Duration::from_secs);
+    // Who only watches wants to see something.
+    let every = every.or(args.command.is_empty().then_some(Duration::from_secs(1)));
+    let statistics = every.map(|every| Statistics::start(every, args.format)).transpose()?;
+    let deadline = args.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
+    let outside = Outside { signals: &signals, scheduler, statistics, deadline };
+    if args.command.is_empty() { watch(args, outside) } else { measure(args, outside) }
+}
+
+/// Watches the machine until somebody ends that.
+fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
+    let kernel = live::kernel_release()?;
+    match &outside.scheduler {
+        Some(loaded) => eprintln!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
+        None => eprintln!("weir: watching the scheduler of kernel {kernel}; Ctrl-C ends that"),
+    }
+    let ejected = loop {
+        if let Some(exit) = outside.look()? {
+            break Some(exit);
+        }
+        if outside.signals.take().is_some() || outside.is_time_up() {
+            break None;
+        }
+        std::thread::sleep(LOOK);
+    };
+    let Some(loaded) = outside.scheduler else { return Ok(true) };
+    let name = loaded.name().to_owned();
+    // A scheduler that is ejected while it is being unloaded was ejected.
+    let exit = loaded.unload()?;
+    let was_ejected = ejected.is_some() || !exit.is_unload() && exit.kind != 0;
+    match args.format {
+        Format::Json => print(&last_line(&name, was_ejected, &exit))?,
+        Format::Text if was_ejected => tell_exit(&name, &exit),
+        Format::Text => eprintln!("weir: unloaded {name}"),
+    }
+    Ok(!was_ejected)
+}
+
+/// How a scheduler ended, as one line of JSON.
+fn last_line(name: &str, ejected: bool, exit: &KernelExit) -> String {
+    let line = json!({
+        "weir": 1,
+        "scheduler": name,
+        "outcome": if ejected { "ejected" } else { "completed" },
+        "exit": {
+            "kind": exit.kind,
+            "code": exit.code,
+            "reason": exit.reason,
+            "message": exit.message,
+            "dump": exit.dump,
+        },
+    });
+    format!("{line}\n")
+}
+
+/// Runs the command and reports.
+fn measure(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = live::kernel_release()?;
     let trace = args.trace.as_deref().map(create).transpose()?;
     let trace = trace.map(|out| perfetto::Writer::new(out, &kernel));
-    let signals = Signals::block()?;
     let mut meter = Meter::start(&machine, Scope::Command, trace)?;
-    let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]);
-    if args.format == Format::Json {
-        command.stdout(io::stderr());
-    }
-    let child = signals.unblocked(|| meter.spawn(&mut command))?;
-    let status = follow(&mut meter, child, &signals, args.duration)?;
-    let (measured, trace) = meter.finish(Nanos::ZERO)?;
+    let before = outside.scheduler_time()?;
+    let mut child = command::start(&meter, &args.command, args.format == Format::Json, outside.signals)?;
+    let Followed { ejected, mut failure } = command::follow(&mut meter, &mut child, &mut outside)?;
+    let (measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    let report = report_of(args, &kernel, measured, status);
-    let fine = report.meter.as_ref().is_some_and(|meter| meter.failure.is_none() && meter.lost_events == 0);
+    if ejected.is_some() {
+        // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
+        failure = command::wait(&mut child, outside.signals)?;
+    }
+    drop(outside.statistics);
+    if let Some(loaded) = outside.scheduler {
+        loaded.unload()?;
+    }
+    if let (Format::Text, Some(exit)) = (args.format, &ejected) {
+        tell_dump(exit);
+    }
+    let report = report_of(args, &kernel, measured, failure, ejected);
+    let meter = report.meter.as_ref().expect("just set");
+    let fine = report.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0;
     let text = match args.format {
         Format::Text => report::to_text(&[report]),
         Format::Json => report::to_json(&[report]),
@@ -54,62 +167,38 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
 }
 
-/// Measures until the command and its descendants have ended.
-fn follow<S: Sink>(
-    meter: &mut Meter<S>,
-    mut child: Child,
-    signals: &Signals,
-    duration: Option<Nanos>,
-) -> Result<ExitStatus> {
-    let deadline = duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
-    let (mut status, mut stopped) = (None, false);
-    let (mut seen, mut last_news) = (0, Instant::now());
-    loop {
-        meter.receive()?;
-        if meter.own_events() != seen {
-            (seen, last_news) = (meter.own_events(), Instant::now());
-        }
-        while let Some(stop) = signals.take() {
-            stopped = true;
-            if stop.only_here {
-                signals::send(child.id(), stop.signal);
-            }
-        }
-        if !stopped && deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            stopped = true;
-            signals::send(child.id(), SIGTERM);
-        }
-        if status.is_none() {
-            status = child.try_wait().context("cannot wait for the command")?;
-        }
-        let Some(status) = status else { continue };
-        if !meter.has_begun() {
-            return Err(live::LiveError::NothingSeen.into());
-        }
-        if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
-            return Ok(status);
-        }
-    }
-}
-
-fn report_of(args: &Run, kernel: &str, measured: Measured, status: ExitStatus) -> RunReport {
+fn report_of(
+    args: &Run,
+    kernel: &str,
+    measured: Measured,
+    failure: Option<String>,
+    ejected: Option<KernelExit>,
+) -> RunReport {
     let Measured { measures, log_hash, cost } = measured;
     let meter = report::Meter {
         events: cost.events,
         lost_events: cost.lost(),
+        unseen_switches: cost.unseen,
         probes: cost.probes,
         probe_runs: cost.probe_runs,
         reader: cost.reader,
         unfinished_tasks: cost.unfinished,
-        failure: (!status.success()).then(|| status.to_string()),
+        failure,
     };
+    let ejected = ejected.map(|exit| Exit {
+        kind: exit.kind as u32,
+        reason: exit.reason,
+        message: exit.message,
+        fault: None,
+        dump: exit.dump,
+    });
     RunReport {
-        scheduler: "kernel".to_owned(),
+        scheduler: args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned()),
         machine: "host".to_owned(),
         workload: live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
         seed: 0,
         kernel: kernel.to_owned(),
-        ejected: None,
+        ejected,
         deadlocked: false,
         failed_forks: 0,
         refused_changes: 0,

@@ -9,6 +9,8 @@
  * 3. A wakeup begins where the waker is (sched_waking) and not where the task is queued (sched_wakeup): the interrupt
  *    between two CPUs is part of the latency. But a task that was still leaving its CPU then cannot run earlier than
  *    it has left. The event is sent at sched_wakeup, when it is certain and the runqueue is known.
+ * 4. A task that goes to sleep can be woken before it is switched out: the scheduler lets go of the runqueue while it
+ *    looks for another task. Then the switch says that it sleeps, but it is on the runqueue. Both happened.
  */
 #include "tree.bpf.h"
 
@@ -22,6 +24,7 @@ enum {
 	LEFT_BLOCKED = 1 << 8,
 	LEFT_DEAD = 1 << 9,
 	LEFT_FOR_HIGHER_CLASS = 1 << 10,
+	LEFT_AND_WOKEN = 1 << 11, /* it sleeps, and its wakeup has been seen already */
 };
 
 /* A task of this priority or below belongs to a real-time class (MAX_RT_PRIO of include/linux/sched/prio.h). */
@@ -59,7 +62,7 @@ struct note {
 	__u32 blocked;
 	__u64 blocked_ns; /* since when */
 	__u32 sleep_flags;
-	__u32 unused;
+	__u32 early; /* a wakeup came while it had its CPU */
 };
 
 struct {
@@ -152,8 +155,12 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	struct note *note = note_of(task);
 	__u64 since;
 
-	if (!note || !note->blocked)
+	if (!note)
 		return 0;
+	if (!note->blocked) {
+		note->early = 1;
+		return 0;
+	}
 	since = note->wake_ns > note->blocked_ns ? note->wake_ns : note->blocked_ns;
 	report_wakeup(task, note, since, note->wake_flags | note->sleep_flags);
 	return 0;
@@ -186,15 +193,18 @@ static bool goes_to_sleep(struct task_struct *task, unsigned int state)
 static __u32 switch_out(struct task_struct *task, struct note *note, struct task_struct *next, unsigned int state,
 			__u64 now)
 {
+	bool asleep;
+
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, 0);
 	if (state & TASK_DEAD)
 		return LEFT_DEAD;
-	if (goes_to_sleep(task, state)) {
+	asleep = goes_to_sleep(task, state);
+	if (asleep || (state && note->early)) {
 		note->blocked = 1;
 		note->blocked_ns = now;
 		note->sleep_flags = sleep_flags(task, state);
-		return LEFT_BLOCKED | note->sleep_flags;
+		return LEFT_BLOCKED | note->sleep_flags | (asleep ? 0 : LEFT_AND_WOKEN);
 	}
 	return task->prio >= MAX_RT_PRIO && next->prio < MAX_RT_PRIO ? LEFT_FOR_HIGHER_CLASS : 0;
 }
@@ -220,7 +230,7 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	if (of_prev)
 		flags = switch_out(prev, of_prev, next, preempted ? 0 : state, now);
 	if (of_next)
-		of_next->blocked = 0;
+		of_next->blocked = of_next->early = 0;
 	event = RESERVE(switched);
 	if (!event)
 		return 0;
@@ -230,5 +240,7 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	event->flags = flags;
 	event->unused = 0;
 	bpf_ringbuf_submit(event, wakeup_flag());
+	if (of_prev && (flags & LEFT_AND_WOKEN))
+		report_wakeup(prev, of_prev, now, of_prev->wake_flags | of_prev->sleep_flags);
 	return 0;
 }

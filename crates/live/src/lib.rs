@@ -22,6 +22,7 @@ pub mod scheduler;
 pub mod signals;
 mod split;
 pub mod threads;
+pub mod watch;
 
 pub use error::LiveError;
 pub use kernel::release as kernel_release;

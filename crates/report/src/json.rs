@@ -55,6 +55,7 @@ struct Exit<'a> {
 struct Metered<'a> {
     events: u64,
     lost_events: u64,
+    unseen_switches: u64,
     probes_ns: u64,
     probe_runs: u64,
     reader_ns: u64,
@@ -155,6 +156,7 @@ fn metered(meter: &Meter) -> Metered<'_> {
     Metered {
         events: meter.events,
         lost_events: meter.lost_events,
+        unseen_switches: meter.unseen_switches,
         probes_ns: meter.probes.0,
         probe_runs: meter.probe_runs,
         reader_ns: meter.reader.0,

@@ -91,6 +91,10 @@ pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
         let lost = count(meter.lost_events);
         warn(format!("{lost} events were lost: counts are too low, and times may have the wrong owner"));
     }
+    if meter.unseen_switches > 0 {
+        let unseen = count(meter.unseen_switches);
+        warn(format!("the kernel did not report {unseen} switches, nor the wakeups before them"));
+    }
     if let Some(failure) = &meter.failure {
         warn(format!("the command failed: {failure}"));
     }

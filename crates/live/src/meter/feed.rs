@@ -60,13 +60,17 @@ impl Task {
     /// Its account; nothing may follow.
     fn account(&self) -> TaskAccount {
         // What it ran since it was switched out last (it still runs) is known by the clock only.
-        let run = (self.ran + self.on_cpu.since(self.on_cpu_then)).min(self.on_cpu);
+        let run = self.ran + self.on_cpu.since(self.on_cpu_then);
+        let stolen = self.on_cpu.since(run);
+        let early = run.since(self.on_cpu);
+        let from_runnable = early.min(self.runnable);
+        let from_blocked = (early - from_runnable).min(self.blocked);
         TaskAccount {
             work: Nanos::ZERO,
-            run,
-            stolen: self.on_cpu - run,
-            runnable: self.runnable,
-            blocked: self.blocked,
+            run: self.on_cpu - stolen + from_runnable + from_blocked,
+            stolen,
+            runnable: self.runnable - from_runnable,
+            blocked: self.blocked - from_blocked,
         }
     }
 }
@@ -96,6 +100,8 @@ pub(crate) struct Fed {
     pub unfinished: u32,
     /// Events that named a task whose birth is not known, or a CPU that was not there at the beginning.
     pub orphans: u64,
+    /// Tasks that left a CPU which they had not been seen to get.
+    pub unseen: u64,
 }
 
 /// Takes the kernel's events in the order of time.
@@ -116,6 +122,7 @@ pub(crate) struct Feed<S> {
     over: bool,
     orphans: u64,
     own_events: u64,
+    unseen: u64,
     all: CpuSet,
 }
 
@@ -135,6 +142,7 @@ impl<S: Sink> Feed<S> {
             over: false,
             orphans: 0,
             own_events: 0,
+            unseen: 0,
             all: CpuSet::first_n(cpus),
         }
     }
@@ -319,6 +327,7 @@ impl<S: Sink> Feed<S> {
             Left::Dead => State::Ended,
         };
         let task = &mut self.tasks[id.index()];
+        self.unseen += u64::from(task.state != State::Running);
         task.enter(self.now, state);
         task.ran = ran;
         task.on_cpu_then = task.on_cpu;
@@ -392,7 +401,12 @@ impl<S: Sink> Feed<S> {
             unfinished: self.alive,
             names: self.tasks.into_iter().map(|task| task.name).collect(),
             orphans: self.orphans,
+            unseen: self.unseen,
         };
         (self.sink, fed)
     }
 }
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

@@ -65,6 +65,9 @@ pub struct MeterCost {
     pub skipped: u64,
     /// Events about tasks whose birth was lost.
     pub orphans: u64,
+    /// Tasks that left a CPU which they had not been seen to get, although no event was lost on the way: some kernels
+    /// keep their tracepoints quiet around certain tasks. Their wakeups are not seen either.
+    pub unseen: u64,
     /// Events that came more than 50 ms late, and were dated forward to keep the order.
     pub late: u64,
     /// Time in the meter's programs, as the kernel measured it; it is contained in the times of the tasks that ran
@@ -226,6 +229,7 @@ impl<S: Sink> Meter<S> {
             lost_by_cpu: self.probes.lost_by_cpu()?,
             skipped,
             orphans: fed.orphans,
+            unseen: fed.unseen,
             late: self.order.late,
             probes: time,
             probe_runs: runs,
@@ -250,7 +254,7 @@ impl<S: Sink> Meter<S> {
 
 /// Runs on each CPU for a moment, so that the programs learn who has which CPU. A CPU that this process may not use
 /// stays idle in the accounts until somebody else uses it.
-fn visit_cpus(cpus: &CpuSet) {
+pub(crate) fn visit_cpus(cpus: &CpuSet) {
     let here = Pid::from_raw(0);
     let Ok(before) = sched_getaffinity(here) else { return };
     for cpu in cpus.iter() {

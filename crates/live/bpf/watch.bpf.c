@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Counts what all tasks of the machine do: switches, wakeups, how long the woken waited for a CPU, and idle time. Sums
+ * are kept per CPU and only ever grow: who reads them twice has what happened in between. Nothing is sent.
+ *
+ * A wakeup counts if the task is off its runqueue, or is only kept there to work its debt off. It begins where the waker
+ * is; a task that was still leaving its CPU then waits from when it has left.
+ */
+#include "kernel_types.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Layout and buckets are read by src/watch.rs. */
+enum {
+	OCTAVE_BITS = 4, /* 16 buckets to an octave: a percentile is off by 3 % at most */
+	OCTAVES = 36,    /* up to 2^39 ns, nine minutes; longer waits count there */
+	BUCKETS = OCTAVES << OCTAVE_BITS,
+};
+
+struct sums {
+	__u64 switches;
+	__u64 wakeups;
+	__u64 idle_ns;
+	__u64 idle_since_ns; /* 0 while the CPU is busy */
+	__u64 latency_ns;
+	__u64 latencies[BUCKETS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct sums);
+	__uint(max_entries, 1);
+} sums SEC(".maps");
+
+struct note {
+	__u64 woken_ns; /* 0 unless it was woken and has not run yet */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct note);
+} notes SEC(".maps");
+
+static struct sums *sums_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&sums, &zero);
+}
+
+/* Values below 16 have a bucket each; above, the highest set bit is the octave and the next four bits the bucket. */
+static __u32 bucket_of(__u64 value)
+{
+	__u64 rest = value >> OCTAVE_BITS;
+	__u32 octave = 0, place;
+
+	for (int shift = 32; shift; shift >>= 1) {
+		if (rest >> shift) {
+			rest >>= shift;
+			octave += shift;
+		}
+	}
+	octave += rest;
+	if (!octave)
+		return value;
+	place = (octave << OCTAVE_BITS) + ((value >> (octave - 1)) & ((1 << OCTAVE_BITS) - 1));
+	return place < BUCKETS ? place : BUCKETS - 1;
+}
+
+static void woken(struct task_struct *task)
+{
+	struct note *note = bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct sums *here = sums_here();
+
+	if (here)
+		here->wakeups++;
+	if (note)
+		note->woken_ns = bpf_ktime_get_ns();
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	struct sched_entity___delayed *entity = (void *)&task->se;
+
+	if (!task->on_rq || (bpf_core_field_exists(entity->sched_delayed) && BPF_CORE_READ(entity, sched_delayed)))
+		woken(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_wakeup_new, struct task_struct *task)
+{
+	woken(task);
+	return 0;
+}
+
+static void count_latency(struct sums *here, struct note *note, __u64 now)
+{
+	__u64 waited = now - note->woken_ns;
+	__u32 bucket = bucket_of(waited);
+
+	note->woken_ns = 0;
+	here->latency_ns += waited;
+	if (bucket < BUCKETS)
+		here->latencies[bucket]++;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
+{
+	struct sums *here = sums_here();
+	__u64 now = bpf_ktime_get_ns();
+	struct note *note;
+
+	if (!here)
+		return 0;
+	if (prev->pid) {
+		note = bpf_task_storage_get(&notes, prev, NULL, 0);
+		if (note && note->woken_ns)
+			note->woken_ns = now;
+	} else if (here->idle_since_ns) {
+		here->idle_ns += now - here->idle_since_ns;
+		here->idle_since_ns = 0;
+	}
+	if (!next->pid) {
+		here->idle_since_ns = now;
+		return 0;
+	}
+	here->switches++;
+	note = bpf_task_storage_get(&notes, next, NULL, 0);
+	if (note && note->woken_ns)
+		count_latency(here, note, now);
+	return 0;
+}

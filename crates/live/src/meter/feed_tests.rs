@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Hand-made events whose measures are known, and random ones that must never break the accounts.
+
+use super::*;
+use measures::{Collector, Place, RunMeasures, Totals};
+use proptest::prelude::*;
+
+const CPUS: usize = 3;
+
+fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
+    Event { time: Nanos::from_us(time_us), task, work: Nanos::from_us(work_us), kind }
+}
+
+fn birth(time_us: u64, task: Number, parent: Option<Number>) -> Event {
+    event(time_us, task, 0, Kind::Birth { parent, pid: 1, tgid: 1, cpu: CpuId(0), comm: format!("t{task}") })
+}
+
+fn wake(time_us: u64, task: Number, waker: Waker, new: bool) -> Event {
+    let (waker_cpu, target_cpu) = (CpuId(0), CpuId(1));
+    event(time_us, task, 0, Kind::Wake { waker, waker_cpu, target_cpu, device: (false, false), new })
+}
+
+/// `ran`: CPU time of the previous task.
+fn switch(time_us: u64, cpu: u32, previous: Occupant, next: Occupant, left: Left, ran_us: u64) -> Event {
+    let task = if let Occupant::Task(task) = next { task } else { u32::MAX };
+    let cpu = CpuId(cpu);
+    event(time_us, task, ran_us, Kind::Switch { cpu, previous, next, left, io_wait: false, uninterruptible: false })
+}
+
+fn feed(events: &[Event], ends_with_tasks: bool) -> (RunMeasures, Fed) {
+    let place = Place { core: 0, llc: 0, node: 0 };
+    let places: Vec<Place> = (0..CPUS as u32).map(|core| Place { core, ..place }).collect();
+    let mut feed = Feed::new(CPUS, ends_with_tasks, Collector::new(&places));
+    events.iter().for_each(|event| feed.take(event));
+    let end = events.last().map_or(Nanos::ZERO, |event| event.time);
+    let (collector, fed) = feed.finish(end);
+    let measures = collector.finish(Totals {
+        elapsed: fed.elapsed,
+        makespan: fed.makespan,
+        cpus: fed.cpus.clone(),
+        tasks: fed.tasks.clone(),
+        ..Totals::default()
+    });
+    (measures, fed)
+}
+
+#[test]
+fn a_parent_a_child_and_a_stranger() {
+    use Occupant::{Idle, Other, Task};
+    let (blocked, runnable, dead) = (Left::Blocked, Left::Runnable, Left::Dead);
+    let events = [
+        // Before the run: CPU 1 runs somebody else's task; CPU 0 forks the first task and runs it.
+        switch(500, 1, Idle, Other, runnable, 0),
+        switch(600, 0, Idle, Other, runnable, 0),
+        birth(1_000, 0, None),
+        wake(1_010, 0, Waker::Outside, true),
+        switch(1_020, 0, Other, Task(0), runnable, 0),
+        // It forks a child, which waits for CPU 1 while CPU 2 idles, and runs 80 us later.
+        birth(1_100, 1, Some(0)),
+        wake(1_120, 1, Waker::Task(0, Nanos::ZERO), true),
+        switch(1_200, 1, Other, Task(1), runnable, 0),
+        // The parent sleeps. Of its 280 us on the CPU an interrupt took 30.
+        switch(1_300, 0, Task(0), Idle, blocked, 250),
+        // The child is preempted by the stranger, waits 50 us, and goes on elsewhere.
+        switch(1_400, 1, Task(1), Other, runnable, 200),
+        switch(1_450, 2, Idle, Task(1), runnable, 0),
+        wake(1_500, 0, Waker::Task(1, Nanos::ZERO), false),
+        switch(1_510, 0, Idle, Task(0), runnable, 0),
+        switch(1_550, 2, Task(1), Idle, dead, 300),
+        switch(1_600, 0, Task(0), Other, dead, 340),
+        switch(9_000, 0, Other, Idle, runnable, 0),
+    ];
+    let (measures, fed) = feed(&events, true);
+    let us = Nanos::from_us;
+    assert_eq!((measures.elapsed, measures.makespan, fed.unfinished), (us(600), Some(us(600)), 0));
+    assert_eq!((measures.context_switches, measures.wakeups), (4, 3));
+    let account = |run, stolen, runnable, blocked| TaskAccount {
+        work: Nanos::ZERO,
+        run: us(run),
+        stolen: us(stolen),
+        runnable: us(runnable),
+        blocked: us(blocked),
+    };
+    // By the clock the parent had 280 + 90 us, and the child 200 + 100.
+    assert_eq!(fed.tasks, [account(340, 30, 20, 210), account(300, 0, 130, 20)]);
+    let latency = measures.wakeup_latency;
+    assert_eq!((latency.count, latency.max, latency.mean), (3, us(80), Nanos(100_000 / 3)));
+    assert_eq!((measures.queue_wait.count, measures.migrations.llc), (4, 1));
+    // While the first task waited for CPU 0, the child for CPU 1 (twice), and the parent for CPU 0, others were idle.
+    assert_eq!(measures.idle_while_runnable, us(10 + 80 + 50 + 10));
+    let cpus: Vec<_> = fed.cpus.iter().map(|cpu| (cpu.run, cpu.idle)).collect();
+    assert_eq!(cpus, [(us(390), us(210)), (us(600), us(0)), (us(100), us(500))]);
+    assert_eq!(measures.tasks[1].cpus_used.to_string(), "1-2");
+}
+
+#[test]
+fn daemons_have_no_makespan_and_count_to_the_end() {
+    use Occupant::{Idle, Task};
+    let events = [
+        birth(0, 0, None),
+        wake(0, 0, Waker::Outside, true),
+        switch(5, 0, Idle, Task(0), Left::Runnable, 0),
+        switch(8, 0, Task(0), Idle, Left::Blocked, 3),
+        switch(100, 2, Idle, Occupant::Other, Left::Runnable, 0),
+    ];
+    let (measures, fed) = feed(&events, true);
+    assert_eq!((measures.elapsed, measures.makespan, fed.unfinished), (Nanos::from_us(100), None, 1));
+    assert_eq!(fed.tasks[0].blocked, Nanos::from_us(92));
+}
+
+#[test]
+fn a_task_runs_as_long_as_the_scheduler_says_at_the_expense_of_its_waiting() {
+    use Occupant::{Idle, Task};
+    let run = |ran| {
+        let events = [
+            birth(0, 0, None),
+            wake(10, 0, Waker::Outside, true),
+            switch(25, 0, Idle, Task(0), Left::Runnable, 0),
+            switch(125, 0, Task(0), Idle, Left::Dead, ran),
+        ];
+        let account = feed(&events, true).1.tasks[0];
+        [account.run, account.stolen, account.runnable, account.blocked].map(|time| time.0 / 1_000)
+    };
+    assert_eq!(run(100), [100, 0, 15, 10]);
+    assert_eq!(run(90), [90, 10, 15, 10]);
+    assert_eq!(run(112), [112, 0, 3, 10]);
+    assert_eq!(run(120), [120, 0, 0, 5]);
+    assert_eq!(run(999), [125, 0, 0, 0]);
+}
+
+fn occupant() -> impl Strategy<Value = Occupant> {
+    prop_oneof![Just(Occupant::Idle), Just(Occupant::Other), (0..6u32).prop_map(Occupant::Task)]
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let left = prop_oneof![Just(Left::Runnable), Just(Left::Blocked), Just(Left::ForHigherClass)];
+    let (numbers, parents) = (0..6u32, prop::option::of(0..6u32));
+    let waker = prop_oneof![Just(Waker::HardInterrupt), (0..6u32).prop_map(|task| Waker::Task(task, Nanos::ZERO))];
+    prop_oneof![
+        1 => (numbers.clone(), parents).prop_map(|(task, parent)| birth(0, task, parent)),
+        3 => (numbers.clone(), waker, any::<bool>()).prop_map(|(task, waker, new)| wake(0, task, waker, new)),
+        8 => (0..CPUS as u32 + 1, occupant(), occupant(), left, 0..500u64)
+            .prop_map(|(cpu, previous, next, left, ran)| switch(0, cpu, previous, next, left, ran)),
+        1 => numbers.prop_map(|task| event(0, task, 0, Kind::Rename { comm: "x".to_owned() })),
+        1 => (0..6u32, 0..4u32).prop_map(|(task, cpu)| {
+            let cpus = [CpuId(cpu)].into_iter().collect();
+            event(0, task, 0, Kind::Attributes { policy: Policy::Other, nice: 3, cpus })
+        }),
+    ]
+}
+
+proptest! {
+    /// As after losses: births of known tasks, switches from who was not there. The collector asserts that each task's
+    /// and each CPU's time adds up.
+    #[test]
+    fn whatever_was_lost_the_accounts_add_up(events in prop::collection::vec((any_event(), 0..50u64), 0..80)) {
+        let mut born = [false; 6];
+        let mut time = 0;
+        let mut fed = Vec::new();
+        for (mut event, pause) in events {
+            time += pause;
+            event.time = Nanos::from_us(time);
+            // Numbers are never given twice, and a task that has died is not heard of again.
+            let again = matches!(event.kind, Kind::Birth { .. })
+                && std::mem::replace(&mut born[event.task as usize], true);
+            if !again {
+                fed.push(event);
+            }
+        }
+        let births = born.iter().filter(|&&born| born).count();
+        let (measures, _) = feed(&fed, false);
+        prop_assert_eq!(measures.tasks.len(), births);
+    }
+}

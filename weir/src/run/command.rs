@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A command that is measured.
+
+use super::{Followed, Outside, SIGTERM};
+use anyhow::{Context, Result};
+use event_log::Sink;
+use live::meter::Meter;
+use live::signals::{self, Signals};
+use std::ffi::OsString;
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// After the command itself has ended, its descendants may live on. When none of them has run for so long, they are
+/// daemons, and the run is over without them.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Starts it. `apart`: what it writes to standard output goes to standard error.
+pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], apart: bool, signals: &Signals) -> Result<Child> {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    if apart {
+        command.stdout(io::stderr());
+    }
+    Ok(signals.unblocked(|| meter.spawn(&mut command))?)
+}
+
+/// Measures until the command and its descendants have ended, or the scheduler was ejected.
+pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Outside<'_>) -> Result<Followed> {
+    let (mut status, mut stopped) = (None, false);
+    let (mut seen, mut last_news) = (0, Instant::now());
+    loop {
+        meter.receive()?;
+        if meter.own_events() != seen {
+            (seen, last_news) = (meter.own_events(), Instant::now());
+        }
+        if let Some(exit) = outside.look()? {
+            return Ok(Followed { ejected: Some(exit), failure: None });
+        }
+        stopped |= pass_on(child, outside.signals);
+        if !stopped && outside.is_time_up() {
+            stopped = true;
+            signals::send(child.id(), SIGTERM);
+        }
+        if status.is_none() {
+            status = child.try_wait().context("cannot wait for the command")?;
+        }
+        let Some(status) = status else { continue };
+        if !meter.has_begun() {
+            return Err(live::LiveError::NothingSeen.into());
+        }
+        if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
+            return Ok(Followed { ejected: None, failure: failure(status) });
+        }
+    }
+}
+
+/// Lets a command that outlives the measuring end.
+pub fn wait(child: &mut Child, signals: &Signals) -> Result<Option<String>> {
+    loop {
+        pass_on(child, signals);
+        if let Some(status) = child.try_wait().context("cannot wait for the command")? {
+            return Ok(failure(status));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends the command what only this process got. True if anybody wants an end.
+fn pass_on(child: &Child, signals: &Signals) -> bool {
+    let mut stopped = false;
+    while let Some(stop) = signals.take() {
+        stopped = true;
+        if stop.only_here {
+            signals::send(child.id(), stop.signal);
+        }
+    }
+    stopped
+}
+
+fn failure(status: ExitStatus) -> Option<String> {
+    (!status.success()).then(|| status.to_string())
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Live statistics: a line for each interval, of all tasks of the machine.
+
+use super::scheduler::{Counts, Loaded};
+use crate::args::Format;
+use crate::print;
+use anyhow::Result;
+use ids::Nanos;
+use live::watch::{Interval, Sample, Watch};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Lines until the head of the table is said again.
+const LINES: u64 = 20;
+
+const HEAD: &str = "    time  switches/s  wakeups/s  wait p50       p99     p99.9     busy     sched\n";
+
+/// Looks at the machine from time to time and prints what happened in between.
+pub struct Statistics {
+    watch: Watch,
+    format: Format,
+    every: Duration,
+    began: Instant,
+    /// When the next line is due.
+    due: Instant,
+    lines: u64,
+    last: Sample,
+    counts: Counts,
+}
+
+impl Statistics {
+    /// Begins to watch, for a line after each `every`.
+    pub fn start(every: Duration, format: Format) -> Result<Statistics> {
+        let watch = Watch::start()?;
+        let last = watch.sample()?;
+        let began = Instant::now();
+        Ok(Statistics { watch, format, every, began, due: began + every, lines: 0, last, counts: Counts::default() })
+    }
+
+    /// Prints a line if it is time.
+    pub fn tell_if_due(&mut self, scheduler: Option<&Loaded<'_>>) -> Result<()> {
+        let now = Instant::now();
+        if now < self.due {
+            return Ok(());
+        }
+        // A line that is late does not make those after it come faster.
+        self.due = (self.due + self.every).max(now);
+        let sample = self.watch.sample()?;
+        let counts = scheduler.map(Loaded::counts).transpose()?.unwrap_or_default();
+        let (interval, new) = (sample.since(&self.last), counts.since(&self.counts));
+        (self.last, self.counts) = (sample, counts);
+        let elapsed = Nanos((now - self.began).as_nanos() as u64);
+        let text = match self.format {
+            Format::Json => line_of_json(elapsed, scheduler.map(Loaded::name), &interval, &new),
+            Format::Text => {
+                let head = if self.lines.is_multiple_of(LINES) { HEAD } else { "" };
+                head.to_owned() + &line_of_text(elapsed, &interval, &new)
+            }
+        };
+        self.lines += 1;
+        print(&text)
+    }
+}
+
+fn line_of_json(elapsed: Nanos, scheduler: Option<&str>, interval: &Interval, new: &Counts) -> String {
+    let latency = interval.wakeup_latency;
+    let [mean, p50, p90, p99, p999, max] =
+        [latency.mean, latency.p50, latency.p90, latency.p99, latency.p999, latency.max].map(|time| time.0);
+    let line: Value = json!({
+        "weir": 1,
+        "scheduler": scheduler.unwrap_or("kernel"),
+        "elapsed_ns": elapsed.0,
+        "interval_ns": interval.length.0,
+        "context_switches": interval.context_switches,
+        "wakeups": interval.wakeups,
+        "wakeup_latency_ns": {
+            "count": latency.count, "mean": mean, "p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": max
+        },
+        "cpu_ns": {
+            "run": interval.busy.since(new.run_time).0, "idle": interval.idle.0, "scheduler": new.run_time.0
+        },
+        "scheduler_events": new.events,
+    });
+    format!("{line}\n")
+}
+
+/// At most 80 columns; the kernel's events about the scheduler follow on lines of their own.
+fn line_of_text(elapsed: Nanos, interval: &Interval, new: &Counts) -> String {
+    let rate = |count: u64| {
+        let per_second = u128::from(count) * 1_000_000_000 / u128::from(interval.length.0.max(1));
+        grouped(per_second as u64)
+    };
+    let all = (interval.busy.0 + interval.idle.0).max(1);
+    let share = |time: Nanos| format!("{:.1} %", 100.0 * time.0 as f64 / all as f64);
+    let latency = interval.wakeup_latency;
+    let [p50, p99, p999] = [latency.p50, latency.p99, latency.p999].map(|time| time.to_string());
+    let mut text = format!(
+        "{:>6} s  {:>10}  {:>9}  {p50:>8}  {p99:>8}  {p999:>8}  {:>7}  {:>8}\n",
+        elapsed.0 / 1_000_000_000,
+        rate(interval.context_switches),
+        rate(interval.wakeups),
+        share(interval.busy),
+        share(new.run_time),
+    );
+    let mut width = 0;
+    for (name, count) in &new.events {
+        let word = format!("{} {}", name.trim_start_matches("SCX_EV_").to_lowercase(), grouped(*count));
+        if width > 0 && width + 2 + word.len() > 80 {
+            text.push('\n');
+            width = 0;
+        }
+        let before = if width == 0 { "          " } else { ", " };
+        width += before.len() + word.len();
+        text.push_str(before);
+        text.push_str(&word);
+    }
+    if width > 0 {
+        text.push('\n');
+    }
+    text
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measures::LatencySummary;
+
+    fn example() -> (Interval, Counts) {
+        let [mean, p50, p90, p99, p999, max] = [9_000, 2_312, 3_000, 45_123, 1_201_000, 999_999_999].map(Nanos);
+        let interval = Interval {
+            length: Nanos::from_ms(2_000),
+            context_switches: 2_469_134,
+            wakeups: 1_357_802,
+            busy: Nanos::from_ms(3_525),
+            idle: Nanos::from_ms(475),
+            wakeup_latency: LatencySummary { count: 7, mean, p50, p90, p99, p999, max },
+        };
+        let names = ["SCX_EV_SELECT_CPU_FALLBACK", "SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE", "SCX_EV_REFILL_SLICE_DFL"];
+        let counts = Counts {
+            run_time: Nanos::from_ms(52),
+            events: names.into_iter().map(|name| (name.to_owned(), 12_345)).collect(),
+        };
+        (interval, counts)
+    }
+
+    #[test]
+    fn a_line_fits_the_screen_and_stands_below_its_head() {
+        let (interval, counts) = example();
+        let text = line_of_text(Nanos::from_secs(12_345), &interval, &counts);
+        let expected = " 12345 s   1,234,567    678,901   2.31 us   45.1 us   1.20 ms   88.1 %     1.3 %
+          dispatch_local_dsq_offline 12,345, refill_slice_dfl 12,345
+          select_cpu_fallback 12,345
+";
+        assert_eq!(text, expected);
+        let first = text.lines().next().unwrap();
+        assert_eq!((first.len(), HEAD.trim_end().len()), (80, 80));
+        let nothing = Interval { context_switches: 0, wakeups: 0, busy: Nanos::ZERO, idle: Nanos::ZERO, ..interval };
+        assert!(line_of_text(Nanos::ZERO, &nothing, &Counts::default()).ends_with(" 0.0 %     0.0 %\n"));
+    }
+
+    #[test]
+    fn a_line_of_json_is_one_document() {
+        let (interval, counts) = example();
+        let line = line_of_json(Nanos::from_secs(3), Some("bfs"), &interval, &counts);
+        assert_eq!(line.lines().count(), 1);
+        let value: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["cpu_ns"], json!({"run": 3_473_000_000u64, "idle": 475_000_000, "scheduler": 52_000_000}));
+        assert_eq!(value["wakeup_latency_ns"]["p99"], json!(45_123));
+        assert_eq!(value["scheduler_events"]["SCX_EV_SELECT_CPU_FALLBACK"], json!(12_345));
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let (_, earlier) = example();
+        let mut now = earlier.clone();
+        *now.events.get_mut("SCX_EV_REFILL_SLICE_DFL").unwrap() += 5;
+        now.run_time += Nanos(7);
+        let new = now.since(&earlier);
+        assert_eq!(new.run_time, Nanos(7));
+        assert_eq!(new.events.into_iter().collect::<Vec<_>>(), [("SCX_EV_REFILL_SLICE_DFL".to_owned(), 5)]);
+    }
+}
