@@ -134,10 +134,10 @@ SCHED is written as for weir sim. Without it, the scheduler that is there is
 measured, on any kernel with BTF; with it, a kernel with sched_ext is needed
 (6.12 or later). Both need root.
 
-With a command, its process tree is measured as in a simulated run, and the
-report follows when all of it has ended. With --format json what the command
+With a command or a workload, its tasks are measured as in a simulated run, and
+the report follows when all have ended. With --format json what the command
 writes to standard output goes to standard error: standard output has the JSON
-alone. Without a command, weir runs until Ctrl-C or SIGTERM and prints a line of
+alone. With neither, weir runs until Ctrl-C or SIGTERM and prints a line of
 statistics of the whole machine each second. Either way the end of weir unloads
 the scheduler. If the kernel ejects it, weir says why, and a command goes on
 under the kernel's own; if a CPU comes or goes and the kernel wants that, the
@@ -147,6 +147,7 @@ Examples:
   sudo weir run bfs                         until Ctrl-C
   sudo weir run bfs -- make -j4
   sudo weir run -- make -j4                 the kernel's own scheduler
+  sudo weir run bfs -w preempt-mix          the same as weir sim bfs -w ..., real
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
   sudo weir run --monitor 5                 only watch
 
@@ -157,6 +158,9 @@ pub struct Run {
     /// Scheduler to load [default: none, the one that is there is measured]
     #[arg(value_name = "SCHED")]
     pub scheduler: Option<String>,
+    /// Play this with real threads: name, rt-app JSON file, or recording
+    #[arg(short, long, value_name = "W", conflicts_with = "command")]
+    pub workload: Option<String>,
     /// End the run after this time, such as 10s or 500ms: a command gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
@@ -168,13 +172,13 @@ pub struct Run {
     pub stats: Option<u64>,
     /// The same, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "trace", "command"])]
+          conflicts_with_all = ["scheduler", "stats", "trace", "command", "workload"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Write a trace of the command's run for ui.perfetto.dev
-    #[arg(long, value_name = "FILE", requires = "command")]
+    /// Write a trace of the command's or the workload's run for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir run`: a scheduler, or the one that is there, in this machine's kernel. A command is measured as a simulated
-//! run is; without one, the machine is watched until somebody ends that.
+//! `weir run`: a scheduler, or the one that is there, in this machine's kernel. A command or a workload is measured as
+//! a simulated run is; without one, the machine is watched until somebody ends that.
 
 mod command;
+mod play;
 mod scheduler;
 mod statistics;
 
 use crate::args::{Format, Run};
 use crate::print;
 use crate::select;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use event_log::perfetto;
 use ids::Nanos;
 use live::meter::{Measured, Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
 use live::signals::Signals;
+use live::threads::{End, Options, Played, Stage};
 use report::{Exit, RunReport};
 use scheduler::{Loaded, tell_dump, tell_exit};
 use serde_json::json;
@@ -62,7 +64,7 @@ impl Outside<'_> {
 /// How the work that was measured came to its end.
 struct Followed {
     ejected: Option<KernelExit>,
-    /// How the command ended, if it failed.
+    /// How the command or the workload failed, if it did.
     failure: Option<String>,
 }
 
@@ -71,14 +73,22 @@ pub fn run(args: &Run) -> Result<bool> {
     let named = args.scheduler.as_slice();
     let schedulers = select::schedulers(named, args.profile.as_deref())?;
     let signals = Signals::block()?;
+    let options = Options { duration: args.duration, ..Options::default() };
+    let workload = args.workload.as_deref().map(select::workload).transpose()?;
+    let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
+    let stage = stage.map_err(live::LiveError::from)?;
+    let watches = args.command.is_empty() && stage.is_none();
+    if watches && args.trace.is_some() {
+        bail!("--trace is for the run of a command or a workload, and there is none");
+    }
     let scheduler = schedulers.first().map(Loaded::load).transpose()?;
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
     // Who only watches wants to see something.
-    let every = every.or(args.command.is_empty().then_some(Duration::from_secs(1)));
+    let every = every.or(watches.then_some(Duration::from_secs(1)));
     let statistics = every.map(|every| Statistics::start(every, args.format)).transpose()?;
     let deadline = args.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
     let outside = Outside { signals: &signals, scheduler, statistics, deadline };
-    if args.command.is_empty() { watch(args, outside) } else { measure(args, outside) }
+    if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
 }
 
 /// Watches the machine until somebody ends that.
@@ -127,32 +137,50 @@ fn last_line(name: &str, ejected: bool, exit: &KernelExit) -> String {
     format!("{line}\n")
 }
 
-/// Runs the command and reports.
-fn measure(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
+/// Runs the command or plays the workload, and reports.
+fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = live::kernel_release()?;
     let trace = args.trace.as_deref().map(create).transpose()?;
     let trace = trace.map(|out| perfetto::Writer::new(out, &kernel));
-    let mut meter = Meter::start(&machine, Scope::Command, trace)?;
+    let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
+    let mut meter = Meter::start(&machine, scope, trace)?;
     let before = outside.scheduler_time()?;
-    let mut child = command::start(&meter, &args.command, args.format == Format::Json, outside.signals)?;
-    let Followed { ejected, mut failure } = command::follow(&mut meter, &mut child, &mut outside)?;
-    let (measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
+    let (mut child, mut played) = (None, None);
+    let followed = match stage {
+        Some(stage) => {
+            let (followed, end) = play::follow(&mut meter, stage, &mut outside)?;
+            played = Some(end);
+            followed
+        }
+        None => {
+            let apart = args.format == Format::Json;
+            let child = child.insert(command::start(&meter, &args.command, apart, outside.signals)?);
+            command::follow(&mut meter, child, &mut outside)?
+        }
+    };
+    let Followed { ejected, mut failure } = followed;
+    let (mut measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    if ejected.is_some() {
+    if let (Some(_), Some(child)) = (&ejected, &mut child) {
         // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
-        failure = command::wait(&mut child, outside.signals)?;
+        failure = command::wait(child, outside.signals)?;
     }
     drop(outside.statistics);
+    let mut restarts = 0;
     if let Some(loaded) = outside.scheduler {
+        restarts = loaded.restarts();
         loaded.unload()?;
     }
     if let (Format::Text, Some(exit)) = (args.format, &ejected) {
         tell_dump(exit);
     }
-    let report = report_of(args, &kernel, measured, failure, ejected);
+    if let Some(played) = &played {
+        play::complete(&mut measured, played);
+    }
+    let report = report_of(args, &kernel, measured, (Followed { ejected, failure }, restarts), played.as_ref());
     let meter = report.meter.as_ref().expect("just set");
     let fine = report.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0;
     let text = match args.format {
@@ -171,10 +199,10 @@ fn report_of(
     args: &Run,
     kernel: &str,
     measured: Measured,
-    failure: Option<String>,
-    ejected: Option<KernelExit>,
+    (Followed { ejected, failure }, restarts): (Followed, u64),
+    played: Option<&Played>,
 ) -> RunReport {
-    let Measured { measures, log_hash, cost } = measured;
+    let Measured { measures, log_hash, cost, .. } = measured;
     let meter = report::Meter {
         events: cost.events,
         lost_events: cost.lost(),
@@ -195,14 +223,17 @@ fn report_of(
     RunReport {
         scheduler: args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned()),
         machine: "host".to_owned(),
-        workload: live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
+        workload: match &args.workload {
+            Some(workload) => workload.clone(),
+            None => live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
+        },
         seed: 0,
         kernel: kernel.to_owned(),
         ejected,
-        deadlocked: false,
-        failed_forks: 0,
-        refused_changes: 0,
-        restarts: 0,
+        deadlocked: played.is_some_and(|played| matches!(played.end, End::Stuck(_))),
+        failed_forks: played.map_or(0, |played| played.failed_forks),
+        refused_changes: played.map_or(0, |played| played.refused_changes),
+        restarts,
         log_hash,
         meter: Some(meter),
         measures,

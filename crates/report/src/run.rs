@@ -36,7 +36,7 @@ pub struct Meter {
     pub reader: Nanos,
     /// Tasks that had not ended when the run was over.
     pub unfinished_tasks: u32,
-    /// How the command ended, if it failed: `exit status: 2`.
+    /// What failed of what was run: `the command failed: exit status: 2`.
     pub failure: Option<String>,
 }
 

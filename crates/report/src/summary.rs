@@ -91,12 +91,13 @@ pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
         let lost = count(meter.lost_events);
         warn(format!("{lost} events were lost: counts are too low, and times may have the wrong owner"));
     }
-    if meter.unseen_switches > 0 {
+    // One in a thousand is below what two runs differ by.
+    if meter.unseen_switches * 1000 > run.measures.context_switches {
         let unseen = count(meter.unseen_switches);
         warn(format!("the kernel did not report {unseen} switches, nor the wakeups before them"));
     }
     if let Some(failure) = &meter.failure {
-        warn(format!("the command failed: {failure}"));
+        warn(failure.clone());
     }
     if meter.unfinished_tasks > 0 {
         warn(format!("{} tasks had not ended when the run was over", count(meter.unfinished_tasks.into())));

@@ -79,5 +79,5 @@ fn pass_on(child: &Child, signals: &Signals) -> bool {
 }
 
 fn failure(status: ExitStatus) -> Option<String> {
-    (!status.success()).then(|| status.to_string())
+    (!status.success()).then(|| format!("the command failed: {status}"))
 }

@@ -13,6 +13,7 @@ pub struct Loaded<'a> {
     attached: Attached,
     /// What was counted before it was loaded again.
     before: Counts,
+    restarts: u64,
 }
 
 /// What a scheduler did so far.
@@ -61,7 +62,7 @@ impl<'a> Loaded<'a> {
         for note in attached.notes() {
             eprintln!("weir: {}: {note}", scheduler.name);
         }
-        Ok(Loaded { scheduler, attached, before: Counts::default() })
+        Ok(Loaded { scheduler, attached, before: Counts::default(), restarts: 0 })
     }
 
     /// As it was asked for.
@@ -74,6 +75,11 @@ impl<'a> Loaded<'a> {
         self.attached.name()
     }
 
+    /// How often it was loaded again.
+    pub fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
     /// Why it was ejected, if it was. When a CPU came or went and the kernel wants it back, it is loaded again.
     pub fn ejected(&mut self) -> Result<Option<KernelExit>> {
         let Some(exit) = self.attached.exited()? else { return Ok(None) };
@@ -84,6 +90,7 @@ impl<'a> Loaded<'a> {
         eprintln!("weir: {}: loading it again, because {why}", self.name());
         self.before = self.counts()?;
         self.attached = attach(self.scheduler)?;
+        self.restarts += 1;
         Ok(None)
     }
 

@@ -8,6 +8,7 @@
 //! 4. While a task has a CPU it runs for as long as the scheduler says (`sum_exec_runtime`, which leaves out interrupts
 //!    and what the host of a virtual machine stole, where the kernel accounts for these); the rest is stolen.
 
+use super::Scope;
 use crate::convert::cause;
 use crate::event::{Event, Kind, Left, Number, Occupant, Waker};
 use event_log::{self as log, BlockCause, CallbackSite, EventKind, Sink, SwitchReason, TaskInfo};
@@ -26,6 +27,7 @@ enum State {
 
 #[derive(Debug)]
 struct Task {
+    thread: u32,
     name: String,
     allowed: CpuSet,
     policy: Policy,
@@ -75,6 +77,15 @@ impl Task {
     }
 }
 
+/// The thread that creates the tasks of a play, and what they inherit.
+#[derive(Clone, Debug)]
+struct Stage {
+    number: Number,
+    allowed: CpuSet,
+    policy: Policy,
+    nice: i8,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     occupant: Occupant,
@@ -96,6 +107,8 @@ pub(crate) struct Fed {
     pub tasks: Vec<TaskAccount>,
     /// Each task's last name.
     pub names: Vec<String>,
+    /// Each task's number in the kernel.
+    pub threads: Vec<u32>,
     /// Tasks that had not ended.
     pub unfinished: u32,
     /// Events that named a task whose birth is not known, or a CPU that was not there at the beginning.
@@ -117,8 +130,10 @@ pub(crate) struct Feed<S> {
     cpus: Vec<Cpu>,
     /// Tasks that have not ended.
     alive: u32,
-    /// The run ends with the last of its tasks.
-    ends_with_tasks: bool,
+    scope: Scope,
+    /// The thread that plays a workload, once it has been seen: it is not a task of the run, but its parent.
+    stage: Option<Stage>,
+    stage_gone: bool,
     over: bool,
     orphans: u64,
     own_events: u64,
@@ -127,8 +142,8 @@ pub(crate) struct Feed<S> {
 }
 
 impl<S: Sink> Feed<S> {
-    /// For a machine with so many CPUs. `ends_with_tasks`: the run is over when none of its tasks is left.
-    pub fn new(cpus: usize, ends_with_tasks: bool, sink: S) -> Feed<S> {
+    /// For a machine with so many CPUs.
+    pub fn new(cpus: usize, scope: Scope, sink: S) -> Feed<S> {
         let cpu = Cpu { occupant: Occupant::Idle, since: Nanos::ZERO, busy: Nanos::ZERO, idle: Nanos::ZERO };
         Feed {
             sink,
@@ -138,7 +153,9 @@ impl<S: Sink> Feed<S> {
             tasks: Vec::new(),
             cpus: vec![cpu; cpus],
             alive: 0,
-            ends_with_tasks,
+            scope,
+            stage: None,
+            stage_gone: false,
             over: false,
             orphans: 0,
             own_events: 0,
@@ -169,8 +186,11 @@ impl<S: Sink> Feed<S> {
         if !matches!(event.kind, Kind::Switch { previous, next, .. } if others(previous) && others(next)) {
             self.own_events += 1;
         }
+        if self.is_of_stage(event) {
+            return;
+        }
         match &event.kind {
-            Kind::Birth { parent, cpu, comm, .. } => self.birth(event, *parent, *cpu, comm),
+            Kind::Birth { parent, pid, cpu, comm, .. } => self.birth(event, *parent, (*pid, *cpu), comm),
             Kind::Attributes { policy, nice, cpus } => self.attributes(event.task, *policy, *nice, cpus),
             Kind::Rename { comm } => match self.id(event.task) {
                 Some(id) => self.tasks[id.index()].name.clone_from(comm),
@@ -189,13 +209,38 @@ impl<S: Sink> Feed<S> {
                     self.cpus[cpu.index()].occupant = *next;
                     return;
                 }
+                let was_stage = self.is_stage(*previous);
                 let (previous, next) = (self.known(*previous), self.known(*next));
                 self.leave(*cpu, previous, event.work, *left, *io_wait || *uninterruptible);
                 self.enter(*cpu, previous, next, *left);
+                self.stage_gone |= was_stage && *left == Left::Dead;
+                // Whoever waits for a thread goes on before that thread has left its CPU for the last time.
+                self.over |= self.stage_gone && self.alive == 0;
             }
             Kind::Sleep { .. } | Kind::Exec { .. } | Kind::Exit { .. } | Kind::End => {
                 unreachable!("the meter's programs do not send these")
             }
+        }
+    }
+
+    fn is_stage(&self, occupant: Occupant) -> bool {
+        self.stage.as_ref().is_some_and(|stage| occupant == Occupant::Task(stage.number))
+    }
+
+    /// Keeps what the stage's tasks inherit. Its switches are those of a CPU too, and are left to others.
+    fn is_of_stage(&mut self, event: &Event) -> bool {
+        match (&event.kind, &mut self.stage) {
+            (Kind::Birth { .. }, stage @ None) if self.scope == Scope::Play => {
+                let (allowed, policy, nice) = (self.all.clone(), Policy::Other, 0);
+                *stage = Some(Stage { number: event.task, allowed, policy, nice });
+                true
+            }
+            (Kind::Attributes { policy, nice, cpus }, Some(stage)) if event.task == stage.number => {
+                (stage.allowed, stage.policy, stage.nice) = (cpus.intersection(&self.all), *policy, *nice);
+                true
+            }
+            (Kind::Switch { .. }, _) | (_, None) => false,
+            (_, Some(stage)) => event.task == stage.number,
         }
     }
 
@@ -207,7 +252,7 @@ impl<S: Sink> Feed<S> {
     fn known(&mut self, occupant: Occupant) -> Occupant {
         match occupant {
             Occupant::Task(number) if self.id(number).is_none() => {
-                self.orphans += 1;
+                self.orphans += u64::from(!self.is_stage(occupant));
                 Occupant::Other
             }
             known => known,
@@ -228,14 +273,15 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    fn birth(&mut self, event: &Event, parent: Option<Number>, cpu: CpuId, comm: &str) {
+    fn birth(&mut self, event: &Event, parent: Option<Number>, (thread, cpu): (u32, CpuId), comm: &str) {
         if self.origin.is_none() {
             self.begin(event.time);
         }
         let parent = parent.and_then(|parent| self.id(parent));
-        let (allowed, policy, nice) = match parent.map(|parent| &self.tasks[parent.index()]) {
-            Some(parent) => (parent.allowed.clone(), parent.policy, parent.nice),
-            None => (self.all.clone(), Policy::Other, 0),
+        let (allowed, policy, nice) = match (parent.map(|parent| &self.tasks[parent.index()]), &self.stage) {
+            (Some(parent), _) => (parent.allowed.clone(), parent.policy, parent.nice),
+            (None, Some(stage)) => (stage.allowed.clone(), stage.policy, stage.nice),
+            (None, None) => (self.all.clone(), Policy::Other, 0),
         };
         let id = TaskId(self.tasks.len() as u32);
         let number = event.task as usize;
@@ -252,6 +298,7 @@ impl<S: Sink> Feed<S> {
             self.tell(cpu, parent, EventKind::Fork { child: id });
         }
         self.tasks.push(Task {
+            thread,
             name,
             allowed,
             policy,
@@ -339,7 +386,7 @@ impl<S: Sink> Feed<S> {
             Left::Dead => {
                 task.ended = Some(self.now);
                 self.alive -= 1;
-                self.over = self.ends_with_tasks && self.alive == 0;
+                self.over = self.scope == Scope::Command && self.alive == 0;
                 self.tell(cpu, id, EventKind::Exit);
             }
             Left::Runnable | Left::ForHigherClass => {}
@@ -399,6 +446,7 @@ impl<S: Sink> Feed<S> {
             cpus,
             tasks: self.tasks.iter().map(Task::account).collect(),
             unfinished: self.alive,
+            threads: self.tasks.iter().map(|task| task.thread).collect(),
             names: self.tasks.into_iter().map(|task| task.name).collect(),
             orphans: self.orphans,
             unseen: self.unseen,

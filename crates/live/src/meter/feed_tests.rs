@@ -27,10 +27,10 @@ fn switch(time_us: u64, cpu: u32, previous: Occupant, next: Occupant, left: Left
     event(time_us, task, ran_us, Kind::Switch { cpu, previous, next, left, io_wait: false, uninterruptible: false })
 }
 
-fn feed(events: &[Event], ends_with_tasks: bool) -> (RunMeasures, Fed) {
+fn feed(events: &[Event], scope: Scope) -> (RunMeasures, Fed) {
     let place = Place { core: 0, llc: 0, node: 0 };
     let places: Vec<Place> = (0..CPUS as u32).map(|core| Place { core, ..place }).collect();
-    let mut feed = Feed::new(CPUS, ends_with_tasks, Collector::new(&places));
+    let mut feed = Feed::new(CPUS, scope, Collector::new(&places));
     events.iter().for_each(|event| feed.take(event));
     let end = events.last().map_or(Nanos::ZERO, |event| event.time);
     let (collector, fed) = feed.finish(end);
@@ -70,7 +70,7 @@ fn a_parent_a_child_and_a_stranger() {
         switch(1_600, 0, Task(0), Other, dead, 340),
         switch(9_000, 0, Other, Idle, runnable, 0),
     ];
-    let (measures, fed) = feed(&events, true);
+    let (measures, fed) = feed(&events, Scope::Command);
     let us = Nanos::from_us;
     assert_eq!((measures.elapsed, measures.makespan, fed.unfinished), (us(600), Some(us(600)), 0));
     assert_eq!((measures.context_switches, measures.wakeups), (4, 3));
@@ -103,7 +103,7 @@ fn daemons_have_no_makespan_and_count_to_the_end() {
         switch(8, 0, Task(0), Idle, Left::Blocked, 3),
         switch(100, 2, Idle, Occupant::Other, Left::Runnable, 0),
     ];
-    let (measures, fed) = feed(&events, true);
+    let (measures, fed) = feed(&events, Scope::Command);
     assert_eq!((measures.elapsed, measures.makespan, fed.unfinished), (Nanos::from_us(100), None, 1));
     assert_eq!(fed.tasks[0].blocked, Nanos::from_us(92));
 }
@@ -118,7 +118,7 @@ fn a_task_runs_as_long_as_the_scheduler_says_at_the_expense_of_its_waiting() {
             switch(25, 0, Idle, Task(0), Left::Runnable, 0),
             switch(125, 0, Task(0), Idle, Left::Dead, ran),
         ];
-        let account = feed(&events, true).1.tasks[0];
+        let account = feed(&events, Scope::Command).1.tasks[0];
         [account.run, account.stolen, account.runnable, account.blocked].map(|time| time.0 / 1_000)
     };
     assert_eq!(run(100), [100, 0, 15, 10]);
@@ -126,6 +126,36 @@ fn a_task_runs_as_long_as_the_scheduler_says_at_the_expense_of_its_waiting() {
     assert_eq!(run(112), [112, 0, 3, 10]);
     assert_eq!(run(120), [120, 0, 0, 5]);
     assert_eq!(run(999), [125, 0, 0, 0]);
+}
+
+#[test]
+fn of_a_play_the_stage_is_no_task_and_its_end_is_that_of_the_run() {
+    use Occupant::{Idle, Other, Task};
+    let nice = |time, task, nice| {
+        let cpus = CpuSet::first_n(2);
+        event(time, task, 0, Kind::Attributes { policy: Policy::Other, nice, cpus })
+    };
+    let events = [
+        birth(0, 0, None),
+        nice(0, 0, 4),
+        wake(3, 0, Waker::Outside, true),
+        switch(5, 0, Idle, Task(0), Left::Runnable, 0),
+        birth(100, 1, Some(0)),
+        wake(110, 1, Waker::Task(0, Nanos::ZERO), true),
+        switch(120, 1, Idle, Task(1), Left::Runnable, 0),
+        switch(130, 0, Task(0), Other, Left::Blocked, 125),
+        switch(150, 1, Task(1), Idle, Left::Dead, 30),
+        wake(151, 0, Waker::Task(1, Nanos::ZERO), false),
+        switch(160, 0, Other, Task(0), Left::Runnable, 0),
+        switch(170, 0, Task(0), Idle, Left::Dead, 135),
+        switch(900, 0, Idle, Other, Left::Runnable, 0),
+    ];
+    let (measures, fed) = feed(&events, Scope::Play);
+    assert_eq!((measures.tasks.len(), measures.wakeups, measures.context_switches), (1, 1, 1));
+    assert_eq!((measures.elapsed, measures.makespan), (Nanos::from_us(70), Some(Nanos::from_us(50))));
+    assert_eq!(measures.tasks[0].cpus_allowed, CpuSet::first_n(2), "inherited from the stage");
+    assert_eq!((fed.orphans, fed.unseen, fed.threads), (0, 0, vec![1]));
+    assert_eq!((fed.cpus[0].run, fed.cpus[1].run), (Nanos::from_us(70), Nanos::from_us(30)));
 }
 
 fn occupant() -> impl Strategy<Value = Occupant> {
@@ -168,7 +198,7 @@ proptest! {
             }
         }
         let births = born.iter().filter(|&&born| born).count();
-        let (measures, _) = feed(&fed, false);
+        let (measures, _) = feed(&fed, Scope::Children);
         prop_assert_eq!(measures.tasks.len(), births);
     }
 }

@@ -48,6 +48,9 @@ static PROBES: ProbeSet = ProbeSet {
 pub enum Scope {
     /// The command that [`Meter::spawn`] starts, with all its descendants. The run is over when all of them have ended.
     Command,
+    /// The workload that the thread which starts the meter plays next, on a [`crate::threads::Stage`]. The run is over
+    /// when the stage and all tasks have gone.
+    Play,
     /// What a thread forks after [`Meter::follow_children_of`], with all descendants. The run lasts until it is
     /// finished.
     Children,
@@ -93,6 +96,8 @@ impl MeterCost {
 pub struct Measured {
     /// In the vocabulary of simulated runs.
     pub measures: RunMeasures,
+    /// The number in the kernel of each task.
+    pub threads: Vec<u32>,
     /// Hash of all events.
     pub log_hash: u128,
     /// How measuring went.
@@ -127,7 +132,7 @@ impl<S: Sink> Meter<S> {
     pub fn start(machine: &Machine, scope: Scope, sink: S) -> Result<Meter<S>, LiveError> {
         kernel::check()?;
         let roots = match scope {
-            Scope::Command => Roots::NextChildOf(kernel::thread_id()?),
+            Scope::Command | Scope::Play => Roots::NextChildOf(kernel::thread_id()?),
             Scope::Children => Roots::Nobody,
         };
         let probes = Probes::load(&PROBES, &kernel::host()?.cpus, roots)?;
@@ -138,7 +143,7 @@ impl<S: Sink> Meter<S> {
         let places: Vec<Place> =
             machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
         let sinks = Tee(LogHash::new(), Tee(Collector::new(&places), sink));
-        let feed = Feed::new(places.len(), scope == Scope::Command, sinks);
+        let feed = Feed::new(places.len(), scope, sinks);
         visit_cpus(&machine.all_cpus());
         let reader = (thread_cpu_time()?, None);
         let stolen = Stolen::now()?;
@@ -187,7 +192,7 @@ impl<S: Sink> Meter<S> {
         })
     }
 
-    /// Whether all tasks of the command have ended.
+    /// Whether all tasks of the command or the play have ended.
     pub fn is_over(&self) -> bool {
         self.feed.is_over()
     }
@@ -248,7 +253,7 @@ impl<S: Sink> Meter<S> {
         for (task, name) in measures.tasks.iter_mut().zip(fed.names) {
             task.name = name;
         }
-        Ok((Measured { measures, log_hash: hash.finish(), cost }, sink))
+        Ok((Measured { measures, threads: fed.threads, log_hash: hash.finish(), cost }, sink))
     }
 }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A workload that real threads play and that is measured.
+
+use super::{Followed, Outside};
+use anyhow::Result;
+use event_log::Sink;
+use live::LiveError;
+use live::meter::{Measured, Meter};
+use live::threads::{End, Played, Stage};
+use std::time::{Duration, Instant};
+
+/// How long to wait for the last events, which would not come if they were lost.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Plays and measures until all tasks have ended, the time is over, or the scheduler was ejected.
+pub fn follow<S: Sink>(
+    meter: &mut Meter<S>,
+    stage: &Stage<'_>,
+    outside: &mut Outside<'_>,
+) -> Result<(Followed, Played)> {
+    std::thread::scope(|scope| {
+        let running = stage.begin(scope);
+        let followed = watch(meter, &|| running.is_finished(), outside);
+        if followed.as_ref().is_ok_and(|end| end.stopped) || followed.is_err() {
+            running.stopper().stop();
+        }
+        let played = running.join().map_err(LiveError::from)?;
+        // The last events, and those that are held back to be put in order.
+        let joined = Instant::now();
+        while !meter.is_over() && joined.elapsed() < LAST && followed.as_ref().is_ok_and(|end| end.ejected.is_none()) {
+            meter.receive()?;
+            if !meter.has_begun() {
+                return Err(LiveError::NothingSeen.into());
+            }
+        }
+        let Watched { ejected, .. } = followed?;
+        Ok((Followed { ejected, failure: failure(&played) }, played))
+    })
+}
+
+struct Watched {
+    ejected: Option<live::scheduler::KernelExit>,
+    /// The play must be ended.
+    stopped: bool,
+}
+
+fn watch<S: Sink>(meter: &mut Meter<S>, is_finished: &dyn Fn() -> bool, outside: &mut Outside<'_>) -> Result<Watched> {
+    while !is_finished() {
+        meter.receive()?;
+        let ejected = outside.look()?;
+        if ejected.is_some() || outside.signals.take().is_some() {
+            return Ok(Watched { ejected, stopped: true });
+        }
+    }
+    Ok(Watched { ejected: None, stopped: false })
+}
+
+fn failure(played: &Played) -> Option<String> {
+    let End::Stuck(stuck) = &played.end else { return None };
+    let words: Vec<String> = stuck.iter().take(3).map(ToString::to_string).collect();
+    let more = if stuck.len() > words.len() { ", …" } else { "" };
+    Some(format!("its tasks wait for each other for ever: {}{more}", words.join(", ")))
+}
+
+/// Adds what only the player knows: work, and whether the tasks came to their ends.
+pub fn complete(measured: &mut Measured, played: &Played) {
+    for (task, thread) in measured.measures.tasks.iter_mut().zip(&measured.threads) {
+        if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
+            task.account.work = part.work_done;
+            task.name.clone_from(&part.name);
+        }
+    }
+    if played.end != End::Finished {
+        measured.measures.makespan = None;
+    }
+}

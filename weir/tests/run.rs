@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir run` on this machine's kernel, without a scheduler. Needs root and BTF; says so in one line and passes
+//! otherwise. What needs sched_ext is tried in a virtual machine.
+
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// One at a time: the kernel's switch for run-time statistics is global.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn weir() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+}
+
+/// Runs `weir run`, or gives `None` where that is not possible.
+fn run(args: &[&str]) -> Option<Output> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = weir().arg("run").args(args).output().unwrap();
+    let complaint = text(&output.stderr);
+    let cannot = ["needs root", "CONFIG_DEBUG_INFO_BTF", "this kernel has no"];
+    if output.status.code() == Some(2) && cannot.iter().any(|what| complaint.contains(what)) {
+        eprintln!("skipped: {complaint}");
+        return None;
+    }
+    Some(output)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&String> {
+    value.as_object().unwrap().keys().collect()
+}
+
+#[test]
+fn a_run_has_the_keys_of_a_simulated_one_and_says_that_the_command_failed() {
+    let script = "echo out; sleep 0.02; exit 3";
+    let Some(output) = run(&["--format", "json", "--", "sh", "-c", script]) else { return };
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "out\n", "standard output has the JSON alone");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let real = &document["runs"][0];
+    let simulated =
+        weir().args(["sim", "fifo", "-w", "pingpong", "--for", "1ms", "--format", "json"]).output().unwrap();
+    let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    assert_eq!(keys(real), keys(&simulated["runs"][0]));
+    assert_eq!(keys(&real["tasks"][0]), keys(&simulated["runs"][0]["tasks"][0]));
+    assert_eq!(real["scheduler"], "kernel");
+    assert_eq!(real["workload"], "sh -c 'echo out; sleep 0.02; exit 3'");
+    assert_eq!(real["meter"]["failure"], "the command failed: exit status: 3");
+    assert_eq!((&real["tasks"][0]["name"], &real["tasks"][1]["name"]), (&"sh".into(), &"sleep".into()));
+    let ns = |value: &Value| value.as_u64().unwrap();
+    let cpu: u64 = real["cpu_ns"].as_object().unwrap().values().map(ns).sum();
+    assert_eq!(cpu % ns(&real["elapsed_ns"]), 0, "each CPU's time is the elapsed time");
+    assert!(ns(&real["tasks"][1]["blocked_ns"]) >= 20_000_000 && ns(&real["makespan_ns"]) >= 20_000_000, "{real:#}");
+}
+
+#[test]
+fn a_workload_is_played_by_real_threads() {
+    let Some(output) = run(&["-w", "pingpong", "--for", "300ms", "--format", "json"]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let run = &document["runs"][0];
+    let tasks = run["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), 2, "the thread that creates them is none of them: {run:#}");
+    assert!(tasks.iter().all(|task| task["work_ns"].as_u64() > Some(0)), "{run:#}");
+    assert!(run["wakeups"].as_u64() > Some(100), "{run:#}");
+    let elapsed = run["elapsed_ns"].as_u64().unwrap();
+    assert!((300_000_000..450_000_000).contains(&elapsed), "{elapsed}");
+}
+
+#[test]
+fn watching_prints_a_line_each_second_until_somebody_ends_it() {
+    let Some(output) = run(&["--for", "10ms"]) else { return };
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = weir().args(["run", "--monitor", "1", "--format", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(2_600));
+    let pid = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let lines = text(&output.stdout);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!((1..=2).contains(&lines.len()), "{lines:?}");
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap().matches("processor").count() as f64;
+    let [run, idle, length] =
+        ["/cpu_ns/run", "/cpu_ns/idle", "/interval_ns"].map(|name| lines[0].pointer(name).unwrap().as_f64().unwrap());
+    assert!((run + idle - length * cpus).abs() < 1e6, "{}", lines[0]);
+    assert!(lines[0]["context_switches"].as_u64() > Some(0), "{}", lines[0]);
+}
+
+#[test]
+fn a_command_that_cannot_start_is_bad_input() {
+    let Some(output) = run(&["--", "/does/not/exist"]) else { return };
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "weir: error: cannot start `/does/not/exist`: No such file or directory (os error 2)\n";
+    assert_eq!((text(&output.stderr).as_str(), output.stdout.len()), (expected, 0));
+}
