@@ -38,7 +38,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["check", "fifo"], "unrecognized subcommand 'check'"),
         (&["sim"], "<SCHED>..."),
         (&["sim", "fifo", "--seeds", "3"], "--seeds"),
-        (&["sim", "fifo", "--faults", "x"], "--faults"),
+        (&["sim", "fifo", "--faults", "x"], "cannot read x: No such file"),
         (&["sim", "fifo", "--report", "x.html"], "--report"),
         (&["sim", "fifo", "--coverage"], "--coverage"),
         (&["sim", "fifo", "--interleave"], "--interleave"),
