@@ -529,9 +529,14 @@ OP2(void, bfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 		scx_bpf_reenqueue_local___v1();
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. Both sides of the queue are global. */
+/*
+ * Without these two the kernel ejects the scheduler when a CPU comes or goes. Both sides of the queue are global, so
+ * there is nothing to move; but a CPU that the tables do not know would never be found idle.
+ */
 SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 {
+	if (cpu >= nr_cpus)
+		scx_restart("CPU %d was offline when bfs was loaded", cpu);
 	cpu_of(cpu)->key = 0;
 	cpu_of(cpu)->leaving = false;
 }

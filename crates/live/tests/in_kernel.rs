@@ -242,12 +242,31 @@ fn bfs_keeps_all_cpus_but_one_coming_and_going() {
     assert_eq!(attached.detach().unwrap().kind, 64);
 }
 
-/// Not a test by itself: what `a_killed_loader_takes_its_scheduler_along` kills.
+#[test]
+fn bfs_asks_to_be_loaded_again_when_a_cpu_comes_that_its_tables_lack() {
+    let Some((host, _turn)) = here() else { return };
+    let last = host.machine.cpus.len() - 1;
+    if last == 0 {
+        eprintln!("skipped: one CPU only");
+        return;
+    }
+    set_online(last, false);
+    let attached = load_policy("bfs", &Host::read().unwrap(), false);
+    set_online(last, true);
+    let exit = ejection(attached);
+    assert!(exit.wants_restart() && exit.by_hotplug() && exit.kind == 65, "{exit:?}");
+    assert_eq!(exit.message, format!("CPU {last} was offline when bfs was loaded"));
+    assert_eq!(load_policy("bfs", &Host::read().unwrap(), false).detach().unwrap().kind, 64);
+}
+
+/// Not a test by itself: what `a_killed_loader_takes_its_scheduler_along` kills. By hand, it holds the policy that
+/// `SCHEDULER` names.
 #[test]
 #[ignore = "it waits to be killed"]
 fn loader_that_waits() {
     let Some((host, _turn)) = here() else { return };
-    let _attached = load_policy("bfs", &host, false);
+    let name = env::var("SCHEDULER").unwrap_or_else(|_| "bfs".into());
+    let _attached = load_policy(&name, &host, false);
     println!("loaded");
     std::io::stdout().flush().unwrap();
     thread::sleep(Duration::from_secs(600));

@@ -69,6 +69,7 @@ extern void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 extern void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
+extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) __ksym;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 extern bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __weak __ksym;
@@ -81,6 +82,17 @@ extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __weak __ksym;
 		static char __format[] = format;					\
 		u64 __data[] = { __VA_ARGS__ };						\
 		scx_bpf_error_bstr(__format, __data, sizeof(__data));			\
+	})
+
+/*
+ * Ends the scheduler and asks whoever loaded it to load it again, with tables of the machine as it is now. The code is
+ * that of the kernel itself (SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG), which never moved.
+ */
+#define scx_restart(format, ...)							\
+	({										\
+		static char __format[] = format;					\
+		u64 __data[] = { __VA_ARGS__ };						\
+		scx_bpf_exit_bstr(1LL << 48 | 1LL << 32, __format, __data, sizeof(__data)); \
 	})
 
 /* 6.14; before that the plain clock. Constant within one callback that holds its runqueue's lock. */

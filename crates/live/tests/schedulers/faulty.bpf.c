@@ -20,8 +20,6 @@ enum fault {
 	FAULT_UNVERIFIABLE,	/* a read that the verifier does not allow */
 };
 
-extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) __ksym;
-
 /* Set by the profile. */
 const volatile u32 fault;
 const volatile s32 victim;
