@@ -58,18 +58,30 @@ impl<'a> Levels<'a> {
         Levels { words, starts, levels }
     }
 
-    /// Notes that a chunk may hold a block. Usually the bit is there already, and nothing is written.
-    #[inline]
+    /// The index of a state that has none.
+    fn none() -> Levels<'a> {
+        Levels { words: &mut [], starts: [0; MAX_LEVELS + 1], levels: 0 }
+    }
+
+    /// Notes that a chunk may hold a block. Nearly always the bit is there already, or the state has no index; one test
+    /// tells either, and nothing is written.
+    #[inline(always)]
     fn mark(&mut self, chunk: usize) {
+        if let Some(word) = self.words.get(chunk / WORD_BITS)
+            && word >> (chunk % WORD_BITS) & 1 == 0
+        {
+            self.mark_new(chunk);
+        }
+    }
+
+    /// Sets the chunk's bit, and those above it until one is set.
+    #[cold]
+    fn mark_new(&mut self, chunk: usize) {
         let mut position = chunk;
         for level in 0..self.levels {
             let word = &mut self.words[self.starts[level] + position / WORD_BITS];
-            let bit = 1 << (position % WORD_BITS);
             let before = *word;
-            if before & bit != 0 {
-                return;
-            }
-            *word = before | bit;
+            *word = before | 1 << (position % WORD_BITS);
             if before != 0 {
                 return; // the bits above are set
             }
@@ -132,7 +144,8 @@ impl<'a> Levels<'a> {
 /// ```
 pub struct Indexed<'a> {
     map: Bitmap<&'a mut [u8]>,
-    indexes: [Option<Levels<'a>>; 4],
+    /// By state; empty for states without an index.
+    indexes: [Levels<'a>; 4],
 }
 
 impl<'a> Indexed<'a> {
@@ -159,7 +172,7 @@ impl<'a> Indexed<'a> {
             return Err(StorageTooSmall { words: storage.len(), needed });
         }
         let chunks = bytes.len().div_ceil(CHUNK_BYTES);
-        let mut indexes = [const { None }; 4];
+        let mut indexes = [(); 4].map(|()| Levels::none());
         let mut storage = storage;
         for &state in states {
             let (words, rest) = storage.split_at_mut(each);
@@ -170,7 +183,7 @@ impl<'a> Indexed<'a> {
                     levels.mark(chunk);
                 }
             }
-            indexes[state as usize] = Some(levels);
+            indexes[state as usize] = levels;
         }
         Ok(Indexed { map: Bitmap::new(bytes), indexes })
     }
@@ -187,17 +200,18 @@ impl<'a> Indexed<'a> {
     #[inline]
     pub fn set(&mut self, block: usize, next: State) -> Result<State, SetError> {
         let before = self.map.set(block, next)?;
-        if let Some(levels) = &mut self.indexes[next as usize] {
-            levels.mark(block / CHUNK_BLOCKS);
-        }
+        self.indexes[next as usize].mark(block / CHUNK_BLOCKS);
         Ok(before)
     }
 
     /// Finds what [`Bitmap::find`] finds. For a state without an index it is that search.
     pub fn find(&mut self, state: State, from: usize) -> Option<usize> {
-        let Some(levels) = &mut self.indexes[state as usize] else { return self.map.find(state, from) };
         if from >= self.map.len() {
             return None;
+        }
+        let levels = &mut self.indexes[state as usize];
+        if levels.words.is_empty() {
+            return self.map.find(state, from);
         }
         let bytes = self.map.as_bytes();
         let mut from = from;
@@ -242,11 +256,11 @@ mod tests {
         let mut map = Indexed::new(&mut bytes, &[State::Free], &mut storage).unwrap();
         map.set(5000, State::Free).unwrap();
         map.set(5000, State::Used).unwrap();
-        assert_eq!(map.indexes[0].as_ref().unwrap().next(0), Some(1));
+        assert_eq!(map.indexes[0].next(0), Some(1));
         assert_eq!(map.find(State::Free, 4097), None, "not from the chunk's start: the bit stays");
-        assert_eq!(map.indexes[0].as_ref().unwrap().next(0), Some(1));
+        assert_eq!(map.indexes[0].next(0), Some(1));
         assert_eq!(map.find(State::Free, 0), None);
-        assert_eq!(map.indexes[0].as_ref().unwrap().next(0), None);
+        assert_eq!(map.indexes[0].next(0), None);
     }
 
     #[test]

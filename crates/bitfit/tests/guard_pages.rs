@@ -38,8 +38,7 @@ fn look_at_everything(bytes: &[u8]) {
             assert_eq!(map.find_with(kernel, State::Used, goal), (goal < blocks).then_some(goal));
         }
         assert_eq!(map.count_with(kernel).of(State::Used), blocks);
-        bitfit::read(kernel, bytes, true);
-        bitfit::read(kernel, bytes, false);
+        bitfit::read(kernel, bytes);
     }
     assert_eq!(map.find_last(State::Free, blocks + 7), None);
     assert_eq!(map.find_other(State::Used, 0), None);

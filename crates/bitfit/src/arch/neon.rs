@@ -4,7 +4,7 @@
 use core::arch::aarch64::*;
 
 use super::skip::*;
-use super::{Bits, LINE, Line, portable, prefetch};
+use super::{Bits, LINE, Line, portable};
 use crate::word::{self, LOW, Want};
 
 /// What was seen in each pair of the vector so far.
@@ -65,5 +65,5 @@ define_loops!(#[target_feature(enable = "neon")]);
 /// Counts bits of all lines: the portable loop, which the compiler turns into vectors here.
 #[target_feature(enable = "neon")]
 pub(super) fn count(lines: &[Line]) -> Bits {
-    portable::count_lines(lines)
+    portable::count(lines)
 }

@@ -4,6 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use super::maps::Random;
+
 /// Something to measure.
 pub struct Contestant<'a> {
     /// What the table calls it.
@@ -12,26 +14,48 @@ pub struct Contestant<'a> {
     pub work: Box<dyn FnMut() -> usize + 'a>,
 }
 
-/// The shortest time of one call of each contestant, in nanoseconds, over `rounds` rounds.
+/// Times of one call, in nanoseconds.
+#[derive(Clone, Copy)]
+pub struct Times {
+    /// The shortest: what the work takes when nothing disturbs it.
+    pub best_ns: f64,
+    /// The median over the rounds.
+    pub median_ns: f64,
+}
+
+/// Times each contestant over `rounds` rounds.
 ///
-/// A contestant is called often enough in a round that the clock's own time does not count; after its first call has
-/// taken longer than `patience_ns`, it is left out of later rounds.
-pub fn race(contestants: &mut [Contestant<'_>], rounds: usize, patience_ns: f64) -> Vec<f64> {
+/// Each round has an order of its own: whoever comes after another finds what that one left in the caches. A contestant is
+/// called often enough in a round that the clock's own time does not count; after its first call has taken longer than
+/// `patience_ns`, it is left out of later rounds.
+pub fn race(contestants: &mut [Contestant<'_>], rounds: usize, patience_ns: f64) -> Vec<Times> {
     const ROUND_NS: f64 = 20_000.0;
-    let mut best = vec![f64::INFINITY; contestants.len()];
+    let mut random = Random(1);
+    let mut times = vec![Vec::with_capacity(rounds); contestants.len()];
+    let mut order: Vec<usize> = (0..contestants.len()).collect();
     for _ in 0..rounds {
-        for (contestant, best) in contestants.iter_mut().zip(&mut best) {
-            if best.is_finite() && *best > patience_ns {
+        for last in (1..order.len()).rev() {
+            order.swap(last, (random.next() % (last as u64 + 1)) as usize);
+        }
+        for &contestant in &order {
+            let (work, times) = (&mut contestants[contestant].work, &mut times[contestant]);
+            let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+            if best.is_finite() && best > patience_ns {
                 continue;
             }
-            let calls = if best.is_finite() { (ROUND_NS / *best).max(1.0) as usize } else { 1 };
+            let calls = if best.is_finite() { (ROUND_NS / best).max(1.0) as usize } else { 1 };
             let start = Instant::now();
             for _ in 0..calls {
-                black_box((contestant.work)());
+                black_box(work());
             }
-            let each = start.elapsed().as_nanos() as f64 / calls as f64;
-            *best = best.min(each.max(0.1));
+            times.push((start.elapsed().as_nanos() as f64 / calls as f64).max(0.1));
         }
     }
-    best
+    times
+        .into_iter()
+        .map(|mut times: Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            Times { best_ns: times[0], median_ns: times[times.len() / 2] }
+        })
+        .collect()
 }
