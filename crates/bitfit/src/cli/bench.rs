@@ -298,14 +298,16 @@ fn finish(
     let limit =
         |ns: fn(&Times) -> f64| pairs().filter(|(c, _)| is_read(c)).map(|(_, times)| ns(times)).reduce(f64::min);
     let (limit_ns, median_limit_ns) = (limit(|times| times.best_ns), limit(|times| times.median_ns));
+    // What does not read the map has no speed.
+    let reads = |contestant: &Contestant<'_>| contestant.name != "summary";
     let results = pairs()
         .map(|(contestant, &Times { best_ns, median_ns })| Time {
             name: contestant.name.clone(),
             ns: best_ns,
             median_ns,
             gb_per_s: searched_bytes as f64 / best_ns,
-            of_read_limit: limit_ns.map(|limit_ns| limit_ns / best_ns),
-            median_of_read_limit: median_limit_ns.map(|limit_ns| limit_ns / median_ns),
+            of_read_limit: limit_ns.filter(|_| reads(contestant)).map(|limit_ns| limit_ns / best_ns),
+            median_of_read_limit: median_limit_ns.filter(|_| reads(contestant)).map(|limit_ns| limit_ns / median_ns),
         })
         .collect();
     Race { what: what.into(), map_bytes, searched_bytes, trandfactor, state: state.name(), results }
