@@ -277,6 +277,25 @@ impl Core {
         true
     }
 
+    /// `scx_bpf_dsq_reenq`: every task of a local queue or of one of the scheduler's is enqueued again when the operation
+    /// ends (contract K2).
+    pub fn dsq_reenqueue(&mut self, dsq: DsqId) {
+        let local = if dsq == DsqId::LOCAL { Some(self.locked_cpu()) } else { dsq.local_cpu() };
+        if local.is_some_and(|cpu| cpu.0 >= self.cpus()) {
+            self.fail(format!("invalid CPU {} in SCX_DSQ_LOCAL_ON dispatch verdict", dsq.0 as u32 as i32));
+        } else if let Some(cpu) = local {
+            self.reenqueue_local_later(cpu, Reenqueue::All);
+        } else if dsq != DsqId::GLOBAL && !self.dsqs.contains_key(&dsq) {
+            self.fail(format!("non-existent DSQ {:#x}", dsq.0));
+        } else if self.bypassing() {
+            // Nothing, not even an error.
+        } else if dsq == DsqId::GLOBAL {
+            self.fail(format!("DSQ {:#x} not allowed for reenq", dsq.0));
+        } else if !self.reenqueue_users.contains(&dsq) {
+            self.reenqueue_users.push_back(dsq);
+        }
+    }
+
     /// `scx_bpf_reenqueue_local`: every task of the local queue is enqueued again when the operation ends; how many
     /// those are (contract K2).
     pub fn reenqueue_local(&mut self) -> u32 {

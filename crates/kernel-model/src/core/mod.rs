@@ -202,11 +202,14 @@ pub(crate) struct Running {
     pub direct: DirectDispatch,
     /// The CPU whose runqueue the kernel has locked for it, if it has.
     pub locked: Option<CpuId>,
+    /// The tasks that it is about (`current->scx.kf_tasks`; contract C2).
+    pub subjects: [TaskId; 2],
 }
 
 impl Running {
     /// No callback.
-    pub const NONE: Running = Running { op: None, direct: DirectDispatch::Off, locked: None };
+    pub const NONE: Running =
+        Running { op: None, direct: DirectDispatch::Off, locked: None, subjects: [TaskId::NONE; 2] };
 }
 
 /// Everything of a kernel but the BPF machine.
@@ -252,6 +255,8 @@ pub(crate) struct Core {
     pub deferred: VecDeque<TaskId>,
     /// CPUs whose local queue is to be enqueued again, in the order in which that was asked for (contract K2).
     pub reenqueue: VecDeque<CpuId>,
+    /// Queues of the scheduler that are to be enqueued again, likewise.
+    pub reenqueue_users: VecDeque<DsqId>,
     /// Counts operations that enqueued local queues again.
     pub reenqueue_seq: u64,
     /// `dequeue` calls that wait for the callback in progress to end: task, flags.
@@ -306,6 +311,7 @@ impl Core {
             buffer: DispatchBuffer::default(),
             deferred: VecDeque::new(),
             reenqueue: VecDeque::new(),
+            reenqueue_users: VecDeque::new(),
             reenqueue_seq: 0,
             left_custody: Vec::new(),
             kicks: Vec::new(),
@@ -418,6 +424,26 @@ impl Core {
     pub fn name_of(&self, task: TaskId) -> String {
         let task = &self.tasks[task.index()];
         format!("{}[{}]", task.comm, task.pid)
+    }
+
+    /// `scx_kf_arg_task_ok`: whether the callback in progress is about a task; the kernel's error if not (contract C2).
+    pub fn is_subject(&mut self, task: Option<TaskId>) -> bool {
+        let subject = task.is_some_and(|task| self.running.subjects.contains(&task));
+        if !subject {
+            self.fail("called on a task not being operated on".into());
+        }
+        subject
+    }
+
+    /// `scx_bpf_tid_to_task`: the task with this number, if the scheduler asked for the table of them.
+    pub fn task_by_tid(&mut self, tid: u64) -> Option<TaskId> {
+        if self.ops_flags & ops_flags::TID_TO_TASK == 0 || self.running.op == Some(Op::Init) {
+            self.fail("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".into());
+            return None;
+        }
+        let index = usize::try_from(tid.checked_sub(1)?).ok()?;
+        let pid = self.tasks.get(index)?.pid;
+        self.task_by_pid(pid)
     }
 
     /// Node of a CPU.

@@ -274,6 +274,7 @@ impl Kernel {
         self.core.log(TaskId::NONE, EventKind::Disabled { kind: info.kind });
         self.core.dsqs.clear();
         self.core.kicks.clear();
+        self.core.reenqueue_users.clear();
         self.scheduler = None;
         self.core.ops_flags = 0;
         self.core.bypass_depth = 1;

@@ -17,7 +17,7 @@ impl Kernel {
 
     /// Calls an op about this CPU or about nothing, if the scheduler has it; the low 32 bits of what it returns.
     pub(super) fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Off, self.core.this_cpu)
+        self.call_for(op, args, DirectDispatch::Off, self.core.this_cpu, [TaskId::NONE; 2])
     }
 
     /// Calls an op about a task: its address goes first.
@@ -26,19 +26,34 @@ impl Kernel {
             return None;
         }
         let args = [self.addr(task), arg];
-        self.call_for(op, &args, DirectDispatch::Off, self.core.task_cpu(task))
+        // `init_task` runs without the locks that make a task its subject.
+        let subject = if op == Op::InitTask { TaskId::NONE } else { task };
+        self.call_for(op, &args, DirectDispatch::Off, self.core.task_cpu(task), [subject, TaskId::NONE])
+    }
+
+    /// Calls `yield` about two tasks.
+    pub(super) fn call_yield_to(&mut self, from: TaskId, to: TaskId) -> Option<u32> {
+        let args = [self.addr(from), self.addr(to)];
+        self.call_for(Op::Yield, &args, DirectDispatch::Off, self.core.task_cpu(from), [from, to])
     }
 
     /// Calls `select_cpu` or `enqueue`, which may dispatch `task` directly.
     pub(super) fn call_deciding(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task))
+        self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task), [task, TaskId::NONE])
     }
 
-    /// `cpu` is the one whose runqueue an op under a lock has locked.
-    fn call_for(&mut self, op: Op, args: &[u64], direct: DirectDispatch, cpu: CpuId) -> Option<u32> {
+    /// `cpu` is the one whose runqueue an op under a lock has locked, `subjects` are the tasks that it is about.
+    fn call_for(
+        &mut self,
+        op: Op,
+        args: &[u64],
+        direct: DirectDispatch,
+        cpu: CpuId,
+        subjects: [TaskId; 2],
+    ) -> Option<u32> {
         let function = self.scheduler.as_ref()?.ops[op as usize]?;
         let block = self.machine.argument_block(args);
-        let running = Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu) };
+        let running = Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects };
         let result = self.execute(running, function, &[block]);
         if op != Op::Dequeue {
             self.report_custody();

@@ -11,7 +11,13 @@ impl Kernel {
     /// to tasks and CPUs: for tests and for looking into a suspicion.
     pub fn check(&self) {
         let core = &self.core;
-        assert!(core.deferred.is_empty() && core.reenqueue.is_empty() && core.kicks.is_empty(), "all work is done");
+        assert!(
+            core.deferred.is_empty()
+                && core.reenqueue.is_empty()
+                && core.reenqueue_users.is_empty()
+                && core.kicks.is_empty(),
+            "all work is done"
+        );
         assert!(core.left_custody.is_empty(), "every dequeue was told");
         let mut in_queues = 0;
         for task in (0..core.tasks.len() as u32).map(TaskId) {

@@ -5,7 +5,7 @@ use super::{Kernel, Stage};
 use crate::core::dsq::QueueRef;
 use crate::core::task::ReenqueueReason;
 use crate::core::{Reenqueue, enq_flags};
-use ids::{CpuId, TaskId};
+use ids::{CpuId, DsqId, TaskId};
 
 /// How often a local queue may be enqueued again in one go (contract K2).
 const REENQUEUE_LIMIT: u32 = 256;
@@ -14,6 +14,7 @@ impl Kernel {
     /// Carries out deferred verdicts, re-enqueues and kicks; then, if there was an error, disables the scheduler.
     pub(super) fn finish(&mut self) {
         self.core.reenqueue_seq += 1;
+        let mut users = 0;
         loop {
             if let Some(task) = self.core.deferred.pop_front() {
                 self.deliver(task);
@@ -21,6 +22,13 @@ impl Kernel {
                 let which = self.core.cpus[cpu.index()].reenqueue.take().expect("it is pending");
                 if self.reenqueue_again(cpu) {
                     self.reenqueue(cpu, which);
+                }
+            } else if let Some(dsq) = self.core.reenqueue_users.pop_front() {
+                users += 1;
+                if users > REENQUEUE_LIMIT {
+                    self.core.fail(format!("SCX_ENQ_REENQ on DSQ {:#x} repeated {users} times", dsq.0));
+                } else {
+                    self.reenqueue_user(dsq);
                 }
             } else {
                 break;
@@ -94,6 +102,19 @@ impl Kernel {
             self.enqueue_again(task, reason);
         }
         self.waiting = waiting;
+    }
+
+    /// `reenq_user`: the tasks that a queue of the scheduler holds now go through `enqueue` again (contract K2).
+    fn reenqueue_user(&mut self, dsq: DsqId) {
+        let held: Vec<TaskId> =
+            self.core.dsqs.get(&dsq).map_or(Vec::new(), |queue| queue.iter().map(|(_, task)| task).collect());
+        for task in held {
+            let stays = self.core.task(task).queue == Some(QueueRef::User(dsq));
+            if stays && !self.core.bypassing() {
+                self.core.dequeue_from(task);
+                self.enqueue_again(task, ReenqueueReason::Kfunc);
+            }
+        }
     }
 
     /// A task that lost its place goes through `enqueue` with REENQ, which shows the reason (contract D9, D10).

@@ -101,8 +101,7 @@ impl Kernel {
         self.core.this_cpu = cpu;
         let from = self.core.current(cpu);
         let both_ext = [from, to].iter().all(|&task| self.core.task(task).class == Class::Ext);
-        let target = self.addr(to);
-        let agreed = both_ext && self.call_task(Op::Yield, from, target).is_some_and(|agreed| agreed & 1 != 0);
+        let agreed = both_ext && self.call_yield_to(from, to).is_some_and(|agreed| agreed & 1 != 0);
         if agreed {
             self.core.resched(cpu);
         }

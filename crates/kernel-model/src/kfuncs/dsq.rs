@@ -2,7 +2,7 @@
 //! Dispatch queues: inserting, moving, making and asking.
 
 use super::Group;
-use super::args::{bad, int, task, word};
+use super::args::{int, task, word};
 use crate::core::Core;
 use bpf_machine::{Context, FaultKind};
 use ids::DsqId;
@@ -98,10 +98,7 @@ pub(super) fn reenqueue(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Re
         core.fail(format!("invalid SCX_REENQ flags {flags:#x}"));
         return Ok(0);
     }
-    if dsq != DsqId::LOCAL && dsq.local_cpu() != Some(core.this_cpu) {
-        return Err(bad(format!("scx_bpf_dsq_reenq of queue {dsq}: only the local queue of this CPU is modelled")));
-    }
-    core.reenqueue_local();
+    core.dsq_reenqueue(dsq);
     Ok(0)
 }
 

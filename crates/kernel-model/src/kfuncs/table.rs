@@ -77,6 +77,7 @@ const V6_18: (u16, u16) = (6, 18);
 const V6_19: (u16, u16) = (6, 19);
 const V7_0: (u16, u16) = (7, 0);
 const V7_1: (u16, u16) = (7, 1);
+const V7_2: (u16, u16) = (7, 2);
 
 /// `-EPERM`.
 const EPERM: i32 = -1;
@@ -192,4 +193,5 @@ pub(super) static KFUNCS: &[Kfunc] = &[
     row("scx_bpf_task_set_dsq_vtime", 2, V6_19, ANY, Trivial, task::set_vtime),
     row("scx_bpf_task_set_slice", 2, V6_19, ANY, Trivial, task::set_slice),
     row("scx_bpf_test_and_clear_cpu_idle", 1, V6_12, IDLE, Trivial, idle::test_and_clear),
+    row("scx_bpf_tid_to_task", 1, V7_2, ANY, Lookup, task::from_tid),
 ];

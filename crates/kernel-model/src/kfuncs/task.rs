@@ -73,9 +73,19 @@ pub(super) fn release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Res
     Ok(0)
 }
 
-/// scx_bpf_task_cgroup(p): every task is in the root.
+/// scx_bpf_tid_to_task(tid).
+pub(super) fn from_tid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
+    let task = core.task_by_tid(a[0]);
+    Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.this_cpu)))
+}
+
+/// scx_bpf_task_cgroup(p): every task is in the root, and so is the answer to a call that is an error.
 pub(super) fn cgroup(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    subject(core, cx.memory, a[0])?;
+    let task = match subject(core, cx.memory, a[0])? {
+        Subject::Task(task) => Some(task),
+        Subject::Idle(_) => None,
+    };
+    core.is_subject(task);
     Ok(core.objects.root_cgroup.addr(cx.memory))
 }
 

@@ -28,6 +28,10 @@ extern s32 scx_bpf_select_cpu_and(struct task_struct *p, s32 prev, u64 wake_flag
 extern void scx_bpf_cpuperf_set(s32 cpu, u32 perf) __ksym;
 extern s32 scx_bpf_pick_idle_cpu_node(const struct cpumask *mask, s32 node, u64 flags) __ksym __weak;
 extern const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
+extern void scx_bpf_dsq_reenq(u64 dsq_id, u64 reenq_flags) __ksym __weak;
+extern struct task_struct *scx_bpf_tid_to_task(u64 tid) __ksym __weak;
+extern struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) __ksym;
+extern void bpf_cgroup_release(struct cgroup *cgrp) __ksym;
 extern void scx_bpf_put_cpumask(const struct cpumask *mask) __ksym;
 extern u32 bpf_cpumask_weight(const struct cpumask *mask) __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
@@ -61,12 +65,14 @@ struct scx_exit_info___72 {
 
 struct sched_ext_entity___72 {
 	bool disallow;
+	u64 tid;
 } __attribute__((preserve_access_index));
 
 struct task_struct___72 {
 	struct sched_ext_entity___72 scx;
 } __attribute__((preserve_access_index));
 
+#define TID(p) (((struct task_struct___72 *)(p))->scx.tid)
 #define DISALLOW(p) (((struct task_struct___72 *)(p))->scx.disallow)
 
 const volatile s32 cpu_arg;
