@@ -61,14 +61,14 @@ fn a_run_has_the_keys_of_a_simulated_one_and_says_that_the_command_failed() {
 
 #[test]
 fn a_workload_is_played_by_real_threads() {
-    let Some(output) = run(&["-w", "pingpong", "--for", "300ms", "--format", "json"]) else { return };
+    let Some(output) = run(&["-w", "lock", "--for", "300ms", "--format", "json"]) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let run = &document["runs"][0];
     let tasks = run["tasks"].as_array().unwrap();
     assert_eq!(tasks.len(), 2, "the thread that creates them is none of them: {run:#}");
     assert!(tasks.iter().all(|task| task["work_ns"].as_u64() > Some(0)), "{run:#}");
-    assert!(run["wakeups"].as_u64() > Some(100), "{run:#}");
+    assert!(run["wakeups"].as_u64() > Some(10), "{run:#}");
     let elapsed = run["elapsed_ns"].as_u64().unwrap();
     assert!((300_000_000..450_000_000).contains(&elapsed), "{elapsed}");
 }

@@ -72,11 +72,6 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
-/* Since 6.12. */
-struct sched_entity___delayed {
-	unsigned char sched_delayed;
-};
-
 struct sched_dl_entity {
 	__u64 dl_runtime;
 	__u64 dl_deadline;
@@ -111,7 +106,7 @@ struct thread_info {
 
 struct task_struct {
 	struct thread_info thread_info;
-	int on_rq;
+	unsigned int __state;
 	int prio;
 	int static_prio;
 	unsigned int rt_priority;

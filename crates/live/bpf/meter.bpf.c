@@ -4,13 +4,13 @@
  * shares with the recorder.
  *
  * 1. Every switch to or from a task of the tree or an idle task is sent; switches among other tasks are not.
- * 2. A task is blocked from the switch that took it from its CPU with a state set and off the runqueue. Only a wakeup
+ * 2. A task is blocked from the switch that took it from its CPU with a state set. Only a wakeup
  *    of such a task counts: one that finds the task still runnable changes nothing.
  * 3. A wakeup begins where the waker is (sched_waking) and not where the task is queued (sched_wakeup): the interrupt
  *    between two CPUs is part of the latency. But a task that was still leaving its CPU then cannot run earlier than
  *    it has left. The event is sent at sched_wakeup, when it is certain and the runqueue is known.
  * 4. A task that goes to sleep can be woken before it is switched out: the scheduler lets go of the runqueue while it
- *    looks for another task. Then the switch says that it sleeps, but it is on the runqueue. Both happened.
+ *    looks for another task. Then the switch says that it sleeps, but its state is cleared. Both happened.
  */
 #include "tree.bpf.h"
 
@@ -176,19 +176,6 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
-/* Whether a task that is leaving its CPU with this state goes to sleep: not if a signal made it stay runnable. */
-static bool goes_to_sleep(struct task_struct *task, unsigned int state)
-{
-	struct sched_entity___delayed *entity = (void *)&task->se;
-
-	if (!state)
-		return false;
-	/* Since 6.12 a task that blocks may stay queued for a while, to work its debt off (DELAY_DEQUEUE). */
-	if (bpf_core_field_exists(entity->sched_delayed) && BPF_CORE_READ(entity, sched_delayed))
-		return true;
-	return !task->on_rq;
-}
-
 /* How a task of the tree leaves its CPU. */
 static __u32 switch_out(struct task_struct *task, struct note *note, struct task_struct *next, unsigned int state,
 			__u64 now)
@@ -199,7 +186,8 @@ static __u32 switch_out(struct task_struct *task, struct note *note, struct task
 		report_attributes(task, &note->member, now, 0);
 	if (state & TASK_DEAD)
 		return LEFT_DEAD;
-	asleep = goes_to_sleep(task, state);
+	/* `state` is what it was when the scheduler was called; a wakeup or a signal since then has cleared it. */
+	asleep = state && task->__state;
 	if (asleep || (state && note->early)) {
 		note->blocked = 1;
 		note->blocked_ns = now;

@@ -3,8 +3,8 @@
  * Counts what all tasks of the machine do: switches, wakeups, how long the woken waited for a CPU, and idle time. Sums
  * are kept per CPU and only ever grow: who reads them twice has what happened in between. Nothing is sent.
  *
- * A wakeup counts if the task is off its runqueue, or is only kept there to work its debt off. It begins where the waker
- * is; a task that was still leaving its CPU then waits from when it has left.
+ * A wakeup counts if the task has left its CPU to sleep. It begins where the waker is; a task that was still leaving its
+ * CPU then waits from when it was queued.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -37,7 +37,9 @@ struct {
 } sums SEC(".maps");
 
 struct note {
-	__u64 woken_ns; /* 0 unless it was woken and has not run yet */
+	__u64 waking_ns; /* the waker's time, 0 if there is none since it has left its CPU */
+	__u64 woken_ns;	 /* 0 unless it was woken and has not run yet */
+	__u64 blocked;	 /* whether it sleeps */
 };
 
 struct {
@@ -73,32 +75,54 @@ static __u32 bucket_of(__u64 value)
 	return place < BUCKETS ? place : BUCKETS - 1;
 }
 
-static void woken(struct task_struct *task)
+static void woken(struct note *note, __u64 since_ns)
 {
-	struct note *note = bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct sums *here = sums_here();
 
 	if (here)
 		here->wakeups++;
-	if (note)
-		note->woken_ns = bpf_ktime_get_ns();
+	note->blocked = 0;
+	note->woken_ns = since_ns;
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
-	struct sched_entity___delayed *entity = (void *)&task->se;
+	struct note *note = bpf_task_storage_get(&notes, task, NULL, 0);
 
-	if (!task->on_rq || (bpf_core_field_exists(entity->sched_delayed) && BPF_CORE_READ(entity, sched_delayed)))
-		woken(task);
+	if (note)
+		note->waking_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	struct note *note = bpf_task_storage_get(&notes, task, NULL, 0);
+
+	if (note && note->blocked)
+		woken(note, note->waking_ns ?: bpf_ktime_get_ns());
 	return 0;
 }
 
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct *task)
 {
-	woken(task);
+	struct note *note = bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (note)
+		woken(note, bpf_ktime_get_ns());
 	return 0;
+}
+
+static void fall_asleep(struct task_struct *task)
+{
+	struct note *note = bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (note) {
+		note->blocked = 1;
+		note->waking_ns = note->woken_ns = 0;
+	}
 }
 
 static void count_latency(struct sums *here, struct note *note, __u64 now)
@@ -113,7 +137,7 @@ static void count_latency(struct sums *here, struct note *note, __u64 now)
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
+int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct sums *here = sums_here();
 	__u64 now = bpf_ktime_get_ns();
@@ -122,9 +146,9 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	if (!here)
 		return 0;
 	if (prev->pid) {
-		note = bpf_task_storage_get(&notes, prev, NULL, 0);
-		if (note && note->woken_ns)
-			note->woken_ns = now;
+		/* A wakeup or a signal since the scheduler was called has cleared the task's own state. */
+		if (!preempted && state && !(state & TASK_DEAD) && prev->__state)
+			fall_asleep(prev);
 	} else if (here->idle_since_ns) {
 		here->idle_ns += now - here->idle_since_ns;
 		here->idle_since_ns = 0;
