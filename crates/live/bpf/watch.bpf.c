@@ -3,8 +3,8 @@
  * Counts what all tasks of the machine do: switches, wakeups, how long the woken waited for a CPU, and idle time. Sums
  * are kept per CPU and only ever grow: who reads them twice has what happened in between. Nothing is sent.
  *
- * A wakeup counts if the task has left its CPU to sleep. It begins where the waker is; a task that was still leaving its
- * CPU then waits from when it was queued.
+ * A wakeup counts if the task has left its CPU to sleep. It begins where the waker is; a task that was still leaving
+ * its CPU then waits from when it was queued.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
