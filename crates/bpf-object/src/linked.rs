@@ -4,6 +4,9 @@
 use crate::btf::Btf;
 use std::collections::BTreeMap;
 
+/// Code of `ld_imm64`, which takes two slots.
+pub(crate) const LD_IMM64: u8 = 0x18;
+
 /// One eBPF instruction slot, decoded from its 8 bytes. A 64-bit immediate load takes two slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Insn {

@@ -5,12 +5,11 @@ use crate::bytes::malformed;
 use crate::elf::{Elf, ElfSymbol, Place, R_BPF_64_32, R_BPF_64_64, Relocation, SymbolKind};
 use crate::externs::{ExternKind, Externs};
 use crate::functions::{Code, SLOT};
+use crate::linked::LD_IMM64;
 use crate::maps::MapTable;
 use crate::sections::DataSections;
 use crate::{FunctionId, Insn, ObjectError, Symbol};
 
-/// `ld_imm64`, which takes two slots.
-pub(crate) const LD_IMM64: u8 = 0x18;
 /// `call`.
 pub(crate) const CALL: u8 = 0x85;
 /// Source register of a call of another function of the object.

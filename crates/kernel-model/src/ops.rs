@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The operations of `struct sched_ext_ops` and what each may do.
+//! The operations of `struct sched_ext_ops` and which kfuncs each may call.
 
-use crate::kfuncs::Group;
+/// A group of kfuncs that an op may or may not call (contract 1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Group {
+    /// From anywhere.
+    Any,
+    /// Built-in idle tracking: from anywhere.
+    Idle,
+    /// dsq_insert*.
+    Enqueue,
+    /// move_to_local, slots, cancel, dsq_move*.
+    Dispatch,
+    /// select_cpu_dfl, select_cpu_and.
+    Select,
+    /// create_dsq, and dsq_move*/select_cpu_* outside of locks.
+    Unlocked,
+    /// Synchronous reenqueue_local.
+    Release,
+}
 
 /// An operation. The order is that of `event_log`'s op numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -4,7 +4,7 @@
 use super::CoreKind;
 use super::value::Outcome;
 use crate::Function;
-use crate::relocate::LD_IMM64;
+use crate::linked::LD_IMM64;
 
 const CLASS_LDX: u8 = 1;
 const CLASS_ST: u8 = 2;

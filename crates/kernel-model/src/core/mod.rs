@@ -16,8 +16,7 @@ pub(crate) mod task;
 
 use crate::api::{Config, Effect, ExitInfo, Output, TimerKey};
 use crate::guest::Objects;
-use crate::kfuncs::Group;
-use crate::ops::Op;
+use crate::ops::{Group, Op};
 use counters::Counters;
 use dsq::Dsq;
 use event_log::{CallbackSite, Event, EventKind};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Dispatch queues: inserting, moving, making and asking.
 
-use super::Group;
 use super::args::{int, task, word};
 use crate::core::Core;
+use crate::ops::Group;
 use bpf_machine::{Context, FaultKind};
 use ids::DsqId;
 

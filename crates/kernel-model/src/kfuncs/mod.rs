@@ -14,29 +14,11 @@ mod task;
 mod text;
 
 use crate::core::Core;
+use crate::ops::Group;
 use bpf_machine::{Context, FaultKind};
 use table::{KFUNCS, Kfunc};
 
 pub(crate) use helpers::{helper, helper_nature};
-
-/// A group of kfuncs that an op may or may not call (contract 1.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Group {
-    /// From anywhere.
-    Any,
-    /// Built-in idle tracking: from anywhere.
-    Idle,
-    /// dsq_insert*.
-    Enqueue,
-    /// move_to_local, slots, cancel, dsq_move*.
-    Dispatch,
-    /// select_cpu_dfl, select_cpu_and.
-    Select,
-    /// create_dsq, and dsq_move*/select_cpu_* outside of locks.
-    Unlocked,
-    /// Synchronous reenqueue_local.
-    Release,
-}
 
 /// What a call costs: the order is that of `machine_model::Nature`, whose index is passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,8 +3,9 @@
 //! the last `___` of the object's spelling and looks for the rest (contract 3.3), so `x___v2___compat` finds `x___v2`.
 //! Versions are those of contract part 4.
 
-use super::{Group, Nature, cpumask, dsq, idle, iter, kick, perf, task, text};
+use super::{Nature, cpumask, dsq, idle, iter, kick, perf, task, text};
 use crate::core::Core;
+use crate::ops::Group;
 use bpf_machine::{Context, FaultKind};
 
 pub(super) type Handler = fn(&mut Core, [u64; 5], &mut Context<'_>) -> Result<u64, FaultKind>;

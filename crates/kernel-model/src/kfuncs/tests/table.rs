@@ -2,7 +2,8 @@
 //! The table as data.
 
 use crate::kfuncs::table::KFUNCS;
-use crate::kfuncs::{Group, find, groups, helper_nature, nature};
+use crate::kfuncs::{find, groups, helper_nature, nature};
+use crate::ops::Group;
 
 #[test]
 fn the_table_is_sorted_and_names_are_unique() {
