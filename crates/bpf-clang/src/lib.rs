@@ -44,11 +44,11 @@ fn runs(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Root of the repository: two levels above the folder of the crate that is being built.
+/// Root of the repository: the folder above the crate that is being built which holds the policies.
 fn root() -> PathBuf {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into()));
-    let root = manifest.join("../..");
-    root.canonicalize().unwrap_or(root)
+    let manifest = manifest.canonicalize().unwrap_or(manifest);
+    manifest.ancestors().find(|folder| folder.join("policies/include").is_dir()).unwrap_or(&manifest).to_owned()
 }
 
 /// Compiles `source` to `object`. Runs in the root of the repository and names files relative to it: an object carries

@@ -92,7 +92,7 @@ fn p6_enq_last_lets_the_cpu_idle_unless_the_task_comes_back() {
     assert_eq!(bench.variable("counter"), 1);
     assert_eq!(bench.kernel.current(CpuId(0)), TaskId::NONE);
 
-    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41)){counter++;KICK}dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41)){counter++;KICK}dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     for (kick, goes_on) in [("", false), ("scx_bpf_kick_cpu(0,0);", true)] {
         let mut bench = Bench::probe(1, &with(&["FLAGS=2", &enqueue.replace("KICK", kick)]));
         let task = bench.task("a", "");
@@ -105,6 +105,20 @@ fn p6_enq_last_lets_the_cpu_idle_unless_the_task_comes_back() {
             "the scheduler itself must see to it that it goes on"
         );
     }
+}
+
+/// Found by conformance, scenario enq-last-local: the model left the CPU idle until something else woke it.
+#[test]
+fn p6_enq_last_into_the_local_queue_makes_the_cpu_look_again() {
+    let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41))counter++;dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
+    let mut bench = Bench::probe(1, &with(&["FLAGS=2", "OP_RUN", enqueue]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.log();
+    bench.run(&[0], Nanos::from_ms(20));
+    assert_eq!(bench.variable("counter"), 1);
+    assert_eq!(bench.kernel.current(CpuId(0)), task);
+    assert_eq!(bench.ops(), "dispatch stopping enqueue running");
 }
 
 #[test]

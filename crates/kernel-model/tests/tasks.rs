@@ -209,14 +209,32 @@ fn t9_nice_change_of_a_running_a_queued_and_a_sleeping_task() {
     bench.log();
     assert_eq!(
         renice(&mut bench, a, 0),
-        "stopping:0:0 quiescent:0:0(0x20000000a) set_weight:0:0(0x64) runnable:0:0(0xa) running:0:0",
+        "stopping:0:0 quiescent:0:0(0x20000000e) set_weight:0:0(0x64) runnable:0:0(0xe) running:0:0",
         "running: no enqueue"
     );
     assert_eq!(
         renice(&mut bench, b, -5),
-        "dequeue:0:1(0x20000000a) quiescent:0:1(0x20000000a) set_weight:0:1(0x131) runnable:0:1(0xa) enqueue:0:1(0xa)",
+        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_weight:0:1(0x131) runnable:0:1(0xe) enqueue:0:1(0xe)",
         "queued: dequeue from custody, and enqueue again"
     );
+}
+
+/// Found by conformance, scenarios nice-running and policy-running: `__sched_setscheduler` moves a task whose priority
+/// changes, and one that gets less important goes before its equals.
+#[test]
+fn t9_a_task_that_gets_less_important_is_put_back_at_the_head() {
+    let mut bench = Bench::probe(1, &with(&["OP_CHANGE"]));
+    let (a, b) = (bench.task("a", ""), bench.task("b", ""));
+    bench.wake(a);
+    bench.wake(b);
+    bench.log();
+    bench.kernel.set_policy(CpuId(0), a, Policy::Other, 10).unwrap();
+    assert_eq!(
+        bench.line(),
+        "stopping:0:0 quiescent:0:0(0x20000000e) set_weight:0:0(0xb) runnable:0:0(0x1000e) running:0:0"
+    );
+    bench.kernel.set_policy(CpuId(0), b, Policy::Other, 10).unwrap();
+    assert!(bench.line().ends_with("runnable:0:1(0x1000e) enqueue:0:1(0x1000e)"));
 }
 
 #[test]
@@ -387,7 +405,7 @@ fn t9_a_nice_change_reschedules_nobody() {
 }
 
 #[test]
-fn t9_a_change_of_policy_moves_and_one_of_class_says_so() {
+fn t9_a_change_of_priority_moves_and_one_of_class_says_so() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -396,12 +414,13 @@ fn t9_a_change_of_policy_moves_and_one_of_class_says_so() {
     bench.kernel.set_policy(CpuId(0), b, Policy::Batch, 0).unwrap();
     assert_eq!(
         bench.line(),
-        "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_weight:0:1(0x64) runnable:0:1(0xe) enqueue:0:1(0xe)"
+        "dequeue:0:1(0x20000000a) quiescent:0:1(0x20000000a) set_weight:0:1(0x64) runnable:0:1(0xa) enqueue:0:1(0xa)",
+        "the priority is the same: it does not move"
     );
     bench.kernel.set_policy(CpuId(0), a, Policy::Fifo(1), 0).unwrap();
     assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x20000004e) disable:0:0");
     bench.kernel.set_policy(CpuId(0), a, Policy::Other, 0).unwrap();
-    assert_eq!(bench.line(), "enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1) runnable:0:0(0x4e) running:0:0");
+    assert_eq!(bench.line(), "enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1) runnable:0:0(0x1004e) running:0:0");
 }
 
 #[test]
@@ -441,4 +460,31 @@ fn o5_flags_of_a_task_tell_queued_custody_and_state() {
     assert_eq!(bench.variable("counter"), 0x405, "it has run: RESET_RUNNABLE_AT, no custody");
     bench.wake(task);
     assert_eq!(bench.variable("counter"), 0x40b, "the last dequeue was for sleep");
+}
+
+/// Found by conformance, scenario v8-fork-exit: the model showed no state during `init_task`, and the later one during
+/// the first `set_weight`.
+#[test]
+fn o5_the_state_changes_after_the_op_that_it_is_about() {
+    let init = "ON_INIT_TASK=counter=p->scx.flags&0x700;";
+    let mut bench = Bench::probe(1, &with(&["OP_TASK", init]));
+    bench.fork("a", "", Policy::Other, 0);
+    assert_eq!(bench.variable("counter"), 0x100, "INIT_BEGIN");
+    let weight = "ON_SET_WEIGHT=counter=p->scx.flags&0x700;";
+    let mut bench = Bench::probe(1, &with(&["OP_CHANGE", weight]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    assert_eq!(bench.variable("counter"), 0x300, "READY");
+    bench.kernel.set_policy(CpuId(0), task, Policy::Other, 1).unwrap();
+    assert_eq!(bench.variable("counter"), 0x400, "ENABLED");
+}
+
+/// Found by conformance, scenario unload-amidst: the model told of custody that has ended.
+#[test]
+fn t14_dequeue_sees_a_task_that_has_left_custody() {
+    let dequeue = "ON_DEQUEUE=counter=p->scx.flags;";
+    let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=hold(p);", "ON_DISPATCH=", "OP_CHANGE", dequeue]));
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.kernel.set_policy(CpuId(0), task, Policy::Other, 1).unwrap();
+    assert_eq!(bench.variable("counter"), 0x401, "QUEUED, without IN_CUSTODY");
 }

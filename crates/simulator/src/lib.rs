@@ -20,10 +20,11 @@ mod testing;
 mod ticks;
 mod ticks_seen;
 
+use bpf_object::LinkedObject;
 use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
 use ids::Nanos;
-use kernel_model::{ExitInfo, LaunchError};
+use kernel_model::{ExitInfo, Kernel, LaunchError};
 use machine_model::Machine;
 use measures::RunMeasures;
 use workload::Workload;
@@ -98,7 +99,21 @@ pub enum SetupError {
 /// created on CPU 0, at their time or as soon after it as CPU 0 is free. A scheduler that leaves with the wish to be
 /// restarted (contract E2) is attached again, as its loader would.
 pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
+    run_then(setup, log, progress, &mut |_, _| ())
+}
+
+/// The same; `last` gets the kernel as the run left it, and the scheduler's object to find its variables by. It may
+/// still do something with that kernel, such as detaching the scheduler: the outcome is that of before.
+pub fn run_then(
+    setup: &Setup<'_>,
+    log: &mut dyn Sink,
+    progress: &mut dyn FnMut(Nanos),
+    last: &mut dyn FnMut(&mut Kernel, &LinkedObject),
+) -> Result<Outcome, SetupError> {
     let mut run = setup::prepare(setup, log)?;
     run.play(progress);
-    run.finish()
+    let object = run.object.take().expect("it was loaded");
+    let (outcome, mut kernel) = run.finish()?;
+    last(&mut kernel, &object);
+    Ok(outcome)
 }

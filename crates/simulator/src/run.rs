@@ -313,8 +313,8 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// Closes the accounts.
-    pub fn finish(mut self) -> Result<Outcome, SetupError> {
+    /// Closes the accounts; the model stays as the run left it.
+    pub fn finish(mut self) -> Result<(Outcome, M), SetupError> {
         if let Some(End::Stuck(task)) = self.end {
             let name = &self.player.spec(self.tasks[task.index()].spec).name;
             let problem = format!(
@@ -336,14 +336,15 @@ impl<'a, M: Model> Run<'a, M> {
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
         let lock_wait = Nanos::ZERO;
         let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions: self.instructions, lock_wait };
-        Ok(Outcome {
+        let outcome = Outcome {
             measures: self.sinks.collector.finish(totals),
             log_hash: self.sinks.hash.finish(),
             ejected,
             failed_forks: self.failed_forks,
             refused_changes: self.refused_changes,
             restarts: self.restarts,
-        })
+        };
+        Ok((outcome, self.model))
     }
 }
 

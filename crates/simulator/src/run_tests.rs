@@ -89,7 +89,7 @@ fn try_play(
     run.skip_ticks = skip_ticks;
     run.create_worker();
     run.play(&mut |_| ());
-    let outcome = run.finish()?;
+    let (outcome, _) = run.finish()?;
     Ok(Played { outcome, story })
 }
 

@@ -41,6 +41,8 @@ pub(crate) enum RunState {
 pub(crate) enum ExtState {
     /// `init_task` was not called.
     None,
+    /// `init_task` is being called.
+    InitBegin,
     /// `init_task` is done: could be enabled.
     Ready,
     /// Scheduled by the BPF scheduler.
@@ -179,6 +181,7 @@ impl Task {
     pub fn scx_flags(&self) -> u32 {
         let state = match self.ext_state {
             ExtState::None => 0,
+            ExtState::InitBegin => 1,
             ExtState::Ready => 3,
             ExtState::Enabled => 4,
         };
@@ -206,16 +209,21 @@ impl Task {
 
     /// `p->prio`: -1 for deadline tasks, 0..=98 for real-time ones, 100..=139 for the rest.
     pub fn prio(&self) -> i32 {
-        match self.policy {
-            Policy::Deadline { .. } => -1,
-            Policy::Fifo(priority) | Policy::RoundRobin(priority) => 99 - i32::from(priority),
-            _ => 120 + i32::from(self.nice),
-        }
+        prio_of(self.policy, self.nice)
     }
 
     /// Ready to be picked but not in BPF hands: what the kernel calls being on a dispatch queue.
     pub fn is_runnable(&self) -> bool {
         self.run_state == RunState::Runnable
+    }
+}
+
+/// `p->prio` of a task with these: the lower the more important.
+pub(crate) fn prio_of(policy: Policy, nice: i8) -> i32 {
+    match policy {
+        Policy::Deadline { .. } => -1,
+        Policy::Fifo(priority) | Policy::RoundRobin(priority) => 99 - i32::from(priority),
+        _ => 120 + i32::from(nice),
     }
 }
 

@@ -156,8 +156,10 @@ impl Kernel {
     /// Calls `init_task`; its negative errno fails the attach, or the fork (contract T1).
     pub(super) fn init_task(&mut self, task: TaskId, fork: bool) -> Result<(), i32> {
         let args = self.core.objects.init_task_args(&mut self.machine.memory, fork);
+        self.set_state(task, ExtState::InitBegin);
         let result = self.call_task(Op::InitTask, task, args).unwrap_or(0) as i32;
         if result != 0 {
+            self.set_state(task, ExtState::None);
             let result = self.sane_errno(Op::InitTask, result);
             if !fork {
                 let name = self.core.name_of(task);
@@ -183,14 +185,14 @@ impl Kernel {
         }
     }
 
-    /// `scx_enable_task`: `enable`, then `set_weight`.
+    /// `scx_enable_task`: `enable`, then `set_weight`; only then the task counts as enabled.
     pub(super) fn enable_task(&mut self, task: TaskId) {
         if self.core.task(task).ext_state != ExtState::Ready {
             return;
         }
         self.call_task(Op::Enable, task, 0);
+        self.call_task(Op::SetWeight, task, self.weight(task));
         self.set_state(task, ExtState::Enabled);
-        self.tell_weight(task);
     }
 
     /// `scx_disable_task`; slice and virtual time are zeroed (contract T11).

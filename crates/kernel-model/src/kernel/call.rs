@@ -52,6 +52,7 @@ impl Kernel {
         subjects: [TaskId; 2],
     ) -> Option<u32> {
         let function = self.scheduler.as_ref()?.ops[op as usize]?;
+        self.op_counts[op as usize] += 1;
         let block = self.machine.argument_block(args);
         let running = Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects };
         let result = self.execute(running, function, &[block]);
@@ -105,8 +106,8 @@ impl Kernel {
             entry.owner = Owner::Core;
         }
         if std::mem::take(&mut entry.custody) {
-            self.call_task(Op::Dequeue, task, flags);
             self.show_flags(task);
+            self.call_task(Op::Dequeue, task, flags);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Changes of a task while it lives: affinity, nice value, policy (contract T9–T11, T13).
 
 use super::{Kernel, Stage};
-use crate::core::task::{Class, ExtState, ext_weight};
+use crate::core::task::{Class, ExtState, ext_weight, prio_of};
 use crate::core::{deq_flags, enq_flags, ops_flags};
 use crate::ops::Op;
 use event_log::EventKind;
@@ -18,6 +18,11 @@ impl Kernel {
     /// back. A running one keeps the CPU (contract T9). `with` are the flags besides SAVE or RESTORE and NOCLOCK; those
     /// of taking off and putting back have the same values.
     pub(super) fn change(&mut self, task: TaskId, with: u64, change: impl FnOnce(&mut Kernel)) {
+        self.change_and_put(task, with, 0, change);
+    }
+
+    /// The same; `put` are flags of putting back only.
+    fn change_and_put(&mut self, task: TaskId, with: u64, put: u64, change: impl FnOnce(&mut Kernel)) {
         let cpu = self.core.task_cpu(task);
         let runnable = self.core.task(task).is_runnable();
         let running = self.core.current(cpu) == task;
@@ -35,14 +40,14 @@ impl Kernel {
         }
         let class = self.core.task(task).class;
         if class == Class::Ext {
-            self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with);
+            self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with | put);
             if running {
                 self.core.dequeue_from(task);
                 self.call_task(Op::Running, task, 0);
                 self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
         } else if !running {
-            self.core.higher_enqueue(task, false);
+            self.core.higher_enqueue(task, put & enq_flags::HEAD != 0);
         }
         if running && class < old_class {
             self.core.note_class(cpu, class);
@@ -126,9 +131,12 @@ impl Kernel {
             self.core.task_mut(task).nice = nice;
             self.publish(task);
         } else {
-            let with = if same_policy { 0 } else { deq_flags::MOVE };
+            // __sched_setscheduler(): a task that gets less important waits before its equals.
+            let (old_prio, prio) = (self.core.task(task).prio(), prio_of(policy, nice));
+            let with = if prio == old_prio { 0 } else { deq_flags::MOVE };
             let with = if class == old_class { with } else { with | deq_flags::CLASS };
-            self.change(task, with, |kernel| kernel.apply_policy(task, policy, nice, class));
+            let put = if prio > old_prio { enq_flags::HEAD } else { 0 };
+            self.change_and_put(task, with, put, |kernel| kernel.apply_policy(task, policy, nice, class));
         }
         self.core.log(task, EventKind::Priority { nice });
         if self.core.task(task).is_runnable() && class != Class::Ext {
@@ -161,10 +169,14 @@ impl Kernel {
 
     /// Calls `set_weight` for an enabled task (contract T13).
     pub(super) fn tell_weight(&mut self, task: TaskId) {
-        let entry = self.core.task(task);
-        let weight = ext_weight(entry.policy, entry.nice);
-        if entry.ext_state == ExtState::Enabled {
-            self.call_task(Op::SetWeight, task, u64::from(weight));
+        if self.core.task(task).ext_state == ExtState::Enabled {
+            self.call_task(Op::SetWeight, task, self.weight(task));
         }
+    }
+
+    /// What `set_weight` is told (contract T13).
+    pub(super) fn weight(&self, task: TaskId) -> u64 {
+        let entry = self.core.task(task);
+        u64::from(ext_weight(entry.policy, entry.nice))
     }
 }

@@ -83,6 +83,7 @@ impl Kernel {
         let memory = std::mem::take(&mut self.machine.memory);
         self.load_machine(&object, memory)?;
         self.scheduler = Some(scheduler);
+        self.op_counts = [0; OP_COUNT];
         Ok(())
     }
 

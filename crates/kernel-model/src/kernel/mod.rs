@@ -81,6 +81,8 @@ pub struct Kernel {
     suspending: bool,
     /// Why the last scheduler is gone.
     exit_info: Option<ExitInfo>,
+    /// How often each op was called since the scheduler was loaded.
+    op_counts: [u64; OP_COUNT],
 }
 
 impl Kernel {
@@ -105,6 +107,7 @@ impl Kernel {
             in_steps: false,
             suspending: false,
             exit_info: None,
+            op_counts: [0; OP_COUNT],
         }
     }
 
@@ -158,6 +161,13 @@ impl Kernel {
     /// Value of an event counter (`SCX_EV_…`) since the scheduler was attached; 0 for one that does not exist.
     pub fn event_count(&self, name: &str) -> u64 {
         self.core.event_count(name)
+    }
+
+    /// How often each op of the scheduler was called since it was loaded: what the kernel calls `run_cnt` of its
+    /// programs. Ops that it lacks or that were never called are left out.
+    pub fn op_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = self.op_counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(index, &count)| (Op::by_index(index).name(), count))
     }
 
     /// The bytes of a global variable of the loaded object, as they are now. `None` if it has none of that name.

@@ -177,6 +177,10 @@ impl Kernel {
             } else {
                 let last = if next_class == Class::Idle { enq_flags::LAST } else { 0 };
                 self.do_enqueue(task, last);
+                if last != 0 && !self.core.cpus[cpu.index()].local.is_empty() {
+                    // The CPU goes idle with something to do: it looks again at once (contract P6).
+                    self.core.resched(cpu);
+                }
             }
         }
         let rq = &mut self.core.cpus[cpu.index()];

@@ -143,6 +143,12 @@ static __always_inline __attribute__((unused)) void hold(struct task_struct *p)
 #ifndef ON_INIT_TASK
 #define ON_INIT_TASK
 #endif
+#ifndef ON_DEQUEUE
+#define ON_DEQUEUE
+#endif
+#ifndef ON_SET_WEIGHT
+#define ON_SET_WEIGHT
+#endif
 #ifndef ON_TICK
 #define ON_TICK
 #endif
@@ -193,6 +199,7 @@ SEC("struct_ops.s/sleepy_enqueue") void sleepy_enqueue(u64 *ctx)
 OP2(void, probe_dequeue, struct task_struct *, p, u64, deq_flags)
 {
 	note(DEQUEUE, p, deq_flags, 0);
+	ON_DEQUEUE
 }
 
 OP2(void, probe_dispatch, s32, cpu, struct task_struct *, prev)
@@ -238,6 +245,7 @@ OP2(bool, probe_yield, struct task_struct *, from, struct task_struct *, to)
 OP2(void, probe_set_weight, struct task_struct *, p, u32, weight)
 {
 	note(SET_WEIGHT, p, weight, 0);
+	ON_SET_WEIGHT
 }
 
 OP2(void, probe_set_cpumask, struct task_struct *, p, const struct cpumask *, mask)

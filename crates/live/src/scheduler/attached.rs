@@ -251,6 +251,14 @@ impl Attached {
     /// # Errors
     /// If that takes longer than a minute, or the object's record cannot be read.
     pub fn detach(mut self) -> Result<KernelExit, LiveError> {
+        self.unload()
+    }
+
+    /// The same; the object stays, and what it left in its sections can be read.
+    ///
+    /// # Errors
+    /// As [`Attached::detach`].
+    pub fn unload(&mut self) -> Result<KernelExit, LiveError> {
         drop(self.link.take());
         self.others.clear();
         kernel::wait_for("disabled", PATIENCE, |state| self.has_ended(state))?;

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Holds what the kernel did against what the model did.
+//!
+//! 1. Each task of the workload has a story: the ops that were called about it, in order, with arguments, CPUs, flags
+//!    and verdicts. Stories are compared one by one, so what different tasks do at the same time may be in any order.
+//! 2. A CPU's own ops go to the story of the task that they stand next to on that CPU: what leads to `running`, and a
+//!    CPU's going idle, or its being taken by a higher class, after a task has left it.
+//! 3. The director (`d_dir`) moves the others; nobody compares it. It marks the begin and the end of what is compared
+//!    by changing its nice value to 5 and to 6: how threads come to be is not a scheduler's matter.
+//! 4. What time decides is left out, see [`ALWAYS_MASKED`] and [`Masks`].
+//! 5. A real machine has other tasks, and they disturb. So a scenario is played several times, and one play that is
+//!    like the model's is enough: what a wrong model does, a kernel does never.
+
+use crate::record::{Call, Exit, Record, Run};
+use crate::scenario::{Masks, Scenario};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Who moves the others.
+pub const DIRECTOR: &str = "d_dir";
+/// Whose story it is that CPUs come and go.
+const MACHINE: &str = "(machine)";
+/// Weight of nice 5, the director's mark of the begin (contract T13).
+const BEGIN_WEIGHT: u64 = 33;
+/// Weight of nice 6, the mark of the end.
+const END_WEIGHT: u64 = 27;
+
+/// What no comparison looks at, and why.
+pub const ALWAYS_MASKED: [(&str, &str); 5] = [
+    ("tick", "how many ticks a task sees is a matter of time"),
+    ("foreign tasks", "a real machine has kernel threads and other processes"),
+    (
+        "init_task, exit_task and the like before the first mark and after the last",
+        "creating threads takes calls of its own",
+    ),
+    (
+        "bits of scx.flags besides QUEUED, custody, IMMED, state and reason",
+        "book-keeping that programs have no use for",
+    ),
+    ("pids and times in messages", "they differ between two runs of one kernel"),
+];
+
+/// QUEUED, IN_CUSTODY, IMMED, state, reason of a reenqueue.
+const FLAGS: u32 = 0x1 | 0x2 | 0x20 | 0x700 | 0x3000;
+
+/// What came of one scenario.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Verdict {
+    /// Its name.
+    pub scenario: String,
+    /// Rules that it shows.
+    pub covers: Vec<String>,
+    /// Whether some play of the kernel was like the model's.
+    pub agrees: bool,
+    /// Why it is known not to.
+    pub departure: Option<String>,
+    /// Which play that was, from 1 on; else the one that is shown.
+    pub play: usize,
+    /// How many the kernel has played.
+    pub plays: usize,
+    /// Calls that were compared.
+    pub calls: usize,
+    /// What differs, for people.
+    pub differences: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether all is as it is said to be: it agrees, or is known not to.
+    pub fn is_expected(&self) -> bool {
+        self.agrees != self.departure.is_some()
+    }
+}
+
+/// Compares one scenario.
+pub fn compare(scenario: &Scenario, kernel: &Record, model: &Record) -> Verdict {
+    let expected: Vec<Told> = kernel.runs.iter().map(|run| Told::new(run, &scenario.masks)).collect();
+    let got = Told::new(&model.runs[0], &scenario.masks);
+    let differences: Vec<Vec<String>> = expected.iter().map(|told| told.differences(&got)).collect();
+    let best = (0..differences.len()).min_by_key(|&index| differences[index].len()).unwrap_or(0);
+    Verdict {
+        scenario: scenario.name.clone(),
+        covers: scenario.covers.clone(),
+        agrees: differences.get(best).is_some_and(Vec::is_empty),
+        departure: scenario.departure.clone(),
+        play: best + 1,
+        plays: kernel.runs.len(),
+        calls: got.stories.values().map(Vec::len).sum(),
+        differences: differences.into_iter().nth(best).unwrap_or_else(|| vec!["the kernel has not played it".into()]),
+    }
+}
+
+/// A play in the form that is compared.
+#[derive(PartialEq, Debug)]
+struct Told {
+    end: String,
+    stories: BTreeMap<String, Vec<String>>,
+}
+
+impl Told {
+    fn new(run: &Run, masks: &Masks) -> Told {
+        let end = match (&run.refused, &run.exit) {
+            _ if masks.end => String::new(),
+            (Some(_), _) => "refused".to_owned(),
+            (None, Some(exit)) => ending(exit),
+            (None, None) => "no end".to_owned(),
+        };
+        let mut stories = match (masks.events, run.calls.is_empty()) {
+            (true, _) => BTreeMap::new(),
+            (false, true) => counts(run, masks),
+            (false, false) => stories(run, masks),
+        };
+        for (task, story) in &mut stories {
+            if masks.setup.contains(task) {
+                *story = without_changes(story);
+            }
+            if masks.repeats {
+                *story = without_repeats(story);
+            }
+            if masks.order {
+                *story = tally(story);
+            }
+            if masks.first > 0 {
+                story.truncate(masks.first);
+            }
+        }
+        Told { end, stories }
+    }
+
+    /// What of `self`, the kernel's, is not so in the model's.
+    fn differences(&self, model: &Told) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.end != model.end {
+            found.push(format!("end: kernel {}, model {}", self.end, model.end));
+        }
+        let nothing = Vec::new();
+        let mut tasks: Vec<&String> = self.stories.keys().chain(model.stories.keys()).collect();
+        tasks.sort();
+        tasks.dedup();
+        for task in tasks {
+            let of = |told: &'_ Told| told.stories.get(task).unwrap_or(&nothing).clone();
+            found.extend(first_difference(task, &of(self), &of(model)));
+        }
+        found
+    }
+}
+
+/// How it ended, without pids and times.
+fn ending(exit: &Exit) -> String {
+    format!("kind {} code {:#x} ({}) {:?}", exit.kind, exit.code, exit.reason, masked(&exit.message))
+}
+
+/// `victim[205] failed to run for 3.752s` becomes `victim[#] failed to run for #s`.
+fn masked(message: &str) -> String {
+    let first_line = message.lines().next().unwrap_or_default();
+    let mut out = String::new();
+    let mut rest = first_line.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(c);
+        let follows_time = out.ends_with(" for ");
+        if c == '[' || follows_time {
+            let mut digits = false;
+            while rest.peek().is_some_and(|next| next.is_ascii_digit() || *next == '.') {
+                rest.next();
+                digits = true;
+            }
+            out.push_str(if digits { "#" } else { "" });
+        }
+    }
+    without_foreign_name(&out)
+}
+
+/// The first task that there is has another name on another machine.
+fn without_foreign_name(message: &str) -> String {
+    let Some((before, rest)) = message.split_once("[#]") else { return message.to_owned() };
+    let name = before.rsplit(' ').next().unwrap_or_default();
+    if name.starts_with("w_") || name.starts_with("v_") {
+        return message.to_owned();
+    }
+    format!("{}*[#]{rest}", &before[..before.len() - name.len()])
+}
+
+/// Calls per op, for a policy that keeps no log.
+fn counts(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
+    let compared = run.counts.iter().filter(|(op, _)| !masks.ops.contains(op));
+    compared.map(|(op, count)| (op.clone(), vec![format!("{count} calls")])).collect()
+}
+
+/// Longest round of ops that is taken for a repetition.
+const LONGEST_ROUND: usize = 16;
+
+/// Of rounds that follow each other only the first.
+fn without_repeats(story: &[String]) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for line in story {
+        kept.push(line.clone());
+        let again = |&round: &usize| {
+            let (before, last) = kept.split_at(kept.len() - round);
+            before.ends_with(last)
+        };
+        if let Some(round) = (1..=LONGEST_ROUND.min(kept.len() / 2)).find(again) {
+            kept.truncate(kept.len() - round);
+        }
+    }
+    kept
+}
+
+/// Without the ops of a running task that changes a property of its own (contract T9).
+fn without_changes(story: &[String]) -> Vec<String> {
+    // Moving to another group has no op that this scheduler implements.
+    let changes: [&[&str]; 2] =
+        [&["stopping", "quiescent", "set_", "runnable", "running"], &["stopping", "quiescent", "runnable", "running"]];
+    let (mut kept, mut rest) = (Vec::new(), story);
+    while let Some(line) = rest.first() {
+        let is_next = |change: &&&[&str]| {
+            rest.len() >= change.len() && rest.iter().zip(change.iter()).all(|(line, op)| line.starts_with(op))
+        };
+        if let Some(change) = changes.iter().find(is_next) {
+            rest = &rest[change.len()..];
+        } else {
+            kept.push(line.clone());
+            rest = &rest[1..];
+        }
+    }
+    kept
+}
+
+/// How often each line occurs.
+fn tally(story: &[String]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for line in story {
+        *counts.entry(line).or_default() += 1;
+    }
+    counts.into_iter().map(|(line, count)| format!("{count} x {line}")).collect()
+}
+
+/// The stories of the workload's tasks.
+fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
+    let calls = between_marks(&run.calls);
+    let owners = owners(calls);
+    let mut stories: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (call, owner) in calls.iter().zip(owners) {
+        if call.op == "tick"
+            || masks.ops.contains(&call.op)
+            || owner.is_empty()
+            || owner == DIRECTOR
+            || masks.tasks.contains(&owner)
+        {
+            continue;
+        }
+        stories.entry(owner).or_default().push(tell(call, masks));
+    }
+    stories
+}
+
+/// The calls between the director's marks.
+fn between_marks(calls: &[Call]) -> &[Call] {
+    let mark =
+        |weight| calls.iter().position(|call| call.op == "set_weight" && call.task == DIRECTOR && call.a == weight);
+    let begin = mark(BEGIN_WEIGHT).map_or(0, |at| at + 1);
+    let end = mark(END_WEIGHT).unwrap_or(calls.len()).max(begin);
+    &calls[begin..end]
+}
+
+/// Of a kernel's record what is worth keeping: the play that is like the model's, or the first; of that what is compared,
+/// and of the calls that belong to nobody those that separate others on their CPU.
+pub fn keep(scenario: &Scenario, kernel: &Record, model: &Record) -> Record {
+    let play = compare(scenario, kernel, model).play - 1;
+    let mut run = kernel.runs[play].clone();
+    let calls = if scenario.masks.events { &[] } else { between_marks(&run.calls) };
+    let owners = owners(calls);
+    let is_nobodys = |at: usize| owners[at].is_empty();
+    let mut kept = vec![true; calls.len()];
+    for cpu in calls.iter().map(|call| call.cpu).collect::<BTreeSet<_>>() {
+        let line: Vec<usize> = (0..calls.len()).filter(|&at| calls[at].cpu == cpu).collect();
+        for three in line.windows(3) {
+            kept[three[1]] = !three.iter().all(|&at| is_nobodys(at));
+        }
+    }
+    let ticks = |call: &Call| call.op == "tick";
+    run.calls =
+        calls.iter().zip(kept).filter(|(call, kept)| *kept && !ticks(call)).map(|(call, _)| call.clone()).collect();
+    run.counts.clear();
+    Record { runs: vec![run], ..kernel.clone() }
+}
+
+/// Whose story each call belongs to; empty: nobody's.
+fn owners(calls: &[Call]) -> Vec<String> {
+    let is_ours = |call: &Call| !call.task.is_empty() && call.task != "*";
+    let mut owners: Vec<String> =
+        calls.iter().map(|call| if is_ours(call) { call.task.clone() } else { String::new() }).collect();
+    // Where each CPU's ops lie in the log, and the story that the last of them belongs to.
+    let mut before: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+    for (at, call) in calls.iter().enumerate() {
+        let line = before.entry(call.cpu).or_default();
+        match call.op.as_str() {
+            "running" => lead_in(calls, &mut owners, line, &call.task),
+            "update_idle" if call.b == 1 => follow(calls, &mut owners, line, at),
+            "cpu_release" => follow(calls, &mut owners, line, at),
+            "cpu_online" | "cpu_offline" => owners[at] = MACHINE.to_owned(),
+            _ => {}
+        }
+        line.push(at);
+    }
+    owners
+}
+
+/// The CPU's own ops that lead to `running`: the last `dispatch` with nothing before it, leaving idle, taking the CPU
+/// back from a higher class.
+fn lead_in(calls: &[Call], owners: &mut [String], line: &[usize], task: &str) {
+    for &at in line.iter().rev() {
+        let call = &calls[at];
+        match call.op.as_str() {
+            "dispatch" if call.task.is_empty() && owners[at].is_empty() => {
+                owners[at] = task.to_owned();
+                break;
+            }
+            "update_idle" if call.b == 0 => owners[at] = task.to_owned(),
+            "cpu_acquire" => owners[at] = task.to_owned(),
+            "dequeue" if call.task == task => {}
+            _ => break,
+        }
+    }
+}
+
+/// A CPU's own op that directly follows what its last task did.
+fn follow(calls: &[Call], owners: &mut [String], line: &[usize], at: usize) {
+    let leaves = ["stopping", "quiescent", "dispatch", "enqueue", "dequeue", "disable", "exit_task"];
+    if let Some(&last) = line.last()
+        && leaves.contains(&calls[last].op.as_str())
+    {
+        owners[at] = owners[last].clone();
+    }
+}
+
+/// A call in words. What a CPU number says is left out where the scenario asks for that.
+fn tell(call: &Call, masks: &Masks) -> String {
+    let cpu = |number: i64| if masks.cpus { "?".to_owned() } else { number.to_string() };
+    let caller =
+        if matches!(call.op.as_str(), "cpu_online" | "cpu_offline") { "?".into() } else { cpu(call.cpu.into()) };
+    let mut text = format!("{} on {caller}", call.op);
+    let mut add = |what: &str, value: String| write!(text, " {what} {value}").expect("a string takes all");
+    match call.op.as_str() {
+        "select_cpu" => {
+            add("prev", cpu(call.a as i64));
+            add("wake_flags", format!("{:#x}", call.b));
+            add("->", cpu(call.result.into()));
+        }
+        "dispatch" => {
+            add("cpu", cpu(call.a as i64));
+            add("prev", if call.task.is_empty() { "none" } else { "it" }.to_owned());
+            if call.result != 0 {
+                add("moved", String::from("one"));
+            }
+        }
+        "update_idle" => add("idle", call.b.to_string()),
+        "cpu_acquire" | "cpu_release" | "cpu_online" | "cpu_offline" => add("cpu", cpu(call.a as i64)),
+        _ => add("arg", format!("{:#x}", call.a)),
+    }
+    if call.verdict != 0 {
+        add("put", queue(call.verdict, masks));
+    }
+    if !call.task.is_empty() {
+        add("flags", format!("{:#x}", call.flags & FLAGS));
+        if call.task_cpu >= 0 {
+            add("at", cpu(call.task_cpu.into()));
+        }
+        if matches!(call.op.as_str(), "stopping" | "enqueue" | "dispatch") && !masks.slices {
+            add("slice", if call.slice { "left" } else { "none" }.to_owned());
+        }
+    }
+    text
+}
+
+/// Name of a queue.
+fn queue(id: u64, masks: &Masks) -> String {
+    match id {
+        0x8000_0000_0000_0001 => "GLOBAL".into(),
+        0x8000_0000_0000_0002 => "LOCAL".into(),
+        _ if id >> 62 == 3 && masks.cpus => "LOCAL_ON|?".into(),
+        _ if id >> 62 == 3 => format!("LOCAL_ON|{}", id as u32),
+        7 => "FIFO".into(),
+        8 => "VTIME".into(),
+        _ => format!("{id:#x}"),
+    }
+}
+
+/// Where two stories part, with what came before and comes after.
+fn first_difference(task: &str, kernel: &[String], model: &[String]) -> Option<String> {
+    let at = (0..kernel.len().max(model.len())).find(|&at| kernel.get(at) != model.get(at))?;
+    let mut text = format!("{task}, call {}:", at + 1);
+    for line in &kernel[at.saturating_sub(3)..at] {
+        write!(text, "\n      both    {line}").expect("a string takes all");
+    }
+    for (who, story) in [("kernel", kernel), ("model ", model)] {
+        for line in story.iter().skip(at).take(3) {
+            write!(text, "\n      {who}  {line}").expect("a string takes all");
+        }
+        if at >= story.len() {
+            write!(text, "\n      {who}  (nothing more)").expect("a string takes all");
+        }
+    }
+    Some(text)
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads what the tracing scheduler left in its memory.
+
+use crate::record::Call;
+use std::collections::BTreeMap;
+
+/// Bytes of `struct entry`.
+const ENTRY: usize = 72;
+/// `enum role`: foreign.
+const FOREIGN: u32 = 0;
+
+/// An entry as it lies in memory.
+struct Entry<'a>(&'a [u8]);
+
+impl Entry<'_> {
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
+    }
+    fn half(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
+    }
+    fn pid(&self) -> i32 {
+        self.half(32) as i32
+    }
+    fn is_ours(&self) -> bool {
+        self.half(48) != FOREIGN
+    }
+    fn name(&self) -> String {
+        let bytes = &self.0[56..72];
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// The log: the variables `entries` and `logged`. Returns the calls and how many found no place.
+///
+/// A task has one name here, the last one that was seen: a new thread first has the name of its parent.
+pub fn read(entries: &[u8], logged: u32) -> (Vec<Call>, u32) {
+    let entries: Vec<Entry> = entries.chunks_exact(ENTRY).take(logged as usize).map(Entry).collect();
+    let lost = logged.saturating_sub(entries.len() as u32);
+    let ours = entries.iter().filter(|entry| entry.is_ours());
+    let names: BTreeMap<i32, String> = ours.map(|entry| (entry.pid(), entry.name())).collect();
+    (entries.iter().map(|entry| call(entry, &names)).collect(), lost)
+}
+
+fn call(entry: &Entry, names: &BTreeMap<i32, String>) -> Call {
+    let task = match entry.pid() {
+        -1 => String::new(),
+        pid => names.get(&pid).filter(|_| entry.is_ours()).cloned().unwrap_or_else(|| "*".into()),
+    };
+    Call {
+        op: op_name(entry.half(24)),
+        cpu: entry.half(28) as i32,
+        task,
+        a: entry.word(0),
+        b: entry.word(8),
+        verdict: entry.word(16),
+        task_cpu: entry.half(36) as i32,
+        result: entry.half(40) as i32,
+        flags: entry.half(44),
+        slice: entry.half(52) != 0,
+    }
+}
+
+fn op_name(number: u32) -> String {
+    let name = u8::try_from(number).ok().and_then(event_log::op_name);
+    name.map_or_else(|| format!("op {number}"), str::to_owned)
+}
+
+/// The variable `calls`: how often each op was called.
+pub fn counts(calls: &[u8]) -> BTreeMap<String, u64> {
+    let words = calls.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+    words.zip(0..).filter(|(count, _)| *count > 0).map(|(count, op)| (op_name(op), count)).collect()
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Plays scenarios in the running kernel or in the model, and compares.
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use conformance::compare::{Verdict, compare, keep};
+use conformance::{Record, Scenario, kernel, model, recorded, table};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Holds the kernel model against a kernel.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the scenarios.
+    List,
+    /// Play scenarios in the model and print the records.
+    Model {
+        /// Which; all if none is named.
+        scenarios: Vec<String>,
+    },
+    /// Play scenarios in the running kernel, as root.
+    Kernel {
+        /// Which; all if none is named.
+        scenarios: Vec<String>,
+        /// Only the quick ones.
+        #[arg(long)]
+        smoke: bool,
+        /// How often each.
+        #[arg(long, default_value_t = 3)]
+        plays: u32,
+        /// A folder that takes one file for each scenario.
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+    /// Play in the model what a kernel has played, and compare.
+    Compare {
+        /// Folder of the kernel's records.
+        records: PathBuf,
+        /// Which scenarios; all that are recorded if none is named.
+        scenarios: Vec<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep of a kernel's records what a comparison needs, as text files.
+    Keep {
+        /// Folder of the kernel's records.
+        records: PathBuf,
+        /// Folder of the text files.
+        output: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all is well.
+fn run(command: Command) -> Result<bool> {
+    match command {
+        Command::List => {
+            for scenario in Scenario::all() {
+                println!("{:28} {} ({})", scenario.name, scenario.about, scenario.covers.join(" "));
+            }
+            Ok(true)
+        }
+        Command::Model { scenarios } => {
+            for scenario in Scenario::find(&scenarios)? {
+                print!("{}", recorded::write(&model::play(&scenario)?));
+            }
+            Ok(true)
+        }
+        Command::Kernel { scenarios, smoke, plays, output } => play_in_kernel(&scenarios, smoke, plays, &output),
+        Command::Compare { records, scenarios, json } => {
+            let verdicts = compare_all(&records, &scenarios)?;
+            match json {
+                true => println!("{}", serde_json::to_string_pretty(&verdicts)?),
+                false => print!("{}", table::text(&verdicts)),
+            }
+            Ok(verdicts.iter().all(Verdict::is_expected))
+        }
+        Command::Keep { records, output } => {
+            std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+            for (scenario, kernel) in recorded_scenarios(&records, &[])? {
+                let kept = keep(&scenario, &kernel, &model::play(&scenario)?);
+                write(&output.join(format!("{}.txt", scenario.name)), &recorded::write(&kept))?;
+            }
+            Ok(true)
+        }
+    }
+}
+
+fn play_in_kernel(names: &[String], smoke: bool, plays: u32, output: &Path) -> Result<bool> {
+    std::fs::create_dir_all(output).with_context(|| output.display().to_string())?;
+    let mut well = true;
+    for scenario in Scenario::find(names)?.iter().filter(|scenario| !smoke || scenario.smoke) {
+        match kernel::play(scenario, plays) {
+            Ok(record) => {
+                let calls = record.runs.iter().map(|run| run.calls.len()).sum::<usize>();
+                println!("{}: {} plays, {calls} calls", scenario.name, record.runs.len());
+                write(&output.join(format!("{}.txt", scenario.name)), &recorded::write(&record))?;
+            }
+            Err(error) => {
+                println!("{}: FAILED: {error:#}", scenario.name);
+                well = false;
+            }
+        }
+    }
+    Ok(well)
+}
+
+fn compare_all(records: &Path, names: &[String]) -> Result<Vec<Verdict>> {
+    let recorded = recorded_scenarios(records, names)?;
+    recorded.iter().map(|(scenario, kernel)| Ok(compare(scenario, kernel, &model::play(scenario)?))).collect()
+}
+
+/// Scenarios with what a kernel did in them; without names all that there are records of.
+fn recorded_scenarios(records: &Path, names: &[String]) -> Result<Vec<(Scenario, Record)>> {
+    let mut found = Vec::new();
+    for scenario in Scenario::find(names)? {
+        let path = records.join(format!("{}.txt", scenario.name));
+        if path.exists() || !names.is_empty() {
+            let record = recorded::read(&read(&path)?).with_context(|| path.display().to_string())?;
+            found.push((scenario, record));
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}

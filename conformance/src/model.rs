@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Plays a scenario in the simulator.
+
+use crate::log;
+use crate::record::{Exit, Record, Run};
+use crate::scenario::{CPUS, Scenario};
+use anyhow::{Context, Result};
+use bpf_object::{LinkedObject, Object};
+use event_log::{Event, Sink, TaskInfo};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
+use kernel_model::{ExitInfo, Kernel};
+use machine_model::Machine;
+use simulator::{Setup, SetupError};
+
+/// CONFIG_HZ of the kernels that the records come from.
+const HZ: u32 = 250;
+
+/// A log that nobody reads: what counts is the tracing scheduler's own.
+struct Unheard;
+
+impl Sink for Unheard {
+    fn task(&mut self, _: Nanos, _: &TaskInfo) {}
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+    fn event(&mut self, _: &Event) {}
+}
+
+/// The machine of all scenarios.
+pub fn machine() -> Machine {
+    let mut machine = Machine::from_synthetic(&format!("core:{CPUS} pu:1")).expect("a plain topology");
+    machine.hz = HZ;
+    machine
+}
+
+/// Plays a scenario.
+pub fn play(scenario: &Scenario) -> Result<Record> {
+    let (machine, profile) = (machine(), scenario.profile());
+    let object = Object::parse(scenario.object()).context("our own object")?;
+    let setup = Setup {
+        machine: &machine,
+        workload: &scenario.workload,
+        object: &object,
+        profile: &profile,
+        seed: 1,
+        duration: None,
+        faults: &scenario.faults,
+        kernel: (7, 2),
+    };
+    let mut run = Run::default();
+    let result = simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
+        run = last(scenario, kernel, object);
+    });
+    match result {
+        // A scheduler that is to be loaded again was: what counts is the first end.
+        Ok(outcome) => run.exit = outcome.restarts.first().map(exit).or(run.exit),
+        Err(SetupError::Launch(error)) => run.refused = Some(error.to_string()),
+        Err(error) => return Err(error).with_context(|| format!("scenario {}", scenario.name)),
+    }
+    let kernel = format!("model of {}.{}", setup.kernel.0, setup.kernel.1);
+    Ok(Record { scenario: scenario.name.clone(), world: "model".into(), kernel, runs: vec![run] })
+}
+
+/// Unloads the scheduler, if it is still there, and reads what it left.
+fn last(scenario: &Scenario, kernel: &mut Kernel, object: &LinkedObject) -> Run {
+    if kernel.exit_info().is_none() {
+        kernel.detach(CpuId(0));
+    }
+    let mut run = Run { exit: kernel.exit_info().map(exit), ..Run::default() };
+    if scenario.policy.is_some() {
+        run.counts = kernel.op_counts().map(|(op, count)| (op.to_owned(), count)).collect();
+        return run;
+    }
+    let variable = |name| kernel.variable(object, name).expect("a variable of the tracing scheduler");
+    let logged = u32::from_le_bytes(variable("logged").try_into().expect("four bytes"));
+    (run.calls, run.lost) = log::read(variable("entries"), logged);
+    run.counts = log::counts(variable("calls"));
+    run
+}
+
+fn exit(info: &ExitInfo) -> Exit {
+    Exit { kind: info.kind, code: info.code, reason: info.reason.clone(), message: info.message.clone() }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Scenarios: what is played in both worlds, as data.
+
+use crate::settings::{Common, Role, Settings};
+use anyhow::{Context, Result, anyhow, bail};
+use fault_plan::FaultPlan;
+use ids::Policy;
+use launch_profile::Profile;
+use serde::Deserialize;
+use workload::Workload;
+
+/// CPUs of every scenario: cores without SMT that share a cache.
+pub const CPUS: u32 = 4;
+
+const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+const SCENARIOS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
+
+/// What a comparison leaves out, with the reason in the scenario's own words.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Masks {
+    /// Ops that are not compared.
+    pub ops: Vec<String>,
+    /// CPU numbers are not compared: which of several idle CPUs is taken depends on foreign tasks.
+    pub cpus: bool,
+    /// Only the exit is compared.
+    pub events: bool,
+    /// The number of ops of each kind is compared, not their order.
+    pub order: bool,
+    /// Of ops that repeat in the same order only the first round is compared.
+    pub repeats: bool,
+    /// Tasks whose changes of affinity, policy and nice value are not compared.
+    pub setup: Vec<String>,
+    /// How it ends is not compared.
+    pub end: bool,
+    /// Whether slice is left is not compared.
+    pub slices: bool,
+    /// Only so many calls about each task are compared; 0: all.
+    pub first: usize,
+    /// Tasks that are not compared.
+    pub tasks: Vec<String>,
+    /// Why.
+    pub why: String,
+}
+
+/// What is written in a scenario's file.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    about: String,
+    #[serde(default)]
+    covers: Vec<String>,
+    #[serde(default)]
+    policy: Option<String>,
+    #[serde(default)]
+    without: String,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    timeout_ms: Option<u32>,
+    #[serde(default)]
+    only_ours: bool,
+    #[serde(default)]
+    smoke: bool,
+    #[serde(default)]
+    faults: String,
+    #[serde(default)]
+    departure: Option<String>,
+    #[serde(default)]
+    common: Common,
+    #[serde(default = "Role::foreign")]
+    foreign: Role,
+    #[serde(default)]
+    worker: Role,
+    #[serde(default)]
+    victim: Role,
+    #[serde(default)]
+    mask: Masks,
+    workload: String,
+}
+
+/// A scenario.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Its name: that of the file.
+    pub name: String,
+    /// One sentence.
+    pub about: String,
+    /// Rules of the contract that it shows.
+    pub covers: Vec<String>,
+    /// Part of the quick subset.
+    pub smoke: bool,
+    /// Why the model is known to differ here (`docs/fidelity.md`).
+    pub departure: Option<String>,
+    /// A policy of this repository that runs instead of the tracing scheduler: then only calls are counted.
+    pub policy: Option<String>,
+    /// Only the workload's tasks are under the scheduler (`SWITCH_PARTIAL`).
+    pub only_ours: bool,
+    /// What happens to the machine.
+    pub faults: FaultPlan,
+    /// What is not compared.
+    pub masks: Masks,
+    /// What the tasks do.
+    pub workload: Workload,
+    without: String,
+    profile: String,
+}
+
+impl Scenario {
+    /// All of them, by name.
+    ///
+    /// # Panics
+    /// If one is wrong: they are part of the program.
+    pub fn all() -> Vec<Scenario> {
+        SCENARIOS.iter().map(|(name, text)| Scenario::parse(name, text).expect("a test reads them all")).collect()
+    }
+
+    /// Those with these names, or all if there are none.
+    pub fn find(names: &[String]) -> Result<Vec<Scenario>> {
+        let mut all = Scenario::all();
+        for name in names {
+            if !all.iter().any(|scenario| scenario.name == *name) {
+                let known: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
+                bail!("no scenario {name:?} (there are: {})", known.join(", "));
+            }
+        }
+        all.retain(|scenario| names.is_empty() || names.contains(&scenario.name));
+        Ok(all)
+    }
+
+    /// From a file's text.
+    pub fn parse(name: &str, text: &str) -> Result<Scenario> {
+        let file: File = toml::from_str(text).with_context(|| format!("scenario {name}"))?;
+        let mut workload = Workload::from_rt_app(name, &file.workload)?;
+        if file.only_ours {
+            for task in workload.tasks.iter_mut().filter(|task| task.policy == Policy::Other) {
+                task.policy = Policy::Ext;
+            }
+        }
+        if !OBJECTS.iter().any(|(without, _)| *without == file.without) {
+            bail!("scenario {name}: no object without {:?}", file.without);
+        }
+        let mut flags = file.flags.clone();
+        if file.only_ours {
+            flags.push("SWITCH_PARTIAL".into());
+        }
+        let mut scenario = Scenario {
+            name: name.to_owned(),
+            about: file.about,
+            covers: file.covers,
+            smoke: file.smoke,
+            departure: file.departure,
+            policy: file.policy,
+            only_ours: file.only_ours,
+            faults: if file.faults.is_empty() { FaultPlan::default() } else { file.faults.parse()? },
+            masks: file.mask,
+            workload,
+            without: file.without,
+            profile: String::new(),
+        };
+        if scenario.policy.is_none() {
+            flags.push("KEEP_BUILTIN_IDLE".into());
+            let director = Role::foreign();
+            let roles = [&file.foreign, &file.worker, &file.victim, &director];
+            let (common, timeout_ms) = (&file.common, file.timeout_ms);
+            scenario.profile = Settings { flags: &flags, timeout_ms, common, roles }.profile();
+        } else {
+            let policy = scenario.shipped()?;
+            scenario.profile = policy.profile.to_owned();
+            if !flags.is_empty() {
+                scenario.profile += &format!("\n[ops]\nflags = {flags:?}\n");
+            }
+        }
+        Profile::from_toml(name, &scenario.profile)?;
+        Ok(scenario)
+    }
+
+    fn shipped(&self) -> Result<&'static policies::Policy> {
+        let name = self.policy.as_deref().unwrap_or_default();
+        policies::find(name).ok_or_else(|| anyhow!("scenario {}: no policy {name:?}", self.name))
+    }
+
+    /// The scheduler's object.
+    pub fn object(&self) -> &'static [u8] {
+        match &self.policy {
+            Some(_) => self.shipped().expect("checked when it was read").object,
+            None => OBJECTS.iter().find(|(without, _)| *without == self.without).expect("checked when it was read").1,
+        }
+    }
+
+    /// Its launch profile.
+    pub fn profile(&self) -> Profile {
+        Profile::from_toml(&self.name, &self.profile).expect("checked when it was read")
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Verdicts as text.
+
+use crate::compare::Verdict;
+use std::fmt::Write as _;
+
+/// One line a scenario, and below it what differs.
+pub fn text(verdicts: &[Verdict]) -> String {
+    let width = verdicts.iter().map(|verdict| verdict.scenario.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for verdict in verdicts {
+        let word = match (verdict.agrees, &verdict.departure) {
+            (true, None) => "agrees ",
+            (true, Some(_)) => "AGREES, though it is listed as a departure",
+            (false, Some(_)) => "departs",
+            (false, None) => "DIFFERS",
+        };
+        let Verdict { scenario, calls, play, plays, .. } = verdict;
+        let covers = verdict.covers.join(" ");
+        writeln!(text, "{scenario:width$}  {word}  {calls:4} calls, play {play} of {plays}  {covers}")
+            .expect("a string takes all");
+        if let (false, Some(why)) = (verdict.agrees, &verdict.departure) {
+            writeln!(text, "    {why}").expect("a string takes all");
+            continue;
+        }
+        for difference in &verdict.differences {
+            writeln!(text, "    {difference}").expect("a string takes all");
+        }
+    }
+    let agreeing = verdicts.iter().filter(|verdict| verdict.agrees).count();
+    writeln!(text, "{agreeing} of {} scenarios agree", verdicts.len()).expect("a string takes all");
+    text
+}
