@@ -27,6 +27,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Job {
     /// Text of the shell script.
     pub script: String,
+    /// More texts for it: place in the guest, content.
+    pub texts: Vec<(String, String)>,
     /// Files for it.
     pub files: Vec<Transfer>,
     /// CPUs.
@@ -114,6 +116,9 @@ pub fn run(job: &Job) -> Result<Outcome> {
     archive.file("/init", 0o755, INIT.as_bytes());
     archive.file("/script", 0o755, job.script.as_bytes());
     archive.folder("/in");
+    for (path, text) in &job.texts {
+        archive.file(path, 0o755, text.as_bytes());
+    }
     files::add(&mut archive, &job.files)?;
     let initrd = archive.finish();
     fs::write(folder.join("initrd"), &initrd)?;

@@ -2,12 +2,15 @@
 //! Boots a kernel with sched_ext under QEMU and runs things in it; docs/vm.md tells how to use it and what it costs.
 
 mod apt;
+mod build;
 mod console;
 mod cpio;
 mod files;
 mod machine;
 mod missing;
 mod parts;
+mod smoke;
+mod steps;
 mod topology;
 
 use anyhow::{Context, Result};
@@ -33,6 +36,8 @@ const DIED: u8 = 125;
 pub enum Command {
     /// Run a shell script; its exit status becomes this command's
     Run(RunArguments),
+    /// Test Weir in the kernel, in a minute or two; part of `make test`
+    Smoke,
 }
 
 /// Arguments of `vm run`.
@@ -73,6 +78,7 @@ pub struct RunArguments {
 pub fn execute(command: Command) -> ExitCode {
     let result = match command {
         Command::Run(arguments) => run(arguments),
+        Command::Smoke => smoke::smoke(),
     };
     match result {
         Ok(status) => ExitCode::from(status),
@@ -98,6 +104,7 @@ fn run(arguments: RunArguments) -> Result<u8> {
     let script = fs::read_to_string(&arguments.script).with_context(|| format!("{}", arguments.script.display()))?;
     let outcome = machine::run(&Job {
         script,
+        texts: Vec::new(),
         files: arguments.files,
         topology,
         kernel: arguments.kernel,

@@ -30,6 +30,14 @@ pub fn state() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from).join("vm")
 }
 
+/// Sees to it that everything is there; the kernel first, because fetching it tells whether there is a network.
+pub fn all() -> Result<()> {
+    kernel(None)?;
+    qemu(false)?;
+    busybox()?;
+    Ok(())
+}
+
 /// The kernel image: the named one, that of `WEIR_VM_KERNEL`, the one that was fetched before, or Debian's.
 pub fn kernel(named: Option<&Path>) -> Result<PathBuf> {
     let named = named.map(Path::to_owned).or_else(|| env::var_os("WEIR_VM_KERNEL").map(PathBuf::from));

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# What steps share. A step ends with `fail` or with the status of its last command.
+SCX=/sys/kernel/sched_ext
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# A number for the table of results.
+number() { echo "$STEP $1 $2" >>/out/numbers; }
+
+enabled() { [ "$(cat $SCX/state)" = enabled ]; }
+disabled() { [ "$(cat $SCX/state 2>/dev/null || echo disabled)" = disabled ]; }
+enable_seq() { cat $SCX/enable_seq; }
+
+# eventually SECONDS COMMAND...: waits until the command succeeds.
+eventually() {
+    tries=$(($1 * 20))
+    shift
+    until "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        usleep 50000
+    done
+}
+
+# load SCHEDULER: has `weir run` load it in the background; its process is $WEIR, its output /tmp/weir.log.
+load() {
+    weir run "$1" >/tmp/weir.log 2>&1 &
+    WEIR=$!
+    if ! eventually 60 enabled; then
+        cat /tmp/weir.log
+        fail "$1 does not load within 60 s"
+    fi
+}
+
+# unload: as a user does; weir must end well and leave nothing.
+unload() {
+    kill -TERM "$WEIR"
+    wait "$WEIR" || { status=$?; cat /tmp/weir.log; fail "weir ends with status $status"; }
+    disabled || fail "weir has ended and the scheduler is still there"
+}
+
+# Online CPUs but 0, which cannot go offline.
+movable_cpus() { ls -d /sys/devices/system/cpu/cpu[1-9]* | sed 's/.*cpu//' | sort -n; }
+set_cpu() { echo "$2" >"/sys/devices/system/cpu/cpu$1/online"; }

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Runs the steps that the host has put into /steps/list, a line each: NAME LIMIT_S SCRIPT ARGUMENT. Writes a line for
+# each into /out/results: NAME STATUS CENTISECONDS. After each step no scheduler may be left.
+. /steps/lib.sh
+
+centiseconds() { cut -d' ' -f1 /proc/uptime | tr -d .; }
+
+mkdir -p /out/log
+all=0
+while read -r name limit script argument <&3; do
+    begin=$(centiseconds)
+    STEP=$name timeout -k 5 "$limit" sh "/steps/$script.sh" "$argument" >"/out/log/$name" 2>&1
+    status=$?
+    if ! eventually 10 disabled; then
+        echo "FAILED: a scheduler is left behind: $(cat /sys/kernel/sched_ext/root/ops)" >>"/out/log/$name"
+        [ "$status" = 0 ] && status=1
+        echo S >/proc/sysrq-trigger
+    fi
+    # A step that was cut short leaves its children.
+    killall -q -KILL weir stress-ng yes
+    spent=$(($(centiseconds) - begin))
+    echo "$name $status $spent" >>/out/results
+    case $status in
+    0) echo "ok      $name ($((spent / 100)).$((spent / 10 % 10)) s)" ;;
+    *) all=1 && echo "FAILED  $name (status $status)" && tail -n 40 "/out/log/$name" | sed 's/^/        /' ;;
+    esac
+done 3</steps/list
+exit $all

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# A command runs under the scheduler and ends, and so does the scheduler.
+. /steps/lib.sh
+weir run "$1" -- sh -c "cat $SCX/state $SCX/root/ops; grep ext.enabled /proc/self/sched" >/tmp/out 2>&1
+status=$?
+cat /tmp/out
+[ $status = 0 ] || fail "status $status"
+grep -qx enabled /tmp/out || fail "the command did not run under a scheduler"
+grep -qx "$1.*" /tmp/out || fail "the scheduler is not $1"
+grep -q 'ext.enabled *: *1' /tmp/out || fail "the command was not the scheduler's"
+disabled || fail "the command has ended and the scheduler is still there"

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Loaded and unloaded many times: $1 is SCHEDULER:TIMES.
+. /steps/lib.sh
+times=${1#*:}
+for cycle in $(seq "$times"); do
+    load "${1%:*}"
+    unload
+done
+number cycles "$times"

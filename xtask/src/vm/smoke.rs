@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The quick test in the virtual machine, part of `make test`: one boot, every way in and out of a scheduler once.
+
+use super::missing::Missing;
+use super::steps::{self, Step};
+use super::{build, machine, parts};
+use anyhow::Result;
+use std::env;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+const CPUS: usize = 4;
+/// A quiet host takes a fifth of it.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+fn list() -> Vec<Step> {
+    vec![Step::new("kernel", &CPUS.to_string(), 10), Step::new("simulate", "", 60), Step::new("nothing-left", "", 60)]
+}
+
+/// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in
+/// CI) only a dead network is an excuse.
+pub fn smoke() -> Result<u8> {
+    match parts::all() {
+        Ok(()) => {}
+        Err(error) => match error.downcast_ref::<Missing>() {
+            Some(Missing::Thing(_)) if must_run() => {
+                return Err(error.context("the virtual machine must run in CI"));
+            }
+            Some(Missing::Network(_)) if must_run() => {
+                eprintln!("vm: WARNING: THE KERNEL WAS NOT TESTED: {error:#}");
+                return Ok(0);
+            }
+            Some(_) => {
+                eprintln!("vm: skipped, the kernel was not tested: {error:#}");
+                return Ok(0);
+            }
+            None => return Err(error),
+        },
+    }
+    let steps = list();
+    let files = vec![build::weir()?];
+    let outcome = machine::run(&steps::job(&steps, files, CPUS, TIMEOUT))?;
+    let results = steps::results(&steps, &outcome)?;
+    let passed = results.iter().filter(|result| result.status == Some(0)).count();
+    let fine = outcome.success() && passed == steps.len();
+    println!(
+        "vm: {passed} of {} steps passed in kernel {} ({:.0} s, {:.0} s CPU)",
+        steps.len(),
+        outcome.kernel,
+        outcome.wall.as_secs_f64(),
+        outcome.cpu.as_secs_f64()
+    );
+    if fine {
+        fs::remove_dir_all(&outcome.folder)?;
+    } else {
+        outcome.explain();
+    }
+    Ok(u8::from(!fine))
+}
+
+/// CI runs as root in a machine of its own, where `tools/deps.sh` installs what is missing.
+fn must_run() -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    root && env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
