@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all bench deps
+.PHONY: help demo test test-all test-vm bench deps
 
 help:
 	@echo "make demo      replay a recorded build on two simulated machines under fifo and bfs"
 	@echo "make test      all checks that take minutes: format, lints, tests"
 	@echo "make test-all  the same, and everything again optimized, with the slow tests"
+	@echo "make test-vm   policies in a real kernel, in a virtual machine: loaded, unloaded, stressed; half an hour"
 	@echo "make bench     how fast the simulator is"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
@@ -13,14 +14,18 @@ demo: deps
 		sim fifo bfs --machine laptop-2c4t --machine desktop-4c
 
 test: deps
-	@. ./tools/deps.sh; set -ex; \
+	@vm=smoke; . ./tools/deps.sh; set -ex; \
 	cargo fmt --all --check; \
 	cargo clippy --workspace --all-targets --locked -q -- -D warnings; \
-	cargo test --workspace --locked -q
+	cargo test --workspace --locked -q; \
+	cargo xtask vm smoke
 
 test-all: test
 	@. ./tools/deps.sh; set -ex; \
 	cargo test --workspace --release --locked -q -- --include-ignored
+
+test-vm: deps
+	@vm=full; . ./tools/deps.sh; cargo xtask vm full
 
 bench: deps
 	@. ./tools/deps.sh; cargo bench --workspace --locked -q

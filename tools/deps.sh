@@ -68,10 +68,17 @@ missing() {
     find_rust || echo rust
 }
 
-# What only some tests need; they skip themselves without it.
+# What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/vm.md) say so
+# with `vm=smoke` or `vm=full`.
 missing_for_tests() {
     PATH=$PATH:/usr/sbin:/sbin
     command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
+    [ -n "${vm:-}" ] && [ "$(uname -m)" = x86_64 ] || return
+    command -v qemu-system-x86_64 >/dev/null || echo qemu-system-x86
+    [ -e /usr/bin/busybox ] || [ -e /bin/busybox ] || echo busybox-static
+    [ "$vm" = full ] || return
+    command -v stress-ng >/dev/null || echo stress-ng
+    command -v hackbench >/dev/null || echo rt-tests
 }
 
 wanted=$(missing)

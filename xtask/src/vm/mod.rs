@@ -6,6 +6,7 @@ mod build;
 mod console;
 mod cpio;
 mod files;
+mod full;
 mod machine;
 mod missing;
 mod parts;
@@ -38,6 +39,8 @@ pub enum Command {
     Run(RunArguments),
     /// Test Weir in the kernel, in a minute or two; part of `make test`
     Smoke,
+    /// Test each policy in the kernel at length: `make test-vm`
+    Full(full::FullArguments),
 }
 
 /// Arguments of `vm run`.
@@ -79,6 +82,7 @@ pub fn execute(command: Command) -> ExitCode {
     let result = match command {
         Command::Run(arguments) => run(arguments),
         Command::Smoke => smoke::smoke(),
+        Command::Full(arguments) => full::full(&arguments),
     };
     match result {
         Ok(status) => ExitCode::from(status),

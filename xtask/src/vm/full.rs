@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The long test in the virtual machine (`make test-vm`): each policy in a boot of its own is loaded and unloaded many
+//! times, loses CPUs, works under stress, and is ended in every way there is.
+
+use super::files::Transfer;
+use super::steps::{self, Step, StepResult};
+use super::{build, machine, parts};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const CPUS: usize = 4;
+const CYCLES: u32 = 50;
+/// Of stress-ng, and again of hackbench: minutes under emulation, where a second of the guest's is one of the host's.
+const STRESS_S: u32 = 120;
+const TIMEOUT: Duration = Duration::from_secs(1800);
+/// Programs of the host that make the stress, where they are installed.
+const STRESSORS: [&str; 2] = ["stress-ng", "hackbench"];
+
+/// Arguments of `vm full`.
+#[derive(clap::Args)]
+pub struct FullArguments {
+    /// Only these policies; all by default
+    policies: Vec<String>,
+}
+
+/// One boot and its steps.
+struct Boot {
+    policy: String,
+    kernel: String,
+    steps: Vec<StepResult>,
+    wall: Duration,
+    cpu: Duration,
+    problem: Option<String>,
+}
+
+fn list(policy: &str) -> Vec<Step> {
+    vec![
+        Step::new("kernel", &CPUS.to_string(), 10),
+        Step::new("command", policy, 60),
+        Step::new("cycles", &format!("{policy}:{CYCLES}"), 600),
+        Step::new("hotplug", policy, 180),
+        Step::new("stress", &format!("{policy}:{STRESS_S}"), 600),
+        Step::new("sysrq", policy, 60),
+        Step::new("kill", policy, 60),
+        Step::new("nothing-left", "", 60),
+    ]
+}
+
+/// Runs it, prints a table, and writes `target/vm/full.json`.
+pub fn full(arguments: &FullArguments) -> Result<u8> {
+    parts::all()?;
+    let weir = build::weir()?;
+    let known = policies()?;
+    if let Some(unknown) = arguments.policies.iter().find(|policy| !known.contains(policy)) {
+        bail!("no policy {unknown}; there are {}", known.join(", "));
+    }
+    let chosen = if arguments.policies.is_empty() { &known } else { &arguments.policies };
+    let mut files = vec![weir];
+    for name in STRESSORS {
+        match on_path(name) {
+            Some(host) => files.push(Transfer { host, guest: format!("/in/{name}") }),
+            None => eprintln!("vm: no {name} on this host: the stress is weaker without it"),
+        }
+    }
+    let boots = chosen.iter().map(|policy| boot(policy, files.clone())).collect::<Result<Vec<Boot>>>()?;
+    for boot in &boots {
+        print(boot);
+    }
+    let path = parts::state().join("full.json");
+    fs::write(&path, serde_json::to_string_pretty(&to_json(&boots))? + "\n")?;
+    println!("numbers are in {}", path.display());
+    Ok(u8::from(boots.iter().any(|boot| boot.problem.is_some())))
+}
+
+fn boot(policy: &str, files: Vec<Transfer>) -> Result<Boot> {
+    println!("{policy}:");
+    let list = list(policy);
+    let outcome = machine::run(&steps::job(&list, files, CPUS, TIMEOUT))?;
+    let steps = steps::results(&list, &outcome)?;
+    let failed = steps.iter().find(|step| step.status != Some(0)).map(|step| format!("step {} fails", step.name));
+    let problem = outcome.problem.clone().or(failed);
+    if problem.is_some() {
+        outcome.explain();
+    } else {
+        fs::remove_dir_all(&outcome.folder)?;
+    }
+    let (wall, cpu, kernel) = (outcome.wall, outcome.cpu, outcome.kernel);
+    Ok(Boot { policy: policy.to_owned(), kernel, steps, wall, cpu, problem })
+}
+
+fn print(boot: &Boot) {
+    println!(
+        "{} in kernel {}: {} ({:.0} s, {:.0} s CPU)",
+        boot.policy,
+        boot.kernel,
+        boot.problem.as_deref().unwrap_or("fine"),
+        boot.wall.as_secs_f64(),
+        boot.cpu.as_secs_f64()
+    );
+    for step in &boot.steps {
+        let numbers: Vec<String> = step.numbers.iter().map(|(key, value)| format!("{key} {value}")).collect();
+        let status = match step.status {
+            Some(0) => "ok".to_owned(),
+            Some(status) => format!("status {status}"),
+            None => "not run".to_owned(),
+        };
+        println!("  {:<16} {status:<11} {:>7.1} s  {}", step.name, step.spent.as_secs_f64(), numbers.join(", "));
+    }
+}
+
+fn to_json(boots: &[Boot]) -> serde_json::Value {
+    let step = |step: &StepResult| {
+        let numbers: serde_json::Map<_, _> =
+            step.numbers.iter().map(|(key, value)| (key.clone(), (*value).into())).collect();
+        json!({ "name": step.name, "status": step.status, "guest_ms": step.spent.as_millis() as u64, "numbers": numbers })
+    };
+    let boot = |boot: &Boot| {
+        json!({
+            "policy": boot.policy,
+            "kernel": boot.kernel,
+            "problem": boot.problem,
+            "wall_ms": boot.wall.as_millis() as u64,
+            "cpu_ms": boot.cpu.as_millis() as u64,
+            "steps": boot.steps.iter().map(step).collect::<Vec<_>>(),
+        })
+    };
+    json!({ "weir_vm": 1, "cpus": CPUS, "boots": boots.iter().map(boot).collect::<Vec<_>>() })
+}
+
+/// Names of the folders of `policies` that hold a scheduler, sorted.
+fn policies() -> Result<Vec<String>> {
+    let folder = crate::root().join("policies");
+    let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| folder.join(format!("{name}/{name}.bpf.c")).is_file()).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_found() {
+        let names = policies().unwrap();
+        assert!(["bfs", "fifo"].iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
+        assert!(!names.contains(&"include".to_owned()));
+    }
+
+    #[test]
+    fn numbers_go_into_json() {
+        let steps = vec![StepResult {
+            name: "cycles-bfs".to_owned(),
+            status: Some(0),
+            spent: Duration::from_millis(1230),
+            numbers: vec![("cycles".to_owned(), 50)],
+        }];
+        let boot = Boot {
+            policy: "bfs".to_owned(),
+            kernel: "7.2".to_owned(),
+            steps,
+            wall: Duration::from_secs(9),
+            cpu: Duration::from_secs(8),
+            problem: None,
+        };
+        let step = json!({ "name": "cycles-bfs", "status": 0, "guest_ms": 1230, "numbers": { "cycles": 50 } });
+        let boots = json!([{ "policy": "bfs", "kernel": "7.2", "problem": null, "wall_ms": 9000, "cpu_ms": 8000,
+            "steps": [step] }]);
+        assert_eq!(to_json(&[boot]), json!({ "weir_vm": 1, "cpus": 4, "boots": boots }));
+    }
+}
