@@ -39,6 +39,7 @@ struct Boot {
 fn list(policy: &str) -> Vec<Step> {
     vec![
         Step::new("kernel", &CPUS.to_string(), 10),
+        Step::new("tests", "/in/in_kernel", 300),
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{CYCLES}"), 600),
         Step::new("hotplug", policy, 180),
@@ -58,7 +59,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
         bail!("no policy {unknown}; there are {}", known.join(", "));
     }
     let chosen = if arguments.policies.is_empty() { &known } else { &arguments.policies };
-    let mut files = vec![weir];
+    let mut files = vec![weir, build::test("live", "in_kernel")?];
     for name in STRESSORS {
         match on_path(name) {
             Some(host) => files.push(Transfer { host, guest: format!("/in/{name}") }),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The quick test in the virtual machine, part of `make test`: one boot, every way in and out of a scheduler once.
+//! The quick test in the virtual machine, part of `make test`: one boot, and each thing
+//! that Weir does with a kernel once.
 
 use super::missing::Missing;
 use super::steps::{self, Step};
@@ -15,7 +16,12 @@ const CPUS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn list() -> Vec<Step> {
-    vec![Step::new("kernel", &CPUS.to_string(), 10), Step::new("simulate", "", 60), Step::new("nothing-left", "", 60)]
+    vec![
+        Step::new("kernel", &CPUS.to_string(), 10),
+        Step::new("simulate", "", 60),
+        Step::new("measure", "", 60),
+        Step::new("nothing-left", "", 60),
+    ]
 }
 
 /// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in

@@ -17,7 +17,7 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "command" "cycles" "eject" "hotplug" "kernel" "kill" "nothing-left" "simulate" "stress" "sysrq" "tests"
+    "command" "cycles" "hotplug" "kernel" "kill" "measure" "nothing-left" "simulate" "stress" "sysrq" "tests"
 };
 
 /// One step.
@@ -118,7 +118,7 @@ mod tests {
         for (script, argument, name) in [
             ("nothing-left", "", "nothing-left"),
             ("cycles", "bfs:50", "cycles-bfs"),
-            ("eject", "/in/faulty.bpf.o", "eject-faulty"),
+            ("tests", "/in/in_kernel", "tests-in_kernel"),
         ] {
             assert_eq!(Step::new(script, argument, 1).name, name);
         }
