@@ -39,6 +39,7 @@ struct Boot {
 fn list(policy: &str) -> Vec<Step> {
     vec![
         Step::new("kernel", &CPUS.to_string(), 10),
+        Step::new("measure", "", 60),
         Step::new("tests", "/in/in_kernel", 300),
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{CYCLES}"), 600),

@@ -16,12 +16,7 @@ const CPUS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn list() -> Vec<Step> {
-    vec![
-        Step::new("kernel", &CPUS.to_string(), 10),
-        Step::new("simulate", "", 60),
-        Step::new("measure", "", 60),
-        Step::new("nothing-left", "", 60),
-    ]
+    vec![Step::new("kernel", &CPUS.to_string(), 10), Step::new("simulate", "", 60), Step::new("nothing-left", "", 60)]
 }
 
 /// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in

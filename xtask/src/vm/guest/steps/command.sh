@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A command runs under the scheduler and ends, and so does the scheduler.
 . /steps/lib.sh
-weir run "$1" -- sh -c "cat $SCX/state $SCX/root/ops; grep ext.enabled /proc/self/sched" >/tmp/out 2>&1
+weir run "$1" -- sh -c "cd $SCX; cat state root/ops; grep ext.enabled /proc/self/sched" >/tmp/out 2>&1
 status=$?
 cat /tmp/out
 [ $status = 0 ] || fail "status $status"
