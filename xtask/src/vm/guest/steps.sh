@@ -12,7 +12,7 @@ while read -r name limit script argument <&3; do
     STEP=$name timeout -k 5 "$limit" sh "/steps/$script.sh" "$argument" >"/out/log/$name" 2>&1
     status=$?
     if ! eventually 10 disabled; then
-        echo "FAILED: a scheduler is left behind: $(cat /sys/kernel/sched_ext/root/ops)" >>"/out/log/$name"
+        echo "FAILED: a scheduler is left behind: $(cd $SCX && cat root/ops)" >>"/out/log/$name"
         [ "$status" = 0 ] && status=1
         echo S >/proc/sysrq-trigger
     fi
