@@ -7,24 +7,41 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The `weir` program.
-pub fn weir() -> Result<Transfer> {
-    let executables = cargo(&["build", "-p", "weir", "--bin", "weir"])?;
-    place(executables, "weir")
+/// The scheduler that goes wrong as its profile asks for; `crates/live` builds it for its own tests.
+const FAULTY: &str = "faulty.bpf.o";
+
+/// The program `weir` and the faulty scheduler.
+pub fn programs() -> Result<Vec<Transfer>> {
+    let built = cargo(&["build", "-p", "weir", "--bins"])?;
+    let faulty = built.folders.iter().map(|folder| folder.join(FAULTY)).find(|path| path.is_file());
+    let faulty = faulty.with_context(|| format!("no build script left {FAULTY}"))?;
+    Ok(vec![place(&built.executables, "weir")?, Transfer { host: faulty, guest: format!("/in/{FAULTY}") }])
 }
 
 /// A test program: one of the files in `tests` of a package.
 pub fn test(package: &str, name: &str) -> Result<Transfer> {
-    place(cargo(&["test", "--no-run", "-p", package, "--test", name])?, name)
+    place(&cargo(&["test", "--no-run", "-p", package, "--test", name])?.executables, name)
 }
 
-fn place(executables: Vec<PathBuf>, name: &str) -> Result<Transfer> {
-    let host = executables.into_iter().next_back().with_context(|| format!("cargo names no program for {name}"))?;
-    Ok(Transfer { host, guest: format!("/in/{name}") })
+/// Cargo adds a hash to the names of test programs.
+fn place(executables: &[PathBuf], name: &str) -> Result<Transfer> {
+    let fits = |path: &&PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str()).and_then(|file| file.strip_prefix(name));
+        file.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    let host = executables.iter().find(fits).with_context(|| format!("cargo names no program {name}"))?;
+    Ok(Transfer { host: host.clone(), guest: format!("/in/{name}") })
 }
 
-/// Executables that cargo says it has built, or has had already.
-fn cargo(arguments: &[&str]) -> Result<Vec<PathBuf>> {
+/// What cargo says it has built, or has had already.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Built {
+    executables: Vec<PathBuf>,
+    /// Where build scripts put their results.
+    folders: Vec<PathBuf>,
+}
+
+fn cargo(arguments: &[&str]) -> Result<Built> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)
@@ -36,16 +53,17 @@ fn cargo(arguments: &[&str]) -> Result<Vec<PathBuf>> {
     if !output.status.success() {
         bail!("cargo {} fails", arguments.join(" "));
     }
-    executables(&String::from_utf8_lossy(&output.stdout))
+    read(&String::from_utf8_lossy(&output.stdout))
 }
 
-fn executables(messages: &str) -> Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
+fn read(messages: &str) -> Result<Built> {
+    let mut built = Built::default();
     for line in messages.lines() {
         let message: serde_json::Value = serde_json::from_str(line).context("a message of cargo")?;
-        paths.extend(message["executable"].as_str().map(PathBuf::from));
+        built.executables.extend(message["executable"].as_str().map(PathBuf::from));
+        built.folders.extend(message["out_dir"].as_str().map(PathBuf::from));
     }
-    Ok(paths)
+    Ok(built)
 }
 
 #[cfg(test)]
@@ -53,11 +71,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executables_are_found_in_messages() {
+    fn results_are_found_in_messages() {
         let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
+                        {\"reason\":\"build-script-executed\",\"out_dir\":\"/t/build/live-1/out\"}\n\
                         {\"reason\":\"compiler-artifact\",\"executable\":\"/t/debug/weir\"}\n\
                         {\"reason\":\"build-finished\",\"success\":true}\n";
-        assert_eq!(executables(messages).unwrap(), [PathBuf::from("/t/debug/weir")]);
-        assert!(executables("no JSON").is_err());
+        let expected = Built { executables: vec!["/t/debug/weir".into()], folders: vec!["/t/build/live-1/out".into()] };
+        assert_eq!(read(messages).unwrap(), expected);
+        assert!(read("no JSON").is_err());
+    }
+
+    #[test]
+    fn programs_are_found_with_and_without_a_hash() {
+        let executables = ["/t/weirdo", "/t/weir", "/t/deps/in_kernel-0f"].map(PathBuf::from);
+        for (name, host) in [("weir", Some("/t/weir")), ("in_kernel", Some("/t/deps/in_kernel-0f")), ("kernel", None)] {
+            assert_eq!(place(&executables, name).ok().map(|found| found.host), host.map(PathBuf::from), "{name}");
+        }
     }
 }

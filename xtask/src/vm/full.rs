@@ -54,13 +54,13 @@ fn list(policy: &str) -> Vec<Step> {
 /// Runs it, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
     parts::all()?;
-    let weir = build::weir()?;
+    let mut files = build::programs()?;
     let known = policies()?;
     if let Some(unknown) = arguments.policies.iter().find(|policy| !known.contains(policy)) {
         bail!("no policy {unknown}; there are {}", known.join(", "));
     }
     let chosen = if arguments.policies.is_empty() { &known } else { &arguments.policies };
-    let mut files = vec![weir, build::test("live", "in_kernel")?];
+    files.push(build::test("live", "in_kernel")?);
     for name in STRESSORS {
         match on_path(name) {
             Some(host) => files.push(Transfer { host, guest: format!("/in/{name}") }),

@@ -16,7 +16,15 @@ const CPUS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn list() -> Vec<Step> {
-    vec![Step::new("kernel", &CPUS.to_string(), 10), Step::new("simulate", "", 60), Step::new("nothing-left", "", 60)]
+    vec![
+        Step::new("kernel", &CPUS.to_string(), 10),
+        Step::new("measure", "", 60),
+        Step::new("command", "fifo", 60),
+        Step::new("command", "bfs", 60),
+        Step::new("ejection", "", 60),
+        Step::new("restart", "fifo", 60),
+        Step::new("nothing-left", "", 60),
+    ]
 }
 
 /// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in
@@ -40,8 +48,7 @@ pub fn smoke() -> Result<u8> {
         },
     }
     let steps = list();
-    let files = vec![build::weir()?];
-    let outcome = machine::run(&steps::job(&steps, files, CPUS, TIMEOUT))?;
+    let outcome = machine::run(&steps::job(&steps, build::programs()?, CPUS, TIMEOUT))?;
     let results = steps::results(&steps, &outcome)?;
     let passed = results.iter().filter(|result| result.status == Some(0)).count();
     let fine = outcome.success() && passed == steps.len();

@@ -17,7 +17,8 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "command" "cycles" "hotplug" "kernel" "kill" "measure" "nothing-left" "simulate" "stress" "sysrq" "tests"
+    "command" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "restart" "stress"
+    "sysrq" "tests"
 };
 
 /// One step.

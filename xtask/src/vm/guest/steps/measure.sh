@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A command under the kernel's own scheduler is measured, with the meter's BPF programs.
 . /steps/lib.sh
-weir run --format json -- seq 1000 >/tmp/out 2>/tmp/err
+weir run --format json -- sh -c 'seq 1000 | tail -n 1' >/tmp/out 2>/tmp/err
 status=$?
 cat /tmp/out
 tail -n 5 /tmp/err

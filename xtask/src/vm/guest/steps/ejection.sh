@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# A scheduler that never queues a task is thrown out by the kernel's watchdog; weir says why, shows the dump and fails.
+. /steps/lib.sh
+printf '[ops]\ntimeout_ms = 1000\n[rodata]\nfault = 1\n' >/tmp/faulty.toml
+weir run /in/faulty.bpf.o --profile /tmp/faulty.toml --for 40s >/tmp/out 2>&1
+status=$?
+grep -v '^ *[A-Z][a-z]* *:' /tmp/out | head -n 30
+[ $status = 1 ] || fail "status $status; expected 1"
+grep -q 'EJECTED .*: runnable task stall (kind 1026, ' /tmp/out || fail "weir does not name the stall"
+grep -q 'failed to run for [1-9]' /tmp/out || fail "weir does not give the kernel's message"
+grep -q 'triggered exit kind 1026' /tmp/out || fail "there is no dump"
+disabled || fail "it is still there"
