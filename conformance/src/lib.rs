@@ -13,6 +13,7 @@ pub mod record;
 pub mod recorded;
 pub mod scenario;
 pub mod settings;
+pub mod shares;
 pub mod table;
 
 pub use record::{Call, Exit, Record, Run};

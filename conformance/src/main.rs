@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, kernel, model, recorded, table};
+use conformance::{Record, Scenario, kernel, model, recorded, shares, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -49,6 +49,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Compare shares of a CPU and latencies with what `shares/play.sh` left of a kernel.
+    Shares {
+        /// Folder of the reports.
+        reports: PathBuf,
+        /// Keep the kernel's numbers in this file.
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
     /// Keep of a kernel's records what a comparison needs, as text files.
     Keep {
         /// Folder of the kernel's records.
@@ -92,6 +100,13 @@ fn run(command: Command) -> Result<bool> {
                 false => print!("{}", table::text(&verdicts)),
             }
             Ok(verdicts.iter().all(Verdict::is_expected))
+        }
+        Command::Shares { reports, keep } => {
+            let kernel = shares::reports(&reports)?;
+            let (text, well) = shares::compare(&kernel, &shares::simulated()?);
+            print!("{text}");
+            keep.map_or(Ok(()), |path| write(&path, &shares::write(&kernel)))?;
+            Ok(well)
         }
         Command::Keep { records, output } => {
             std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;

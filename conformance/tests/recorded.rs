@@ -2,7 +2,7 @@
 //! The model against what kernels did, as recorded in `recorded/`: no kernel and no virtual machine needed.
 
 use conformance::compare::{Verdict, compare};
-use conformance::{Scenario, model, recorded, table};
+use conformance::{Scenario, model, recorded, shares, table};
 use std::path::{Path, PathBuf};
 
 /// Folders of records, one for each kernel.
@@ -33,5 +33,14 @@ fn the_model_does_what_the_kernel_did() {
         let verdicts: Vec<Verdict> = Scenario::all().iter().filter_map(verdict).collect();
         let wrong: Vec<Verdict> = verdicts.iter().filter(|verdict| !verdict.is_expected()).cloned().collect();
         assert!(wrong.is_empty(), "{}\n{}", folder.display(), table::text(&wrong));
+    }
+}
+
+#[test]
+fn shares_and_latencies_are_those_of_the_kernel() {
+    for folder in kernels() {
+        let text = std::fs::read_to_string(folder.join("shares")).unwrap();
+        let (table, well) = shares::compare(&shares::read(&text).unwrap(), &shares::simulated().unwrap());
+        assert!(well, "{}\n{table}", folder.display());
     }
 }

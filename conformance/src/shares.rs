@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shares of a CPU and latencies under load: here time decides, so what is compared are sizes and not sequences.
+//!
+//! `shares/` has the workloads, all for one CPU, the script that plays them in the deterministic virtual machine, a
+//! model of that machine, and what came of it.
+
+use anyhow::{Context, Result, anyhow};
+use bpf_object::Object;
+use event_log::{Event, Sink, TaskInfo};
+use fault_plan::FaultPlan;
+use ids::{CpuSet, Nanos, TaskId};
+use launch_profile::Profile;
+use machine_model::Machine;
+use serde::Deserialize;
+use simulator::Setup;
+use std::fmt::Write as _;
+use std::path::Path;
+use workload::Workload;
+
+/// Shares may differ by so many points of a hundred.
+pub const SHARE_POINTS: f64 = 5.0;
+/// Latencies may differ by this factor.
+pub const LATENCY_FACTOR: f64 = 3.0;
+/// Of fewer wakeups no percentile is taken: those of a task that never sleeps are its start.
+const WAKEUPS: u64 = 20;
+
+/// The policies, in the order of their latencies: the later one has the lower.
+const POLICIES: [&str; 2] = ["fifo", "bfs"];
+const MACHINE: &str = include_str!("../shares/icount.toml");
+const WORKLOADS: [(&str, &str); 5] = [
+    ("shares-2", include_str!("../shares/shares-2.json")),
+    ("shares-4", include_str!("../shares/shares-4.json")),
+    ("latency", include_str!("../shares/latency.json")),
+    ("latency-busy", include_str!("../shares/latency-busy.json")),
+    ("latency-nice", include_str!("../shares/latency-nice.json")),
+];
+
+/// What one task got.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Got {
+    /// The workload.
+    pub workload: String,
+    /// The scheduler.
+    pub policy: String,
+    /// Its name.
+    pub task: String,
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// How often it was woken.
+    pub wakeups: u64,
+    /// Median of its wakeup latency, ns.
+    pub p50_ns: u64,
+    /// 90 % of them were below that, ns.
+    pub p90_ns: u64,
+}
+
+impl Got {
+    fn is_beside(&self, other: &Got) -> bool {
+        (&self.workload, &self.policy) == (&other.workload, &other.policy)
+    }
+
+    fn has_latency(&self) -> bool {
+        self.wakeups >= WAKEUPS
+    }
+}
+
+#[derive(Deserialize)]
+struct Reports {
+    runs: Vec<Report>,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    tasks: Vec<Task>,
+}
+
+#[derive(Deserialize)]
+struct Task {
+    name: String,
+    cpu_ns: u64,
+    wakeup_latency_ns: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    count: u64,
+    p50: u64,
+    p90: u64,
+}
+
+/// All combinations of workload and policy.
+fn combinations() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    WORKLOADS.iter().flat_map(|(name, text)| POLICIES.map(|policy| (*name, *text, policy)))
+}
+
+/// Reads what `weir run --format json` left, `WORKLOAD-POLICY.json`.
+pub fn reports(folder: &Path) -> Result<Vec<Got>> {
+    let mut got = Vec::new();
+    for (workload, _, policy) in combinations() {
+        let path = folder.join(format!("{workload}-{policy}.json"));
+        let place = || path.display().to_string();
+        let reports: Reports =
+            serde_json::from_str(&std::fs::read_to_string(&path).with_context(place)?).with_context(place)?;
+        let [Report { tasks }] = &reports.runs[..] else {
+            return Err(anyhow!("{}: {} runs; expected one", place(), reports.runs.len()));
+        };
+        got.extend(tasks.iter().map(|task| Got {
+            workload: workload.to_owned(),
+            policy: policy.to_owned(),
+            task: task.name.clone(),
+            cpu_ns: task.cpu_ns,
+            wakeups: task.wakeup_latency_ns.count,
+            p50_ns: task.wakeup_latency_ns.p50,
+            p90_ns: task.wakeup_latency_ns.p90,
+        }));
+    }
+    Ok(got)
+}
+
+/// As text, one task a line.
+pub fn write(got: &[Got]) -> String {
+    let mut text = String::from("# workload policy task cpu_ns wakeups p50_ns p90_ns\n");
+    for Got { workload, policy, task, cpu_ns, wakeups, p50_ns, p90_ns } in got {
+        writeln!(text, "{workload} {policy} {task} {cpu_ns} {wakeups} {p50_ns} {p90_ns}").expect("a string takes all");
+    }
+    text
+}
+
+/// What was written so.
+pub fn read(text: &str) -> Result<Vec<Got>> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
+    lines.map(|(line, number)| parse(line).ok_or_else(|| anyhow!("line {number}: expected seven columns"))).collect()
+}
+
+fn parse(line: &str) -> Option<Got> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [workload, policy, task, numbers @ ..] = &words[..] else { return None };
+    let numbers = numbers.iter().map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let [cpu_ns, wakeups, p50_ns, p90_ns] = numbers[..] else { return None };
+    let (workload, policy, task) = (workload.to_string(), policy.to_string(), task.to_string());
+    Some(Got { workload, policy, task, cpu_ns, wakeups, p50_ns, p90_ns })
+}
+
+struct Unheard;
+
+impl Sink for Unheard {
+    fn task(&mut self, _: Nanos, _: &TaskInfo) {}
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+    fn event(&mut self, _: &Event) {}
+}
+
+/// What the model gives.
+pub fn simulated() -> Result<Vec<Got>> {
+    let machine = Machine::from_toml("icount.toml", MACHINE)?;
+    let mut got = Vec::new();
+    for (name, text, policy) in combinations() {
+        let workload = Workload::from_rt_app(name, text)?;
+        let shipped = policies::find(policy).ok_or_else(|| anyhow!("no policy {policy}"))?;
+        let setup = Setup {
+            machine: &machine,
+            workload: &workload,
+            object: &Object::parse(shipped.object)?,
+            profile: &Profile::from_toml(policy, shipped.profile)?,
+            seed: 1,
+            duration: None,
+            faults: &FaultPlan::default(),
+            kernel: (7, 2),
+        };
+        let outcome = simulator::run(&setup, &mut Unheard, &mut |_| ())?;
+        let tasks = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread);
+        got.extend(tasks.map(|task| Got {
+            workload: name.to_owned(),
+            policy: policy.to_owned(),
+            task: task.name.clone(),
+            cpu_ns: task.account.run.0,
+            wakeups: task.wakeup_latency.count,
+            p50_ns: task.wakeup_latency.p50.0,
+            p90_ns: task.wakeup_latency.p90.0,
+        }));
+    }
+    Ok(got)
+}
+
+/// A table for people, and whether all is within the limits.
+pub fn compare(kernel: &[Got], model: &[Got]) -> (String, bool) {
+    let mut text = format!(
+        "{:13} {:6} {:11} {:>16} {:>6}  {:>21} {:>21}\n",
+        "workload", "policy", "task", "share %", "points", "p50 ms", "p90 ms"
+    );
+    let mut well = kernel.len() == model.len();
+    for there in kernel {
+        let same = |here: &&Got| here.is_beside(there) && here.task == there.task;
+        let Some(here) = model.iter().find(same) else {
+            writeln!(text, "{} {} {}: not in the model", there.workload, there.policy, there.task)
+                .expect("a string takes all");
+            well = false;
+            continue;
+        };
+        let shares = (share(there, kernel), share(here, model));
+        let points = (shares.0 - shares.1).abs();
+        let mut fits = points <= SHARE_POINTS;
+        let mut columns = format!("{:7.2} {:8.2} {points:6.2}", shares.0, shares.1);
+        if there.has_latency() {
+            for (there, here) in [(there.p50_ns, here.p50_ns), (there.p90_ns, here.p90_ns)] {
+                let factor = (there.max(here) as f64) / (there.min(here).max(1) as f64);
+                fits &= factor <= LATENCY_FACTOR;
+                let (there, here) = (there as f64 / 1e6, here as f64 / 1e6);
+                write!(columns, "  {there:7.3} {here:7.3} x{factor:4.2}").expect("a string takes all");
+            }
+        }
+        let mark = if fits { "" } else { "  TOO FAR" };
+        writeln!(text, "{:13} {:6} {:11} {columns}{mark}", there.workload, there.policy, there.task)
+            .expect("a string takes all");
+        well &= fits;
+    }
+    for (who, got) in [("kernel", kernel), ("model", model)] {
+        for task in out_of_order(got) {
+            writeln!(text, "{who}: {task} does not wait less under {}", POLICIES[1]).expect("a string takes all");
+            well = false;
+        }
+    }
+    (text, well)
+}
+
+/// Its part of what all tasks of its run got, in points of a hundred.
+fn share(got: &Got, all: &[Got]) -> f64 {
+    let total: u64 = all.iter().filter(|other| got.is_beside(other)).map(|other| other.cpu_ns).sum();
+    100.0 * got.cpu_ns as f64 / total.max(1) as f64
+}
+
+/// Tasks whose median latency is not lower under the policy that should be better.
+fn out_of_order(got: &[Got]) -> Vec<String> {
+    let under = |policy: &'static str| got.iter().filter(move |got| got.policy == policy && got.has_latency());
+    let is_worse = |better: &&Got| {
+        let same = |worse: &Got| (&worse.workload, &worse.task) == (&better.workload, &better.task);
+        !under(POLICIES[0]).any(|worse| same(worse) && worse.p50_ns > better.p50_ns)
+    };
+    under(POLICIES[1]).filter(is_worse).map(|got| format!("{} {}", got.workload, got.task)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KERNEL: &str = "latency fifo a 600 30 900 2000\nlatency fifo b 400 1 7 7\nlatency bfs a 600 30 100 200\n";
+
+    #[test]
+    fn what_was_written_is_read() {
+        let got = read(KERNEL).unwrap();
+        assert_eq!(read(&write(&got)).unwrap(), got);
+        assert!(read("latency fifo a 600 30 900").unwrap_err().to_string().contains("line 1"));
+    }
+
+    #[test]
+    fn what_is_too_far_is_named() {
+        let kernel = read(KERNEL).unwrap();
+        assert!(compare(&kernel, &kernel).1);
+        for (model, name) in [
+            (KERNEL.replace("600 30 900", "300 30 900"), "TOO FAR"),
+            (KERNEL.replace("900 2000", "290 2000"), "TOO FAR"),
+            (KERNEL.replace("900 2000", "900 6001"), "TOO FAR"),
+            (KERNEL.replace("fifo b", "fifo c"), "not in the model"),
+            (KERNEL.replace("30 100", "30 900"), "model: latency a does not wait less"),
+        ] {
+            let (text, well) = compare(&kernel, &read(&model).unwrap());
+            assert!(!well && text.contains(name), "{name}: {text}");
+        }
+    }
+}
