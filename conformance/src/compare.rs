@@ -280,7 +280,9 @@ pub fn keep(scenario: &Scenario, kernel: &Record, model: &Record) -> Record {
     let ticks = |call: &Call| call.op == "tick";
     run.calls =
         calls.iter().zip(kept).filter(|(call, kept)| *kept && !ticks(call)).map(|(call, _)| call.clone()).collect();
-    run.counts.clear();
+    if scenario.policy.is_none() {
+        run.counts.clear();
+    }
     Record { runs: vec![run], ..kernel.clone() }
 }
 

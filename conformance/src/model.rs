@@ -11,6 +11,7 @@ use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::{ExitInfo, Kernel};
 use machine_model::Machine;
 use simulator::{Setup, SetupError};
+use std::collections::BTreeMap;
 
 /// CONFIG_HZ of the kernels that the records come from.
 const HZ: u32 = 250;
@@ -45,9 +46,15 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         faults: &scenario.faults,
         kernel: (7, 2),
     };
+    let mut before = BTreeMap::new();
+    if scenario.count_from > Nanos::ZERO {
+        let setup = Setup { duration: Some(scenario.count_from), ..setup };
+        simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, _| before = counts(kernel))?;
+    }
     let mut run = Run::default();
     let result = simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
         run = last(scenario, kernel, object);
+        run.forget(&before);
     });
     match result {
         // A scheduler that is to be loaded again was: what counts is the first end.
@@ -66,7 +73,7 @@ fn last(scenario: &Scenario, kernel: &mut Kernel, object: &LinkedObject) -> Run 
     }
     let mut run = Run { exit: kernel.exit_info().map(exit), ..Run::default() };
     if scenario.policy.is_some() {
-        run.counts = kernel.op_counts().map(|(op, count)| (op.to_owned(), count)).collect();
+        run.counts = counts(kernel);
         return run;
     }
     let variable = |name| kernel.variable(object, name).expect("a variable of the tracing scheduler");
@@ -74,6 +81,10 @@ fn last(scenario: &Scenario, kernel: &mut Kernel, object: &LinkedObject) -> Run 
     (run.calls, run.lost) = log::read(variable("entries"), logged);
     run.counts = log::counts(variable("calls"));
     run
+}
+
+fn counts(kernel: &Kernel) -> BTreeMap<String, u64> {
+    kernel.op_counts().map(|(op, count)| (op.to_owned(), count)).collect()
 }
 
 fn exit(info: &ExitInfo) -> Exit {

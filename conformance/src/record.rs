@@ -34,6 +34,16 @@ pub struct Run {
     pub counts: BTreeMap<String, u64>,
 }
 
+impl Run {
+    /// Takes the calls off that were counted before.
+    pub fn forget(&mut self, before: &BTreeMap<String, u64>) {
+        for (op, count) in &mut self.counts {
+            *count -= before.get(op).unwrap_or(&0);
+        }
+        self.counts.retain(|_, count| *count > 0);
+    }
+}
+
 /// Why a scheduler ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Exit {

@@ -22,6 +22,9 @@ pub fn write(record: &Record) -> String {
             let (task, slice) = (if task.is_empty() { "-" } else { task }, u8::from(*slice));
             line(format_args!("{op} {cpu} {task} {a:x} {b:x} {task_cpu} {result} {verdict:x} {flags:x} {slice}"));
         }
+        if run.calls.is_empty() {
+            run.counts.iter().for_each(|(op, count)| line(format_args!("count {op} {count}")));
+        }
         if let Some(refused) = &run.refused {
             line(format_args!("refused {refused}"));
         }
@@ -52,6 +55,10 @@ pub fn read(text: &str) -> Result<Record> {
 fn read_line(run: &mut Run, word: &str, rest: &str) -> Result<()> {
     match word {
         "refused" => run.refused = Some(rest.to_owned()),
+        "count" => {
+            let (op, count) = rest.split_once(' ').context("expected an op and a number")?;
+            run.counts.insert(op.to_owned(), count.parse().context("expected a number")?);
+        }
         "ended" => run.exit = Some(exit(rest).context("expected kind, code, reason: message")?),
         op => run.calls.push(call(op, rest).context("expected the columns of a call")?),
     }
@@ -113,8 +120,13 @@ mod tests {
             ..Run::default()
         };
         let refused = Run { refused: Some("no".into()), exit: Some(silent), ..Run::default() };
-        let record =
-            Record { scenario: "s".into(), world: "kernel".into(), kernel: "7.2".into(), runs: vec![run, refused] };
+        let policy = Run { counts: [("enqueue".to_owned(), 7)].into(), ..Run::default() };
+        let record = Record {
+            scenario: "s".into(),
+            world: "kernel".into(),
+            kernel: "7.2".into(),
+            runs: vec![run, refused, policy],
+        };
         assert_eq!(read(&write(&record)).unwrap(), record);
     }
 

@@ -4,7 +4,7 @@
 use crate::settings::{Common, Role, Settings};
 use anyhow::{Context, Result, anyhow, bail};
 use fault_plan::FaultPlan;
-use ids::Policy;
+use ids::{Nanos, Policy};
 use launch_profile::Profile;
 use serde::Deserialize;
 use workload::Workload;
@@ -53,6 +53,8 @@ struct File {
     #[serde(default)]
     policy: Option<String>,
     #[serde(default)]
+    count_from_ms: u32,
+    #[serde(default)]
     without: String,
     #[serde(default)]
     flags: Vec<String>,
@@ -94,6 +96,8 @@ pub struct Scenario {
     pub departure: Option<String>,
     /// A policy of this repository that runs instead of the tracing scheduler: then only calls are counted.
     pub policy: Option<String>,
+    /// With a policy: calls from this time on are counted, as creating threads takes calls of its own.
+    pub count_from: Nanos,
     /// Only the workload's tasks are under the scheduler (`SWITCH_PARTIAL`).
     pub only_ours: bool,
     /// What happens to the machine.
@@ -151,6 +155,7 @@ impl Scenario {
             smoke: file.smoke,
             departure: file.departure,
             policy: file.policy,
+            count_from: Nanos::from_ms(file.count_from_ms.into()),
             only_ours: file.only_ours,
             faults: if file.faults.is_empty() { FaultPlan::default() } else { file.faults.parse()? },
             masks: file.mask,
