@@ -5,7 +5,7 @@ help:
 	@echo "make demo      replay a recorded build on two simulated machines under fifo and bfs"
 	@echo "make test      all checks that take minutes: format, lints, tests"
 	@echo "make test-all  the same, and everything again optimized, with the slow tests"
-	@echo "make test-vm   policies in a real kernel, in a virtual machine: loaded, unloaded, stressed; half an hour"
+	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
 	@echo "make bench     how fast the simulator is"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
@@ -25,7 +25,10 @@ test-all: test
 	cargo test --workspace --release --locked -q -- --include-ignored
 
 test-vm: deps
-	@vm=full; . ./tools/deps.sh; cargo xtask vm full
+	@vm=full; . ./tools/deps.sh; set -ex; \
+	cargo xtask vm full; \
+	cargo xtask vm conformance; \
+	cargo xtask vm conformance --shares
 
 bench: deps
 	@. ./tools/deps.sh; cargo bench --workspace --locked -q

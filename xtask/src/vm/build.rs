@@ -18,6 +18,11 @@ pub fn programs() -> Result<Vec<Transfer>> {
     Ok(vec![place(&built.executables, "weir")?, Transfer { host: faulty, guest: format!("/in/{FAULTY}") }])
 }
 
+/// The program of a package that has its name.
+pub fn program(package: &str) -> Result<Transfer> {
+    place(&cargo(&["build", "-p", package, "--bins"])?.executables, package)
+}
+
 /// A test program: one of the files in `tests` of a package.
 pub fn test(package: &str, name: &str) -> Result<Transfer> {
     place(&cargo(&["test", "--no-run", "-p", package, "--test", name])?.executables, name)

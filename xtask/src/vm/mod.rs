@@ -3,6 +3,7 @@
 
 mod apt;
 mod build;
+mod conformance;
 mod console;
 mod cpio;
 mod files;
@@ -39,8 +40,10 @@ pub enum Command {
     Run(RunArguments),
     /// Test Weir in the kernel, in a minute or two; part of `make test`
     Smoke,
-    /// Test each policy in the kernel at length: `make test-vm`
+    /// Test each policy in the kernel at length; part of `make test-vm`
     Full(full::FullArguments),
+    /// Play scenarios in the kernel and hold the kernel model against it; part of `make test-vm`
+    Conformance(conformance::ConformanceArguments),
 }
 
 /// Arguments of `vm run`.
@@ -83,6 +86,7 @@ pub fn execute(command: Command) -> ExitCode {
         Command::Run(arguments) => run(arguments),
         Command::Smoke => smoke::smoke(),
         Command::Full(arguments) => full::full(&arguments),
+        Command::Conformance(arguments) => conformance::conformance(&arguments),
     };
     match result {
         Ok(status) => ExitCode::from(status),
