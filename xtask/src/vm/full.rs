@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The long test in the virtual machine (`make test-vm`): each policy in a boot of its own is loaded and unloaded many
-//! times, loses CPUs, works under stress, and is ended in every way there is.
+//! times, loses CPUs, works under stress, and is ended in every way there is. The first boot also has the tests that
+//! need a kernel.
 
 use super::files::Transfer;
 use super::steps::{self, Step, StepResult};
@@ -13,8 +14,6 @@ use std::time::Duration;
 
 const CPUS: usize = 4;
 const CYCLES: u32 = 50;
-/// Of stress-ng, and again of hackbench: minutes under emulation, where a second of the guest's is one of the host's.
-const STRESS_S: u32 = 120;
 const TIMEOUT: Duration = Duration::from_secs(1800);
 /// Programs of the host that make the stress, where they are installed.
 const STRESSORS: [&str; 2] = ["stress-ng", "hackbench"];
@@ -24,6 +23,9 @@ const STRESSORS: [&str; 2] = ["stress-ng", "hackbench"];
 pub struct FullArguments {
     /// Only these policies; all by default
     policies: Vec<String>,
+    /// How long stress-ng works, and again hackbench; a second of the guest's is one of the host's
+    #[arg(long, value_name = "SECS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=200))]
+    stress: u32,
 }
 
 /// One boot and its steps.
@@ -36,19 +38,22 @@ struct Boot {
     problem: Option<String>,
 }
 
-fn list(policy: &str) -> Vec<Step> {
+fn list(policy: &str, stress_s: u32) -> Vec<Step> {
     vec![
         Step::new("kernel", &CPUS.to_string(), 10),
-        Step::new("measure", "", 60),
-        Step::new("tests", "/in/in_kernel", 300),
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{CYCLES}"), 600),
         Step::new("hotplug", policy, 180),
-        Step::new("stress", &format!("{policy}:{STRESS_S}"), 600),
+        Step::new("stress", &format!("{policy}:{stress_s}"), 600),
         Step::new("sysrq", policy, 60),
         Step::new("kill", policy, 60),
         Step::new("nothing-left", "", 60),
     ]
+}
+
+/// What is the same under every policy; the first boot alone has these steps.
+fn common() -> Vec<Step> {
+    vec![Step::new("measure", "", 60), Step::new("tests", "/in/in_kernel", 300)]
 }
 
 /// Runs it, prints a table, and writes `target/vm/full.json`.
@@ -67,7 +72,14 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
             None => eprintln!("vm: no {name} on this host: the stress is weaker without it"),
         }
     }
-    let boots = chosen.iter().map(|policy| boot(policy, files.clone())).collect::<Result<Vec<Boot>>>()?;
+    let mut boots = Vec::new();
+    for policy in chosen {
+        let mut steps = list(policy, arguments.stress);
+        if boots.is_empty() {
+            steps.splice(1..1, common());
+        }
+        boots.push(boot(policy, &steps, files.clone())?);
+    }
     for boot in &boots {
         print(boot);
     }
@@ -77,11 +89,10 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     Ok(u8::from(boots.iter().any(|boot| boot.problem.is_some())))
 }
 
-fn boot(policy: &str, files: Vec<Transfer>) -> Result<Boot> {
+fn boot(policy: &str, list: &[Step], files: Vec<Transfer>) -> Result<Boot> {
     println!("{policy}:");
-    let list = list(policy);
-    let outcome = machine::run(&steps::job(&list, files, CPUS, TIMEOUT))?;
-    let steps = steps::results(&list, &outcome)?;
+    let outcome = machine::run(&steps::job(list, files, CPUS, TIMEOUT))?;
+    let steps = steps::results(list, &outcome)?;
     let failed = steps.iter().find(|step| step.status != Some(0)).map(|step| format!("step {} fails", step.name));
     let problem = outcome.problem.clone().or(failed);
     if problem.is_some() {

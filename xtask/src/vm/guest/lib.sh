@@ -14,13 +14,14 @@ enabled() { [ "$(cat $SCX/state)" = enabled ]; }
 disabled() { [ "$(cat $SCX/state 2>/dev/null || echo disabled)" = disabled ]; }
 enable_seq() { cat $SCX/enable_seq; }
 
+seconds() { cut -d. -f1 /proc/uptime; }
+
 # eventually SECONDS COMMAND...: waits until the command succeeds.
 eventually() {
-    tries=$(($1 * 20))
+    deadline=$(($(seconds) + $1))
     shift
     until "$@"; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || return 1
+        [ "$(seconds)" -le $deadline ] || return 1
         usleep 50000
     done
 }

@@ -2,26 +2,26 @@
 # Minutes of everything that a scheduler may meet: $1 is SCHEDULER:SECONDS. stress-ng and hackbench where the host has
 # them, and processes that start and end in any case.
 . /steps/lib.sh
-seconds=${1#*:}
+limit=${1#*:}
 load "${1%:*}"
 first=$(enable_seq)
 if command -v stress-ng >/dev/null; then
     stress-ng --temp-path /tmp --cpu 3 --switch 2 --fork 2 --futex 2 --pipe 2 --yield 2 --affinity 1 --schedpolicy 1 \
-        --timer 1 --nanosleep 1 --clone 1 --metrics-brief --timeout "$seconds" || fail "stress-ng ends with $?"
-    number stress-ng_s "$seconds"
+        --timer 1 --nanosleep 1 --clone 1 --metrics-brief --timeout "$limit" || fail "stress-ng ends with $?"
+    number stress-ng_s "$limit"
 fi
 if command -v hackbench >/dev/null; then
-    end=$(($(cut -d. -f1 /proc/uptime) + seconds))
+    last=$(($(seconds) + limit))
     runs=0
-    while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
+    while [ "$(seconds)" -lt $last ]; do
         hackbench -g 2 -l 50 || fail "hackbench ends with $?"
         runs=$((runs + 1))
     done
     number hackbench_runs $runs
 fi
-end=$(($(cut -d. -f1 /proc/uptime) + seconds / 4))
+last=$(($(seconds) + limit / 4))
 processes=0
-while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
+while [ "$(seconds)" -lt $last ]; do
     seq 2000 | tail -n 1 | grep -q 2000 || fail "a pipe of processes breaks"
     processes=$((processes + 3))
 done
