@@ -5,8 +5,10 @@
 limit=${1#*:}
 load "${1%:*}"
 first=$(enable_seq)
+for cpu in 1 2 3; do yes >/dev/null & done
 if command -v stress-ng >/dev/null; then
-    stress-ng --temp-path /tmp --cpu 3 --switch 2 --fork 2 --futex 2 --pipe 2 --yield 2 --affinity 1 --schedpolicy 1 \
+    # Not --cpu: its methods use instructions that software does not emulate.
+    stress-ng --temp-path /tmp --switch 2 --fork 2 --futex 2 --pipe 2 --yield 2 --affinity 1 --schedpolicy 1 \
         --timer 1 --nanosleep 1 --clone 1 --metrics-brief --timeout "$limit" || fail "stress-ng ends with $?"
     number stress-ng_s "$limit"
 fi
@@ -26,5 +28,6 @@ while [ "$(seconds)" -lt $last ]; do
     processes=$((processes + 3))
 done
 number processes $processes
+killall yes
 enabled && [ "$(enable_seq)" = "$first" ] || { cat /tmp/weir.log; fail "ejected"; }
 unload
