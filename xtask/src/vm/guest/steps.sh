@@ -17,8 +17,7 @@ while read -r name limit script argument <&3; do
         echo S >/proc/sysrq-trigger
     fi
     # A step that was cut short leaves its children, and CPUs offline.
-    killall -q -KILL weir yes
-    pkill -KILL stress-ng
+    killall -q -KILL weir stress-ng yes
     for cpu in $(movable_cpus); do set_cpu "$cpu" 1 2>/dev/null; done
     spent=$(($(centiseconds) - begin))
     echo "$name $status $spent" >>/out/results
