@@ -151,7 +151,8 @@ impl<'a> Builder<'a> {
                     groups.push((Vec::new(), alive));
                 }
                 Meaning::End => {
-                    alive -= 1;
+                    // A file may say that it waits for a job before it starts it.
+                    alive = alive.saturating_sub(1);
                     groups.last_mut().expect("there is a first group").0.push(at);
                 }
                 Meaning::Other => {}
@@ -327,6 +328,10 @@ mod tests {
         assert_eq!(error(lone, 2), "w, jobs=2: no task forks others; expected a recorded build");
         let looping = workload(vec![vec![Op::Fork(1), work(1), Op::Repeat { from: 1, times: Some(2) }], job(0)], 2);
         assert_eq!(error(looping, 2), "w, jobs=2: its scripts have loops; expected a recorded build");
+        let early = vec![Op::Await(SignalId(1)), Op::Fork(1)];
+        let early = workload(vec![early, job(0)], 2);
+        early.validate().unwrap();
+        assert!(early.with_jobs(2).is_err(), "a wait for a job that has not begun");
         let serial = vec![Op::Fork(1), Op::Await(SignalId(1)), Op::Fork(2), Op::Await(SignalId(3))];
         let serial = workload(vec![serial, job(0), job(1)], 4);
         assert_eq!(error(serial, 2), "w, jobs=2: recorded with one job at a time; expected a recording with 2 or more");
