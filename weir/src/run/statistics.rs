@@ -7,6 +7,7 @@ use crate::print;
 use anyhow::Result;
 use ids::Nanos;
 use live::watch::{Interval, Sample, Watch};
+use report::count;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -86,9 +87,9 @@ fn line_of_json(elapsed: Nanos, scheduler: Option<&str>, interval: &Interval, ne
 
 /// At most 80 columns; the kernel's events about the scheduler follow on lines of their own.
 fn line_of_text(elapsed: Nanos, interval: &Interval, new: &Counts) -> String {
-    let rate = |count: u64| {
-        let per_second = u128::from(count) * 1_000_000_000 / u128::from(interval.length.0.max(1));
-        grouped(per_second as u64)
+    let rate = |times: u64| {
+        let per_second = u128::from(times) * 1_000_000_000 / u128::from(interval.length.0.max(1));
+        count(per_second as u64)
     };
     let all = (interval.busy.0 + interval.idle.0).max(1);
     let share = |time: Nanos| format!("{:.1} %", 100.0 * time.0 as f64 / all as f64);
@@ -103,8 +104,8 @@ fn line_of_text(elapsed: Nanos, interval: &Interval, new: &Counts) -> String {
         share(new.run_time),
     );
     let mut width = 0;
-    for (name, count) in &new.events {
-        let word = format!("{} {}", name.trim_start_matches("SCX_EV_").to_lowercase(), grouped(*count));
+    for (name, times) in &new.events {
+        let word = format!("{} {}", name.trim_start_matches("SCX_EV_").to_lowercase(), count(*times));
         if width > 0 && width + 2 + word.len() > 80 {
             text.push('\n');
             width = 0;
@@ -116,19 +117,6 @@ fn line_of_text(elapsed: Nanos, interval: &Interval, new: &Counts) -> String {
     }
     if width > 0 {
         text.push('\n');
-    }
-    text
-}
-
-/// `1234567` as `1,234,567`.
-fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
     }
     text
 }
