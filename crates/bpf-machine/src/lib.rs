@@ -7,6 +7,7 @@
 
 pub mod asm;
 mod decode;
+mod engine;
 mod errno;
 mod execution;
 mod fault;

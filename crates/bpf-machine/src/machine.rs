@@ -2,8 +2,8 @@
 //! A loaded object and the executions of its programs.
 
 use crate::decode::{Places, Program, decode};
-use crate::execution::{CodeSite, Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step};
-use crate::interpreter::{Engine, Regions};
+use crate::engine::{Engine, Regions};
+use crate::execution::{CodeSite, Execution, MAX_LOOPS, STACK_BYTES, Step};
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::{Access, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
@@ -241,16 +241,4 @@ fn resolve(
         resolver,
     };
     decode(object, &places)
-}
-
-impl Regions {
-    /// Makes sure that a stack exists.
-    pub(crate) fn make_stack(&self, memory: &mut Memory, stack: u32) {
-        let frames = 1 + (stack + 1) * MAX_FRAMES;
-        if memory.slots(self.stacks) < frames {
-            memory.grow(self.stacks, frames);
-            memory.grow(self.keys, frames);
-            assert_eq!(memory.addr(self.stacks, 1) - memory.addr(self.stacks, 0), u64::from(FRAME_STRIDE));
-        }
-    }
 }

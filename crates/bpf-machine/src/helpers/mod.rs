@@ -4,9 +4,9 @@
 mod text;
 mod timer;
 
+use crate::engine::Engine;
 use crate::errno::{E2BIG, EAGAIN, EINVAL, negative};
 use crate::execution::{Execution, MAX_LOOPS, Then};
-use crate::interpreter::Engine;
 use crate::{Context, FaultKind, GuestAddr, Host};
 
 /// What became of a call.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `bpf_timer_*`. When a timer fires is up to the host.
 
+use crate::engine::Engine;
 use crate::errno::{EBUSY, EINVAL, negative};
-use crate::interpreter::Engine;
 use crate::maps::{Timer, TimerId};
 use crate::{FaultKind, GuestAddr, Host};
 

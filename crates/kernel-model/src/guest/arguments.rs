@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Structures that the kernel passes to ops by pointer. One slot each: an op never nests in another of its kind.
 
-use super::objects::{Writer, put_text};
 use super::structs::{
     SCX_CPU_ACQUIRE_ARGS, SCX_CPU_RELEASE_ARGS, SCX_DUMP_CTX, SCX_EXIT_INFO, SCX_EXIT_TASK_ARGS, SCX_INIT_TASK_ARGS,
 };
+use super::writer::{Writer, put_text};
 use super::{enums, layout::Struct};
 use crate::ExitInfo;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};

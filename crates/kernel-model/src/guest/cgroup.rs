@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The root cgroup, in which every task is. Programs see a tree of one node.
 
-use super::objects::Writer;
 use super::structs::{CGROUP, CSS_SET, KERNFS_NODE};
+use super::writer::Writer;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
 /// Inode number of the root, and its id for programs, as in the kernel.

@@ -12,8 +12,10 @@ mod iterators;
 mod layout;
 mod masks;
 mod objects;
+mod read_mask;
 mod structs;
 mod target;
+mod writer;
 
 pub(crate) use cgroup::ROOT_ID as ROOT_CGROUP_ID;
 pub use constants::fill_constants;

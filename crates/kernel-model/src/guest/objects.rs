@@ -5,9 +5,9 @@ use super::arguments::Arguments;
 use super::cgroup::RootCgroup;
 use super::idle_masks::IdleMasks;
 use super::iterators::Iterators;
-use super::layout::Ty;
 use super::masks::{self, CpumaskPool, FixedMasks};
 use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
+use super::writer::Writer;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 use ids::{CpuId, CpuSet, TaskId};
 
@@ -337,44 +337,4 @@ impl Objects {
 /// drivers; programs only ever subtract.
 pub(crate) fn jiffies(now: u64, hz: u32) -> u64 {
     (u128::from(now) * u128::from(hz) / 1_000_000_000) as u64
-}
-
-/// Stores to the members of a guest object by their names.
-pub(super) struct Writer<'a> {
-    pub bytes: &'a mut [u8],
-    pub structure: &'static super::layout::Struct,
-}
-
-impl Writer<'_> {
-    /// Stores a number or an address in as many bytes as the member has.
-    pub fn set(&mut self, path: &str, value: u64) {
-        let (offset, ty) = self.structure.member(path);
-        let len = ty.size() as usize;
-        assert!(len <= 8, "{path} is not a number");
-        self.bytes[offset as usize..][..len].copy_from_slice(&value.to_le_bytes()[..len]);
-    }
-
-    /// Stores an element of an array of numbers or addresses.
-    pub fn set_element(&mut self, path: &str, index: u32, value: u64) {
-        let (offset, ty) = self.structure.member(path);
-        let Ty::Array(element, count) = ty else { panic!("{path} is not an array") };
-        assert!(index < count, "{path} has {count} elements");
-        let len = element.size() as usize;
-        let at = offset as usize + index as usize * len;
-        self.bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
-    }
-
-    /// Stores a NUL-terminated text, cut where the member ends.
-    pub fn text(&mut self, path: &str, text: &str) {
-        let (offset, ty) = self.structure.member(path);
-        let Ty::Array(Ty::Char, len) = ty else { panic!("{path} is not a text") };
-        put_text(&mut self.bytes[offset as usize..][..len as usize], text);
-    }
-}
-
-/// Fills `place` with a NUL-terminated text, cut to fit.
-pub(super) fn put_text(place: &mut [u8], text: &str) {
-    let len = text.len().min(place.len() - 1);
-    place[..len].copy_from_slice(&text.as_bytes()[..len]);
-    place[len..].fill(0);
 }

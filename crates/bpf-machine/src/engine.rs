@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A machine, taken apart for a run, and the frames of its executions: what the interpreter and the helpers share.
+
+use crate::decode::Program;
+use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step, Then};
+use crate::maps::ElementKey;
+use crate::{FaultKind, GuestAddr, MapHandle, Maps, Memory, RegionId};
+use bpf_object::FunctionId;
+
+/// Regions of what engines need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Regions {
+    /// What function pointers point to: slot = function.
+    pub functions: RegionId,
+    /// Frames of all stacks: slot = 1 + stack × [`MAX_FRAMES`] + depth. Slot 0 is nobody's, so that what lies below the
+    /// first frame is still in the region, and a fault there says so.
+    pub stacks: RegionId,
+    /// Array indices that callbacks get pointers to; slots as in `stacks`.
+    pub keys: RegionId,
+}
+
+/// A machine, taken apart for a run.
+pub(crate) struct Engine<'a> {
+    pub program: &'a Program,
+    pub memory: &'a mut Memory,
+    pub maps: &'a mut Maps,
+    pub regions: Regions,
+}
+
+impl Regions {
+    /// Makes sure that a stack exists.
+    fn make_stack(&self, memory: &mut Memory, stack: u32) {
+        let frames = 1 + (stack + 1) * MAX_FRAMES;
+        if memory.slots(self.stacks) < frames {
+            memory.grow(self.stacks, frames);
+            memory.grow(self.keys, frames);
+            assert_eq!(memory.addr(self.stacks, 1) - memory.addr(self.stacks, 0), u64::from(FRAME_STRIDE));
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// Enters the outermost function.
+    pub fn begin(&mut self, x: &mut Execution) {
+        // The first time; stacks stay where they are.
+        if x.stack_addr == 0 {
+            self.regions.make_stack(self.memory, x.stack);
+            x.stack_addr = self.memory.addr(self.regions.stacks, self.frame_slot(x, 0));
+        }
+        self.enter_frame(x);
+    }
+
+    /// The function that a callback pointer points to.
+    pub fn callback(&self, addr: GuestAddr) -> Result<FunctionId, FaultKind> {
+        match self.memory.slot_in(self.regions.functions, addr) {
+            Some(slot) => Ok(FunctionId(slot)),
+            None => Err(FaultKind::BadArgument(format!("{addr:#x} is not the address of a function"))),
+        }
+    }
+
+    /// Calls a function from the op at `x.pc`.
+    pub fn push(&mut self, x: &mut Execution, function: FunctionId, then: Then) -> Result<(), FaultKind> {
+        if x.depth == MAX_FRAMES {
+            return Err(FaultKind::CallDepth(MAX_FRAMES));
+        }
+        let frame = &mut x.frames[x.depth as usize];
+        frame.function = function;
+        frame.return_pc = x.pc as u32 + 1;
+        frame.saved.copy_from_slice(&x.regs[6..10]);
+        frame.then = then;
+        x.depth += 1;
+        self.enter_frame(x);
+        Ok(())
+    }
+
+    /// Goes to the start of the innermost frame's function.
+    #[inline]
+    fn enter_frame(&mut self, x: &mut Execution) {
+        let frame = x.frame();
+        frame.loops_left = MAX_LOOPS;
+        let code = &self.program.functions[frame.function.0 as usize];
+        x.pc = code.entry as usize;
+        if code.uses_stack {
+            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
+            let slot = self.frame_slot(x, x.depth - 1);
+            self.memory.slot_mut(self.regions.stacks, slot).fill(0);
+        }
+        self.point_to_frame(x);
+    }
+
+    fn frame_slot(&self, x: &Execution, depth: u32) -> u32 {
+        1 + x.stack * MAX_FRAMES + depth
+    }
+
+    /// r10 is the end of the innermost frame's stack.
+    #[inline]
+    fn point_to_frame(&self, x: &mut Execution) {
+        x.regs[10] = x.stack_addr + u64::from((x.depth - 1) * FRAME_STRIDE + STACK_BYTES);
+    }
+
+    /// Returns from the innermost frame.
+    #[inline]
+    pub fn leave(&mut self, x: &mut Execution) -> Result<Option<Step>, FaultKind> {
+        if x.depth == 1 {
+            if x.lock != 0 {
+                return Err(FaultKind::BadArgument(format!("returns with the spin lock at {:#x} held", x.lock)));
+            }
+            x.depth = 0;
+            return Ok(Some(Step::Done(x.regs[0])));
+        }
+        if let Then::Return = x.frame().then {
+            self.pop(x, x.regs[0]);
+        } else {
+            self.next_callback(x)?;
+        }
+        Ok(None)
+    }
+
+    /// Goes on with the loop whose callback returned.
+    fn next_callback(&mut self, x: &mut Execution) -> Result<(), FaultKind> {
+        let stopped = x.regs[0] != 0;
+        match x.frame().then {
+            Then::Return => unreachable!("a plain call"),
+            Then::Loop { round, rounds, .. } if stopped || round + 1 == rounds => self.pop(x, round + 1),
+            Then::Loop { round, rounds, context } => {
+                x.frame().then = Then::Loop { round: round + 1, rounds, context };
+                (x.regs[1], x.regs[2]) = (round + 1, context);
+                self.enter_frame(x);
+            }
+            Then::ForEach { visited, .. } if stopped => self.pop(x, visited),
+            Then::ForEach { map, next, visited, context } => {
+                match self.next_element(x, map, next, x.depth - 1, context)? {
+                    Some(next) => {
+                        x.frame().then = Then::ForEach { map, next, visited: visited + 1, context };
+                        self.enter_frame(x);
+                    }
+                    None => self.pop(x, visited),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives `value` to the caller.
+    #[inline]
+    fn pop(&mut self, x: &mut Execution, value: u64) {
+        let frame = x.frame();
+        let (return_pc, saved) = (frame.return_pc, frame.saved);
+        x.depth -= 1;
+        x.pc = return_pc as usize;
+        x.regs[0] = value;
+        x.regs[6..10].copy_from_slice(&saved);
+        self.point_to_frame(x);
+    }
+
+    /// Calls back for the first element of a map. `None` if there is none.
+    pub fn begin_for_each(
+        &mut self,
+        x: &mut Execution,
+        map: MapHandle,
+        callback: FunctionId,
+        context: u64,
+    ) -> Result<Option<()>, FaultKind> {
+        if x.depth == MAX_FRAMES {
+            return Err(FaultKind::CallDepth(MAX_FRAMES));
+        }
+        let Some(next) = self.next_element(x, map, 0, x.depth, context)? else { return Ok(None) };
+        self.push(x, callback, Then::ForEach { map, next, visited: 1, context })?;
+        Ok(Some(()))
+    }
+
+    /// Puts the arguments for the callback at `depth` in place; the slot to go on from, `None` at the end.
+    fn next_element(
+        &mut self,
+        x: &mut Execution,
+        map: MapHandle,
+        from: u32,
+        depth: u32,
+        context: u64,
+    ) -> Result<Option<u32>, FaultKind> {
+        let Some(element) = self.maps.element(self.memory, map, from, x.cpu)? else { return Ok(None) };
+        let key = match element.key {
+            ElementKey::At(addr) => addr,
+            ElementKey::Index(index) => {
+                let slot = self.frame_slot(x, depth);
+                self.memory.set_u32(self.regions.keys, slot, 0, index);
+                self.memory.addr(self.regions.keys, slot)
+            }
+        };
+        x.regs[1..5].copy_from_slice(&[self.maps.addr(self.memory, map), key, element.value, context]);
+        Ok(Some(element.next))
+    }
+}

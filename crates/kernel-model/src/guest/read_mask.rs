@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads any mask that a program names.
+
+use super::masks::MASK_SIZE;
+use super::objects::{Objects, task};
+use bpf_machine::{FaultKind, GuestAddr, Memory};
+use ids::{CpuId, CpuSet};
+
+impl Objects {
+    /// The bytes of any mask that a program may read: of a task, of the kernel, allocated by a program, or 1024 bytes
+    /// of the program's own memory, which the kernel accepts as well.
+    pub fn mask_bytes<'m>(&self, memory: &'m Memory, addr: GuestAddr) -> Result<&'m [u8], FaultKind> {
+        if self.cpumasks.holds(memory, addr) {
+            self.cpumasks.live_slot(memory, addr)?;
+        }
+        for tasks in [self.tasks, self.idle_tasks] {
+            if let Some(slot) = memory.slot_in(tasks, addr)
+                && memory.addr(tasks, slot) + u64::from(task::CPUS_MASK) != addr
+            {
+                return Err(FaultKind::BadArgument(format!("{addr:#x} lies in a task_struct, but is not its cpumask")));
+            }
+        }
+        memory.bytes(addr, MASK_SIZE).map_err(|_| FaultKind::BadArgument(format!("{addr:#x} is not a cpumask")))
+    }
+
+    /// The CPUs of this machine that a mask holds.
+    pub fn mask(&self, memory: &Memory, addr: GuestAddr) -> Result<CpuSet, FaultKind> {
+        let bytes = self.mask_bytes(memory, addr)?;
+        let cpus = self.cpus() as usize;
+        let mut words: Vec<u64> = bytes[..cpus.div_ceil(64) * 8]
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+            .collect();
+        // Bits above the last CPU are undefined in the kernel, too: it never looks at them.
+        if !cpus.is_multiple_of(64)
+            && let Some(last) = words.last_mut()
+        {
+            *last &= (1 << (cpus % 64)) - 1;
+        }
+        Ok(CpuSet::from_words(&words))
+    }
+
+    /// Whether a mask holds `cpu`; false if there is no such CPU.
+    pub fn mask_contains(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Result<bool, FaultKind> {
+        let bytes = self.mask_bytes(memory, addr)?;
+        Ok(cpu.0 < self.cpus() && bytes[cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)
+    }
+}
