@@ -41,8 +41,7 @@ fn first_from_byte(bytes: &[u8], want: Want, mut at: usize, kernel: Option<Kerne
         at += BYTES;
     }
     if bytes.len() - at >= arch::LINE {
-        let rest = &bytes[at..];
-        at += arch::skip(kernel.unwrap_or_else(|| Kernel::best_for(rest.len())), rest, want);
+        at += arch::skip(kernel.unwrap_or_else(Kernel::best), &bytes[at..], want);
     }
     while at + BYTES <= bytes.len() {
         let hits = want.hits(word::load(bytes, at));

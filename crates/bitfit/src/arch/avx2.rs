@@ -3,18 +3,24 @@
 
 use core::arch::x86_64::*;
 
-use super::skip::*;
 use super::{Bits, LINE, Line};
-use crate::word::{self, LOW, Want};
+use crate::State;
+use crate::word::{LOW, Want};
 
-/// What was seen in each pair of the vector so far.
+/// What was seen in each pair of the vector so far, in the pair's high bit.
 type Seen = __m256i;
+
+/// Whether a search gathers, by "and", the blocks that are not wanted, instead of the wanted ones by "or": whichever saves
+/// an instruction, as there is "a and not b" here, but no "neither a nor b".
+const fn gathers_misses(want: Want) -> bool {
+    matches!(want.state, State::Free) != want.other
+}
 
 /// Nothing seen yet.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn zero() -> Seen {
-    _mm256_setzero_si256()
+fn none<const WANT: u8>() -> Seen {
+    if const { gathers_misses(Want::from_number(WANT)) } { _mm256_set1_epi64x(-1) } else { _mm256_setzero_si256() }
 }
 
 /// The two halves of a line.
@@ -25,42 +31,58 @@ fn load(line: &Line) -> [__m256i; 2] {
     unsafe { [_mm256_loadu_si256(line.as_ptr().cast()), _mm256_loadu_si256(line.as_ptr().add(LINE / 2).cast())] }
 }
 
-/// Adds the wanted blocks of a line.
+/// Adds the wanted blocks of a line: for each half a load, an addition and two bitwise instructions.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn see<const WANT: u8>(seen: Seen, line: &Line) -> Seen {
-    let want = const { Want::from_number(WANT) };
-    let [a, b] = load(line);
-    if want.other {
-        let state = _mm256_set1_epi64x(word::repeat(want.state) as i64);
-        let differs = |x| _mm256_xor_si256(x, state);
-        // A difference may be in the high bit alone: bring it to the low one, where `any` looks.
-        let all = _mm256_or_si256(differs(a), differs(b));
-        return _mm256_or_si256(seen, _mm256_or_si256(all, _mm256_srli_epi64::<1>(all)));
+fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
+    for high in load(line) {
+        // Doubling brings each low bit beside its high one. It is a shift that more of the processor's units can do.
+        let low = _mm256_add_epi64(high, high);
+        let found = match const { Want::from_number(WANT).state } {
+            State::Free => _mm256_or_si256(high, low), // those that are not free
+            State::Used => _mm256_andnot_si256(high, low),
+            State::Unlinked => _mm256_andnot_si256(low, high),
+            State::Dinode => _mm256_and_si256(high, low),
+        };
+        seen = join::<WANT>(seen, found);
     }
-    let opposite = _mm256_set1_epi64x(!word::repeat(want.state) as i64);
-    let [a, b] = [_mm256_xor_si256(a, opposite), _mm256_xor_si256(b, opposite)];
-    let a = _mm256_and_si256(a, _mm256_srli_epi64::<1>(a));
-    let b = _mm256_and_si256(b, _mm256_srli_epi64::<1>(b));
-    _mm256_or_si256(seen, _mm256_or_si256(a, b))
+    seen
+}
+
+/// What was seen in either place.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
+    if const { gathers_misses(Want::from_number(WANT)) } { _mm256_and_si256(a, b) } else { _mm256_or_si256(a, b) }
+}
+
+/// Whether anything was seen.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn any<const WANT: u8>(seen: Seen) -> bool {
+    let high_bits = _mm256_set1_epi64x(!LOW as i64);
+    if const { gathers_misses(Want::from_number(WANT)) } {
+        _mm256_testc_si256(seen, high_bits) == 0
+    } else {
+        _mm256_testz_si256(seen, high_bits) == 0
+    }
 }
 
 /// Adds a line as it is.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn touch(seen: Seen, line: &Line) -> Seen {
-    let [a, b] = load(line);
-    _mm256_or_si256(seen, _mm256_or_si256(a, b))
-}
-
-/// Whether anything was seen.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn any(seen: Seen) -> bool {
-    _mm256_testz_si256(seen, _mm256_set1_epi64x(LOW as i64)) == 0
+    load(line).into_iter().fold(seen, |seen, x| _mm256_or_si256(seen, x))
 }
 
 define_loops!(#[target_feature(enable = "avx2")]);
+
+/// Bytes from the start in whole groups without a wanted block.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
+    skip_groups_of::<WANT, 4, 2>(bytes)
+}
 
 /// Lines that add at most 8 to a byte each, before bytes could run over.
 const BYTE_LINES: usize = 31;
@@ -72,9 +94,9 @@ const BYTE_LINES: usize = 31;
 #[target_feature(enable = "avx2")]
 pub(super) fn count(lines: &[Line]) -> Bits {
     let low_bits = _mm256_set1_epi64x(LOW as i64);
-    let mut sums = [zero(); 3];
+    let mut sums = [_mm256_setzero_si256(); 3];
     for part in lines.chunks(BYTE_LINES) {
-        let mut bytes = [zero(); 3];
+        let mut bytes = [_mm256_setzero_si256(); 3];
         for line in part {
             let [a, b] = load(line);
             let lows_b = _mm256_and_si256(b, low_bits);
@@ -86,7 +108,7 @@ pub(super) fn count(lines: &[Line]) -> Bits {
             }
         }
         for (sum, bytes) in sums.iter_mut().zip(bytes) {
-            *sum = _mm256_add_epi64(*sum, _mm256_sad_epu8(bytes, zero()));
+            *sum = _mm256_add_epi64(*sum, _mm256_sad_epu8(bytes, _mm256_setzero_si256()));
         }
     }
     let [low, high, both] = sums.map(|sum| {

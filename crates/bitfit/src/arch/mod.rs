@@ -23,9 +23,6 @@ use crate::{Counts, State};
 /// Bytes in a cache line: the unit of the wide loops.
 pub(crate) const LINE: usize = 64;
 
-/// Bytes of map that no cache of one core holds.
-const FAR_BYTES: usize = 16 << 20;
-
 /// A cache line's worth of map.
 type Line = [u8; LINE];
 
@@ -78,18 +75,6 @@ impl Kernel {
     pub fn best() -> Kernel {
         let [_, faster @ ..] = Self::ALL;
         faster.into_iter().rev().find(|kernel| kernel.is_available()).unwrap_or(Kernel::Portable)
-    }
-
-    /// The fastest kernel that this machine can run for a search that may have to pass `bytes` bytes.
-    ///
-    /// AVX-512 leads in caches, by a quarter and more. In memory both wait, and AVX2 gets 5 to 10 % more of it: measured
-    /// on a virtual AMD EPYC 9004; an Intel Xeon of the same time had 5 % more at 50 MiB and 14 % less at 1 GiB.
-    #[inline]
-    pub fn best_for(bytes: usize) -> Kernel {
-        match Self::best() {
-            Kernel::Avx512 if bytes > FAR_BYTES && Kernel::Avx2.is_available() => Kernel::Avx2,
-            best => best,
-        }
     }
 
     /// The lower-case name, for output.
@@ -185,9 +170,6 @@ pub(crate) fn count(kernel: Kernel, bytes: &[u8]) -> Counts {
         #[cfg(target_arch = "aarch64")]
         // SAFETY: the guard has found NEON.
         Kernel::Neon if kernel.is_available() => unsafe { neon::count(lines) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found the instruction.
-        _ if has!("popcnt") => unsafe { count_portable_popcnt(lines) },
         _ => portable::count(lines),
     };
     finish(&mut bits, rest, bytes.len())
@@ -237,13 +219,6 @@ fn count_words(words: &[[u8; BYTES]]) -> Bits {
 #[target_feature(enable = "popcnt")]
 fn count_words_popcnt(words: &[[u8; BYTES]]) -> Bits {
     count_words(words)
-}
-
-/// The portable count, compiled for processors that count bits in one instruction.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "popcnt")]
-fn count_portable_popcnt(lines: &[Line]) -> Bits {
-    portable::count(lines)
 }
 
 /// Asks the processor to bring the line `ahead` bytes behind the start of `line` into its cache, if it exists.

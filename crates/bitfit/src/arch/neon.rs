@@ -3,7 +3,6 @@
 
 use core::arch::aarch64::*;
 
-use super::skip::*;
 use super::{Bits, LINE, Line, portable};
 use crate::word::{self, LOW, Want};
 
@@ -13,7 +12,7 @@ type Seen = uint64x2_t;
 /// Nothing seen yet.
 #[inline]
 #[target_feature(enable = "neon")]
-fn zero() -> Seen {
+fn none<const WANT: u8>() -> Seen {
     vdupq_n_u64(0)
 }
 
@@ -53,14 +52,28 @@ fn touch(seen: Seen, line: &Line) -> Seen {
     load(line).into_iter().fold(seen, |seen, x| vorrq_u64(seen, x))
 }
 
+/// What was seen in either place.
+#[inline]
+#[target_feature(enable = "neon")]
+fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
+    vorrq_u64(a, b)
+}
+
 /// Whether anything was seen.
 #[inline]
 #[target_feature(enable = "neon")]
-fn any(seen: Seen) -> bool {
+fn any<const WANT: u8>(seen: Seen) -> bool {
     vmaxvq_u32(vreinterpretq_u32_u64(vandq_u64(seen, vdupq_n_u64(LOW)))) != 0
 }
 
 define_loops!(#[target_feature(enable = "neon")]);
+
+/// Bytes from the start in whole groups without a wanted block.
+#[inline]
+#[target_feature(enable = "neon")]
+fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
+    skip_groups_of::<WANT, 4, 2>(bytes)
+}
 
 /// Counts bits of all lines: the portable loop, which the compiler turns into vectors here.
 #[target_feature(enable = "neon")]

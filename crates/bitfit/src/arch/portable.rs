@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! 64-bit words, eight at a time.
 
-use super::skip::*;
 use super::{Bits, LINE, Line};
 use crate::word::{self, BYTES, LOW, Want};
 
@@ -13,7 +12,7 @@ type Seen = [u64; WORDS];
 
 /// Nothing seen yet.
 #[inline(always)]
-fn zero() -> Seen {
+fn none<const WANT: u8>() -> Seen {
     [0; WORDS]
 }
 
@@ -36,30 +35,87 @@ fn touch(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
+/// What was seen in either place.
+#[inline(always)]
+fn join<const WANT: u8>(mut a: Seen, b: Seen) -> Seen {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
+    a
+}
+
 /// Whether anything was seen.
 #[inline(always)]
-fn any(seen: Seen) -> bool {
+fn any<const WANT: u8>(seen: Seen) -> bool {
     seen.into_iter().fold(0, |all, word| all | word) & LOW != 0
 }
 
 define_loops!();
 
-/// Counts bits of all lines.
-///
-/// The low bits of one word and those of the next fill the two bits of a pair, and so do the high bits: two words cost
-/// three counts instead of six.
+/// Bytes from the start in whole groups without a wanted block.
+#[inline(always)]
+fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
+    skip_groups_of::<WANT, 4, 2>(bytes)
+}
+
+/// Lines whose pairs add up to at most 24 in a byte.
+const SIX: usize = 6;
+
+/// Groups of six lines, before bytes could run over.
+const MOST_SIXES: usize = 10;
+
+/// What is counted: low bits, high bits, and pairs with both.
+const KINDS: usize = 3;
+
+/// Counts bits of all lines: adds them in ever wider fields of the words. It counts no bits one by one, so that the
+/// compiler can make vectors of the words, and it needs no instruction for counting.
 #[inline(always)]
 pub(super) fn count(lines: &[Line]) -> Bits {
-    let mut bits = Bits::default();
-    for line in lines {
-        for two in 0..WORDS / 2 {
-            let [a, b] = [2 * two, 2 * two + 1].map(|word| word::load(line, word * BYTES));
-            let lows = a & LOW | (b & LOW) << 1;
-            let highs = a >> 1 & LOW | b & !LOW;
-            bits.low += u64::from(lows.count_ones());
-            bits.high += u64::from(highs.count_ones());
-            bits.both += u64::from((lows & highs).count_ones());
+    let mut counts = Bits::default();
+    let (sixes, rest) = lines.as_chunks::<SIX>();
+    for sixes in sixes.chunks(MOST_SIXES) {
+        let mut bytes = [[0; WORDS]; KINDS];
+        for six in sixes {
+            for word in 0..WORDS {
+                let nibbles = add_six(six.each_ref().map(|line| word::load(line, word * BYTES)));
+                for kind in 0..KINDS {
+                    bytes[kind][word] += sum_of_halves(nibbles[kind], 4, 0x0f0f_0f0f_0f0f_0f0f);
+                }
+            }
+        }
+        let [low, high, both] = bytes.map(|words| words.into_iter().map(sum_of_bytes).sum::<u64>());
+        counts.low += low;
+        counts.high += high;
+        counts.both += both;
+    }
+    for word in rest.as_flattened().as_chunks::<BYTES>().0 {
+        counts.add(u64::from_le_bytes(*word));
+    }
+    counts
+}
+
+/// Bits of six words by kind; each nibble of a result counts those of its nibble.
+#[inline(always)]
+fn add_six([a, b, c, d, e, f]: [u64; SIX]) -> [u64; KINDS] {
+    let mut nibbles = [0; KINDS];
+    for three in [[a, b, c], [d, e, f]] {
+        let low = three.map(|word| word & LOW);
+        let high = three.map(|word| word >> 1 & LOW);
+        let both = [low[0] & high[0], low[1] & high[1], low[2] & high[2]];
+        for (nibbles, bits) in nibbles.iter_mut().zip([low, high, both]) {
+            // Three bits fit in the two of a pair.
+            *nibbles += sum_of_halves(bits[0] + bits[1] + bits[2], 2, 0x3333_3333_3333_3333);
         }
     }
-    bits
+    nibbles
+}
+
+/// Adds the two halves of every field of `2 * width` bits; `mask` has the lower ones.
+#[inline(always)]
+fn sum_of_halves(word: u64, width: u32, mask: u64) -> u64 {
+    (word & mask) + (word >> width & mask)
+}
+
+/// The sum of the eight bytes.
+#[inline(always)]
+fn sum_of_bytes(word: u64) -> u64 {
+    sum_of_halves(word, 8, 0x00ff_00ff_00ff_00ff).wrapping_mul(0x0001_0001_0001_0001) >> 48
 }
