@@ -68,6 +68,24 @@ fn small_maps_exhaustively() {
 }
 
 #[test]
+fn loops_for_maps_in_memory_stop_at_the_first_line_with_a_wanted_block() {
+    let length = 5 << 20;
+    for (round, wanted) in State::ALL.into_iter().cycle().take(12).enumerate() {
+        let other = State::ALL[(wanted as usize + 1 + round / 4) % 4];
+        // All lines of a group, and the lines behind the last whole one.
+        for block in (0..9).map(|line| 1_000_003 * (round + 1) + line * 256).chain([length * 4 - 1, length * 4 - 300]) {
+            let bytes = common::sparse(length, other, wanted, &[block, length * 4 - 1]);
+            let map = Bitmap::new(&bytes[round % 3..]);
+            let expected = Some(block - round % 3 * 4);
+            for kernel in kernels() {
+                assert_eq!(map.find_with(kernel, wanted, 7), expected, "{kernel:?} {wanted} in {other}");
+            }
+            assert_eq!(map.find_other(other, 7), expected, "{other}");
+        }
+    }
+}
+
+#[test]
 fn far_loops_find_a_block_anywhere() {
     let length = 2 << 20;
     for (round, wanted) in State::ALL.into_iter().cycle().take(24).enumerate() {
