@@ -72,19 +72,20 @@ pub(super) fn count(lines: &[Line]) -> Bits {
     let mut counts = Bits::default();
     let (sixes, rest) = lines.as_chunks::<SIX>();
     for sixes in sixes.chunks(MOST_SIXES) {
-        let mut bytes = [[0; WORDS]; KINDS];
+        let [mut low, mut high, mut both] = [[0; WORDS]; KINDS];
         for six in sixes {
-            for word in 0..WORDS {
+            for (word, ((low, high), both)) in low.iter_mut().zip(&mut high).zip(&mut both).enumerate() {
                 let nibbles = add_six(six.each_ref().map(|line| word::load(line, word * BYTES)));
-                for kind in 0..KINDS {
-                    bytes[kind][word] += sum_of_halves(nibbles[kind], 4, 0x0f0f_0f0f_0f0f_0f0f);
-                }
+                let bytes = nibbles.map(|nibbles| sum_of_halves(nibbles, 4, 0x0f0f_0f0f_0f0f_0f0f));
+                *low += bytes[0];
+                *high += bytes[1];
+                *both += bytes[2];
             }
         }
-        let [low, high, both] = bytes.map(|words| words.into_iter().map(sum_of_bytes).sum::<u64>());
-        counts.low += low;
-        counts.high += high;
-        counts.both += both;
+        let sum = |words: [u64; WORDS]| words.into_iter().map(sum_of_bytes).sum::<u64>();
+        counts.low += sum(low);
+        counts.high += sum(high);
+        counts.both += sum(both);
     }
     for word in rest.as_flattened().as_chunks::<BYTES>().0 {
         counts.add(u64::from_le_bytes(*word));

@@ -50,7 +50,7 @@ macro_rules! define_loops {
         /// Reads every whole line once: see [`super::read`].
         $(#[$attribute])*
         pub(super) fn read(bytes: &[u8]) -> bool {
-            /// The search whose results are joined as the reads are: any bit in any line counts.
+            /// The search that gathers what it looks for with "or", as the reads are.
             const DINODE: u8 = 3;
             let lead = bytes.as_ptr().align_offset(LINE).min(bytes.len());
             let (groups, rest) = bytes[lead..].as_chunks::<LINE>().0.as_chunks::<4>();
@@ -62,7 +62,7 @@ macro_rules! define_loops {
             for line in rest {
                 seen[0] = touch(seen[0], line);
             }
-            any::<DINODE>(seen.into_iter().fold(none::<DINODE>(), |all, seen| join::<DINODE>(all, seen)))
+            seen.into_iter().any(|seen| any::<DINODE>(seen))
         }
     };
 }
