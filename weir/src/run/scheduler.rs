@@ -89,6 +89,8 @@ impl<'a> Loaded<'a> {
         let why = if exit.by_hotplug() { "a CPU came or went" } else { "it asks for that" };
         eprintln!("weir: {}: loading it again, because {why}", self.name());
         self.before = self.counts()?;
+        // The old link goes first: when it is closed, a kernel of 6.16 ends whatever scheduler is there by then.
+        self.attached.unload()?;
         self.attached = attach(self.scheduler)?;
         self.restarts += 1;
         Ok(None)

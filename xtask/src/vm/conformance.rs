@@ -36,7 +36,7 @@ pub struct ConformanceArguments {
 
 /// Plays, compares, prints the table. 1 if something differs, or something went wrong in the machine.
 pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
-    parts::all()?;
+    parts::all(arguments.kernel.as_deref())?;
     let compare = build::program("conformance")?;
     let (script, files) = if arguments.shares { shares()? } else { scenarios(arguments, &compare) };
     let outcome = machine::run(&Job {

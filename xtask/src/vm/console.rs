@@ -24,8 +24,10 @@ const ALARMS: [&str; 18] = [
 ];
 
 /// Lines that look like alarms and are none: part of the line, and why.
-const HARMLESS: [(&str, &str); 1] =
-    [("Spectre V2 : WARNING: ", "the kernel complains of mitigations that the emulated CPU lacks")];
+const HARMLESS: [(&str, &str); 2] = [
+    ("Spectre V2 : WARNING: ", "the kernel complains of mitigations that the emulated CPU lacks"),
+    ("RETBleed: WARNING: ", "the same; up to 6.19 or so"),
+];
 
 /// The first line of `log` that is an alarm.
 pub fn alarm(log: &str) -> Option<&str> {
@@ -60,7 +62,8 @@ mod tests {
                    [    8.7] sched_ext: BPF scheduler \"drops\" disabled (runnable task stall)\n\
                    [    8.7] sched_ext: drops: victim[205] failed to run for 3.752s\n\
                    [    8.7]    scx_watchdog_workfn+0x153/0x1e0\n\
-                   [    0.2] Spectre V2 : WARNING: Unprivileged eBPF is enabled with eIBRS on\n";
+                   [    0.2] Spectre V2 : WARNING: Unprivileged eBPF is enabled with eIBRS on\n\
+                   [    0.2] RETBleed: WARNING: Spectre v2 mitigation leaves CPU vulnerable to RETBleed attacks\n";
         assert_eq!(alarm(log), None);
     }
 }

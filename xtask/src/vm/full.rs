@@ -4,6 +4,7 @@
 //! need a kernel.
 
 use super::files::Transfer;
+use super::machine::Job;
 use super::steps::{self, Step, StepResult};
 use super::{build, machine, parts};
 use anyhow::{Context, Result, bail};
@@ -24,8 +25,11 @@ pub struct FullArguments {
     /// Only these policies; all by default
     policies: Vec<String>,
     /// How long stress-ng works, and again hackbench; a second of the guest's is one of the host's
-    #[arg(long, value_name = "SECS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, value_name = "SECS", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=200))]
     stress: u32,
+    /// Kernel image instead of Debian's [env: WEIR_VM_KERNEL]
+    #[arg(long, value_name = "PATH")]
+    kernel: Option<PathBuf>,
 }
 
 /// One boot and its steps.
@@ -53,12 +57,12 @@ fn list(policy: &str, stress_s: u32) -> Vec<Step> {
 
 /// What is the same under every policy; the first boot alone has these steps.
 fn common() -> Vec<Step> {
-    vec![Step::new("measure", "", 60), Step::new("tests", "/in/in_kernel", 300)]
+    vec![Step::new("measure", "", 60), Step::new("record", "", 60), Step::new("tests", "/in/in_kernel", 300)]
 }
 
 /// Runs it, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
-    parts::all()?;
+    parts::all(arguments.kernel.as_deref())?;
     let mut files = build::programs()?;
     let known = policies()?;
     if let Some(unknown) = arguments.policies.iter().find(|policy| !known.contains(policy)) {
@@ -78,7 +82,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
         if boots.is_empty() {
             steps.splice(1..1, common());
         }
-        boots.push(boot(policy, &steps, files.clone())?);
+        boots.push(boot(policy, &steps, files.clone(), arguments.kernel.clone())?);
     }
     for boot in &boots {
         print(boot);
@@ -89,9 +93,9 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     Ok(u8::from(boots.iter().any(|boot| boot.problem.is_some())))
 }
 
-fn boot(policy: &str, list: &[Step], files: Vec<Transfer>) -> Result<Boot> {
+fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, kernel: Option<PathBuf>) -> Result<Boot> {
     println!("{policy}:");
-    let outcome = machine::run(&steps::job(list, files, CPUS, TIMEOUT))?;
+    let outcome = machine::run(&Job { kernel, ..steps::job(list, files, CPUS, TIMEOUT) })?;
     let steps = steps::results(list, &outcome)?;
     let failed = steps.iter().find(|step| step.status != Some(0)).map(|step| format!("step {} fails", step.name));
     let problem = outcome.problem.clone().or(failed);

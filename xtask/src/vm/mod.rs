@@ -39,7 +39,7 @@ pub enum Command {
     /// Run a shell script; its exit status becomes this command's
     Run(RunArguments),
     /// Test Weir in the kernel, in a minute or two; part of `make test`
-    Smoke,
+    Smoke(smoke::SmokeArguments),
     /// Test each policy in the kernel at length; part of `make test-vm`
     Full(full::FullArguments),
     /// Play scenarios in the kernel and hold the kernel model against it; part of `make test-vm`
@@ -84,7 +84,7 @@ pub struct RunArguments {
 pub fn execute(command: Command) -> ExitCode {
     let result = match command {
         Command::Run(arguments) => run(arguments),
-        Command::Smoke => smoke::smoke(),
+        Command::Smoke(arguments) => smoke::smoke(&arguments),
         Command::Full(arguments) => full::full(&arguments),
         Command::Conformance(arguments) => conformance::conformance(&arguments),
     };

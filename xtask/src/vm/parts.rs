@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kernel comes from Debian's newest suite: as of 2026-11 it alone has a cloud kernel with CONFIG_SCHED_CLASS_EXT.
+/// The kernel comes from Debian's newest suite. As of 2026-11 forky and the backports for trixie have cloud kernels with
+/// CONFIG_SCHED_CLASS_EXT too; trixie itself has none.
 const KERNEL_SUITE: &str = "sid";
 /// The oldest QEMU whose `-icount` hands the turn from one virtual CPU to the next fairly (7.2 does not).
 const ICOUNT_MAJOR: u32 = 10;
@@ -31,8 +32,8 @@ pub fn state() -> PathBuf {
 }
 
 /// Sees to it that everything is there; the kernel first, because fetching it tells whether there is a network.
-pub fn all() -> Result<()> {
-    kernel(None)?;
+pub fn all(named: Option<&Path>) -> Result<()> {
+    kernel(named)?;
     qemu(false)?;
     busybox()?;
     Ok(())

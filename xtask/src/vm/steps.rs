@@ -17,7 +17,7 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "command" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "restart" "stress"
+    "command" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "record" "restart" "stress"
     "sysrq" "tests"
 };
 
