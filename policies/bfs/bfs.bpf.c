@@ -70,14 +70,16 @@ LICENSE("GPL");
 #define UNUSABLE 64
 
 /* Set by the launch profile. */
-const volatile u32 nr_cpus = 1;
+const volatile u32 nr_cpus = 1;	/* highest number + 1 */
+const volatile u32 nr_online = 1;
 const volatile u32 hz = 250;
 const volatile u32 rr_interval_ms = 6;
 const volatile bool rr_scaled = true;
 
 /*
- * The machine. cpu_at lists the CPUs by node, cache and core, so that those below one cache, and those of one node, are
- * neighbours in it; place_of is its inverse, and the others say where in it a CPU's cache and node begin and end.
+ * The machine. cpu_at lists the online CPUs by node, cache and core, so that those below one cache, and those of one
+ * node, are neighbours in it; place_of is its inverse, and the others say where in it a CPU's cache and node begin and
+ * end. A CPU that was offline when these were made has the place of another.
  */
 const volatile u16 cpu_at[MAX_CPUS];
 const volatile u16 place_of[MAX_CPUS];
@@ -277,7 +279,7 @@ static __noinline s32 claim_idle_cpu(struct task_struct *p, s32 last)
 			search_caches(&s, last, node_begin[last], node_end[last], DIFF_CACHE);
 		if (s.rank > DIFF_NODE) {
 			search_caches(&s, last, 0, node_begin[last], DIFF_NODE);
-			search_caches(&s, last, node_end[last], nr_cpus, DIFF_NODE);
+			search_caches(&s, last, node_end[last], nr_online, DIFF_NODE);
 		}
 	}
 	scx_bpf_put_idle_cpumask(s.free);
@@ -535,7 +537,7 @@ OP2(void, bfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
  */
 SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 {
-	if (cpu >= nr_cpus)
+	if (cpu >= nr_cpus || cpu_at[place_of[cpu & MAX_CPU_MASK] & MAX_CPU_MASK] != cpu)
 		scx_restart("CPU %d was offline when bfs was loaded", cpu);
 	cpu_of(cpu)->key = 0;
 	cpu_of(cpu)->leaving = false;
@@ -549,7 +551,7 @@ SLEEPABLE_OP1(void, bfs_cpu_offline, s32, cpu)
 
 SLEEPABLE_OP0(s32, bfs_init)
 {
-	u32 ms = rr_scaled ? rr_interval_ms * (4 * nr_cpus + 4) / (nr_cpus + 6) : rr_interval_ms;
+	u32 ms = rr_scaled ? rr_interval_ms * (4 * nr_online + 4) / (nr_online + 6) : rr_interval_ms;
 
 	rr_slice_ns = (u64)ms * 1024000;
 	deadline_unit_ns = (u64)ms * 8192;

@@ -41,7 +41,7 @@ pub struct Fault {
     pub action: Action,
 }
 
-/// All that happens in a run, by time. Each CPU goes down before it comes up, and CPU 0 stays.
+/// All that happens in a run, by time. Each CPU goes and comes in turn, and CPU 0 stays.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
     faults: Vec<Fault>,
@@ -67,19 +67,23 @@ impl FaultPlan {
     /// From faults and the place where each was found. They are sorted by time.
     fn checked(mut found: Vec<(String, Fault)>) -> Result<FaultPlan, FaultError> {
         found.sort_by_key(|(_, fault)| fault.at);
-        let mut offline = CpuSet::new();
+        // Whether a CPU is there at first is the machine's affair.
+        let (mut offline, mut online) = (CpuSet::new(), CpuSet::new());
         for (place, Fault { at, action }) in &found {
+            let error = |problem| FaultError::new(place, problem);
             match *action {
                 Action::Offline(BOOT_CPU) => {
-                    return Err(FaultError::new(place, "CPU 0 cannot go offline: it is the one that boots"));
+                    return Err(error("CPU 0 cannot go offline: it is the one that boots".to_owned()));
                 }
                 Action::Offline(cpu) if !offline.insert(cpu) => {
-                    return Err(FaultError::new(place, format!("CPU {cpu} is offline already at {at}")));
+                    return Err(error(format!("CPU {cpu} is offline already at {at}")));
                 }
-                Action::Online(cpu) if !offline.remove(cpu) => {
-                    return Err(FaultError::new(place, format!("CPU {cpu} is online already at {at}")));
+                Action::Online(cpu) if !online.insert(cpu) => {
+                    return Err(error(format!("CPU {cpu} is online already at {at}")));
                 }
-                _ => {}
+                Action::Offline(cpu) => drop(online.remove(cpu)),
+                Action::Online(cpu) => drop(offline.remove(cpu)),
+                Action::Suspend(_) => {}
             }
         }
         Ok(FaultPlan { faults: found.into_iter().map(|(_, fault)| fault).collect() })
@@ -95,13 +99,22 @@ impl FaultPlan {
         self.faults.is_empty()
     }
 
-    /// Checks that the machine, called `name` in errors, has the CPUs.
-    pub fn check(&self, name: &str, cpus: &CpuSet) -> Result<(), FaultError> {
+    /// Checks that the machine, called `name` in errors, has the CPUs, of which some are `offline` at first.
+    pub fn check(&self, name: &str, cpus: &CpuSet, offline: &CpuSet) -> Result<(), FaultError> {
+        let mut touched = CpuSet::new();
         for fault in &self.faults {
-            if let Action::Offline(cpu) | Action::Online(cpu) = fault.action
-                && !cpus.contains(cpu)
-            {
-                return Err(FaultError::new(fault.to_string(), format!("{name} has CPUs {cpus} and no CPU {cpu}")));
+            let (cpu, there) = match fault.action {
+                Action::Offline(cpu) => (cpu, true),
+                Action::Online(cpu) => (cpu, false),
+                Action::Suspend(_) => continue,
+            };
+            let error = |problem| Err(FaultError::new(fault.to_string(), problem));
+            if !cpus.contains(cpu) {
+                return error(format!("{name} has CPUs {cpus} and no CPU {cpu}"));
+            }
+            if touched.insert(cpu) && offline.contains(cpu) == there {
+                let state = if there { "offline" } else { "online" };
+                return error(format!("CPU {cpu} of {name} is {state} from the beginning"));
             }
         }
         Ok(())
@@ -214,8 +227,10 @@ mod tests {
         let cases = [
             ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the one that boots"),
             ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is offline already at 2.00 s"),
-            ("cpu1:online@1s", "\"cpu1:online@1s\": CPU 1 is online already at 1.00 s"),
-            ("cpu1:online@2s,cpu1:offline@2s", "\"cpu1:online@2s\": CPU 1 is online already at 2.00 s"),
+            (
+                "cpu1:online@1s,cpu1:offline@2s,cpu1:online@3s,cpu1:online@4s",
+                "\"cpu1:online@4s\": CPU 1 is online already at 4.00 s",
+            ),
         ];
         for (text, error) in cases {
             assert_eq!(line(text), Err(error.to_owned()));
@@ -224,10 +239,19 @@ mod tests {
 
     #[test]
     fn a_machine_must_have_the_cpus() {
-        let plan: FaultPlan = "cpu7:offline@1s".parse().unwrap();
-        let error = plan.check("laptop", &CpuSet::first_n(4)).unwrap_err();
-        assert_eq!(error.to_string(), "cpu7:offline@1000000000ns: laptop has CPUs 0-3 and no CPU 7");
-        assert_eq!(plan.check("desktop", &CpuSet::first_n(8)), Ok(()));
+        let check = |plan: &str, cpus, offline: &str| {
+            let offline = if offline.is_empty() { CpuSet::new() } else { offline.parse().unwrap() };
+            let checked = plan.parse::<FaultPlan>().unwrap().check("it", &CpuSet::first_n(cpus), &offline);
+            checked.map_err(|error| error.to_string())
+        };
+        let missing = "cpu7:offline@1000000000ns: it has CPUs 0-3 and no CPU 7";
+        assert_eq!(check("cpu7:offline@1s", 4, ""), Err(missing.to_owned()));
+        assert_eq!(check("cpu7:offline@1s", 8, ""), Ok(()));
+        let gone = "cpu7:offline@1000000000ns: CPU 7 of it is offline from the beginning";
+        assert_eq!(check("cpu7:offline@1s", 8, "6-7"), Err(gone.to_owned()));
+        let there = "cpu1:online@1000000000ns: CPU 1 of it is online from the beginning";
+        assert_eq!(check("cpu1:online@1s", 8, "7"), Err(there.to_owned()));
+        assert_eq!(check("cpu7:online@1s,cpu7:offline@2s,cpu7:online@3s", 8, "7"), Ok(()));
     }
 
     proptest! {

@@ -2,15 +2,17 @@
 //! The launch profile: what a scheduler's user space would set before attach, as data. `weir sim` and `weir run` use
 //! the same one. The format is described in `docs/launch-profile.md`.
 //!
-//! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, and [`Profile::apply`] puts
-//! the values into a linked object for a certain machine. Parsing and arithmetic only: no files, no environment.
+//! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`] puts the
+//! values into a linked object for a certain machine, and [`Profile::calls`] says which of its programs to call then. Parsing and arithmetic only: no files, no environment.
 
 mod apply;
+mod calls;
 mod encode;
 mod near;
 mod parse;
 mod source;
 
+pub use calls::ProgramCall;
 pub use source::Source;
 
 use std::collections::BTreeMap;
@@ -84,6 +86,8 @@ pub struct Profile {
     /// The profile's own values, then the chosen preset's, then those of the command line: the later replaces the
     /// earlier.
     variables: BTreeMap<String, Setting>,
+    /// Programs that are called before attach, in order.
+    calls: Vec<calls::CallSetting>,
     presets: BTreeMap<String, BTreeMap<String, Setting>>,
     tunables: BTreeMap<String, Tunable>,
 }

@@ -2,11 +2,14 @@
 //! Reads `profile.toml`. Every key is known or an error, and every error names its line.
 
 use crate::apply::FLAGS;
+use crate::calls::CallSetting;
 use crate::{Claims, Constant, Profile, ProfileError, Setting, Source, Tunable, TunableKind, Value, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+const KEYS: [&str; 7] = ["summary", "ops", "rodata", "call", "presets", "tunables", "claims"];
 
 /// Arrays of arrays of … are read to this depth: no C variable here has more dimensions.
 const MAX_DIMENSIONS: usize = 4;
@@ -23,15 +26,12 @@ impl Profile {
                 "summary" => profile.summary = reader.string(value)?.to_owned(),
                 "ops" => reader.ops(reader.table(value)?, &mut profile)?,
                 "rodata" => profile.variables = reader.settings(reader.table(value)?)?,
+                "call" => profile.calls = reader.calls(value)?,
                 "presets" => profile.presets = reader.presets(reader.table(value)?)?,
                 "tunables" => profile.tunables = reader.tunables(reader.table(value)?)?,
                 "claims" => profile.claims = reader.claims(reader.table(value)?)?,
                 _ => {
-                    return Err(reader.unknown(
-                        "key",
-                        key,
-                        &["summary", "ops", "rodata", "presets", "tunables", "claims"],
-                    ));
+                    return Err(reader.unknown("key", key, &KEYS));
                 }
             }
         }
@@ -161,6 +161,25 @@ impl Reader<'_> {
             }
             _ => Err(self.expected(value, "an integer, true, false, an array of them, or { machine = \"NAME\" }")),
         }
+    }
+
+    /// `[[call]]`: `program` and, if it takes something, `context`.
+    fn calls(&self, value: &Node<'_>) -> Result<Vec<CallSetting>, ProfileError> {
+        let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "[[call]] tables"))?;
+        array.iter().map(|call| self.call(call)).collect()
+    }
+
+    fn call(&self, call: &Node<'_>) -> Result<CallSetting, ProfileError> {
+        let (mut program, mut context) = (None, Vec::new());
+        for (key, value) in self.table(call)? {
+            match key.get_ref().as_ref() {
+                "program" => program = Some(self.string(value)?.to_owned()),
+                "context" => context = self.settings(self.table(value)?)?.into_iter().collect(),
+                _ => return Err(self.unknown("key of a call", key, &["program", "context"])),
+            }
+        }
+        let missing = || self.error(call.span(), "the call has no `program`");
+        Ok(CallSetting { program: program.ok_or_else(missing)?, context, place: self.place(call.span()) })
     }
 
     fn presets(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, BTreeMap<String, Setting>>, ProfileError> {

@@ -2,16 +2,20 @@
 //! What a machine can tell a scheduler.
 
 use crate::Constant;
+use ids::CpuId;
 use machine_model::Machine;
 
 /// A number or table that the machine gives: `{ machine = "NAME" }`.
 ///
-/// The *places* list all CPUs ordered by node, last-level cache, core and number, so that the CPUs of a cache, and
-/// those of a node, stand side by side.
+/// Tables are indexed by the kernel's numbers of CPUs, of which some may be offline. The *places* list the CPUs that are
+/// online, ordered by node, last-level cache, core and number, so that the CPUs of a cache, and those of a node, stand
+/// side by side. A CPU that is offline has no place; tables that speak of places give it those of the first CPU below
+/// its cache, so that every entry is valid, and its place is not its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Source {
     Cpus,
+    OnlineCpus,
     Cores,
     Llcs,
     Nodes,
@@ -29,8 +33,9 @@ pub enum Source {
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, Source); 15] = [
+const NAMES: [(&str, Source); 16] = [
     ("cpus", Source::Cpus),
+    ("online-cpus", Source::OnlineCpus),
     ("cores", Source::Cores),
     ("llcs", Source::Llcs),
     ("nodes", Source::Nodes),
@@ -71,6 +76,7 @@ impl Source {
         };
         match self {
             Source::Cpus => number(cpus.len()),
+            Source::OnlineCpus => number(cpus.len() - machine.offline.len()),
             Source::Cores => groups(|cpu| cpu.core),
             Source::Llcs => groups(|cpu| cpu.llc),
             Source::Nodes => groups(|cpu| cpu.node),
@@ -99,9 +105,9 @@ fn table(values: impl Iterator<Item = usize>) -> Constant {
     Constant::Array(values.map(number).collect())
 }
 
-/// CPU numbers in the order of their places.
+/// Numbers of the online CPUs in the order of their places.
 fn by_place(machine: &Machine) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..machine.cpus.len()).collect();
+    let mut order: Vec<usize> = machine.online_cpus().iter().map(CpuId::index).collect();
     order.sort_by_key(|cpu| {
         let place = machine.cpus[*cpu];
         (place.node, place.llc, place.core, *cpu)
@@ -109,9 +115,9 @@ fn by_place(machine: &Machine) -> Vec<usize> {
     order
 }
 
-/// Place of each CPU.
+/// Place of each CPU; for one that is offline, the first below its cache.
 fn place_of(machine: &Machine) -> Vec<usize> {
-    let mut places = vec![0; machine.cpus.len()];
+    let mut places: Vec<usize> = ranges(machine, |cpu| (cpu.node, cpu.llc)).map(|range| range.0).collect();
     for (place, cpu) in by_place(machine).into_iter().enumerate() {
         places[cpu] = place;
     }

@@ -5,6 +5,7 @@ use super::*;
 use bpf_object::btf::{Btf, BtfBuilder, Member};
 use bpf_object::{LinkedObject, MapDef, MapId, MapKind, MemberValue, StructOps, StructOpsMember, Variable};
 use expect_test::{Expect, expect};
+use ids::CpuSet;
 use machine_model::{Costs, Cpu, Machine};
 
 /// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
@@ -14,6 +15,7 @@ fn machine() -> Machine {
         name: "test".to_owned(),
         description: String::new(),
         cpus: (0..8).map(cpu).collect(),
+        offline: CpuSet::new(),
         distances: vec![vec![10, 21], vec![21, 10]],
         hz: 250,
         no_hz_idle: true,
@@ -304,6 +306,33 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
     ] {
         assert_eq!(outcome(toml, None, &[]), format!("{expected}\n"), "{toml}");
     }
+}
+
+/// CPUs 1 and 7 of eight are offline; nobody knows what they share.
+#[test]
+fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
+    let mut machine = machine();
+    machine.offline = [ids::CpuId(1), ids::CpuId(7)].into_iter().collect();
+    (machine.cpus[1], machine.cpus[7]) = (Cpu { core: 4, llc: 0, node: 0 }, Cpu { core: 5, llc: 1, node: 1 });
+    machine.validate().unwrap();
+    let of = |name: &str| match Source::find(name).unwrap().of(&machine) {
+        Constant::Array(values) => values.into_iter().map(integer).collect(),
+        constant => vec![integer(constant)],
+    };
+    assert_eq!((of("cpus"), of("online-cpus"), of("cores"), of("llcs")), (vec![8], vec![6], vec![6], vec![2]));
+    assert_eq!(of("cpus-by-place"), [0, 4, 5, 2, 6, 3]);
+    assert_eq!(of("place-of-cpu"), [0, 0, 3, 5, 1, 2, 4, 3]);
+    assert_eq!(of("llc-begin-of-cpu"), [0, 0, 3, 3, 0, 0, 3, 3]);
+    assert_eq!(of("llc-end-of-cpu"), [3, 3, 6, 6, 3, 3, 6, 6]);
+    assert_eq!(of("core-of-cpu"), [0, 4, 2, 3, 0, 1, 2, 5]);
+    let known: Vec<usize> =
+        (0..8).filter(|&cpu| of("cpus-by-place")[of("place-of-cpu")[cpu] as usize] == cpu as i128).collect();
+    assert_eq!(known, [0, 2, 3, 4, 5, 6]);
+}
+
+fn integer(constant: Constant) -> i128 {
+    let Constant::Integer(number) = constant else { panic!("{constant:?}") };
+    number
 }
 
 #[test]

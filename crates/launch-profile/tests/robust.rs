@@ -16,6 +16,10 @@ timeout_ms = 5000
 nr_cpus = { machine = "cpus" }
 slice_ns = 1000
 
+[[call]]
+program = "start"
+context = { cpu = { machine = "cpus-by-place" }, level = 2 }
+
 [tunables.level]
 range = [1, 9]
 doc = "how much"

@@ -3,7 +3,7 @@
 
 use crate::Costs;
 use ids::{CpuId, CpuSet, MAX_CPUS};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One logical CPU and the groups that it belongs to. Group numbers are dense from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,9 @@ pub struct Machine {
     pub description: String,
     /// The CPUs; index = [`CpuId`].
     pub cpus: Vec<Cpu>,
+    /// Those of them that are not online. A kernel does not tell what an offline CPU shares with others: such a CPU is
+    /// a core of its own, below the cache of the first CPU of its node.
+    pub offline: CpuSet,
     /// SLIT distances between nodes, 10 = local; square, symmetric.
     pub distances: Vec<Vec<u32>>,
     /// Timer interrupts per second of a busy CPU.
@@ -72,9 +75,45 @@ const MAX_DISTANCE: u32 = 254;
 pub(crate) const HZ: std::ops::RangeInclusive<u64> = 24..=10_000;
 
 impl Machine {
-    /// All CPUs.
+    /// All CPUs, whether online or not.
     pub fn all_cpus(&self) -> CpuSet {
         CpuSet::first_n(self.cpus.len())
+    }
+
+    /// Those that are online.
+    pub fn online_cpus(&self) -> CpuSet {
+        self.all_cpus().iter().filter(|cpu| !self.offline.contains(*cpu)).collect()
+    }
+
+    /// The same machine as its kernel shows it while these CPUs are offline: what they share with others is not known,
+    /// a node where no CPU is left is none, and group numbers are dense again.
+    ///
+    /// # Panics
+    /// If no CPU is left.
+    pub fn without(&self, offline: &CpuSet) -> Machine {
+        let online: Vec<CpuId> = self.all_cpus().iter().filter(|cpu| !offline.contains(*cpu)).collect();
+        let cpu_of = |cpu: CpuId| self.cpus[cpu.index()];
+        let nodes: Vec<u32> =
+            online.iter().map(|&cpu| cpu_of(cpu).node).collect::<BTreeSet<u32>>().into_iter().collect();
+        let node_of = |cpu: CpuId| nodes.binary_search(&cpu_of(cpu).node).ok();
+        let (mut cores, mut llcs) = (BTreeMap::new(), BTreeMap::new());
+        let number = |map: &mut BTreeMap<u32, u32>, old: u32| {
+            let next = map.len() as u32;
+            *map.entry(old).or_insert(next)
+        };
+        let mut cpus = vec![None; self.cpus.len()];
+        for &cpu in &online {
+            let Cpu { core, llc, .. } = cpu_of(cpu);
+            let node = node_of(cpu).expect("it is one of its CPUs") as u32;
+            cpus[cpu.index()] = Some(Cpu { core: number(&mut cores, core), llc: number(&mut llcs, llc), node });
+        }
+        let row = |from: &u32| nodes.iter().map(|to| self.distances[*from as usize][*to as usize]).collect();
+        Machine {
+            cpus: with_offline(cpus, |cpu| node_of(cpu).unwrap_or(0) as u32),
+            offline: offline.clone(),
+            distances: nodes.iter().map(row).collect(),
+            ..self.clone()
+        }
     }
 
     /// How far apart two CPUs are. Both must exist.
@@ -94,17 +133,39 @@ impl Machine {
     }
 
     /// Checks what every constructor promises: 1 to 4096 CPUs, dense group numbers, cores inside caches inside nodes,
-    /// distances square, symmetric and 10 at home, and a plausible HZ. For machines that are built by hand.
+    /// distances square, symmetric and 10 at home, a plausible HZ, and some CPU online. For machines that are built by
+    /// hand.
     pub fn validate(&self) -> Result<(), MachineError> {
         let error = |problem| MachineError { place: self.name.clone(), problem };
         check_cpus(&self.cpus).map_err(error)?;
         let nodes = self.cpus.iter().map(|cpu| cpu.node).max().map_or(0, |last| last as usize + 1);
         check_distances(&self.distances, nodes).map_err(error)?;
+        let all = self.all_cpus();
+        if !self.offline.is_subset(&all) || self.offline.len() == all.len() {
+            return Err(error(format!("CPUs {} of {all} are offline; expected some of them, not all", self.offline)));
+        }
         if !HZ.contains(&u64::from(self.hz)) {
             return Err(error(format!("hz is {}; expected {} to {}", self.hz, HZ.start(), HZ.end())));
         }
         Ok(())
     }
+}
+
+/// All CPUs, given those that are online. What the others share is unknown: each is a core of its own beside the first
+/// CPU of its node, so that tables by CPU have nothing that is not there.
+///
+/// # Panics
+/// If no CPU of that node is online.
+pub(crate) fn with_offline(cpus: Vec<Option<Cpu>>, node_of: impl Fn(CpuId) -> u32) -> Vec<Cpu> {
+    let mut cores = cpus.iter().flatten().map(|cpu| cpu.core + 1).max().unwrap_or(0);
+    let mut guess = |number: usize| {
+        let node = node_of(CpuId(number as u32));
+        let near = cpus.iter().flatten().find(|cpu| cpu.node == node).expect("a node has CPUs that are online");
+        cores += 1;
+        Cpu { core: cores - 1, ..*near }
+    };
+    let all = cpus.iter().enumerate();
+    all.map(|(number, cpu)| cpu.unwrap_or_else(|| guess(number))).collect()
 }
 
 /// Number and nesting of the groups.
@@ -190,6 +251,7 @@ mod tests {
             name: "m".into(),
             description: String::new(),
             cpus: cpus.iter().map(|&(core, llc, node)| Cpu { core, llc, node }).collect(),
+            offline: CpuSet::new(),
             distances: distances.iter().map(|row| row.to_vec()).collect(),
             hz: 250,
             no_hz_idle: true,
@@ -208,6 +270,23 @@ mod tests {
             assert_eq!(machine.locality(CpuId(cpu as u32), CpuId(0)), expected);
         }
         assert!(expected.is_sorted());
+    }
+
+    #[test]
+    fn a_machine_without_some_of_its_cpus_forgets_what_they_share() {
+        let groups = |machine: &Machine| -> Vec<(u32, u32, u32)> {
+            machine.validate().unwrap();
+            machine.cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node)).collect()
+        };
+        let cpus = [(0, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1), (3, 2, 1)];
+        let whole = machine(&cpus, &[&[10, 20], &[20, 10]]);
+        assert_eq!(whole.without(&CpuSet::new()), whole);
+        let one = whole.without(&[CpuId(3)].into_iter().collect());
+        assert_eq!(groups(&one), [(0, 0, 0), (0, 0, 0), (1, 0, 0), (3, 0, 0), (2, 1, 1), (2, 1, 1)]);
+        let node = whole.without(&"0,4-5".parse().unwrap());
+        assert_eq!(groups(&node), [(3, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (4, 0, 0), (5, 0, 0)]);
+        assert_eq!(node.distances, [[10]]);
+        assert_eq!(node.online_cpus().to_string(), "1-3");
     }
 
     #[test]
@@ -234,5 +313,10 @@ mod tests {
         }
         let slow = Machine { hz: 10, ..machine(&[(0, 0, 0)], &[&[10]]) };
         assert_eq!(slow.validate().unwrap_err().to_string(), "m: hz is 10; expected 24 to 10000");
+        for (offline, fine) in [("1", true), ("0-1", false), ("2", false)] {
+            let machine = Machine { offline: offline.parse().unwrap(), ..machine(&[(0, 0, 0), (1, 0, 0)], &[&[10]]) };
+            let expected = format!("CPUs {offline} of 0-1 are offline; expected some of them, not all");
+            assert_eq!(machine.validate().map_err(|error| error.problem), if fine { Ok(()) } else { Err(expected) });
+        }
     }
 }

@@ -2,9 +2,9 @@
 //! The running machine, from sysfs. Facts: `Documentation/ABI/stable/sysfs-devices-system-cpu`, `sysfs-devices-node`
 //! and `Documentation/admin-guide/cputopology.rst` of Linux.
 
-use crate::machine::{LOCAL_DISTANCE, REMOTE_DISTANCE};
+use crate::machine::{LOCAL_DISTANCE, REMOTE_DISTANCE, with_offline};
 use crate::{Cpu, Machine, MachineError};
-use ids::{CpuId, CpuSet, MAX_CPUS};
+use ids::{CpuId, CpuSet};
 use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
@@ -36,36 +36,39 @@ impl Sysfs<'_> {
         text.parse().map(Some).map_err(|_| error(path, format!("{text:?}; expected a number")))
     }
 
-    /// CPUs 0 to n-1 are online. Weir numbers CPUs without gaps, as the kernel does until one is taken offline.
-    fn cpu_count(&self) -> Result<usize, MachineError> {
+    /// The CPUs that are online, and all up to the last that is there.
+    ///
+    /// CPUs that are possible but not there do not count: virtual machines have hundreds of them that never come. One
+    /// that does come is like any other that was not there when a scheduler was loaded.
+    fn cpus(&self) -> Result<(CpuSet, CpuSet), MachineError> {
         let path = format!("{CPU}/online");
-        let online =
-            self.set(&path)?.ok_or_else(|| error(&path, "cannot be read; expected the list of online CPUs"))?;
-        let count = online.len();
-        if count == 0 || online != CpuSet::first_n(count) {
-            let possible = self.text(&format!("{CPU}/possible")).unwrap_or_else(|| "unknown".into());
-            let problem = format!(
-                "CPUs {online} are online of {possible} possible; expected 0 to some number without gaps: \
-                 bring the others online, or describe the machine in a file"
-            );
-            return Err(error(&path, problem));
-        }
-        Ok(count)
+        let online = self.set(&path)?.filter(|online| !online.is_empty());
+        let online = online.ok_or_else(|| error(&path, "cannot be read, or empty; expected the online CPUs"))?;
+        let present = self.set(&format!("{CPU}/present"))?.unwrap_or_default();
+        let last = online.iter().chain(present.iter()).max().expect("some CPU is online");
+        Ok((online, CpuSet::first_n(last.index() + 1)))
     }
 
     /// The nodes that have CPUs, with their kernel numbers. A kernel without NUMA has no such directory: one node.
-    fn nodes(&self, all: &CpuSet) -> Result<Vec<(usize, CpuSet)>, MachineError> {
-        let Some(online) = self.set(&format!("{NODE}/online"))? else { return Ok(vec![(0, all.clone())]) };
+    fn nodes(&self, cpus: &CpuSet) -> Result<Vec<(usize, CpuSet)>, MachineError> {
+        let Some(online) = self.set(&format!("{NODE}/online"))? else { return Ok(vec![(0, cpus.clone())]) };
         let mut nodes = Vec::new();
         for node in online.iter() {
             let path = format!("{NODE}/node{node}/cpulist");
-            let cpus = self.set(&path)?.ok_or_else(|| error(&path, "cannot be read; expected a list of CPUs"))?;
-            let cpus = cpus.intersection(all);
+            let there = self.set(&path)?.ok_or_else(|| error(&path, "cannot be read; expected a list of CPUs"))?;
+            let cpus = there.intersection(cpus);
             if !cpus.is_empty() {
                 nodes.push((node.index(), cpus));
             }
         }
         Ok(nodes)
+    }
+
+    /// The node of a CPU that is offline: the list of a node's CPUs leaves it out, but it has a link to each of them.
+    /// Where there is none, or only CPUs that are offline, the first node stands in.
+    fn node_of_offline(&self, cpu: CpuId, nodes: &[(usize, CpuSet)]) -> usize {
+        let linked = |(node, _): &(usize, CpuSet)| self.text(&format!("{NODE}/node{node}/cpu{cpu}/online")).is_some();
+        nodes.iter().position(linked).unwrap_or(0)
     }
 
     /// SLIT rows hold one entry for each online node, in order. Firmware tables are sometimes asymmetric: the larger
@@ -132,27 +135,29 @@ impl Numbering {
 impl Machine {
     /// From sysfs (`/sys/devices/system/...`), read through `read`: path → contents.
     ///
-    /// Where files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at
+    /// CPUs keep the numbers that the kernel gave them; those that are offline, or not there, between the others are in
+    /// [`Machine::offline`]. Where files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at
     /// its cache. HZ, NO_HZ and costs cannot be seen there; those of the preset `server-64` stand in.
     pub fn from_sysfs(read: &dyn Fn(&str) -> Option<String>) -> Result<Machine, MachineError> {
         let sysfs = Sysfs { read };
-        let count = sysfs.cpu_count()?;
-        assert!(count <= MAX_CPUS, "a CpuSet is parsed with that bound");
-        let all = CpuSet::first_n(count);
-        let nodes = sysfs.nodes(&all)?;
-        let mut cpus = Vec::with_capacity(count);
+        let (online, all) = sysfs.cpus()?;
+        let nodes = sysfs.nodes(&online)?;
+        let mut cpus = vec![None; all.len()];
         let (mut cores, mut llcs) = (Numbering(BTreeMap::new()), Numbering(BTreeMap::new()));
-        for cpu in all.iter() {
+        for cpu in online.iter() {
             let node = nodes.iter().position(|(_, set)| set.contains(cpu));
             let node = node.ok_or_else(|| error(NODE, format!("CPU {cpu} is in no node's cpulist")))?;
-            let llc = sysfs.llc(cpu, &all)?.intersection(&nodes[node].1);
+            let llc = sysfs.llc(cpu, &online)?.intersection(&nodes[node].1);
             let core = sysfs.core(cpu)?.intersection(&llc);
-            cpus.push(Cpu { core: cores.number(&core, cpu), llc: llcs.number(&llc, cpu), node: node as u32 });
+            let (core, llc) = (cores.number(&core, cpu), llcs.number(&llc, cpu));
+            cpus[cpu.index()] = Some(Cpu { core, llc, node: node as u32 });
         }
+        let offline: CpuSet = all.iter().filter(|cpu| !online.contains(*cpu)).collect();
         let machine = Machine {
             name: "host".into(),
-            description: format!("this machine, {count} CPUs"),
-            cpus,
+            description: format!("this machine, {} CPUs", online.len()),
+            cpus: with_offline(cpus, |cpu| sysfs.node_of_offline(cpu, &nodes) as u32),
+            offline,
             distances: sysfs.distances(&nodes)?,
             ..Machine::reference()
         };
@@ -209,8 +214,7 @@ mod tests {
     #[test]
     fn sysfs_becomes_a_machine() {
         let machine = machine(&[]).unwrap();
-        let groups: Vec<_> = machine.cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node)).collect();
-        assert_eq!(groups, [(0, 0, 0), (1, 1, 1), (0, 0, 0), (1, 1, 1)]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (0, 0, 0), (1, 1, 1)]);
         assert_eq!(machine.distances, [[10, 28], [28, 10]]);
     }
 
@@ -221,19 +225,81 @@ mod tests {
         assert_eq!(machine.cpus.iter().map(|cpu| cpu.llc).collect::<Vec<_>>(), [0, 1, 0, 1]);
     }
 
+    /// What the kernel shows when CPUs of [`FILES`] are offline: they are in no list, and their topology is gone.
+    fn without(offline: &str, online: &str, nodes: [&str; 2]) -> Machine {
+        let offline: CpuSet = offline.parse().unwrap();
+        let left = |list: &str| {
+            let cpus: CpuSet = list.trim().parse().unwrap();
+            cpus.iter().filter(|cpu| !offline.contains(*cpu)).collect::<CpuSet>().to_string()
+        };
+        let machine = Machine::from_sysfs(&|path| {
+            let short = path.strip_prefix("/sys/devices/system/")?;
+            match short {
+                "cpu/online" => return Some(online.to_owned()),
+                "cpu/present" => return Some("0-3\n".to_owned()),
+                "node/node0/cpulist" => return Some(nodes[0].to_owned()),
+                "node/node2/cpulist" => return Some(nodes[1].to_owned()),
+                "node/node0/cpu2/online" | "node/node2/cpu1/online" | "node/node2/cpu3/online" => {
+                    return Some("0\n".to_owned());
+                }
+                _ => {}
+            }
+            if offline.iter().any(|cpu| short.starts_with(&format!("cpu/cpu{cpu}/"))) {
+                return None;
+            }
+            let text = FILES.iter().find(|(name, _)| *name == short)?.1;
+            Some(if short.ends_with("_list") { left(text) } else { text.to_owned() })
+        });
+        let machine = machine.unwrap();
+        assert_eq!(machine.offline, offline);
+        machine
+    }
+
+    fn groups(machine: &Machine) -> Vec<(u32, u32, u32)> {
+        machine.cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node)).collect()
+    }
+
+    #[test]
+    fn cpus_keep_their_numbers_when_some_are_offline() {
+        // CPU 1 went: what it shared is unknown now, but not its node. No number of the others changes.
+        let machine = without("1", "0,2-3\n", ["0,2", "3"]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (2, 1, 1), (0, 0, 0), (1, 1, 1)]);
+        assert_eq!(
+            (machine.online_cpus().to_string(), machine.description.as_str()),
+            ("0,2-3".into(), "this machine, 3 CPUs")
+        );
+        // The last one: it is still there.
+        let machine = without("3", "0-2\n", ["0,2", "1"]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (0, 0, 0), (2, 1, 1)]);
+        // The second threads of all cores, as with nosmt.
+        let machine = without("2-3", "0-1\n", ["0", "1"]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 1)]);
+    }
+
+    #[test]
+    fn a_node_whose_cpus_all_went_is_no_node_of_the_machine() {
+        let machine = without("1,3", "0,2\n", ["0,2", "\n"]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 0, 0), (0, 0, 0), (2, 0, 0)]);
+        assert_eq!(machine.distances, [[10]]);
+    }
+
+    #[test]
+    fn cpus_that_are_only_possible_do_not_count() {
+        let machine = machine(&[("cpu/present", "0-3\n")]).unwrap();
+        assert_eq!((machine.cpus.len(), machine.offline.is_empty()), (4, true));
+        let holes = self::machine(&[("cpu/present", "0-3,6\n")]).unwrap();
+        assert_eq!((holes.cpus.len(), holes.offline.to_string()), (7, "4-6".into()));
+    }
+
     #[test]
     fn what_cannot_be_is_named() {
         let cases = [
             (
                 "cpu/online",
-                "0-1,3",
-                "/sys/devices/system/cpu/online: CPUs 0-1,3 are online of 0-7 possible; expected 0 to some number without gaps: bring the others online, or describe the machine in a file",
-            ),
-            (
-                "cpu/online",
                 "absent",
-                "/sys/devices/system/cpu/online: cannot be read; expected the list of online CPUs",
+                "/sys/devices/system/cpu/online: cannot be read, or empty; expected the online CPUs",
             ),
+            ("cpu/online", "", "/sys/devices/system/cpu/online: cannot be read, or empty; expected the online CPUs"),
             (
                 "cpu/online",
                 "x",

@@ -4,7 +4,7 @@
 
 use crate::machine::{HZ, check_distances, flat_distances};
 use crate::{Costs, Cpu, Machine, MachineError, synthetic};
-use ids::MAX_CPUS;
+use ids::{CpuSet, MAX_CPUS};
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -122,7 +122,8 @@ impl Machine {
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
-        let machine = Machine { name, description, cpus, distances, hz, no_hz_idle, costs };
+        let offline = CpuSet::new();
+        let machine = Machine { name, description, cpus, offline, distances, hz, no_hz_idle, costs };
         machine.validate()?;
         Ok(machine)
     }

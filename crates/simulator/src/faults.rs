@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::run::{BOOT_CPU, End, Run};
 use event_log::{BlockCause, Waker};
 use fault_plan::{Action, Fault, FaultPlan};
-use ids::{CpuId, Nanos, TaskId};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::Leave;
 use std::collections::VecDeque;
 
@@ -89,6 +89,17 @@ impl<M: Model> Run<'_, M> {
         self.faults.plan = plan.faults().iter().copied().collect();
         if let Some(first) = self.faults.plan.front() {
             self.alarms.set(Alarm::Fault, first.at);
+        }
+    }
+
+    /// These CPUs do not come with the boot, before anything runs.
+    pub fn boot_without(&mut self, cpus: &CpuSet) {
+        for cpu in cpus.iter() {
+            self.model.deactivate_cpu(cpu);
+            self.model.offline_cpu(cpu);
+            self.apply(cpu, Charge::default());
+            self.cpus[cpu.index()].resched = false;
+            assert_eq!(self.kill(cpu), None, "nobody is there yet");
         }
     }
 
@@ -283,11 +294,17 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Attaches the scheduler again, on `cpu`.
+    /// Attaches the scheduler again, on `cpu`, with tables of the machine as it is now.
     pub fn restart(&mut self, cpu: CpuId) {
-        let object = self.object.take().expect("a scheduler was loaded");
-        self.model.restart(cpu, &object);
-        self.object = Some(object);
+        let mut loader = self.loader.take().expect("a scheduler was loaded");
+        let offline = self.all_cpus.iter().filter(|cpu| self.cpus[cpu.index()].offline).collect();
+        let machine = self.machine.without(&offline);
+        let applied = loader.profile.apply(&mut loader.object, &machine);
+        let calls = applied.and_then(|()| loader.profile.calls(&loader.object, &machine));
+        if !self.model.restart(cpu, &loader.object, &calls.expect("it fitted the whole machine")) {
+            self.end = Some(End::Ejected);
+        }
+        self.loader = Some(loader);
     }
 }
 

@@ -112,7 +112,7 @@ pub fn run_then(
 ) -> Result<Outcome, SetupError> {
     let mut run = setup::prepare(setup, log)?;
     run.play(progress);
-    let object = run.object.take().expect("it was loaded");
+    let object = run.loader.take().expect("it was loaded").object;
     let (outcome, mut kernel) = run.finish()?;
     last(&mut kernel, &object);
     Ok(outcome)

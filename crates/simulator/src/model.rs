@@ -5,6 +5,7 @@ use bpf_object::LinkedObject;
 use event_log::Waker;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Kernel, Leave, Output, Switch, TaskAttributes, TimerKey};
+use launch_profile::ProgramCall;
 
 /// See the functions of [`Kernel`] with the same names.
 pub(crate) trait Model {
@@ -29,8 +30,8 @@ pub(crate) trait Model {
     fn online_cpu(&mut self, cpu: CpuId);
     fn begin_suspend(&mut self, cpu: CpuId);
     fn end_suspend(&mut self, cpu: CpuId);
-    /// Loads an object that it had before and attaches it.
-    fn restart(&mut self, cpu: CpuId, object: &LinkedObject);
+    /// Loads an object that it had before, makes the calls and attaches it. False if a call failed.
+    fn restart(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
 }
 
 impl Model for Kernel {
@@ -97,8 +98,12 @@ impl Model for Kernel {
     fn end_suspend(&mut self, cpu: CpuId) {
         self.end_suspend(cpu);
     }
-    fn restart(&mut self, cpu: CpuId, object: &LinkedObject) {
+    fn restart(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
         self.load(object).expect("what was loaded once can be loaded again");
+        if calls.iter().any(|call| self.run_program(object, &call.program, &call.context) != Some(0)) {
+            return false;
+        }
         self.attach(cpu).expect("what was attached once can be attached again");
+        true
     }
 }

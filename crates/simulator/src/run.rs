@@ -20,6 +20,7 @@ use bpf_object::LinkedObject;
 use event_log::{BlockCause, Event, LogHash, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Leave, Output, TaskAttributes};
+use launch_profile::Profile;
 use machine_model::Machine;
 use measures::{Collector, Place, Totals};
 use std::collections::VecDeque;
@@ -84,6 +85,12 @@ pub(crate) struct Left {
     pub starts: usize,
 }
 
+/// What the program in user space has that loaded the scheduler.
+pub(crate) struct Loader<'a> {
+    pub object: LinkedObject,
+    pub profile: &'a Profile,
+}
+
 /// A run in progress.
 pub(crate) struct Run<'a, M> {
     pub model: M,
@@ -120,8 +127,8 @@ pub(crate) struct Run<'a, M> {
     pub suspended: Nanos,
     /// The sinks know the affinity that is being changed.
     pub affinity_told: bool,
-    /// What a loader attaches again when it is told to.
-    pub object: Option<LinkedObject>,
+    /// Attaches the scheduler again when it is told to.
+    pub loader: Option<Loader<'a>>,
     /// Why it was, each time.
     pub restarts: Vec<ExitInfo>,
     /// When the boot CPU looks after the kernel next if it is still idle; [`Nanos::MAX`]: not now.
@@ -167,7 +174,7 @@ impl<'a, M: Model> Run<'a, M> {
             freezing: false,
             suspended: Nanos::ZERO,
             affinity_told: false,
-            object: None,
+            loader: None,
             restarts: Vec::new(),
             housekeeping: Nanos::MAX,
         }

@@ -2,7 +2,7 @@
 //! From what the user gave to a kernel with a scheduler attached: checks, links, loads.
 
 use crate::cpu::Charge;
-use crate::run::{BOOT_CPU, Run};
+use crate::run::{BOOT_CPU, Loader, Run};
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Setup, SetupError};
@@ -20,7 +20,7 @@ const CALLBACK_BUDGET: u64 = 16_000_000;
 pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
     check_workload(setup.workload, setup.machine, setup.duration)?;
-    setup.faults.check(&setup.machine.name, &setup.machine.all_cpus())?;
+    setup.faults.check(&setup.machine.name, &setup.machine.all_cpus(), &setup.machine.offline)?;
     let config = config(setup);
     let target = Kernel::target(&config);
     let mut linked = setup.object.link(&*target)?;
@@ -35,7 +35,14 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     run.model.set_now(Nanos::ZERO);
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);
-    run.object = Some(linked);
+    run.boot_without(&setup.machine.offline);
+    for call in setup.profile.calls(&linked, setup.machine)? {
+        match run.model.run_program(&linked, &call.program, &call.context).expect("the profile knows the object") {
+            0 => {}
+            returned => return Err(call.failed(returned.into()).into()),
+        }
+    }
+    run.loader = Some(Loader { object: linked, profile: setup.profile });
     run.model.attach(BOOT_CPU)?;
     run.apply(BOOT_CPU, Charge::default());
     run.plan_faults(setup.faults);
@@ -47,6 +54,9 @@ pub(crate) fn check_machine(machine: &Machine) -> Result<Ticks, SetupError> {
     let problem = |text: String| SetupError::Machine(format!("{}: {text}", machine.name));
     if machine.cpus.is_empty() || machine.cpus.len() > MAX_CPUS {
         return Err(problem(format!("it has {} CPUs, expected 1 to {MAX_CPUS}", machine.cpus.len())));
+    }
+    if machine.offline.contains(BOOT_CPU) {
+        return Err(problem(format!("CPU {BOOT_CPU} is offline, and a simulated machine boots on it")));
     }
     let tick_ns = machine.costs.tick_ns;
     Ticks::new(machine.hz, Nanos(tick_ns)).ok_or_else(|| {

@@ -8,6 +8,7 @@ use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Effect, ExitInfo, Leave, Output, Switch, TaskAttributes, TimerKey};
+use launch_profile::ProgramCall;
 use machine_model::{Costs, Cpu, Machine};
 use std::collections::VecDeque;
 
@@ -273,7 +274,7 @@ impl Model for Fifo {
 
     fn end_suspend(&mut self, _: CpuId) {}
 
-    fn restart(&mut self, _: CpuId, _: &LinkedObject) {
+    fn restart(&mut self, _: CpuId, _: &LinkedObject, _: &[ProgramCall]) -> bool {
         unreachable!("nothing is loaded into it");
     }
 
@@ -288,6 +289,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         name: "free".to_owned(),
         description: String::new(),
         cpus: (0..cpus).map(|core| Cpu { core, llc: 0, node: 0 }).collect(),
+        offline: CpuSet::new(),
         distances: vec![vec![10]],
         hz: 250,
         no_hz_idle: true,

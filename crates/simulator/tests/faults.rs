@@ -61,6 +61,33 @@ fn a_build_ends_although_cpus_go_and_come() {
     }
 }
 
+#[test]
+fn a_machine_may_boot_without_some_of_its_cpus() {
+    let mut machine = Machine::preset("desktop-4c").unwrap();
+    machine.offline = [CpuId(1)].into_iter().collect();
+    let workload = build();
+    let never = FaultPlan::default();
+    for name in ["fifo", "bfs"] {
+        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &never).completed();
+        let measures = &played.outcome.measures;
+        assert!(measures.makespan.is_some() && played.outcome.restarts.is_empty(), "{name}");
+        assert_eq!(measures.cpus[1].offline, measures.elapsed, "{name}");
+        assert!(measures.tasks.iter().all(|task| !task.cpus_used.contains(CpuId(1))), "{name}");
+        assert!(measures.cpus.iter().filter(|cpu| cpu.run > Nanos::from_secs(1)).count() == 3, "{name}");
+        check_accounts(&played, Nanos::ZERO);
+        // bfs has cpu_online, but its tables do not know this CPU.
+        let late = plan("cpu1:online@1s");
+        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &late).completed();
+        assert_eq!(played.outcome.restarts.len(), 1, "{name}");
+        assert!(played.outcome.measures.tasks.iter().any(|task| task.cpus_used.contains(CpuId(1))), "{name}");
+        check_accounts(&played, Nanos::ZERO);
+    }
+    machine.offline = [CpuId(0)].into_iter().collect();
+    let refused = Scheduler::shipped("fifo").refused(&machine, &workload, &never);
+    let SetupError::Machine(problem) = refused else { panic!("{refused:?}") };
+    assert_eq!(problem, "desktop-4c: CPU 0 is offline, and a simulated machine boots on it");
+}
+
 /// Sleeps 10 ms and works 1 ms in turn, on a machine where nothing costs time.
 const SLEEPER: &str = r#"{"global": {"duration": 2}, "tasks": {"s": {"loop": -1, "sleep": 10000, "run": 1000}}}"#;
 

@@ -103,17 +103,24 @@ impl Kernel {
         Ok(())
     }
 
-    /// Runs a `syscall` program of the object by its name, with a context of zeroes; what it returns. `None` if there
-    /// is none of that name.
-    pub fn run_program(&mut self, object: &LinkedObject, name: &str) -> Option<u64> {
+    /// Runs a `syscall` program of the object by its name with this context, as user space does before attach; the
+    /// `int` that it returns. `None` if there is none of that name.
+    ///
+    /// # Panics
+    /// If the context has more than 96 bytes.
+    pub fn run_program(&mut self, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         let program = object.programs.iter().find(|program| {
             program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
         })?;
-        let context = self.machine.argument_block(&[0; 5]);
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let mut words: Vec<u64> = context.chunks(8).map(word).collect();
+        // Whoever takes no context gets one nevertheless, of zeroes.
+        words.resize(words.len().max(1), 0);
+        let context = self.machine.argument_block(&words);
         let running = Running { op: Some(Op::Init), ..Running::NONE };
         let result = self.execute(running, program.function, &[context]);
         self.finish();
-        Some(result)
+        Some(result as i32)
     }
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Programs of the object that user space calls before it attaches the scheduler (contract L3).
+
+use crate::encode::encode;
+use crate::{Constant, Profile, ProfileError, Setting, Value, near};
+use bpf_object::btf::{Kind, Type};
+use bpf_object::{LinkedObject, ProgramKind};
+use machine_model::Machine;
+
+/// The longest context, in bytes: that of the largest caller in the scx world is 32.
+const MAX_CONTEXT: u64 = 96;
+
+/// A call as the profile has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallSetting {
+    pub program: String,
+    /// Members of the context by name.
+    pub context: Vec<(String, Setting)>,
+    pub place: String,
+}
+
+/// A call of a `syscall` program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramCall {
+    /// Its function in the object.
+    pub program: String,
+    /// What its argument points to; empty for a program without one.
+    pub context: Vec<u8>,
+    /// Where the profile asks for it, for errors.
+    pub place: String,
+}
+
+impl ProgramCall {
+    /// The error for a call that did not return 0.
+    pub fn failed(&self, returned: i64) -> ProfileError {
+        ProfileError::new(&self.place, format!("program `{}` returns {returned}, not 0", self.program))
+    }
+}
+
+impl Profile {
+    /// The calls that user space makes between loading and attaching `object` on `machine`, in order.
+    ///
+    /// A value that is an array where its member is a number stands for several calls: one for each element. Several
+    /// such arrays go side by side.
+    pub fn calls(&self, object: &LinkedObject, machine: &Machine) -> Result<Vec<ProgramCall>, ProfileError> {
+        let mut calls = Vec::new();
+        for call in &self.calls {
+            call.expand(object, machine, &mut calls)?;
+        }
+        Ok(calls)
+    }
+}
+
+impl CallSetting {
+    fn expand(
+        &self,
+        object: &LinkedObject,
+        machine: &Machine,
+        calls: &mut Vec<ProgramCall>,
+    ) -> Result<(), ProfileError> {
+        let structure = self.context_type(object)?;
+        let size = structure.map_or(Some(0), |id| object.btf.size_of(id)).filter(|size| *size <= MAX_CONTEXT);
+        let size = size.ok_or_else(|| {
+            ProfileError::new(
+                &self.place,
+                format!("the context of `{}` is larger than {MAX_CONTEXT} bytes", self.program),
+            )
+        })?;
+        let mut contexts = vec![vec![0; size as usize]];
+        let mut spread = false;
+        for (name, setting) in &self.context {
+            let fail = |problem: String| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
+            let known = structure.map(|id| object.btf.members(id)).unwrap_or_default();
+            let member = structure.and_then(|id| object.btf.member(id, name)).ok_or_else(|| {
+                let what = format!("member of the context of `{}`", self.program);
+                let names = known.iter().map(|member| member.name.as_str());
+                ProfileError::new(&setting.place, near::unknown(&what, name, names))
+            })?;
+            let (at, type_id) = (member.byte_offset() as usize, member.member.type_id);
+            let constant = match &setting.value {
+                Value::Constant(constant) => constant.clone(),
+                Value::Machine(source) => source.of(machine),
+            };
+            let is_array = matches!(object.btf.resolved(type_id), Type::Array { .. });
+            let values = match constant {
+                Constant::Array(values) if !is_array => {
+                    if !spread {
+                        contexts = vec![contexts[0].clone(); values.len()];
+                        spread = true;
+                    }
+                    if contexts.len() != values.len() {
+                        let (other, own) = (contexts.len(), values.len());
+                        return Err(fail(format!("{own} values, beside a member with {other}")));
+                    }
+                    values
+                }
+                one => vec![one; contexts.len()],
+            };
+            for (context, value) in contexts.iter_mut().zip(&values) {
+                encode(&object.btf, type_id, value, context.get_mut(at..).unwrap_or_default()).map_err(fail)?;
+            }
+        }
+        let call = |context| ProgramCall { program: self.program.clone(), context, place: self.place.clone() };
+        calls.extend(contexts.into_iter().map(call));
+        Ok(())
+    }
+
+    /// The struct to which the program's argument points; `None` if it has none that BTF describes.
+    fn context_type(&self, object: &LinkedObject) -> Result<Option<u32>, ProfileError> {
+        let name_of = |function: u32| object.functions[function as usize].name.as_str();
+        let syscalls = object.programs.iter().filter(|program| program.kind == ProgramKind::Syscall);
+        let names = syscalls.map(|program| name_of(program.function.0));
+        if !names.clone().any(|name| name == self.program) {
+            let what = "program of the object in section `syscall`";
+            return Err(ProfileError::new(&self.place, near::unknown(what, &self.program, names)));
+        }
+        let btf = &object.btf;
+        let Some(Type::Func { proto, .. }) = btf.find(&self.program, Kind::Func).map(|id| btf.type_of(id)) else {
+            return Ok(None);
+        };
+        let argument = btf.parameters(*proto).and_then(|parameters| parameters.first());
+        let Some(Type::Ptr { target }) = argument.map(|argument| btf.resolved(argument.type_id)) else {
+            return Ok(None);
+        };
+        let target = btf.resolve(*target);
+        Ok(matches!(btf.type_of(target), Type::Struct { .. }).then_some(target))
+    }
+}
