@@ -13,6 +13,9 @@ const COMPILERS: [&str; 6] = ["clang-20", "clang-19", "clang-18", "clang-17", "c
 /// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
 const OBJECTS: [&str; 3] = ["record", "meter", "watch"];
 
+/// `tests/schedulers/NAME.bpf.c`: one that goes wrong as asked, and one in the style of others.
+const SCHEDULERS: [&str; 2] = ["faulty", "visitor"];
+
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
@@ -20,7 +23,9 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=PATH");
     let directory = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
     let compiler = compiler()?;
-    faulty()?;
+    for name in SCHEDULERS {
+        scheduler(name)?;
+    }
     for name in OBJECTS {
         SkeletonBuilder::new()
             .source(format!("bpf/{name}.bpf.c"))
@@ -32,12 +37,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The scheduler that the tests make fail. It is compiled here so that they run where there is no clang.
-fn faulty() -> Result<()> {
+/// A scheduler of the tests. It is compiled here so that they run where there is no clang.
+fn scheduler(name: &str) -> Result<()> {
     println!("cargo:rerun-if-changed=tests/schedulers");
     println!("cargo:rerun-if-changed=../../policies/include");
-    let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join("faulty.bpf.o");
-    bpf_clang::compile(Path::new("tests/schedulers/faulty.bpf.c"), &object, &[])?;
+    let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join(format!("{name}.bpf.o"));
+    bpf_clang::compile(Path::new(&format!("tests/schedulers/{name}.bpf.c")), &object, &[])?;
     Ok(())
 }
 

@@ -140,13 +140,20 @@ writes to standard output goes to standard error: standard output has the JSON
 alone. With neither, weir runs until Ctrl-C or SIGTERM and prints a line of
 statistics of the whole machine each second. Either way the end of weir unloads
 the scheduler. If the kernel ejects it, weir says why, and a command goes on
-under the kernel's own; if a CPU comes or goes and the kernel wants that, the
-scheduler is loaded again.
+under the kernel's own, no longer measured. Ctrl-C and SIGTERM reach the command
+as well, and the report follows when that has ended. If a CPU comes or goes and
+the kernel wants that, the scheduler is loaded again.
+
+With --faults CPUs go and come, and the machine sleeps, for real. Times count
+from the start of the command or the workload. What this machine cannot do is
+refused before anything happens. However weir ends, CPUs are as they were found;
+only after SIGKILL somebody else has to bring them back.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C
   sudo weir run bfs -- make -j4
   sudo weir run -- make -j4                 the kernel's own scheduler
+  sudo weir run bfs --faults cpu1:offline@2s,cpu1:online@5s -- make -j4
   sudo weir run bfs -w preempt-mix          the same as weir sim bfs -w ..., real
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
   sudo weir run --monitor 5                 only watch
@@ -164,6 +171,9 @@ pub struct Run {
     /// End the run after this time, such as 10s or 500ms: a command gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
+    /// Do this to the machine, as weir sim does: cpu3:offline@1s,cpu3:online@2s,suspend@3s+2s, or a TOML file of that
+    #[arg(long, value_name = "PLAN")]
+    pub faults: Option<String>,
     /// Launch profile of a scheduler that is given as a path
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -172,7 +182,7 @@ pub struct Run {
     pub stats: Option<u64>,
     /// The same, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "trace", "command", "workload"])]
+          conflicts_with_all = ["scheduler", "stats", "trace", "command", "workload", "faults"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -11,8 +11,10 @@ use crate::args::{Format, Run};
 use crate::print;
 use crate::select;
 use anyhow::{Context, Result, bail};
-use event_log::perfetto;
+use event_log::{Sink, perfetto};
+use fault_plan::FaultPlan;
 use ids::Nanos;
+use live::faults::Faults;
 use live::meter::{Measured, Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
 use live::signals::Signals;
@@ -37,6 +39,8 @@ struct Outside<'a> {
     scheduler: Option<Loaded<'a>>,
     statistics: Option<Statistics>,
     deadline: Option<Instant>,
+    /// After the scheduler: it goes before the CPUs come back, or it would be loaded once more.
+    faults: Option<Faults>,
 }
 
 impl Outside<'_> {
@@ -53,6 +57,19 @@ impl Outside<'_> {
 
     fn is_time_up(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// The measured run begins: so does the fault plan.
+    fn begin(&self) {
+        self.faults.iter().for_each(Faults::begin);
+    }
+
+    /// Takes what the programs in the kernel have sent, and what the fault plan did.
+    fn receive<S: Sink>(&self, meter: &mut Meter<S>) -> Result<()> {
+        for change in self.faults.iter().flat_map(Faults::changes) {
+            meter.hotplug(change.time, change.cpu, change.online);
+        }
+        Ok(meter.receive()?)
     }
 
     /// Time in the scheduler's programs so far.
@@ -81,13 +98,15 @@ pub fn run(args: &Run) -> Result<bool> {
     if watches && args.trace.is_some() {
         bail!("--trace is for the run of a command or a workload, and there is none");
     }
+    let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
+    let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
     let scheduler = schedulers.first().map(Loaded::load).transpose()?;
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
     // Who only watches wants to see something.
     let every = every.or(watches.then_some(Duration::from_secs(1)));
     let statistics = every.map(|every| Statistics::start(every, args.format)).transpose()?;
     let deadline = args.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
-    let outside = Outside { signals: &signals, scheduler, statistics, deadline };
+    let outside = Outside { signals: &signals, scheduler, statistics, deadline, faults };
     if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
 }
 
@@ -98,6 +117,7 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         Some(loaded) => eprintln!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
         None => eprintln!("weir: watching the scheduler of kernel {kernel}; Ctrl-C ends that"),
     }
+    outside.begin();
     let ejected = loop {
         if let Some(exit) = outside.look()? {
             break Some(exit);
@@ -107,25 +127,44 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         }
         std::thread::sleep(LOOK);
     };
-    let Some(loaded) = outside.scheduler else { return Ok(true) };
-    let name = loaded.name().to_owned();
+    let Some(loaded) = outside.scheduler else { return end_and_tell_faults(outside.faults) };
+    let (name, restarts) = (loaded.name().to_owned(), loaded.restarts());
     // A scheduler that is ejected while it is being unloaded was ejected.
     let exit = loaded.unload()?;
+    let faults_fine = end_and_tell_faults(outside.faults)?;
     let was_ejected = ejected.is_some() || !exit.is_unload() && exit.kind != 0;
     match args.format {
-        Format::Json => print(&last_line(&name, was_ejected, &exit))?,
+        Format::Json => print(&last_line(&name, was_ejected, restarts, &exit))?,
         Format::Text if was_ejected => tell_exit(&name, &exit),
         Format::Text => eprintln!("weir: unloaded {name}"),
     }
-    Ok(!was_ejected)
+    Ok(!was_ejected && faults_fine)
+}
+
+/// Brings back the CPUs, and says what failed. False if something did.
+fn end_and_tell_faults(faults: Option<Faults>) -> Result<bool> {
+    let failure = end_faults(faults)?;
+    failure.iter().for_each(|failure| eprintln!("weir: {failure}"));
+    Ok(failure.is_none())
+}
+
+/// Brings back the CPUs that a fault plan took away. What failed, if something did.
+fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
+    let Some(faults) = faults else { return Ok(None) };
+    let (back, failed) = faults.end().context("CPUs may still be offline")?;
+    if !back.is_empty() {
+        eprintln!("weir: CPUs as they were before: {back}");
+    }
+    Ok(failed.map(|error| format!("a fault was not possible: {error}")))
 }
 
 /// How a scheduler ended, as one line of JSON.
-fn last_line(name: &str, ejected: bool, exit: &KernelExit) -> String {
+fn last_line(name: &str, ejected: bool, restarts: u64, exit: &KernelExit) -> String {
     let line = json!({
         "weir": 1,
         "scheduler": name,
         "outcome": if ejected { "ejected" } else { "completed" },
+        "restarts": restarts,
         "exit": {
             "kind": exit.kind,
             "code": exit.code,
@@ -164,16 +203,18 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    if let (Some(_), Some(child)) = (&ejected, &mut child) {
-        // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
-        failure = command::wait(child, outside.signals)?;
-    }
     drop(outside.statistics);
     let mut restarts = 0;
     if let Some(loaded) = outside.scheduler {
         restarts = loaded.restarts();
         loaded.unload()?;
     }
+    let fault = end_faults(outside.faults)?;
+    if let (Some(_), Some(child)) = (&ejected, &mut child) {
+        // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
+        failure = command::wait(child, outside.signals)?;
+    }
+    let failure = failure.or(fault);
     if let (Format::Text, Some(exit)) = (args.format, &ejected) {
         tell_dump(exit);
     }

@@ -170,7 +170,7 @@ impl<'a> Tree<'a> {
                 *peak = (*peak).max(peak_rss_pages * self.host.page_bytes);
             }
             Kind::End => self.lives[index].end = Some(event.work),
-            Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } => {
+            Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
             }
         }

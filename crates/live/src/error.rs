@@ -66,6 +66,17 @@ pub enum LiveError {
         /// Why not.
         source: io::Error,
     },
+    /// A fault plan does not fit this machine.
+    #[error(transparent)]
+    Plan(#[from] fault_plan::FaultError),
+    /// This machine cannot do what a fault plan wants of it.
+    #[error("{fault}: {problem}")]
+    Fault {
+        /// What it wants.
+        fault: String,
+        /// Why that is not possible.
+        problem: String,
+    },
     /// A scheduler could not be loaded, watched or unloaded.
     #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),

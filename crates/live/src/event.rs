@@ -111,6 +111,13 @@ pub enum Kind {
         /// The new one.
         comm: String,
     },
+    /// A CPU went or came. No program sends it: whoever took the CPU away says so.
+    Hotplug {
+        /// Which.
+        cpu: CpuId,
+        /// It came.
+        online: bool,
+    },
 }
 
 /// Who has a CPU.

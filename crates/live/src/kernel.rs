@@ -17,12 +17,31 @@ const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// # Errors
 /// Names the first thing that is missing.
 pub fn check() -> Result<(), LiveError> {
-    let effective_uid = effective_uid()?;
-    if effective_uid != 0 {
-        return Err(LiveError::NotRoot { effective_uid });
-    }
+    check_root()?;
     fs::metadata(VMLINUX_BTF).map_err(|source| LiveError::NoBtf { path: VMLINUX_BTF, source })?;
     Ok(())
+}
+
+/// Checks that this process is root's.
+///
+/// # Errors
+/// If it is not.
+pub fn check_root() -> Result<(), LiveError> {
+    match effective_uid()? {
+        0 => Ok(()),
+        effective_uid => Err(LiveError::NotRoot { effective_uid }),
+    }
+}
+
+/// Signals that this process ignores: bit 0 is signal 1.
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn ignored_signals() -> Result<u64, LiveError> {
+    let path = "/proc/self/status";
+    let text = read(path)?;
+    let ignored = text.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.ok_or_else(|| LiveError::Malformed(format!("{path} has no ignored signals")))
 }
 
 fn effective_uid() -> Result<u32, LiveError> {

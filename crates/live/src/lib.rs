@@ -7,6 +7,8 @@
 //!
 //! [`threads`] goes the other way: it executes a workload with real threads.
 //!
+//! [`faults`] takes CPUs away while something runs, and brings them back.
+//!
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
 mod complaints;
@@ -14,6 +16,7 @@ pub mod convert;
 mod cost;
 mod error;
 pub mod event;
+pub mod faults;
 mod kernel;
 pub mod meter;
 mod probes;

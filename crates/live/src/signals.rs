@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C and SIGTERM as something to ask for, so that a scheduler is unloaded and a report written before the end.
+//! Ctrl-C and its like as something to ask for, so that a scheduler is unloaded, CPUs are brought back, and a report is
+//! written before the end.
 
-use crate::LiveError;
+use crate::{LiveError, kernel};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
@@ -17,7 +18,10 @@ pub struct StopRequest {
     pub only_here: bool,
 }
 
-/// Keeps SIGINT and SIGTERM from ending this process, and hands them out.
+/// The signals by which somebody, or the end of a terminal, asks for an end.
+const STOPS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Keeps these signals from ending this process, and hands them out.
 #[derive(Debug)]
 pub struct Signals {
     set: SigSet,
@@ -25,12 +29,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the signals, in this thread and all that it will start.
+    /// Blocks the signals, in this thread and all that it will start. Those that this process was told to ignore (by
+    /// nohup, say) are left alone: a signal that is blocked would come nevertheless.
     ///
     /// # Errors
     /// Says what the kernel answered.
     pub fn block() -> Result<Signals, LiveError> {
-        let set = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect::<SigSet>();
+        let ignored = kernel::ignored_signals()?;
+        let heard = |signal: &Signal| ignored & (1 << (*signal as u32 - 1)) == 0;
+        let set = STOPS.into_iter().filter(heard).collect::<SigSet>();
         let failed = |error: nix::Error| LiveError::File { path: "signals".to_owned(), source: error.into() };
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
         set.thread_block().map_err(failed)?;

@@ -31,7 +31,8 @@ pub struct Sample {
     online: u64,
     switches: u64,
     wakeups: u64,
-    idle: Nanos,
+    /// Of each CPU.
+    idle: Vec<Nanos>,
     latency: Nanos,
     latencies: Vec<u64>,
 }
@@ -88,7 +89,7 @@ impl Watch {
             online: online.len() as u64,
             switches: 0,
             wakeups: 0,
-            idle: Nanos::ZERO,
+            idle: Vec::new(),
             latency: Nanos::ZERO,
             latencies: vec![0; BUCKETS],
         };
@@ -113,10 +114,8 @@ impl Sample {
         self.switches += next()?;
         self.wakeups += next()?;
         let (idle, since) = (Nanos(next()?), Nanos(next()?));
-        self.idle += idle;
-        if online && since > Nanos::ZERO {
-            self.idle += self.time.since(since);
-        }
+        let idles = online && since > Nanos::ZERO;
+        self.idle.push(idle + if idles { self.time.since(since) } else { Nanos::ZERO });
         self.latency += Nanos(next()?);
         for bucket in &mut self.latencies {
             *bucket += next()?;
@@ -128,8 +127,11 @@ impl Sample {
     pub fn since(&self, earlier: &Sample) -> Interval {
         let length = self.time.since(earlier.time);
         let all = Nanos(length.0 * self.online);
+        // A CPU that has come back seems to have idled since it went.
+        let idle_of = |(now, then): (&Nanos, &Nanos)| now.since(*then).min(length).0;
+        let idle: u64 = self.idle.iter().zip(&earlier.idle).map(idle_of).sum();
         // The sums of a CPU are read while it goes on: a switch more or less.
-        let idle = self.idle.since(earlier.idle).min(all);
+        let idle = Nanos(idle).min(all);
         let counts = self.latencies.iter().zip(&earlier.latencies).map(|(now, then)| now.saturating_sub(*then));
         Interval {
             length,
@@ -197,7 +199,7 @@ mod tests {
             online: cpus.iter().filter(|cpu| cpu.1).count() as u64,
             switches: 0,
             wakeups: 0,
-            idle: Nanos::ZERO,
+            idle: Vec::new(),
             latency: Nanos::ZERO,
             latencies: vec![0; BUCKETS],
         };
@@ -229,6 +231,11 @@ mod tests {
         let interval = sample(200, &now).since(&sample(100, &then));
         assert_eq!((interval.context_switches, interval.wakeups), (20, 5));
         assert_eq!((interval.idle, interval.busy), (Nanos::from_ms(100), Nanos::from_ms(100)));
+        // CPU 2 comes back after 280 ms: it cannot have idled for longer than the interval.
+        let mut back = now.clone();
+        back[2] = (sums([10, 9, 7 + 280 * MS, 0, 0], &[]), true);
+        let next = sample(300, &back).since(&sample(200, &now));
+        assert_eq!((next.idle, next.busy), (Nanos::from_ms(200), Nanos::from_ms(100)));
         let latency = interval.wakeup_latency;
         assert_eq!((latency.count, latency.mean, latency.p50, latency.p90), (10, Nanos(200), Nanos(16), Nanos(16)));
         assert_eq!((latency.p99, latency.max), (Nanos(1008), Nanos(1023)), "1000 ns is in bucket 111");

@@ -15,6 +15,8 @@ use std::{env, fs, thread};
 
 const FAULTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/faulty.bpf.o"));
 
+const VISITOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/visitor.bpf.o"));
+
 /// One at a time: there is one scheduler.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -166,6 +168,37 @@ fn sections_can_be_read_while_it_runs() {
 }
 
 #[test]
+fn an_object_of_another_house_is_called_before_it_is_attached() {
+    let Some((host, _turn)) = here() else { return };
+    let text = include_str!("schedulers/visitor.toml");
+    let load_with = |text: &str| {
+        let profile = Profile::from_toml("visitor.toml", text).expect("a profile");
+        load(&Request { name: "visitor", object: VISITOR, profile: &profile, host: &host, measure: true })
+    };
+    let attached = load_with(text).unwrap();
+    work(4, "1");
+    assert_eq!(attached.exited().unwrap(), None);
+    let variables = attached.section(".bss").unwrap();
+    let words: Vec<u64> = variables.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    let cpus = host.machine.cpus.len() as u64;
+    assert!(words.contains(&cpus) && words.contains(&(100 * cpus)), "each CPU is registered with its weight");
+    let statistics = attached.statistics().unwrap();
+    assert!(statistics.ops.iter().any(|op| op.op == "dispatch" && op.runs > 10), "{statistics:?}");
+    assert_eq!(attached.detach().unwrap().kind, 64);
+
+    // Without its calls it says itself what it lacks; the dump is as long as it asks for.
+    let (constants, _) = text.split_once("[[call]]").unwrap();
+    let exit = ejection(load_with(constants).unwrap());
+    assert_eq!((exit.kind, exit.reason.as_str()), (1025, "scx_bpf_error"), "{exit:?}");
+    assert_eq!(exit.message, format!("0 of {cpus} CPUs are registered"));
+    // A call that fails is an error of the profile, and nothing is attached.
+    let twice = text.replace("{ machine = \"cpus-by-place\" }", "[0, 0]");
+    let error = load_with(&twice).unwrap_err().to_string();
+    assert_eq!(error, "visitor: visitor.toml:8: program `register_cpu` returns -22, not 0");
+    assert_eq!(sched_ext("state"), "disabled");
+}
+
+#[test]
 fn the_verifiers_reason_and_log_are_given() {
     let Some((host, _turn)) = here() else { return };
     let error = load_faulty("unverifiable", &host).unwrap_err();
@@ -222,6 +255,34 @@ fn a_cpu_that_goes_asks_for_a_restart() {
     let fresh = load_faulty("none", &Host::read().unwrap()).unwrap();
     assert_eq!(fresh.detach().unwrap().kind, 64);
     set_online(last, true);
+}
+
+/// CPU 1 of 4 goes: numbers of CPUs have a gap then, and the tables of a scheduler that is loaded then as well.
+#[test]
+fn schedulers_are_loaded_while_a_cpu_in_the_middle_is_offline() {
+    let Some((host, _turn)) = here() else { return };
+    if host.machine.cpus.len() < 3 {
+        eprintln!("skipped: fewer than three CPUs");
+        return;
+    }
+    let attached = load_policy("fifo", &host, false);
+    set_online(1, false);
+    let exit = ejection(attached);
+    assert!(exit.wants_restart() && exit.by_hotplug(), "{exit:?}");
+    let gap = Host::read().unwrap();
+    assert_eq!((gap.machine.cpus.len(), gap.machine.offline.to_string()), (host.machine.cpus.len(), "1".into()));
+    for name in ["fifo", "bfs"] {
+        let attached = load_policy(name, &gap, false);
+        work(6, "1");
+        assert_eq!(attached.exited().unwrap(), None, "{name}");
+        assert_eq!(attached.detach().unwrap().kind, 64, "{name}");
+    }
+    let attached = load_policy("bfs", &gap, false);
+    set_online(1, true);
+    let exit = ejection(attached);
+    assert_eq!(exit.message, "CPU 1 was offline when bfs was loaded");
+    assert!(exit.wants_restart(), "{exit:?}");
+    assert_eq!(Host::read().unwrap().machine, host.machine);
 }
 
 #[test]

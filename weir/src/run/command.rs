@@ -28,9 +28,10 @@ pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], apart: bool, signals
 /// Measures until the command and its descendants have ended, or the scheduler was ejected.
 pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Outside<'_>) -> Result<Followed> {
     let (mut status, mut stopped) = (None, false);
+    outside.begin();
     let (mut seen, mut last_news) = (0, Instant::now());
     loop {
-        meter.receive()?;
+        outside.receive(meter)?;
         if meter.own_events() != seen {
             (seen, last_news) = (meter.own_events(), Instant::now());
         }

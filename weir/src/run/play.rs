@@ -20,6 +20,7 @@ pub fn follow<S: Sink>(
 ) -> Result<(Followed, Played)> {
     std::thread::scope(|scope| {
         let running = stage.begin(scope);
+        outside.begin();
         let followed = watch(meter, &|| running.is_finished(), outside);
         if followed.as_ref().is_ok_and(|end| end.stopped) || followed.is_err() {
             running.stopper().stop();
@@ -46,7 +47,7 @@ struct Watched {
 
 fn watch<S: Sink>(meter: &mut Meter<S>, is_finished: &dyn Fn() -> bool, outside: &mut Outside<'_>) -> Result<Watched> {
     while !is_finished() {
-        meter.receive()?;
+        outside.receive(meter)?;
         let ejected = outside.look()?;
         if ejected.is_some() || outside.signals.take().is_some() {
             return Ok(Watched { ejected, stopped: true });

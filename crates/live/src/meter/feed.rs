@@ -92,6 +92,21 @@ struct Cpu {
     since: Nanos,
     busy: Nanos,
     idle: Nanos,
+    offline: Nanos,
+    is_offline: bool,
+}
+
+impl Cpu {
+    /// Charges the time since the last change; `busy` if it was online then.
+    fn charge(&mut self, now: Nanos, busy: bool) {
+        let passed = now.since(self.since);
+        match (self.is_offline, busy) {
+            (true, _) => self.offline += passed,
+            (false, true) => self.busy += passed,
+            (false, false) => self.idle += passed,
+        }
+        self.since = now;
+    }
 }
 
 /// What is known when the run is over.
@@ -144,7 +159,14 @@ pub(crate) struct Feed<S> {
 impl<S: Sink> Feed<S> {
     /// For a machine with so many CPUs.
     pub fn new(cpus: usize, scope: Scope, sink: S) -> Feed<S> {
-        let cpu = Cpu { occupant: Occupant::Idle, since: Nanos::ZERO, busy: Nanos::ZERO, idle: Nanos::ZERO };
+        let cpu = Cpu {
+            occupant: Occupant::Idle,
+            since: Nanos::ZERO,
+            busy: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            offline: Nanos::ZERO,
+            is_offline: false,
+        };
         Feed {
             sink,
             origin: None,
@@ -183,14 +205,17 @@ impl<S: Sink> Feed<S> {
             self.now = event.time.since(origin);
         }
         let others = |occupant| !matches!(occupant, Occupant::Task(_));
-        if !matches!(event.kind, Kind::Switch { previous, next, .. } if others(previous) && others(next)) {
-            self.own_events += 1;
-        }
+        self.own_events += match event.kind {
+            Kind::Switch { previous, next, .. } if others(previous) && others(next) => 0,
+            Kind::Hotplug { .. } => 0,
+            _ => 1,
+        };
         if self.is_of_stage(event) {
             return;
         }
         match &event.kind {
             Kind::Birth { parent, pid, cpu, comm, .. } => self.birth(event, *parent, (*pid, *cpu), comm),
+            Kind::Hotplug { cpu, online } => self.hotplug(*cpu, *online),
             Kind::Attributes { policy, nice, cpus } => self.attributes(event.task, *policy, *nice, cpus),
             Kind::Rename { comm } => match self.id(event.task) {
                 Some(id) => self.tasks[id.index()].name.clone_from(comm),
@@ -266,9 +291,13 @@ impl<S: Sink> Feed<S> {
     /// The run begins now.
     fn begin(&mut self, now: Nanos) {
         self.origin = Some(now);
-        for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].occupant != Occupant::Idle {
-                self.tell(CpuId(cpu as u32), TaskId::NONE, EventKind::Idle { entered: false });
+        for number in 0..self.cpus.len() {
+            let Cpu { occupant, is_offline, .. } = self.cpus[number];
+            let cpu = CpuId(number as u32);
+            if is_offline {
+                self.tell(cpu, TaskId::NONE, EventKind::Hotplug { online: false });
+            } else if occupant != Occupant::Idle {
+                self.tell(cpu, TaskId::NONE, EventKind::Idle { entered: false });
             }
         }
     }
@@ -312,6 +341,17 @@ impl<S: Sink> Feed<S> {
             runnable: Nanos::ZERO,
             blocked: Nanos::ZERO,
         });
+    }
+
+    /// A CPU went, which idled at last, or comes; or has been offline from the beginning.
+    pub fn hotplug(&mut self, cpu: CpuId, online: bool) {
+        let Some(account) = self.cpus.get_mut(cpu.index()) else { return };
+        let busy = account.occupant != Occupant::Idle;
+        account.charge(self.now, busy);
+        account.is_offline = !online;
+        if self.origin.is_some() {
+            self.tell(cpu, TaskId::NONE, EventKind::Hotplug { online });
+        }
     }
 
     fn attributes(&mut self, number: Number, policy: Policy, nice: i8, cpus: &CpuSet) {
@@ -358,14 +398,9 @@ impl<S: Sink> Feed<S> {
     /// The CPU's previous task leaves it.
     fn leave(&mut self, cpu: CpuId, previous: Occupant, ran: Nanos, left: Left, device: bool) {
         let account = &mut self.cpus[cpu.index()];
-        let passed = self.now.since(account.since);
         // By what the event says: if a switch was lost, the last part of the time is the one that is known.
-        if previous == Occupant::Idle {
-            account.idle += passed
-        } else {
-            account.busy += passed
-        }
-        account.since = self.now;
+        account.charge(self.now, previous != Occupant::Idle);
+        account.is_offline = false;
         let Occupant::Task(number) = previous else { return };
         let Some(id) = self.id(number) else { return };
         let state = match left {
@@ -427,13 +462,9 @@ impl<S: Sink> Feed<S> {
         let now = self.now;
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in &mut self.cpus {
-            let passed = now.since(cpu.since);
-            if cpu.occupant == Occupant::Idle {
-                cpu.idle += passed
-            } else {
-                cpu.busy += passed
-            }
-            cpus.push(CpuAccount { run: cpu.busy, idle: cpu.idle, ..CpuAccount::default() });
+            cpu.charge(now, cpu.occupant != Occupant::Idle);
+            let Cpu { busy: run, idle, offline, .. } = *cpu;
+            cpus.push(CpuAccount { run, idle, offline, ..CpuAccount::default() });
         }
         for task in &mut self.tasks {
             task.enter(now, task.state);

@@ -45,6 +45,34 @@ fn feed(events: &[Event], scope: Scope) -> (RunMeasures, Fed) {
 }
 
 #[test]
+fn a_cpu_that_is_gone_does_not_idle() {
+    use Occupant::{Idle, Other, Task};
+    let (runnable, dead) = (Left::Runnable, Left::Dead);
+    let hotplug = |time_us, cpu, online| event(time_us, u32::MAX, 0, Kind::Hotplug { cpu: CpuId(cpu), online });
+    let events = [
+        hotplug(900, 2, false),
+        birth(1_000, 0, None),
+        wake(1_000, 0, Waker::Outside, true),
+        switch(1_000, 0, Idle, Task(0), runnable, 0),
+        // Its child waits until CPU 1 is back: all that time nobody idles who could have run it.
+        hotplug(1_100, 1, false),
+        birth(1_200, 1, Some(0)),
+        wake(1_200, 1, Waker::Task(0, Nanos::ZERO), true),
+        hotplug(1_500, 1, true),
+        switch(1_510, 1, Idle, Other, runnable, 0),
+        switch(1_520, 1, Other, Task(1), runnable, 0),
+        // CPU 2 comes without a word.
+        switch(1_600, 2, Idle, Other, runnable, 0),
+        switch(1_700, 1, Task(1), Idle, dead, 180),
+        switch(1_800, 0, Task(0), Idle, dead, 800),
+    ];
+    let (measures, fed) = feed(&events, Scope::Command);
+    let us = |cpu: &CpuAccount| (cpu.run.0 / 1000, cpu.idle.0 / 1000, cpu.offline.0 / 1000);
+    assert_eq!(fed.cpus.iter().map(us).collect::<Vec<_>>(), [(800, 0, 0), (190, 210, 400), (200, 0, 600)]);
+    assert_eq!(measures.idle_while_runnable, Nanos::from_us(10), "CPU 1, until it had its first task");
+}
+
+#[test]
 fn a_parent_a_child_and_a_stranger() {
     use Occupant::{Idle, Other, Task};
     let (blocked, runnable, dead) = (Left::Blocked, Left::Runnable, Left::Dead);

@@ -143,7 +143,8 @@ impl<S: Sink> Meter<S> {
         let places: Vec<Place> =
             machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
         let sinks = Tee(LogHash::new(), Tee(Collector::new(&places), sink));
-        let feed = Feed::new(places.len(), scope, sinks);
+        let mut feed = Feed::new(places.len(), scope, sinks);
+        machine.offline.iter().for_each(|cpu| feed.hotplug(cpu, false));
         visit_cpus(&machine.all_cpus());
         let reader = (thread_cpu_time()?, None);
         let stolen = Stolen::now()?;
@@ -190,6 +191,12 @@ impl<S: Sink> Meter<S> {
             order.push(event::parse(raw).map_err(LiveError::Malformed)?);
             Ok(())
         })
+    }
+
+    /// A CPU went or came at `time` on the monotonic clock: no program in the kernel tells that.
+    pub fn hotplug(&mut self, time: Nanos, cpu: CpuId, online: bool) {
+        let kind = event::Kind::Hotplug { cpu, online };
+        self.order.push(event::Event { time, task: event::Number::MAX, work: Nanos::ZERO, kind });
     }
 
     /// Whether all tasks of the command or the play have ended.
@@ -289,26 +296,8 @@ fn charge_scheduler(scheduler: Nanos, cpus: &mut [measures::CpuAccount]) {
 /// # Errors
 /// Names the file that could not be read or makes no sense.
 pub fn host_machine() -> Result<Machine, LiveError> {
-    const CPUS: &str = "/sys/devices/system/cpu";
-    let present: CpuSet = parse_cpus(&kernel::read(&format!("{CPUS}/present"))?);
-    let online: CpuSet = parse_cpus(&kernel::read(&format!("{CPUS}/online"))?);
-    let last = present.iter().chain(online.iter()).max().unwrap_or(CpuId(0));
-    let count = last.index() + 1;
-    let offline: CpuSet = (0..count as u32).map(CpuId).filter(|cpu| !online.contains(*cpu)).collect();
-    // A CPU that is offline belongs to no node and has no siblings; the description wants each CPU in a node.
-    let read = |path: &str| match path {
-        "/sys/devices/system/cpu/online" => Some(CpuSet::first_n(count).to_string()),
-        "/sys/devices/system/node/node0/cpulist" => {
-            let there = parse_cpus(&kernel::read(path).ok()?);
-            Some(there.iter().chain(offline.iter()).collect::<CpuSet>().to_string())
-        }
-        _ => kernel::read(path).ok(),
-    };
-    Machine::from_sysfs(&read).map_err(|error| LiveError::Malformed(error.to_string()))
-}
-
-fn parse_cpus(text: &str) -> CpuSet {
-    text.trim().parse().unwrap_or_default()
+    let machine = Machine::from_sysfs(&|path: &str| kernel::read(path).ok());
+    machine.map_err(|error| LiveError::Malformed(error.to_string()))
 }
 
 #[cfg(test)]

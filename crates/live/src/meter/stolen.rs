@@ -13,9 +13,9 @@ use measures::CpuAccount;
 const PATH: &str = "/proc/stat";
 const USER_TICK: Nanos = Nanos::from_ms(10);
 
-/// Stolen time of each CPU since boot, by number.
+/// Stolen time of each CPU since boot, by number; `None` while it is offline.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Stolen(Vec<Nanos>);
+pub(crate) struct Stolen(Vec<Option<Nanos>>);
 
 impl Stolen {
     /// As it is now.
@@ -33,18 +33,20 @@ impl Stolen {
             // The fields from irq to steal; guest time, which follows, is contained in user time.
             let ticks = words.skip(5).take(3).map(|word| word.parse::<u64>().ok()).sum::<Option<u64>>()?;
             if stolen.len() <= number {
-                stolen.resize(number + 1, Nanos::ZERO);
+                stolen.resize(number + 1, None);
             }
-            stolen[number] = Nanos(ticks * USER_TICK.0);
+            stolen[number] = Some(Nanos(ticks * USER_TICK.0));
         }
         (!stolen.is_empty()).then_some(Stolen(stolen))
     }
 
-    /// Moves what was stolen since `before` from the run time of the CPUs to their stolen time.
+    /// Moves what was stolen since `before` from the run time of the CPUs to their stolen time. Of a CPU that was
+    /// offline then or is now, it is not known.
     pub fn charge(&self, before: &Stolen, cpus: &mut [CpuAccount]) {
         for (index, cpu) in cpus.iter_mut().enumerate() {
-            let of = |stolen: &Stolen| stolen.0.get(index).copied().unwrap_or_default();
-            let taken = of(self).since(of(before)).min(cpu.run);
+            let of = |stolen: &Stolen| stolen.0.get(index).copied().flatten();
+            let (Some(now), Some(then)) = (of(self), of(before)) else { continue };
+            let taken = now.since(then).min(cpu.run);
             cpu.run -= taken;
             cpu.stolen += taken;
         }
@@ -58,7 +60,8 @@ mod tests {
     #[test]
     fn interrupts_and_steal_are_taken_from_run_time_only() {
         let before = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 1 2 3 9 9\ncpu2 9 9 9 9 9 0 0 0 9 9\nintr 5\n";
-        let after = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 2 4 7 9 9\ncpu2 9 9 9 9 9 0 0 9 9 9\nintr 5\n";
+        let after = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 2 4 7 9 9\ncpu2 9 9 9 9 9 0 0 9 9 9\n\
+                     cpu3 9 9 9 9 9 0 0 9 9 9\nintr 5\n";
         let (before, after) = (Stolen::parse(before).unwrap(), Stolen::parse(after).unwrap());
         let cpu = CpuAccount { run: Nanos::from_ms(80), idle: Nanos::from_ms(20), ..CpuAccount::default() };
         let mut cpus = [cpu; 4];

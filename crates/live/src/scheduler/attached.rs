@@ -7,7 +7,8 @@ use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kerne
 use crate::cost::Metering;
 use crate::kernel::read;
 use crate::{LiveError, complaints};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, OpenObject};
+use launch_profile::ProgramCall;
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, OpenObject, ProgramInput};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
         let action = format!("attach program {}", program.name().to_string_lossy());
         others.push(program.attach().map_err(LiveError::bpf(action))?);
     }
+    for call in &prepared.calls {
+        run(request.name, &mut object, call)?;
+    }
     kernel::check_free(PATIENCE)?;
     let before = kernel::number("enable_seq")?;
     let is_table = |map: &MapMut<'_>| map.name() == &*prepared.table.variable;
@@ -59,6 +63,22 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
     kernel::wait_for("enabled", PATIENCE, settled)?;
     attached.enable_seq = kernel::number("enable_seq")?;
     Ok(attached)
+}
+
+/// Calls a program of the object, as user space does before attach (contract L3).
+fn run(name: &str, object: &mut Object, call: &ProgramCall) -> Result<(), LiveError> {
+    let program = object.progs_mut().find(|program| program.name() == &*call.program).expect("it was just loaded");
+    let mut context = call.context.clone();
+    let context_in = (!context.is_empty()).then_some(&mut context[..]);
+    let input = ProgramInput { context_in, ..ProgramInput::default() };
+    let output = program.test_run(input).map_err(LiveError::bpf(format!("call program {}", call.program)))?;
+    match output.return_value as i32 {
+        0 => Ok(()),
+        returned => {
+            let source = call.failed(returned.into());
+            Err(SchedulerError::Profile { name: name.to_owned(), source }.into())
+        }
+    }
 }
 
 /// The verifier's part.

@@ -6,6 +6,7 @@ use super::record::{self, Record};
 use super::{Request, SchedulerError};
 use bpf_object::btf::{Btf, Kind};
 use bpf_object::{LinkedObject, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
+use launch_profile::ProgramCall;
 
 /// Everything that libbpf has to be told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +19,8 @@ pub(super) struct Prepared {
     pub table: Table,
     /// Programs besides the ops that are to be attached to their own places (`tp_btf/…`, `fentry/…`).
     pub others: Vec<String>,
+    /// Programs to call before the table is attached.
+    pub calls: Vec<ProgramCall>,
     /// Where the object will record its end.
     pub record: Option<Record>,
     /// What had to be left out, for people.
@@ -72,6 +75,8 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
     fill_constants(&mut object, kernel);
     let applied = request.profile.apply(&mut object, &request.host.machine);
     applied.map_err(|source| SchedulerError::Profile { name: name(), source })?;
+    let calls = request.profile.calls(&object, &request.host.machine);
+    let calls = calls.map_err(|source| SchedulerError::Profile { name: name(), source })?;
     let ops = the_table(&object).map_err(|problem| SchedulerError::Unsuitable { name: name(), problem })?;
     let mut notes = Vec::new();
     let table = table(&object, ops, kernel, request.host.hotplug_seq, &mut notes);
@@ -82,6 +87,7 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
         resized,
         table,
         others: others(&object),
+        calls,
         record: Record::find(&object),
         notes,
     })

@@ -18,7 +18,12 @@ enum fault {
 	FAULT_EXIT,		/* scx_bpf_exit() with a code for a restart */
 	FAULT_INIT,		/* init returns -ENOMEM */
 	FAULT_UNVERIFIABLE,	/* a read that the verifier does not allow */
+	FAULT_MARKED_DROP,	/* a task of nice MARK is never queued */
+	FAULT_MARKED_ERROR,	/* such a task is an error */
 };
+
+/* Nice value that hardly anybody has: whoever takes it says when the fault shall happen. */
+#define MARK 17
 
 /* Set by the profile. */
 const volatile u32 fault;
@@ -36,11 +41,23 @@ static void exit_for_restart(void)
 	scx_bpf_exit_bstr(1LL << 48 | 7, format, data, sizeof(data));
 }
 
+/* Without it the kernel would give a task to an idle CPU, and enqueue would not hear of it. */
+OP3(s32, faulty_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	return prev_cpu;
+}
+
 OP2(void, faulty_enqueue, struct task_struct *, p, u64, enq_flags)
 {
-	__sync_fetch_and_add(&queued, 1);
+	bool marked = p->static_prio == 120 + MARK;
+
 	if (fault == FAULT_DROP_ALL || (fault == FAULT_DROP_ONE && p->pid == victim))
 		return;
+	if (fault == FAULT_MARKED_DROP && marked)
+		return;
+	if (fault == FAULT_MARKED_ERROR && marked)
+		scx_error("asked to fail by a task of nice %d", MARK);
+	__sync_fetch_and_add(&queued, 1);
 	if (fault == FAULT_UNKNOWN_DSQ) {
 		dsq_insert(p, 0x3039, SCX_SLICE_DFL, enq_flags);
 		return;
@@ -70,6 +87,7 @@ OP1(void, faulty_exit, struct scx_exit_info *, info)
 }
 
 SCHEDULER(faulty_ops,
+	.select_cpu = (void *)faulty_select_cpu,
 	.enqueue = (void *)faulty_enqueue,
 	.dispatch = (void *)faulty_dispatch,
 	.init = (void *)faulty_init,

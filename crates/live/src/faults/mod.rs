@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Carries out a fault plan on this machine: CPUs go and come, and it sleeps.
+//!
+//! 1. [`Faults::prepare`] refuses what this machine cannot do, before anything happens.
+//! 2. A thread of its own does what is due, since taking a CPU away blocks for tens of milliseconds. A fault that is
+//!    due while another is on its way waits for it, as in the simulator.
+//! 3. However a run ends, the CPUs are as they were found: [`Faults::end`], or dropping this. Only a process that is
+//!    killed (SIGKILL) leaves them as they are.
+
+mod sysfs;
+
+use crate::{LiveError, kernel};
+use fault_plan::{Action, Fault, FaultPlan};
+use ids::{CpuId, CpuSet, Nanos};
+use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use sysfs::Sysfs;
+
+/// A CPU that went or came because the plan said so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// When, on the kernel's monotonic clock.
+    pub time: Nanos,
+    /// Which.
+    pub cpu: CpuId,
+    /// It came.
+    pub online: bool,
+}
+
+/// A plan that is carried out.
+#[derive(Debug)]
+pub struct Faults {
+    sysfs: Sysfs,
+    /// CPUs that the plan speaks of, and those of them that are online without it.
+    cpus: CpuSet,
+    online: CpuSet,
+    /// Starts the clock, and stops the thread when it is dropped.
+    begin: Option<Sender<Instant>>,
+    changes: Receiver<Change>,
+    worker: Option<JoinHandle<Result<(), LiveError>>>,
+}
+
+impl Faults {
+    /// Checks that this machine can do it all, and waits for [`Faults::begin`].
+    ///
+    /// # Errors
+    /// If this process is not root, or names the fault that is not possible here, and why.
+    pub fn prepare(plan: &FaultPlan) -> Result<Faults, LiveError> {
+        kernel::check_root()?;
+        Faults::prepare_in(Path::new("/sys"), plan)
+    }
+
+    fn prepare_in(root: &Path, plan: &FaultPlan) -> Result<Faults, LiveError> {
+        let sysfs = Sysfs::new(root);
+        let online = sysfs.check(plan)?;
+        let cpus: CpuSet = plan.faults().iter().filter_map(|fault| cpu_of(fault.action)).collect();
+        let (begin, began) = mpsc::channel();
+        let (tell, changes) = mpsc::channel();
+        let (faults, own) = (plan.faults().to_vec(), sysfs.clone());
+        let worker = move || carry_out(&own, &faults, &began, &tell);
+        let worker = thread::Builder::new().name("weir-faults".into()).spawn(worker);
+        let worker = worker.map_err(LiveError::file("a thread for the fault plan"))?;
+        Ok(Faults { sysfs, online, cpus, begin: Some(begin), changes, worker: Some(worker) })
+    }
+
+    /// The run begins: times of the plan count from now.
+    pub fn begin(&self) {
+        if let Some(begin) = &self.begin {
+            // A worker that has gone has nothing to do.
+            let _ = begin.send(Instant::now());
+        }
+    }
+
+    /// What has happened since the last call.
+    pub fn changes(&self) -> impl Iterator<Item = Change> + '_ {
+        self.changes.try_iter()
+    }
+
+    /// Stops, and brings everything back. Which CPUs were brought back, and the fault that failed, if one did.
+    ///
+    /// # Errors
+    /// Names the CPUs that could not be brought back.
+    pub fn end(mut self) -> Result<(CpuSet, Option<LiveError>), LiveError> {
+        let failed = self.stop().err();
+        Ok((self.bring_back()?, failed))
+    }
+
+    /// What is not yet due will not happen.
+    fn stop(&mut self) -> Result<(), LiveError> {
+        drop(self.begin.take());
+        // If it panicked, its message is on standard error, and the CPUs must be brought back all the more.
+        self.worker.take().map_or(Ok(()), |worker| worker.join().unwrap_or(Ok(())))
+    }
+
+    fn bring_back(&self) -> Result<CpuSet, LiveError> {
+        let (mut back, mut failed) = (CpuSet::new(), None);
+        for cpu in self.cpus.iter() {
+            let wanted = self.online.contains(cpu);
+            match self.sysfs.is_online(cpu).map(|online| online == wanted) {
+                Ok(true) => {}
+                Ok(false) => match self.sysfs.set_online(cpu, wanted) {
+                    Ok(()) => drop(back.insert(cpu)),
+                    Err(error) => failed = Some(error),
+                },
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(back), Err)
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        // Whoever has not called `end` has an error to tell already.
+        let _ = self.stop();
+        let _ = self.bring_back();
+    }
+}
+
+fn cpu_of(action: Action) -> Option<CpuId> {
+    match action {
+        Action::Offline(cpu) | Action::Online(cpu) => Some(cpu),
+        Action::Suspend(_) => None,
+    }
+}
+
+/// The time on the kernel's monotonic clock.
+fn now() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// The thread: waits for the beginning, then does what is due until all is done or the sender is gone.
+fn carry_out(
+    sysfs: &Sysfs,
+    faults: &[Fault],
+    control: &Receiver<Instant>,
+    tell: &Sender<Change>,
+) -> Result<(), LiveError> {
+    let Ok(origin) = control.recv() else { return Ok(()) };
+    for fault in faults {
+        let due = origin + Duration::from_nanos(fault.at.0);
+        match control.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+        let failed = |error: LiveError| LiveError::Fault { fault: fault.to_string(), problem: error.to_string() };
+        match fault.action {
+            // A CPU counts as offline for as long as it surely is.
+            Action::Offline(cpu) => {
+                sysfs.set_online(cpu, false).map_err(failed)?;
+                let _ = tell.send(Change { time: now(), cpu, online: false });
+            }
+            Action::Online(cpu) => {
+                let _ = tell.send(Change { time: now(), cpu, online: true });
+                sysfs.set_online(cpu, true).map_err(failed)?;
+            }
+            Action::Suspend(length) => sysfs.suspend(length).map_err(failed)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A folder stands in for `/sys`: its files take what is written to them.
+
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+/// Four CPUs, of which 0 has no switch and 3 is offline.
+fn machine() -> TempDir {
+    let root = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("devices/system/cpu/online", "0-2\n");
+    write("devices/system/cpu/present", "0-3\n");
+    for (cpu, online) in [(1, "1\n"), (2, "1\n"), (3, "0\n")] {
+        write(&format!("devices/system/cpu/cpu{cpu}/online"), online);
+    }
+    write("power/state", "freeze mem disk\n");
+    write("power/wakeup_count", "17\n");
+    write("class/rtc/rtc0/wakealarm", "\n");
+    root
+}
+
+fn plan(line: &str) -> FaultPlan {
+    line.parse().unwrap()
+}
+
+fn online(root: &TempDir) -> String {
+    let state = |cpu: u32| fs::read_to_string(root.path().join(format!("devices/system/cpu/cpu{cpu}/online"))).unwrap();
+    (1..4).map(|cpu| state(cpu).trim().to_owned()).collect()
+}
+
+/// Waits for so many changes.
+fn wait_for(faults: &Faults, count: usize) -> Vec<Change> {
+    let began = Instant::now();
+    let mut changes = Vec::new();
+    while changes.len() < count {
+        assert!(began.elapsed() < Duration::from_secs(20), "{changes:?}");
+        changes.extend(faults.changes());
+        thread::sleep(Duration::from_millis(1));
+    }
+    changes
+}
+
+#[test]
+fn cpus_go_and_come_at_their_times_and_are_brought_back() {
+    let root = machine();
+    let plan = plan("cpu1:offline@20ms,cpu2:offline@20ms,cpu3:online@40ms,cpu1:online@60ms,cpu1:offline@1h");
+    let faults = Faults::prepare_in(root.path(), &plan).unwrap();
+    let origin = now();
+    faults.begin();
+    let changes = wait_for(&faults, 4);
+    let told: Vec<(u32, bool)> = changes.iter().map(|change| (change.cpu.0, change.online)).collect();
+    assert_eq!(told, [(1, false), (2, false), (3, true), (1, true)]);
+    for (change, due_ms) in changes.iter().zip([20, 20, 40, 60]) {
+        assert!(change.time >= origin + Nanos::from_ms(due_ms), "{changes:?}");
+    }
+    let began = Instant::now();
+    while online(&root) != "101" {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", online(&root));
+    }
+    let (back, failed) = faults.end().unwrap();
+    assert_eq!((back.to_string(), failed.is_none(), online(&root)), ("2-3".into(), true, "110".into()));
+}
+
+#[test]
+fn dropping_brings_them_back_too() {
+    let root = machine();
+    let faults = Faults::prepare_in(root.path(), &plan("cpu1-2:offline@0s,cpu1:online@1h")).unwrap();
+    faults.begin();
+    wait_for(&faults, 2);
+    assert_eq!(online(&root), "000");
+    drop(faults);
+    assert_eq!(online(&root), "110");
+}
+
+#[test]
+fn nothing_happens_before_the_beginning() {
+    let root = machine();
+    let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@0s")).unwrap();
+    thread::sleep(Duration::from_millis(30));
+    assert_eq!(online(&root), "110");
+    let (back, failed) = faults.end().unwrap();
+    assert!(back.is_empty() && failed.is_none());
+}
+
+#[test]
+fn a_fault_that_fails_is_told_and_the_others_are_brought_back() {
+    let root = machine();
+    let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@0s,cpu2:offline@20ms")).unwrap();
+    // As when the kernel refuses: there is no such file any more, but a folder.
+    let path = root.path().join("devices/system/cpu/cpu2/online");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    faults.begin();
+    wait_for(&faults, 1);
+    while !faults.worker.as_ref().expect("it was started").is_finished() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "1").unwrap();
+    let (back, failed) = faults.end().unwrap();
+    let failed = failed.expect("CPU 2 could not go").to_string();
+    assert!(failed.starts_with("cpu2:offline@20000000ns: ") && failed.contains("cpu2/online: "), "{failed}");
+    assert_eq!((back.to_string(), online(&root)), ("1".into(), "110".into()));
+}
+
+#[test]
+fn sleep_sets_the_alarm_first() {
+    let root = machine();
+    let sysfs = Sysfs::new(root.path());
+    sysfs.suspend(Nanos::from_secs(3)).unwrap();
+    let read = |name: &str| fs::read_to_string(root.path().join(name)).unwrap();
+    assert_eq!(
+        [read("class/rtc/rtc0/wakealarm"), read("power/wakeup_count"), read("power/state")],
+        ["+3", "17", "mem"]
+    );
+}
+
+#[test]
+fn what_the_machine_cannot_do_is_refused_before_anything_happens() {
+    let check = |line: &str, change: &dyn Fn(&Path)| {
+        let root = machine();
+        change(root.path());
+        let error = Faults::prepare_in(root.path(), &plan(line)).expect_err(line).to_string();
+        error.replace(&*root.path().to_string_lossy(), "/sys")
+    };
+    let nothing: &dyn Fn(&Path) = &|_| ();
+    let gone = |name: &'static str| move |root: &Path| fs::remove_file(root.join(name)).unwrap();
+    let only = |root: &Path| fs::write(root.join("devices/system/cpu/online"), "2\n").unwrap();
+    let disk = |root: &Path| fs::write(root.join("power/state"), "disk\n").unwrap();
+    let cases: [(&str, &dyn Fn(&Path), &str); 8] = [
+        ("cpu4:offline@1s", nothing, "cpu4:offline@1000000000ns: this machine has CPUs 0-3 and no CPU 4"),
+        ("cpu3:offline@1s", nothing, "cpu3:offline@1000000000ns: CPU 3 of this machine is offline from the beginning"),
+        (
+            "cpu1:offline@1s",
+            &gone("devices/system/cpu/cpu1/online"),
+            "cpu1:offline@1000000000ns: CPU 1 has no /sys/devices/system/cpu/cpu1/online: this kernel cannot take it \
+             away, or was built without CONFIG_HOTPLUG_CPU",
+        ),
+        ("cpu2:offline@1s", &only, "cpu2:offline@1000000000ns: CPU 2 is the last one that is online then"),
+        (
+            "suspend@1s+2s",
+            &disk,
+            "suspend@1000000000ns+2000000000ns: this machine cannot sleep: /sys/power/state offers `disk`, not mem or \
+             freeze",
+        ),
+        (
+            "suspend@1s+2s",
+            &gone("power/state"),
+            "suspend@1000000000ns+2000000000ns: this machine cannot sleep: /sys/power/state offers nothing, not mem or \
+             freeze",
+        ),
+        (
+            "suspend@1s+2s",
+            &gone("class/rtc/rtc0/wakealarm"),
+            "suspend@1000000000ns+2000000000ns: nothing would wake this machine: /sys/class/rtc/rtc0/wakealarm: \
+             No such file or directory (os error 2)",
+        ),
+        (
+            "suspend@1s+500ms",
+            nothing,
+            "suspend@1000000000ns+500000000ns: a real machine is woken by its real-time clock: expected a length in \
+             whole seconds",
+        ),
+    ];
+    for (line, change, expected) in cases {
+        assert_eq!(check(line, change), expected);
+    }
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * visitor: a scheduler as others write and load them, to see that Weir takes an object that it did not build. One queue
+ * in the order of weighted run time, and all that user space customarily does for such an object: constants, calls of
+ * `syscall` programs before attach, a record of its end with a dump as long as asked for. It refuses to start unless
+ * every CPU that is online has been registered by a call.
+ */
+#include <weir/scx.bpf.h>
+
+LICENSE("GPL");
+
+#define SHARED_DSQ 7
+#define MAX_CPUS 1024
+#define CLOCK_MONOTONIC 1
+#define EINVAL 22
+
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+static void *(*const bpf_task_storage_delete)(void *map, struct task_struct *p) = (void *)157;
+static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 clock) = (void *)169;
+static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
+static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 ns, u64 flags) = (void *)171;
+
+/* ---- What user space sets ---- */
+
+const volatile u64 slice_ns = 20000000;
+const volatile u64 period_ns = 100000000;
+const volatile u32 nr_cpus;
+const volatile bool fifo;
+
+struct register_args {
+	s32 cpu;
+	u32 weight;
+};
+
+struct start_args {
+	u64 first_ns;
+};
+
+struct user_exit_info {
+	s32 kind;
+	s64 exit_code;
+	char reason[128];
+	char msg[1024];
+};
+
+char uei_dump[1] SEC(".data.uei_dump");
+const volatile u32 uei_dump_len;
+struct user_exit_info uei SEC(".data");
+
+/* ---- What it keeps ---- */
+
+struct task {
+	u64 vtime;
+	u64 began;
+};
+
+TASK_STORAGE(tasks, struct task);
+
+struct beat {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct beat);
+} beats SEC(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_NUMBER(max_entries, 2);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} stats SEC(".maps");
+
+u32 registered[MAX_CPUS];
+u64 nr_registered, weights, nr_beats, vtime_now;
+
+static void count(u32 what)
+{
+	u64 *counter = bpf_map_lookup_elem(&stats, &what);
+
+	if (counter)
+		(*counter)++;
+}
+
+/* ---- What user space calls ---- */
+
+SEC("syscall")
+int register_cpu(struct register_args *args)
+{
+	u32 *place = BOUNDED_AT(registered, args->cpu);
+
+	if (!place || args->cpu >= nr_cpus || *place)
+		return -EINVAL;
+	*place = args->weight;
+	weights += args->weight;
+	nr_registered++;
+	return 0;
+}
+
+static int beat(void *map, u32 *key, struct beat *b)
+{
+	nr_beats++;
+	bpf_timer_start(&b->timer, period_ns, 0);
+	return 0;
+}
+
+SEC("syscall")
+int start_beat(struct start_args *args)
+{
+	u32 zero = 0;
+	struct beat *b = bpf_map_lookup_elem(&beats, &zero);
+
+	if (!b || bpf_timer_init(&b->timer, &beats, CLOCK_MONOTONIC) || bpf_timer_set_callback(&b->timer, beat))
+		return -EINVAL;
+	return bpf_timer_start(&b->timer, args->first_ns, 0);
+}
+
+/* ---- The ops ---- */
+
+SLEEPABLE_OP2(s32, visitor_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	t->vtime = vtime_now;
+	return 0;
+}
+
+OP2(void, visitor_exit_task, struct task_struct *, p, struct scx_exit_task_args *, args)
+{
+	bpf_task_storage_delete(&tasks, p);
+}
+
+OP3(s32, visitor_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle) {
+		count(0);
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	}
+	return cpu;
+}
+
+OP2(void, visitor_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
+
+	count(1);
+	if (fifo || !t) {
+		dsq_insert(p, SHARED_DSQ, slice_ns, enq_flags);
+		return;
+	}
+	if ((s64)(t->vtime - (vtime_now - slice_ns)) < 0)
+		t->vtime = vtime_now - slice_ns;
+	dsq_insert_by_key(p, SHARED_DSQ, slice_ns, t->vtime, enq_flags);
+}
+
+OP2(void, visitor_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	dsq_move_to_local(SHARED_DSQ);
+}
+
+OP1(void, visitor_running, struct task_struct *, p)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
+
+	if (!t)
+		return;
+	t->began = now_ns();
+	if ((s64)(t->vtime - vtime_now) > 0)
+		vtime_now = t->vtime;
+}
+
+OP2(void, visitor_stopping, struct task_struct *, p, bool, runnable)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
+
+	if (t)
+		t->vtime += now_ns() - t->began;
+}
+
+SLEEPABLE_OP0(s32, visitor_init)
+{
+	if (!nr_registered || weights != nr_registered * 100) {
+		scx_error("%d of %d CPUs are registered", nr_registered, nr_cpus);
+		return -EINVAL;
+	}
+	return scx_bpf_create_dsq(SHARED_DSQ, -1);
+}
+
+SLEEPABLE_OP1(void, visitor_exit, struct scx_exit_info *, info)
+{
+	bpf_probe_read_kernel_str(uei.reason, sizeof(uei.reason), info->reason);
+	bpf_probe_read_kernel_str(uei.msg, sizeof(uei.msg), info->msg);
+	bpf_probe_read_kernel_str(uei_dump, uei_dump_len, info->dump);
+	uei.exit_code = info->exit_code;
+	uei.kind = info->kind;
+}
+
+SCHEDULER(visitor_ops,
+	.init_task = (void *)visitor_init_task,
+	.exit_task = (void *)visitor_exit_task,
+	.select_cpu = (void *)visitor_select_cpu,
+	.enqueue = (void *)visitor_enqueue,
+	.dispatch = (void *)visitor_dispatch,
+	.running = (void *)visitor_running,
+	.stopping = (void *)visitor_stopping,
+	.init = (void *)visitor_init,
+	.exit = (void *)visitor_exit,
+	.timeout_ms = 5000,
+	.name = "visitor",
+);
