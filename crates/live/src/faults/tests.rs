@@ -132,7 +132,8 @@ fn what_the_machine_cannot_do_is_refused_before_anything_happens() {
     let gone = |name: &'static str| move |root: &Path| fs::remove_file(root.join(name)).unwrap();
     let only = |root: &Path| fs::write(root.join("devices/system/cpu/online"), "2\n").unwrap();
     let disk = |root: &Path| fs::write(root.join("power/state"), "disk\n").unwrap();
-    let cases: [(&str, &dyn Fn(&Path), &str); 8] = [
+    type Case<'a> = (&'a str, &'a dyn Fn(&Path), &'a str);
+    let cases: [Case<'_>; 8] = [
         ("cpu4:offline@1s", nothing, "cpu4:offline@1000000000ns: this machine has CPUs 0-3 and no CPU 4"),
         ("cpu3:offline@1s", nothing, "cpu3:offline@1000000000ns: CPU 3 of this machine is offline from the beginning"),
         (
