@@ -3,7 +3,8 @@
 //! the same one. The format is described in `docs/launch-profile.md`.
 //!
 //! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`] puts the
-//! values into a linked object for a certain machine, and [`Profile::calls`] says which of its programs to call then. Parsing and arithmetic only: no files, no environment.
+//! values into a linked object for a certain machine, and [`Profile::calls`] says which of its programs to call then. Parsing
+//! and arithmetic only: no files, no environment.
 
 mod apply;
 mod calls;

@@ -136,7 +136,9 @@ impl Machine {
     /// From sysfs (`/sys/devices/system/...`), read through `read`: path → contents.
     ///
     /// CPUs keep the numbers that the kernel gave them; those that are offline, or not there, between the others are in
-    /// [`Machine::offline`]. Where files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at
+    /// [`Machine::offline`].
+    ///
+    /// Where files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at
     /// its cache. HZ, NO_HZ and costs cannot be seen there; those of the preset `server-64` stand in.
     pub fn from_sysfs(read: &dyn Fn(&str) -> Option<String>) -> Result<Machine, MachineError> {
         let sysfs = Sysfs { read };

@@ -57,7 +57,12 @@ fn list(policy: &str, stress_s: u32) -> Vec<Step> {
 
 /// What is the same under every policy; the first boot alone has these steps.
 fn common() -> Vec<Step> {
-    vec![Step::new("measure", "", 60), Step::new("record", "", 60), Step::new("tests", "/in/in_kernel", 300)]
+    vec![
+        Step::new("measure", "", 60),
+        Step::new("record", "", 60),
+        Step::new("tests", "/in/in_kernel", 300),
+        Step::new("tests", "/in/commands_in_kernel", 400),
+    ]
 }
 
 /// Runs it, prints a table, and writes `target/vm/full.json`.
@@ -70,6 +75,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     }
     let chosen = if arguments.policies.is_empty() { &known } else { &arguments.policies };
     files.push(build::test("live", "in_kernel")?);
+    files.push(build::test("live", "commands_in_kernel")?);
     for name in STRESSORS {
         match on_path(name) {
             Some(host) => files.push(Transfer { host, guest: format!("/in/{name}") }),
