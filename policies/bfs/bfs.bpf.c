@@ -103,6 +103,7 @@ struct task {
 	u64 key;	/* deadline and level: its place in the queue */
 	u64 since;	/* began to run, or was last charged */
 	u32 ratio;
+	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
 	bool searched;	/* no CPU was idle a moment ago */
 	bool sync;	/* woken by a task that is about to sleep */
 	bool displaced;	/* stopped while it could go on */
@@ -145,6 +146,20 @@ static void kick(s32 cpu, u64 flags)
 {
 	if (!cpu_of(bpf_get_smp_processor_id())->leaving)
 		scx_bpf_kick_cpu(cpu, flags);
+}
+
+/*
+ * The task is counted at `cpu` from now on. A CPU on its way offline sleeps until no task is counted at it, and looks
+ * for that only when it picks a task. One that waits in the queue is counted where it was queued. Another CPU takes it,
+ * and must say so, or the first one sleeps for ever (seen in 6.16 to 6.19).
+ */
+static void count_at(struct task *t, s32 cpu)
+{
+	s32 before = t->counted_at;
+
+	t->counted_at = cpu;
+	if (before != cpu && cpu_of(before)->leaving)
+		kick(before, SCX_KICK_IDLE);
 }
 
 /* ---- 2: slice and deadline ---- */
@@ -417,6 +432,7 @@ OP2(void, bfs_enqueue, struct task_struct *, p, u64, enq_flags)
 		scx_error("task %d has no storage", p->pid);
 		return;
 	}
+	count_at(t, scx_bpf_task_cpu(p));
 	t->key = key_of(p, t, now_ns());
 	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1)
 		enqueue_local(p, t, enq_flags);
@@ -472,9 +488,12 @@ OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 OP1(void, bfs_running, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
 
-	if (t)
-		begin(t, scx_bpf_task_cpu(p), now_ns());
+	if (!t)
+		return;
+	count_at(t, cpu);
+	begin(t, cpu, now_ns());
 }
 
 /* 5: the kernel looks at the slice after this. */

@@ -205,8 +205,9 @@ fn the_verifiers_reason_and_log_are_given() {
     let LiveError::Scheduler(refused @ SchedulerError::Verifier { program, last_line, .. }) = &error else {
         panic!("{error}")
     };
-    assert_eq!((program.as_str(), last_line.as_str()), ("faulty_enqueue", "R1 invalid mem access 'scalar'"), "{error}");
-    assert!(refused.log().unwrap().contains("processed "), "the log is whole");
+    let log = refused.log().unwrap();
+    assert_eq!((program.as_str(), last_line.as_str()), ("faulty_enqueue", "R1 invalid mem access 'scalar'"), "{log}");
+    assert!(log.contains("processed "), "the log is whole");
     assert_eq!(sched_ext("state"), "disabled");
 }
 

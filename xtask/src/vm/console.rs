@@ -26,7 +26,7 @@ const ALARMS: [&str; 18] = [
 /// Lines that look like alarms and are none: part of the line, and why.
 const HARMLESS: [(&str, &str); 2] = [
     ("Spectre V2 : WARNING: ", "the kernel complains of mitigations that the emulated CPU lacks"),
-    ("RETBleed: WARNING: ", "the same; up to 6.19 or so"),
+    ("RETBleed: WARNING: ", "the same, in 6.16"),
 ];
 
 /// The first line of `log` that is an alarm.

@@ -143,6 +143,8 @@ pub(super) fn verifier_verdict(log: &str) -> Option<(String, String)> {
     let (before, rest) = log.split_once("-- BEGIN PROG LOAD LOG --")?;
     let program = before.rsplit_once("prog '")?.1.split('\'').next()?.to_owned();
     let said = rest.split("-- END PROG LOAD LOG --").next()?;
+    // 7.3 explains at length what it has just said.
+    let said = said.split("\nVerification failed: ").next()?;
     let statistics = ["processed ", "verification time ", "stack depth "];
     let reason = said.lines().rfind(|line| !line.is_empty() && !statistics.iter().any(|words| line.starts_with(words)));
     Some((program, reason.unwrap_or("it gives no reason").trim().to_owned()))

@@ -224,7 +224,11 @@ fn the_verifiers_reason_is_picked_from_its_log() {
                -- END PROG LOAD LOG --\n\
                libbpf: prog 'x_enqueue': failed to load: -EACCES\n";
     let expected = ("x_enqueue".to_owned(), "R1 invalid mem access 'scalar'".to_owned());
-    assert_eq!(verifier_verdict(log), Some(expected));
+    assert_eq!(verifier_verdict(log), Some(expected.clone()));
+    let explained = "R1 invalid mem access 'scalar'\n\nVerification failed: Register Type Safety: Invalid dereference\n\n\
+                     Suggestion:\n  Reload the pointer.\n\n";
+    let log = log.replace("R1 invalid mem access 'scalar'\n", explained);
+    assert_eq!(verifier_verdict(&log), Some(expected), "as 7.3 writes it");
     let other = "libbpf: extern (func ksym) 'scx_bpf_none': not found in kernel or module BTFs\n\
                  libbpf: failed to load object 'x'\n";
     assert_eq!(verifier_verdict(other), None);
