@@ -153,7 +153,10 @@ pub(super) fn verifier_verdict(log: &str) -> Option<(String, String)> {
 /// libbpf goes from the cause to what follows from it: its first line says most.
 pub(super) fn most_telling(log: &str) -> String {
     let first = log.lines().map(|line| line.trim_start_matches("libbpf: ").trim()).find(|line| !line.is_empty());
-    first.unwrap_or("libbpf gives no reason").to_owned()
+    let first = first.unwrap_or("libbpf gives no reason");
+    // Some parameters are the kernel's own, which its BTF must not show; Debian's 7.1.13 shows them for some functions.
+    let why = ": this kernel's BTF gives the function other parameters; another build of the kernel may do better";
+    if first.contains("] incompatible with vmlinux") { format!("{first}{why}") } else { first.to_owned() }
 }
 
 /// What it means that the kernel refuses the table (contract 1.3, step 1).

@@ -233,4 +233,9 @@ fn the_verifiers_reason_is_picked_from_its_log() {
                  libbpf: failed to load object 'x'\n";
     assert_eq!(verifier_verdict(other), None);
     assert_eq!(most_telling(other), "extern (func ksym) 'scx_bpf_none': not found in kernel or module BTFs");
+    let other = "libbpf: extern (func ksym) 'scx_bpf_create_dsq': func_proto [38] incompatible with vmlinux [48029]\n";
+    assert!(most_telling(other).ends_with(
+        "[48029]: this kernel's BTF gives the function other parameters; another build of \
+                                           the kernel may do better"
+    ));
 }
