@@ -247,7 +247,8 @@ fn report_of(
     let meter = report::Meter {
         events: cost.events,
         lost_events: cost.lost(),
-        unseen_switches: cost.unseen,
+        unseen_switches: cost.unseen_switches,
+        unseen_wakeups: cost.unseen_wakeups,
         probes: cost.probes,
         probe_runs: cost.probe_runs,
         reader: cost.reader,

@@ -11,6 +11,10 @@
  *    it has left. The event is sent at sched_wakeup, when it is certain and the runqueue is known.
  * 4. A task that goes to sleep can be woken before it is switched out: the scheduler lets go of the runqueue while it
  *    looks for another task. Then the switch says that it sleeps, but its state is cleared. Both happened.
+ * 5. A kernel may keep its tracepoints quiet while certain tasks have a CPU. Then a switch from such a task is not seen,
+ *    nor a wakeup that it or an interrupt makes meanwhile. A task that leaves a CPU which it was not seen to get got it
+ *    as long ago as it has run since it left the last one; a task that runs without having been seen to wake was woken
+ *    by then. Both are told, and marked as inferred.
  */
 #include "tree.bpf.h"
 
@@ -25,6 +29,7 @@ enum {
 	LEFT_DEAD = 1 << 9,
 	LEFT_FOR_HIGHER_CLASS = 1 << 10,
 	LEFT_AND_WOKEN = 1 << 11, /* it sleeps, and its wakeup has been seen already */
+	LEFT_UNSEEN = 1 << 12,	  /* somebody did; inferred from the CPU time of the next */
 };
 
 /* A task of this priority or below belongs to a real-time class (MAX_RT_PRIO of include/linux/sched/prio.h). */
@@ -55,43 +60,31 @@ struct rename {
 
 struct note {
 	struct member member;
-	__u64 wake_ns; /* of the last wakeup, as all below */
+	__u64 wake_ns; /* of the last wakeup, as the three below */
 	__u32 waker;
 	__u32 waker_cpu;
 	__u32 wake_flags;
 	__u32 blocked;
-	__u64 blocked_ns; /* since when */
+	__u64 since_ns; /* when it left its CPU, or was woken after that */
+	__u64 ran_ns;	/* its CPU time when it left its CPU */
 	__u32 sleep_flags;
+	__u32 running;
 	__u32 early; /* a wakeup came while it had its CPU */
+	__u32 unused;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct note);
-} notes SEC(".maps");
-
-static struct note *note_of(struct task_struct *task)
-{
-	return bpf_task_storage_get(&notes, task, NULL, 0);
-}
+#include "notes.bpf.h"
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct note *of_parent = note_of(parent), *of_child;
+	struct note *of_parent = note_of(parent), *of_child = note_on_child(child, parent, of_parent);
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!of_parent && !begins_tree(parent))
+	if (!of_child)
 		return 0;
-	of_child = bpf_task_storage_get(&notes, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!of_child) {
-		count_loss();
-		return 0;
-	}
 	of_child->blocked = 1;
-	of_child->blocked_ns = now;
+	of_child->since_ns = now;
 	of_child->waker = of_parent ? of_parent->member.task : NOBODY;
 	of_child->waker_cpu = bpf_get_smp_processor_id();
 	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now, 0);
@@ -119,17 +112,12 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
-	struct note *note = note_of(task), *of_waker;
-	struct task_struct *current;
+	struct note *note = note_of(task);
 
 	if (!note)
 		return 0;
-	current = bpf_get_current_task_btf();
-	note->wake_ns = bpf_ktime_get_ns();
+	note_waker(note, bpf_get_current_task_btf(), bpf_ktime_get_ns());
 	note->waker_cpu = bpf_get_smp_processor_id();
-	note->wake_flags = interrupt_context(current);
-	of_waker = note->wake_flags ? NULL : note_of(current);
-	note->waker = of_waker ? of_waker->member.task : NOBODY;
 	return 0;
 }
 
@@ -138,6 +126,7 @@ static void report_wakeup(struct task_struct *task, struct note *note, __u64 tim
 	struct wake *event;
 
 	note->blocked = 0;
+	note->since_ns = time_ns;
 	event = RESERVE(wake);
 	if (!event)
 		return;
@@ -161,7 +150,7 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 		note->early = 1;
 		return 0;
 	}
-	since = note->wake_ns > note->blocked_ns ? note->wake_ns : note->blocked_ns;
+	since = note->wake_ns > note->since_ns ? note->wake_ns : note->since_ns;
 	report_wakeup(task, note, since, note->wake_flags | note->sleep_flags);
 	return 0;
 }
@@ -176,12 +165,55 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 	return 0;
 }
 
+static void report_switch(__u32 from, __u32 to, __u64 time_ns, __u64 ran_ns, __u32 flags)
+{
+	struct switched *event = RESERVE(switched);
+
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_SWITCH, to, time_ns, ran_ns);
+	event->previous = from;
+	event->cpu = bpf_get_smp_processor_id();
+	event->flags = flags;
+	event->unused = 0;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
+
+/* A task of the tree has had its CPU since `now`; its switch has been told. */
+static void switch_in(struct task_struct *task, struct note *note, __u64 now)
+{
+	if (note->blocked) {
+		note->waker = NOBODY;
+		note->waker_cpu = bpf_get_smp_processor_id();
+		report_wakeup(task, note, now, WAKE_UNSEEN | note->sleep_flags);
+	}
+	note->running = 1;
+	note->early = 0;
+}
+
+/* A task leaves its CPU that was not seen to get it. */
+static void infer_switch_in(struct task_struct *task, struct note *note, __u64 now)
+{
+	__u64 since = now - (task->se.sum_exec_runtime - note->ran_ns);
+
+	/* The scheduler's clock and this one are not read at the same moment. */
+	if (since < note->since_ns)
+		since = note->since_ns;
+	report_switch(OTHER_TASK, note->member.task, since, 0, LEFT_UNSEEN);
+	switch_in(task, note, since);
+}
+
 /* How a task of the tree leaves its CPU. */
 static __u32 switch_out(struct task_struct *task, struct note *note, struct task_struct *next, unsigned int state,
 			__u64 now)
 {
 	bool asleep;
 
+	if (!note->running)
+		infer_switch_in(task, note, now);
+	note->running = 0;
+	note->since_ns = now;
+	note->ran_ns = task->se.sum_exec_runtime;
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, 0);
 	if (state & TASK_DEAD)
@@ -190,7 +222,6 @@ static __u32 switch_out(struct task_struct *task, struct note *note, struct task
 	asleep = state && task->__state;
 	if (asleep || (state && note->early)) {
 		note->blocked = 1;
-		note->blocked_ns = now;
 		note->sleep_flags = sleep_flags(task, state);
 		return LEFT_BLOCKED | note->sleep_flags | (asleep ? 0 : LEFT_AND_WOKEN);
 	}
@@ -209,7 +240,6 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 {
 	struct note *of_prev = note_of(prev), *of_next = note_of(next);
 	__u32 from = number_of(prev, of_prev), to = number_of(next, of_next), flags = 0;
-	struct switched *event;
 	__u64 now;
 
 	if (from == OTHER_TASK && to == OTHER_TASK)
@@ -217,17 +247,9 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	now = bpf_ktime_get_ns();
 	if (of_prev)
 		flags = switch_out(prev, of_prev, next, preempted ? 0 : state, now);
+	report_switch(from, to, now, prev->se.sum_exec_runtime, flags);
 	if (of_next)
-		of_next->blocked = of_next->early = 0;
-	event = RESERVE(switched);
-	if (!event)
-		return 0;
-	fill_head(&event->head, KIND_SWITCH, to, now, prev->se.sum_exec_runtime);
-	event->previous = from;
-	event->cpu = bpf_get_smp_processor_id();
-	event->flags = flags;
-	event->unused = 0;
-	bpf_ringbuf_submit(event, wakeup_flag());
+		switch_in(next, of_next, now);
 	if (of_prev && (flags & LEFT_AND_WOKEN))
 		report_wakeup(prev, of_prev, now, of_prev->wake_flags | of_prev->sleep_flags);
 	return 0;

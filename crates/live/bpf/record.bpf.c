@@ -7,11 +7,19 @@
  * 2. One event per sleep. The wakeup's cause is noted in the sleeper at sched_waking, where the waker is still
  *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
  *    that had not left its CPU yet sends nothing.
+ * 3. A kernel may keep its tracepoints quiet while certain tasks have a CPU: see meter.bpf.c. A task that runs without
+ *    having been seen to wake was woken, by nobody in the tree, when it got its CPU; and one that was not seen to get
+ *    its CPU got it as long ago as it has run since.
  */
 #include "tree.bpf.h"
 
 enum {
 	ARGUMENTS_MAX = 4096, /* bytes of a command line that are kept */
+};
+
+/* The scheduler counts the CPU time of a task that runs at each tick, of which the slowest kernels have 100 a second. */
+enum {
+	TICK_MAX_NS = 10000000,
 };
 
 struct sleep {
@@ -57,40 +65,27 @@ struct note {
 	__u64 peak_at_exec_pages; /* peak RSS of what the process was before its last exec */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct note);
-} notes SEC(".maps");
+#include "notes.bpf.h"
 
-static struct note *note_of(struct task_struct *task)
+/* CPU time of a task that runs now. Too much if it was not seen to get its CPU: then as the scheduler counts. */
+static __u64 work_now(struct task_struct *task, struct note *note, __u64 now)
 {
-	return bpf_task_storage_get(&notes, task, NULL, 0);
-}
+	__u64 counted = task->se.sum_exec_runtime, by_clock = note->work_ns + (now - note->switched_in_ns);
 
-/* CPU time of a task that runs now. */
-static __u64 work_now(struct note *note, __u64 now)
-{
-	return note->work_ns + (now - note->switched_in_ns);
+	return by_clock > counted + TICK_MAX_NS ? counted : by_clock;
 }
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct note *of_parent = note_of(parent), *of_child;
+	struct note *of_parent = note_of(parent), *of_child = note_on_child(child, parent, of_parent);
 	__u64 now = bpf_ktime_get_ns();
 
-	if (!of_parent && !begins_tree(parent))
+	if (!of_child)
 		return 0;
-	of_child = bpf_task_storage_get(&notes, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!of_child) {
-		count_loss();
-		return 0;
-	}
 	of_child->waker = NOBODY;
 	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now,
-		     of_parent ? work_now(of_parent, now) : 0);
+		     of_parent ? work_now(parent, of_parent, now) : 0);
 	return 0;
 }
 
@@ -105,7 +100,7 @@ int BPF_PROG(on_exec, struct task_struct *task, pid_t old_pid)
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
-	work_ns = work_now(note, now);
+	work_ns = work_now(task, note, now);
 	event = RESERVE(exec);
 	if (!event)
 		return 0;
@@ -158,7 +153,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	event = RESERVE(exit);
 	if (!event)
 		return 0;
-	fill_head(&event->head, KIND_EXIT, note->member.task, now, work_now(note, now));
+	fill_head(&event->head, KIND_EXIT, note->member.task, now, work_now(task, note, now));
 	event->utime_ns = task->utime;
 	event->stime_ns = task->stime;
 	event->peak_rss_pages = peak_rss_pages(task, note);
@@ -178,31 +173,25 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		return 0;
 	now = bpf_ktime_get_ns();
 	current = bpf_get_current_task_btf();
-	note->wake_ns = now;
-	note->waker = NOBODY;
-	note->waker_work_ns = 0;
-	note->wake_flags = interrupt_context(current);
-	if (note->wake_flags)
-		return 0;
-	of_waker = note_of(current);
-	if (of_waker) {
-		note->waker = of_waker->member.task;
-		note->waker_work_ns = work_now(of_waker, now);
-	}
+	of_waker = note_waker(note, current, now);
+	note->waker_work_ns = of_waker ? work_now(current, of_waker, now) : 0;
 	return 0;
 }
 
-static void report_sleep(struct note *note)
+/* The sleep of a task that runs again. */
+static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 {
 	struct sleep *event = RESERVE(sleep);
+	bool seen = note->wake_ns >= note->switched_in_ns;
 
+	note->blocked = 0;
 	if (!event)
 		return;
 	fill_head(&event->head, KIND_SLEEP, note->member.task, note->blocked_ns, note->blocked_work_ns);
-	event->wake_ns = note->wake_ns;
-	event->waker_work_ns = note->waker_work_ns;
-	event->waker = note->waker;
-	event->flags = note->flags | note->wake_flags;
+	event->wake_ns = seen ? note->wake_ns : now - (task->se.sum_exec_runtime - note->blocked_work_ns);
+	event->waker_work_ns = seen ? note->waker_work_ns : 0;
+	event->waker = seen ? note->waker : NOBODY;
+	event->flags = note->flags | (seen ? note->wake_flags : WAKE_UNSEEN);
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
@@ -211,6 +200,8 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 	__u64 now = bpf_ktime_get_ns(), work_ns = task->se.sum_exec_runtime;
 	struct head *event;
 
+	if (note->blocked)
+		report_sleep(task, note, now);
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, work_ns);
 	if (state & TASK_DEAD) {
@@ -221,6 +212,9 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 		bpf_ringbuf_submit(event, wakeup_flag());
 		return;
 	}
+	/* No wakeup has cleared its state, so it was a signal: it does not sleep. */
+	if (!task->__state && note->wake_ns < note->switched_in_ns)
+		return;
 	note->blocked = 1;
 	note->blocked_ns = now;
 	note->blocked_work_ns = work_ns;
@@ -229,11 +223,11 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 
 static void switch_in(struct task_struct *task, struct note *note)
 {
-	/* A switch with a state set but no wakeup since: a signal was pending, and it did not sleep. */
-	if (note->blocked && note->wake_ns >= note->switched_in_ns)
-		report_sleep(note);
-	note->blocked = 0;
-	note->switched_in_ns = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (note->blocked)
+		report_sleep(task, note, now);
+	note->switched_in_ns = now;
 	note->work_ns = task->se.sum_exec_runtime;
 }
 

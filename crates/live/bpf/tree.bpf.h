@@ -50,6 +50,7 @@ enum {
 	WAKE_NMI = 1 << 3,
 	WAKE_SOFTIRQ = 1 << 4,
 	WAKE_NEW = 1 << 5,       /* the first one: its parent made it */
+	WAKE_UNSEEN = 1 << 6,    /* inferred: the task runs again, and nothing was seen to wake it */
 	WAKE_SOFTIRQ_SHIFT = 8, /* the softirq's number stands in bits 8 to 15 */
 };
 

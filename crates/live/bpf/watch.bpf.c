@@ -27,6 +27,7 @@ struct sums {
 	__u64 idle_since_ns; /* 0 while the CPU is busy */
 	__u64 latency_ns;
 	__u64 latencies[BUCKETS];
+	__u64 switched_ns; /* when the last switch was seen */
 };
 
 struct {
@@ -149,10 +150,12 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 		/* A wakeup or a signal since the scheduler was called has cleared the task's own state. */
 		if (!preempted && state && !(state & TASK_DEAD) && prev->__state)
 			fall_asleep(prev);
-	} else if (here->idle_since_ns) {
-		here->idle_ns += now - here->idle_since_ns;
+	} else {
+		/* Some kernels hide tasks from probes, and with them the switch from such a task to idle. */
+		here->idle_ns += now - (here->idle_since_ns ?: here->switched_ns ?: now);
 		here->idle_since_ns = 0;
 	}
+	here->switched_ns = now;
 	if (!next->pid) {
 		here->idle_since_ns = now;
 		return 0;

@@ -299,7 +299,9 @@ pub(crate) fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> S
         Waker::SoftInterrupt(NET_TX | NET_RX | BLOCK | IRQ_POLL) => Sleep::Io,
         Waker::HardInterrupt if uninterruptible => Sleep::Io,
         Waker::HardInterrupt => Sleep::Timer,
-        Waker::SoftInterrupt(_) | Waker::NonMaskable | Waker::Outside | Waker::Task(..) => Sleep::External,
+        Waker::SoftInterrupt(_) | Waker::NonMaskable | Waker::Outside | Waker::Unseen | Waker::Task(..) => {
+            Sleep::External
+        }
     }
 }
 

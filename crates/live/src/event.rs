@@ -93,7 +93,7 @@ pub enum Kind {
         /// State D, if it sleeps.
         uninterruptible: bool,
     },
-    /// The task was blocked and is runnable again. `Event::work` is 0.
+    /// The task was blocked and is runnable again; [`Waker::Unseen`]: it even runs. `Event::work` is 0.
     Wake {
         /// By whom.
         waker: Waker,
@@ -142,6 +142,8 @@ pub enum Left {
     Blocked,
     /// For ever.
     Dead,
+    /// Nobody knows: the kernel was silent, and the switch is inferred from the CPU time of the one that came.
+    Unseen,
 }
 
 /// User and system time as the kernel's tick counts them: a whole tick for whatever mode the tick interrupts.
@@ -166,6 +168,8 @@ pub enum Waker {
     SoftInterrupt(u8),
     /// A non-maskable interrupt.
     NonMaskable,
+    /// Nobody knows: the kernel was silent, but the task runs again.
+    Unseen,
 }
 
 /// Kinds and flags, as in `tree.bpf.h`, `record.bpf.c` and `meter.bpf.c`.
@@ -189,9 +193,11 @@ mod wire {
     pub const NMI: u32 = 1 << 3;
     pub const SOFTIRQ: u32 = 1 << 4;
     pub const NEW: u32 = 1 << 5;
+    pub const WAKE_UNSEEN: u32 = 1 << 6;
     pub const LEFT_BLOCKED: u32 = 1 << 8;
     pub const LEFT_DEAD: u32 = 1 << 9;
     pub const LEFT_FOR_HIGHER_CLASS: u32 = 1 << 10;
+    pub const LEFT_UNSEEN: u32 = 1 << 12;
     pub const SOFTIRQ_SHIFT: u32 = 8;
     /// Bytes of an exec event before its arguments.
     pub const EXEC_FIXED: usize = 24 + 16 + COMM_LENGTH + 8;
@@ -242,7 +248,9 @@ pub fn parse(raw: &[u8]) -> Result<Event, String> {
 
 /// The innermost context counts: an interrupt borrows whoever runs.
 fn waker_of(flags: u32, waker: u32, waker_work: Nanos) -> Waker {
-    if flags & wire::NMI != 0 {
+    if flags & wire::WAKE_UNSEEN != 0 {
+        Waker::Unseen
+    } else if flags & wire::NMI != 0 {
         Waker::NonMaskable
     } else if flags & wire::HARDIRQ != 0 {
         Waker::HardInterrupt
@@ -346,6 +354,8 @@ impl<'a> Reader<'a> {
             Left::Blocked
         } else if has(wire::LEFT_FOR_HIGHER_CLASS) {
             Left::ForHigherClass
+        } else if has(wire::LEFT_UNSEEN) {
+            Left::Unseen
         } else {
             Left::Runnable
         };
@@ -428,6 +438,7 @@ mod tests {
         assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8), Waker::SoftInterrupt(3));
         assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8 | 1 << 2), Waker::HardInterrupt, "the innermost context counts");
         assert_eq!(sleep(u32::MAX, 1 << 3 | 1 << 2), Waker::NonMaskable);
+        assert_eq!(sleep(u32::MAX, 1 << 6), Waker::Unseen);
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub struct Meter {
     pub events: u64,
     /// Events lost: with any of them, counts are too low and times may be charged to the wrong owner.
     pub lost_events: u64,
-    /// Switches that the kernel did not report at all.
+    /// Switches to tasks that the kernel did not report: inferred from their CPU time, and counted.
     pub unseen_switches: u64,
+    /// Wakeups that it did not report: counted, but not among the latencies, as nobody knows when they were.
+    pub unseen_wakeups: u64,
     /// Time in the meter's own programs in the kernel. It is contained in what it measured.
     pub probes: Nanos,
     /// How often they ran.

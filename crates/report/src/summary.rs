@@ -92,9 +92,13 @@ pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
         warn(format!("{lost} events were lost: counts are too low, and times may have the wrong owner"));
     }
     // One in a thousand is below what two runs differ by.
-    if meter.unseen_switches * 1000 > run.measures.context_switches {
-        let unseen = count(meter.unseen_switches);
-        warn(format!("the kernel did not report {unseen} switches, nor the wakeups before them"));
+    let unseen = meter.unseen_switches.max(meter.unseen_wakeups);
+    if unseen * 1000 > run.measures.context_switches {
+        let [switches, wakeups] = [meter.unseen_switches, meter.unseen_wakeups].map(count);
+        warn(format!(
+            "the kernel hid {switches} switches and {wakeups} wakeups, in turns of tasks that it keeps from all probes: \
+             they are inferred and counted, but these wakeups are missing from the latencies"
+        ));
     }
     if let Some(failure) = &meter.failure {
         warn(failure.clone());

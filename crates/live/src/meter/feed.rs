@@ -5,7 +5,9 @@
 //! 2. A CPU that runs a task outside the tree is busy, but for the run it runs nobody: the switch to no task is
 //!    followed by an event that it does not idle.
 //! 3. A task's time is charged to the state that it is leaving, so that its account adds up whatever was lost.
-//! 4. While a task has a CPU it runs for as long as the scheduler says (`sum_exec_runtime`, which leaves out interrupts
+//! 4. A switch that the kernel did not report comes as one from a task outside the tree, dated back. A wakeup that it
+//!    did not report comes when the task runs already: it counts, but says nothing of how long the task waited.
+//! 5. While a task has a CPU it runs for as long as the scheduler says (`sum_exec_runtime`, which leaves out interrupts
 //!    and what the host of a virtual machine stole, where the kernel accounts for these); the rest is stolen.
 
 use super::Scope;
@@ -128,8 +130,8 @@ pub(crate) struct Fed {
     pub unfinished: u32,
     /// Events that named a task whose birth is not known, or a CPU that was not there at the beginning.
     pub orphans: u64,
-    /// Tasks that left a CPU which they had not been seen to get.
-    pub unseen: u64,
+    /// Switches to tasks and wakeups of tasks that the kernel did not report, and that were inferred.
+    pub unseen: (u64, u64),
 }
 
 /// Takes the kernel's events in the order of time.
@@ -152,15 +154,16 @@ pub(crate) struct Feed<S> {
     over: bool,
     orphans: u64,
     own_events: u64,
-    unseen: u64,
+    unseen: (u64, u64),
     all: CpuSet,
 }
 
 impl<S: Sink> Feed<S> {
-    /// For a machine with so many CPUs.
-    pub fn new(cpus: usize, scope: Scope, sink: S) -> Feed<S> {
-        let cpu = Cpu {
-            occupant: Occupant::Idle,
+    /// For a machine with so many CPUs. Of those that were `visited` while the programs listened it is known who has
+    /// them: nobody, if an event says so, and otherwise tasks outside the tree. The others idle until an event.
+    pub fn new(cpus: usize, visited: &CpuSet, scope: Scope, sink: S) -> Feed<S> {
+        let cpu = |cpu| Cpu {
+            occupant: if visited.contains(CpuId(cpu)) { Occupant::Other } else { Occupant::Idle },
             since: Nanos::ZERO,
             busy: Nanos::ZERO,
             idle: Nanos::ZERO,
@@ -173,7 +176,7 @@ impl<S: Sink> Feed<S> {
             now: Nanos::ZERO,
             ids: Vec::new(),
             tasks: Vec::new(),
-            cpus: vec![cpu; cpus],
+            cpus: (0..cpus as u32).map(cpu).collect(),
             alive: 0,
             scope,
             stage: None,
@@ -181,7 +184,7 @@ impl<S: Sink> Feed<S> {
             over: false,
             orphans: 0,
             own_events: 0,
-            unseen: 0,
+            unseen: (0, 0),
             all: CpuSet::first_n(cpus),
         }
     }
@@ -379,7 +382,11 @@ impl<S: Sink> Feed<S> {
             self.orphans += 1;
             return;
         };
-        self.tasks[id.index()].enter(self.now, State::Runnable);
+        if waker == Waker::Unseen {
+            self.unseen.1 += 1;
+        } else {
+            self.tasks[id.index()].enter(self.now, State::Runnable);
+        }
         let waker = match waker {
             Waker::Task(number, _) => match self.id(number) {
                 Some(parent) if new => log::Waker::Fork(parent),
@@ -401,15 +408,15 @@ impl<S: Sink> Feed<S> {
         // By what the event says: if a switch was lost, the last part of the time is the one that is known.
         account.charge(self.now, previous != Occupant::Idle);
         account.is_offline = false;
+        self.unseen.0 += u64::from(left == Left::Unseen);
         let Occupant::Task(number) = previous else { return };
         let Some(id) = self.id(number) else { return };
         let state = match left {
-            Left::Runnable | Left::ForHigherClass => State::Runnable,
+            Left::Runnable | Left::ForHigherClass | Left::Unseen => State::Runnable,
             Left::Blocked => State::Blocked,
             Left::Dead => State::Ended,
         };
         let task = &mut self.tasks[id.index()];
-        self.unseen += u64::from(task.state != State::Running);
         task.enter(self.now, state);
         task.ran = ran;
         task.on_cpu_then = task.on_cpu;
@@ -424,7 +431,7 @@ impl<S: Sink> Feed<S> {
                 self.over = self.scope == Scope::Command && self.alive == 0;
                 self.tell(cpu, id, EventKind::Exit);
             }
-            Left::Runnable | Left::ForHigherClass => {}
+            Left::Runnable | Left::ForHigherClass | Left::Unseen => {}
         }
     }
 
@@ -445,7 +452,7 @@ impl<S: Sink> Feed<S> {
                 Left::Blocked => SwitchReason::Block,
                 Left::Dead => SwitchReason::Exit,
                 Left::ForHigherClass => SwitchReason::HigherClass,
-                Left::Runnable => SwitchReason::Preempt,
+                Left::Runnable | Left::Unseen => SwitchReason::Preempt,
             };
             self.tell(cpu, task, EventKind::Switch { prev, reason });
         }

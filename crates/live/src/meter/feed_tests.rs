@@ -5,7 +5,9 @@ use super::*;
 use measures::{Collector, Place, RunMeasures, Totals};
 use proptest::prelude::*;
 
-const CPUS: usize = 3;
+const CPUS: usize = 4;
+/// On the last one nothing happens: others have it.
+const VISITED: &str = "3";
 
 fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
     Event { time: Nanos::from_us(time_us), task, work: Nanos::from_us(work_us), kind }
@@ -30,7 +32,7 @@ fn switch(time_us: u64, cpu: u32, previous: Occupant, next: Occupant, left: Left
 fn feed(events: &[Event], scope: Scope) -> (RunMeasures, Fed) {
     let place = Place { core: 0, llc: 0, node: 0 };
     let places: Vec<Place> = (0..CPUS as u32).map(|core| Place { core, ..place }).collect();
-    let mut feed = Feed::new(CPUS, scope, Collector::new(&places));
+    let mut feed = Feed::new(CPUS, &VISITED.parse().expect("CPUs"), scope, Collector::new(&places));
     events.iter().for_each(|event| feed.take(event));
     let end = events.last().map_or(Nanos::ZERO, |event| event.time);
     let (collector, fed) = feed.finish(end);
@@ -117,8 +119,34 @@ fn a_parent_a_child_and_a_stranger() {
     // While the first task waited for CPU 0, the child for CPU 1 (twice), and the parent for CPU 0, others were idle.
     assert_eq!(measures.idle_while_runnable, us(10 + 80 + 50 + 10));
     let cpus: Vec<_> = fed.cpus.iter().map(|cpu| (cpu.run, cpu.idle)).collect();
-    assert_eq!(cpus, [(us(390), us(210)), (us(600), us(0)), (us(100), us(500))]);
+    assert_eq!(cpus, [(us(390), us(210)), (us(600), us(0)), (us(100), us(500)), (us(600), us(0))]);
     assert_eq!(measures.tasks[1].cpus_used.to_string(), "1-2");
+}
+
+#[test]
+fn what_the_kernel_hid_counts_but_says_nothing_of_latency() {
+    use Occupant::{Idle, Other, Task};
+    let events = [
+        birth(0, 0, None),
+        wake(0, 0, Waker::Outside, true),
+        switch(10, 0, Idle, Task(0), Left::Runnable, 0),
+        // It sleeps, and somebody hidden gets the CPU. The task was woken meanwhile, came next and ran for 30 us.
+        switch(20, 0, Task(0), Other, Left::Blocked, 10),
+        switch(70, 0, Other, Task(0), Left::Unseen, 0),
+        wake(70, 0, Waker::Unseen, false),
+        // A wakeup by somebody hidden, after which the switch was seen.
+        switch(100, 0, Task(0), Idle, Left::Blocked, 40),
+        switch(150, 0, Idle, Task(0), Left::Runnable, 0),
+        wake(150, 0, Waker::Unseen, false),
+        switch(160, 0, Task(0), Idle, Left::Dead, 50),
+    ];
+    let (measures, fed) = feed(&events, Scope::Command);
+    assert_eq!((measures.context_switches, measures.wakeups, fed.unseen), (3, 3, (1, 2)));
+    let latency = measures.wakeup_latency;
+    assert_eq!((latency.count, latency.max), (1, Nanos::from_us(10)), "of the first one alone");
+    let account = fed.tasks[0];
+    let [run, runnable, blocked] = [account.run, account.runnable, account.blocked].map(|time| time.0 / 1_000);
+    assert_eq!((run, runnable, blocked), (50, 10, 100));
 }
 
 #[test]
@@ -182,7 +210,7 @@ fn of_a_play_the_stage_is_no_task_and_its_end_is_that_of_the_run() {
     assert_eq!((measures.tasks.len(), measures.wakeups, measures.context_switches), (1, 1, 1));
     assert_eq!((measures.elapsed, measures.makespan), (Nanos::from_us(70), Some(Nanos::from_us(50))));
     assert_eq!(measures.tasks[0].cpus_allowed, CpuSet::first_n(2), "inherited from the stage");
-    assert_eq!((fed.orphans, fed.unseen, fed.threads), (0, 0, vec![1]));
+    assert_eq!((fed.orphans, fed.unseen, fed.threads), (0, (0, 0), vec![1]));
     assert_eq!((fed.cpus[0].run, fed.cpus[1].run), (Nanos::from_us(70), Nanos::from_us(30)));
 }
 
@@ -191,9 +219,9 @@ fn occupant() -> impl Strategy<Value = Occupant> {
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
-    let left = prop_oneof![Just(Left::Runnable), Just(Left::Blocked), Just(Left::ForHigherClass)];
+    let left = prop_oneof![Just(Left::Runnable), Just(Left::Blocked), Just(Left::ForHigherClass), Just(Left::Unseen)];
     let (numbers, parents) = (0..6u32, prop::option::of(0..6u32));
-    let waker = prop_oneof![Just(Waker::HardInterrupt), (0..6u32).prop_map(|task| Waker::Task(task, Nanos::ZERO))];
+    let waker = prop_oneof![Just(Waker::HardInterrupt), Just(Waker::Unseen), (0..6u32).prop_map(|task| Waker::Task(task, Nanos::ZERO))];
     prop_oneof![
         1 => (numbers.clone(), parents).prop_map(|(task, parent)| birth(0, task, parent)),
         3 => (numbers.clone(), waker, any::<bool>()).prop_map(|(task, waker, new)| wake(0, task, waker, new)),

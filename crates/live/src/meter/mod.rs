@@ -68,9 +68,16 @@ pub struct MeterCost {
     pub skipped: u64,
     /// Events about tasks whose birth was lost.
     pub orphans: u64,
-    /// Tasks that left a CPU which they had not been seen to get, although no event was lost on the way: some kernels
-    /// keep their tracepoints quiet around certain tasks. Their wakeups are not seen either.
-    pub unseen: u64,
+    /// Switches to the run's tasks that the kernel did not report, although no event was lost on the way. A kernel may
+    /// keep its tracepoints quiet while certain tasks have a CPU, such as those by which the host of a virtual machine
+    /// looks after it. No probe hears of the switch from such a task, whether BPF, perf or ftrace attached it. These
+    /// switches are inferred from the CPU time of the task that came next, and counted.
+    ///
+    /// Not 0: the run shared its CPUs with somebody whom the kernel hides. Counts and CPU times hold all the same.
+    pub unseen_switches: u64,
+    /// Wakeups of the run's tasks by such a task, or by an interrupt in its turn. They are counted, but are not among
+    /// the latencies: nobody knows when they were.
+    pub unseen_wakeups: u64,
     /// Events that came more than 50 ms late, and were dated forward to keep the order.
     pub late: u64,
     /// Time in the meter's programs, as the kernel measured it; it is contained in the times of the tasks that ran
@@ -143,9 +150,9 @@ impl<S: Sink> Meter<S> {
         let places: Vec<Place> =
             machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
         let sinks = Tee(LogHash::new(), Tee(Collector::new(&places), sink));
-        let mut feed = Feed::new(places.len(), scope, sinks);
+        let visited = visit_cpus(&machine.all_cpus());
+        let mut feed = Feed::new(places.len(), &visited, scope, sinks);
         machine.offline.iter().for_each(|cpu| feed.hotplug(cpu, false));
-        visit_cpus(&machine.all_cpus());
         let reader = (thread_cpu_time()?, None);
         let stolen = Stolen::now()?;
         let order = Order::default();
@@ -241,7 +248,8 @@ impl<S: Sink> Meter<S> {
             lost_by_cpu: self.probes.lost_by_cpu()?,
             skipped,
             orphans: fed.orphans,
-            unseen: fed.unseen,
+            unseen_switches: fed.unseen.0,
+            unseen_wakeups: fed.unseen.1,
             late: self.order.late,
             probes: time,
             probe_runs: runs,
@@ -264,18 +272,17 @@ impl<S: Sink> Meter<S> {
     }
 }
 
-/// Runs on each CPU for a moment, so that the programs learn who has which CPU. A CPU that this process may not use
-/// stays idle in the accounts until somebody else uses it.
-pub(crate) fn visit_cpus(cpus: &CpuSet) {
+/// Runs on each CPU for a moment and says on which it could: who idles there is seen to begin that again.
+pub(crate) fn visit_cpus(cpus: &CpuSet) -> CpuSet {
     let here = Pid::from_raw(0);
-    let Ok(before) = sched_getaffinity(here) else { return };
-    for cpu in cpus.iter() {
+    let Ok(before) = sched_getaffinity(here) else { return CpuSet::new() };
+    let visit = |cpu: &CpuId| {
         let mut only = Affinity::new();
-        if only.set(cpu.index()).is_ok() {
-            let _ = sched_setaffinity(here, &only);
-        }
-    }
+        only.set(cpu.index()).and_then(|()| sched_setaffinity(here, &only)).is_ok()
+    };
+    let visited = cpus.iter().filter(visit).collect();
     let _ = sched_setaffinity(here, &before);
+    visited
 }
 
 /// Moves the scheduler's time from the run time of the CPUs, in proportion to that.

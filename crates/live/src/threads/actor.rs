@@ -175,14 +175,10 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
     }
 
     fn spend(&mut self, time: Nanos) {
-        let until = sys::cpu_time() + time;
-        loop {
-            let left = until.since(sys::cpu_time());
-            if left == Nanos::ZERO || self.shared.is_over() {
-                return;
-            }
+        work::spend(time, sys::cpu_time, |left| {
             work::spin(self.calibration().rounds_of(left).clamp(1, self.chunk));
-        }
+            !self.shared.is_over()
+        });
     }
 
     fn sleep(&mut self, until: Nanos) {

@@ -179,7 +179,9 @@ fn work_is_all_done_and_takes_cpu_time() {
 fn cpu_time_is_measured_by_the_threads_clock() {
     let played = same(r#"{"tasks": {"a": {"instance": 3, "loop": 4, "runtime": 2500}}}"#);
     for task in &played.tasks {
-        assert!((10_000_000..15_000_000).contains(&task.cpu.0), "{task:?}");
+        // How much more is up to the machine: what an interrupt, or the host of a virtual machine, takes in the last
+        // step is on the thread's clock too. work.rs tests that there is one such step.
+        assert!(task.cpu >= Nanos::from_ms(10), "{task:?}");
         assert_eq!(task.work_done, Nanos::ZERO);
     }
 }

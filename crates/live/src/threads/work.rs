@@ -18,6 +18,18 @@ pub fn spin(rounds: u64) {
     black_box(state);
 }
 
+/// Works until `clock` has gone on by `time`. `work` hears how much is left, does some of it or a little more, and says
+/// whether to go on.
+pub fn spend(time: Nanos, clock: impl Fn() -> Nanos, mut work: impl FnMut(Nanos) -> bool) {
+    let until = clock() + time;
+    loop {
+        let left = until.since(clock());
+        if left == Nanos::ZERO || !work(left) {
+            return;
+        }
+    }
+}
+
 /// How fast this machine works, measured with [`spin`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Calibration {
@@ -98,6 +110,7 @@ fn time(rounds: u64) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn rounds_and_work_agree() {
@@ -108,6 +121,34 @@ mod tests {
         }
         assert_eq!(calibration.rounds_of(Nanos(250_007)), 100_003);
         assert_eq!(calibration.spread_percent().round(), 20.0);
+    }
+
+    #[test]
+    fn time_is_spent_by_the_clock_and_at_most_one_step_too_much() {
+        // Each step of at most 50 us takes 1.3 times as long as was thought; interrupts take two steps' time more.
+        let (clock, steps) = (Cell::new(Nanos(777)), Cell::new(0));
+        let step = |left: Nanos| {
+            steps.set(steps.get() + 1);
+            let interrupts = if steps.get() % 20 == 0 { 2 * 65_000 } else { 0 };
+            clock.set(clock.get() + Nanos(left.0.min(50_000) * 13 / 10 + interrupts));
+        };
+        for time in [0, 1, 49_999, 2_500_000] {
+            let before = clock.get();
+            spend(Nanos(time), || clock.get(), |left| {
+                assert!(left.0 > 0 && left.0 <= time - (clock.get() - before).0, "{left:?} of {time}");
+                step(left);
+                true
+            });
+            let spent = (clock.get() - before).0;
+            assert!((time..=time + 15_000 + 130_000).contains(&spent), "{spent} for {time}");
+        }
+        assert_eq!(steps.get(), 1 + 1 + 37, "39 of 65 us, but one is interrupted for as long as two take");
+        steps.set(0);
+        spend(Nanos::from_secs(1), || clock.get(), |left| {
+            step(left);
+            steps.get() < 3
+        });
+        assert_eq!(steps.get(), 3, "it was told to stop");
     }
 
     #[test]
