@@ -21,7 +21,8 @@ pub fn list(args: &List) -> Result<()> {
     if wanted(Kind::Workloads) {
         sections.push(section("Workloads", select::describe_workloads()?));
     }
-    print(&sections.join("\n"))
+    print(&sections.join("\n"))?;
+    Ok(())
 }
 
 /// Widest line.

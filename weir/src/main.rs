@@ -75,11 +75,12 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints to standard output. A reader that has gone away (`weir … | head`) is no error.
-fn print(text: &str) -> Result<()> {
+/// Prints to standard output. A reader that has gone away (`weir … | head`) is no error, but false.
+fn print(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

@@ -38,6 +38,8 @@ struct Outside<'a> {
     signals: &'a Signals,
     scheduler: Option<Loaded<'a>>,
     statistics: Option<Statistics>,
+    /// Nobody reads the statistics any more.
+    unread: bool,
     deadline: Option<Instant>,
     /// After the scheduler: it goes before the CPUs come back, or it would be loaded once more.
     faults: Option<Faults>,
@@ -47,7 +49,7 @@ impl Outside<'_> {
     /// Prints statistics that are due. Why the scheduler was ejected, if it was.
     fn look(&mut self) -> Result<Option<KernelExit>> {
         if let Some(statistics) = &mut self.statistics {
-            statistics.tell_if_due(self.scheduler.as_ref())?;
+            self.unread |= !statistics.tell_if_due(self.scheduler.as_ref())?;
         }
         match &mut self.scheduler {
             Some(scheduler) => scheduler.ejected(),
@@ -106,7 +108,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let every = every.or(watches.then_some(Duration::from_secs(1)));
     let statistics = every.map(|every| Statistics::start(every, args.format)).transpose()?;
     let deadline = args.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
-    let outside = Outside { signals: &signals, scheduler, statistics, deadline, faults };
+    let outside = Outside { signals: &signals, scheduler, statistics, unread: false, deadline, faults };
     if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
 }
 
@@ -122,7 +124,7 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         if let Some(exit) = outside.look()? {
             break Some(exit);
         }
-        if outside.signals.take().is_some() || outside.is_time_up() {
+        if outside.signals.take().is_some() || outside.is_time_up() || outside.unread {
             break None;
         }
         std::thread::sleep(LOOK);
@@ -134,7 +136,9 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
     let faults_fine = end_and_tell_faults(outside.faults)?;
     let was_ejected = ejected.is_some() || !exit.is_unload() && exit.kind != 0;
     match args.format {
-        Format::Json => print(&last_line(&name, was_ejected, restarts, &exit))?,
+        Format::Json => {
+            print(&last_line(&name, was_ejected, restarts, &exit))?;
+        }
         Format::Text if was_ejected => tell_exit(&name, &exit),
         Format::Text => eprintln!("weir: unloaded {name}"),
     }

@@ -118,6 +118,28 @@ fn watching_prints_a_line_each_second_until_somebody_ends_it() {
 }
 
 #[test]
+fn watching_ends_when_nobody_reads() {
+    if run(&["--for", "10ms"]).is_none() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut child = weir().args(["run", "--monitor", "1"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+            panic!("it goes on for nobody");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
 fn a_command_that_cannot_start_is_bad_input() {
     let Some(output) = run(&["--", "/does/not/exist"]) else { return };
     assert_eq!(output.status.code(), Some(2));

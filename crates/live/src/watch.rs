@@ -7,10 +7,10 @@ use crate::complaints;
 use crate::kernel;
 use crate::meter::visit_cpus;
 use crate::probes::Aligned;
+use crate::threads::sys;
 use ids::{CpuSet, Nanos};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use measures::LatencySummary;
-use rustix::time::{ClockId, clock_gettime};
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
 
@@ -81,8 +81,7 @@ impl Watch {
     pub fn sample(&self) -> Result<Sample, LiveError> {
         let sums = self.object.maps().find(|map| map.name() == "sums").expect("watch.bpf.c has this map");
         let values = sums.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LiveError::bpf("read counts"))?;
-        let now = clock_gettime(ClockId::Monotonic);
-        let time = Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64);
+        let time = sys::now();
         let online = online()?;
         let mut sample = Sample {
             time,

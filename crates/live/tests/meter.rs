@@ -177,7 +177,10 @@ fn idle_time_is_that_of_proc_stat() {
     // Before and after the run CPUs idled or not; and idle and iowait are told in whole ticks, at both ends.
     let (outside, ticks) = (Nanos((window - measures.elapsed).0 * cpus), Nanos::from_ms(20));
     let (kernel, idle) = (after.0 - before.0, measures.cpu.idle);
-    assert!(kernel <= idle + outside + ticks, "{kernel} in the kernel, {idle} of the run and at most {outside} beside it");
+    assert!(
+        kernel <= idle + outside + ticks,
+        "{kernel} in the kernel, {idle} of the run and at most {outside} beside it"
+    );
     // What interrupts take of idle time is not idle to the kernel.
     assert!(idle <= kernel + ticks + Nanos(idle.0 / 25), "{idle} of the run, {kernel} in the kernel");
 }

@@ -38,11 +38,11 @@ impl Statistics {
         Ok(Statistics { watch, format, every, began, due: began + every, lines: 0, last, counts: Counts::default() })
     }
 
-    /// Prints a line if it is time.
-    pub fn tell_if_due(&mut self, scheduler: Option<&Loaded<'_>>) -> Result<()> {
+    /// Prints a line if it is time. False if nobody reads it.
+    pub fn tell_if_due(&mut self, scheduler: Option<&Loaded<'_>>) -> Result<bool> {
         let now = Instant::now();
         if now < self.due {
-            return Ok(());
+            return Ok(true);
         }
         // A line that is late does not make those after it come faster.
         self.due = (self.due + self.every).max(now);

@@ -15,6 +15,7 @@ use crate::cost::{Metering, ProbeCost, thread_cpu_time};
 use crate::event;
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use crate::threads::sys;
 use event_log::{LogHash, Sink, Tee};
 use feed::Feed;
 use ids::{CpuId, CpuSet, Nanos};
@@ -183,7 +184,10 @@ impl<S: Sink> Meter<S> {
     /// Says what the kernel answered.
     pub fn receive(&mut self) -> Result<(), LiveError> {
         self.take(PERIOD)?;
-        self.order.release(false, |event| self.feed.take(event));
+        let now = sys::now();
+        // What was sent before that.
+        self.take(Duration::ZERO)?;
+        self.order.release(Some(now), |event| self.feed.take(event));
         if self.is_over() && self.stolen_then.is_none() {
             self.stolen_then = Some(Stolen::now()?);
             self.reader.1 = Some(thread_cpu_time()?);
@@ -238,7 +242,7 @@ impl<S: Sink> Meter<S> {
         let ProbeCost { time, runs, skipped } = self.probes.cost()?;
         drop(self.metering);
         let end = self.order.newest();
-        self.order.release(true, |event| self.feed.take(event));
+        self.order.release(None, |event| self.feed.take(event));
         let (Tee(hash, Tee(collector, sink)), fed) = self.feed.finish(end);
         let mut cpus = fed.cpus;
         stolen.charge(&self.stolen, &mut cpus);

@@ -2,8 +2,9 @@
 //! Events in the order of time.
 //!
 //! The kernel's buffer has them nearly so: each CPU reads the clock before it claims its place, and a wakeup is sent
-//! where it ends but dated where it began. So an event is held back until the newest one is [`WINDOW`] older. One that
-//! comes later still is dated forward to the last one that was given out, and counted.
+//! where it ends but dated where it began. So an event is held back until it is [`WINDOW`] old: by the clock, as nothing
+//! newer may come for long where all CPUs are busy with tasks outside the tree. One that comes later still is dated
+//! forward to the last one that was given out, and counted.
 
 use crate::event::Event;
 use ids::Nanos;
@@ -33,12 +34,18 @@ impl Order {
         self.held.push(event);
     }
 
-    /// Gives out what is old enough; all of it if nothing more will come.
-    pub fn release(&mut self, all: bool, mut take: impl FnMut(&Event)) {
+    /// Gives out what is old enough; all of it if nothing more will come. `now`: on the clock of the events, before the
+    /// last of them were taken.
+    pub fn release(&mut self, now: Option<Nanos>, mut take: impl FnMut(&Event)) {
         // Stable, and fast on what is nearly sorted: events of one time stay in the order in which they came.
         self.held.sort_by_key(|event| event.time);
-        let until = self.newest.since(WINDOW);
-        let count = if all { self.held.len() } else { self.held.partition_point(|event| event.time < until) };
+        let count = match now {
+            Some(now) => {
+                let until = self.newest.max(now).since(WINDOW);
+                self.held.partition_point(|event| event.time < until)
+            }
+            None => self.held.len(),
+        };
         for event in self.held.drain(..count) {
             self.given_out = event.time;
             take(&event);
@@ -71,10 +78,10 @@ mod tests {
             for (index, &(time, pause)) in times.iter().enumerate() {
                 order.push(event(time, index as u32));
                 if pause {
-                    order.release(false, |event| out.push((event.time, event.task)));
+                    order.release(Some(Nanos::ZERO), |event| out.push((event.time, event.task)));
                 }
             }
-            order.release(true, |event| out.push((event.time, event.task)));
+            order.release(None, |event| out.push((event.time, event.task)));
             prop_assert!(out.is_sorted_by_key(|&(time, _)| time));
             let dated_forward = out.iter().filter(|&&(time, task)| time.0 != times[task as usize].0).count();
             prop_assert_eq!(dated_forward as u64, order.late);
@@ -90,10 +97,13 @@ mod tests {
         let mut out = Vec::new();
         for time in [100_000_000, 60_000_000, 140_000_000, 95_000_000] {
             order.push(event(time, 0));
-            order.release(false, |event| out.push(event.time.0));
+            order.release(Some(Nanos::ZERO), |event| out.push(event.time.0));
         }
         assert_eq!(out, [60_000_000]);
-        order.release(true, |event| out.push(event.time.0));
+        // Nothing newer comes, but time passes.
+        order.release(Some(Nanos(146_000_000)), |event| out.push(event.time.0));
+        assert_eq!(out, [60_000_000, 95_000_000]);
+        order.release(None, |event| out.push(event.time.0));
         assert_eq!((out, order.late), (vec![60_000_000, 95_000_000, 100_000_000, 140_000_000], 0));
     }
 }

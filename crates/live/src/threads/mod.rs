@@ -28,7 +28,7 @@ mod actor;
 mod error;
 mod prepare;
 mod stage;
-mod sys;
+pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
 mod work;

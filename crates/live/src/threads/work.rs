@@ -134,20 +134,28 @@ mod tests {
         };
         for time in [0, 1, 49_999, 2_500_000] {
             let before = clock.get();
-            spend(Nanos(time), || clock.get(), |left| {
-                assert!(left.0 > 0 && left.0 <= time - (clock.get() - before).0, "{left:?} of {time}");
-                step(left);
-                true
-            });
+            spend(
+                Nanos(time),
+                || clock.get(),
+                |left| {
+                    assert!(left.0 > 0 && left.0 <= time - (clock.get() - before).0, "{left:?} of {time}");
+                    step(left);
+                    true
+                },
+            );
             let spent = (clock.get() - before).0;
             assert!((time..=time + 15_000 + 130_000).contains(&spent), "{spent} for {time}");
         }
         assert_eq!(steps.get(), 1 + 1 + 37, "39 of 65 us, but one is interrupted for as long as two take");
         steps.set(0);
-        spend(Nanos::from_secs(1), || clock.get(), |left| {
-            step(left);
-            steps.get() < 3
-        });
+        spend(
+            Nanos::from_secs(1),
+            || clock.get(),
+            |left| {
+                step(left);
+                steps.get() < 3
+            },
+        );
         assert_eq!(steps.get(), 3, "it was told to stop");
     }
 
