@@ -3,17 +3,18 @@
 
 use core::arch::x86_64::*;
 
+use super::skip::Glance;
 use super::{Bits, LINE, Line};
 use crate::State;
-use crate::word::{LOW, Want};
+use crate::word::{self, LOW, Want};
 
-/// What was seen in each pair of the vector so far, in the pair's high bit.
+/// What was seen in each pair of the vector so far, in the pair's high bit; in a search for other states, in either bit.
 type Seen = __m256i;
 
-/// Whether a search gathers, by "and", the blocks that are not wanted, instead of the wanted ones by "or": whichever saves
-/// an instruction, as there is "a and not b" here, but no "neither a nor b".
+/// Whether a search gathers, by "and", the blocks that are not wanted, instead of the wanted ones by "or". It saves an
+/// instruction: there is "a and not b" here, but no "neither a nor b".
 const fn gathers_misses(want: Want) -> bool {
-    matches!(want.state, State::Free) != want.other
+    matches!(want.state, State::Free) && !want.other
 }
 
 /// Nothing seen yet.
@@ -35,10 +36,12 @@ fn load(line: &Line) -> [__m256i; 2] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
+    let want = const { Want::from_number(WANT) };
     for high in load(line) {
         // Doubling brings each low bit beside its high one. It is a shift that more of the processor's units can do.
         let low = _mm256_add_epi64(high, high);
-        let found = match const { Want::from_number(WANT).state } {
+        let found = match want.state {
+            state if want.other => _mm256_xor_si256(high, _mm256_set1_epi64x(word::repeat(state) as i64)),
             State::Free => _mm256_or_si256(high, low), // those that are not free
             State::Used => _mm256_andnot_si256(high, low),
             State::Unlinked => _mm256_andnot_si256(low, high),
@@ -60,11 +63,12 @@ fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn any<const WANT: u8>(seen: Seen) -> bool {
+    let want = const { Want::from_number(WANT) };
     let high_bits = _mm256_set1_epi64x(!LOW as i64);
     if const { gathers_misses(Want::from_number(WANT)) } {
         _mm256_testc_si256(seen, high_bits) == 0
     } else {
-        _mm256_testz_si256(seen, high_bits) == 0
+        _mm256_testz_si256(seen, if want.other { _mm256_set1_epi64x(-1) } else { high_bits }) == 0
     }
 }
 
@@ -77,11 +81,38 @@ fn touch(seen: Seen, line: &Line) -> Seen {
 
 define_loops!(#[target_feature(enable = "avx2")]);
 
+define_two_steps!(#[target_feature(enable = "avx2")]);
+
+/// Maps of all sizes are searched alike.
+const FAR_BYTES: usize = usize::MAX;
+
 /// Bytes from the start in whole groups without a wanted block.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
+fn skip_exactly<const WANT: u8>(bytes: &[u8], _is_far: bool) -> usize {
     skip_groups_of::<WANT, 4, 2>(bytes)
+}
+
+/// Whether any of the lines may hold a block of the wanted state, by the low bits alone: they are 0 in free and unlinked
+/// blocks, 1 in used ones and inodes.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn may_hold<const WANT: u8>(lines: &Glance) -> bool {
+    let low_bits = _mm256_set1_epi64x(LOW as i64);
+    let is_odd = const { WANT & 1 == 1 };
+    let mut bits = [if is_odd { _mm256_setzero_si256() } else { _mm256_set1_epi64x(-1) }; 4];
+    for lines in lines.as_chunks::<2>().0 {
+        let [a, b] = lines.each_ref().map(|line| load(line));
+        for (bits, x) in bits.iter_mut().zip([a[0], a[1], b[0], b[1]]) {
+            *bits = if is_odd { _mm256_or_si256(*bits, x) } else { _mm256_and_si256(*bits, x) };
+        }
+    }
+    let [a, b, c, d] = bits;
+    if is_odd {
+        _mm256_testz_si256(_mm256_or_si256(_mm256_or_si256(a, b), _mm256_or_si256(c, d)), low_bits) == 0
+    } else {
+        _mm256_testc_si256(_mm256_and_si256(_mm256_and_si256(a, b), _mm256_and_si256(c, d)), low_bits) == 0
+    }
 }
 
 /// Lines that add at most 8 to a byte each, before bytes could run over.

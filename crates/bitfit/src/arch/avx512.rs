@@ -4,13 +4,16 @@
 use core::arch::x86_64::*;
 use core::hint::black_box;
 
+use super::avx2::may_hold;
+use super::skip::Glance;
 use super::{Bits, LINE, Line};
-use crate::word::{LOW, Want};
+use crate::State;
+use crate::word::{self, LOW, Want};
 
 /// Bytes of map from which on the loop for memory is the faster one: twice what the second cache holds.
 const FAR_BYTES: usize = 4 << 20;
 
-/// What was seen in each pair of the vector so far, in the pair's low bit.
+/// What was seen in each pair of the vector so far, in the pair's low bit; in a search for other states, in either bit.
 type Seen = __m512i;
 
 /// Nothing seen yet.
@@ -28,43 +31,37 @@ fn load(line: &Line) -> __m512i {
     unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
 }
 
-/// The truth table of "seen before, or this pair is wanted" over seen, low bit and high bit, as the ternary
+/// The truth table of "seen before, or this pair is in the state" over seen, low bit and high bit, as the ternary
 /// instruction takes it: bit 4 s + 2 l + h is the answer for those three.
-const fn table(want: u8) -> i32 {
-    let want = Want::from_number(want);
-    let mut table = 0xf0;
-    let mut pair = 0;
-    while pair < 4 {
-        let (low, high) = (pair >> 1, pair & 1);
-        if (want.state.bits() as i32 == low + 2 * high) != want.other {
-            table |= 1 << pair;
-        }
-        pair += 1;
-    }
-    table
+const fn table(state: State) -> i32 {
+    let (low, high) = (state.bits() as i32 & 1, state.bits() as i32 >> 1);
+    0xf0 | 1 << (2 * low + high)
 }
 
 /// Adds the wanted blocks of a line: a load, a shift and one ternary instruction.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn see<const WANT: u8>(seen: Seen, line: &Line) -> Seen {
+    /// The truth table of "the first, or the others differ".
+    const OR_DIFFERENT: i32 = 0xf6;
+    let want = const { Want::from_number(WANT) };
     let low = load(line);
+    if want.other {
+        let state = _mm512_set1_epi64(word::repeat(want.state) as i64);
+        return _mm512_ternarylogic_epi64::<OR_DIFFERENT>(seen, low, state);
+    }
     see_bits::<WANT>(seen, low, _mm512_srli_epi64::<1>(low))
 }
 
-/// Adds the pairs whose low and high bits, each at the place of the low one, are those of a wanted block.
+/// Adds the pairs whose low and high bits, each at the place of the low one, are those of the wanted state.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn see_bits<const WANT: u8>(seen: Seen, low: __m512i, high: __m512i) -> Seen {
-    match WANT {
-        0 => _mm512_ternarylogic_epi64::<{ table(0) }>(seen, low, high),
-        1 => _mm512_ternarylogic_epi64::<{ table(1) }>(seen, low, high),
-        2 => _mm512_ternarylogic_epi64::<{ table(2) }>(seen, low, high),
-        3 => _mm512_ternarylogic_epi64::<{ table(3) }>(seen, low, high),
-        4 => _mm512_ternarylogic_epi64::<{ table(4) }>(seen, low, high),
-        5 => _mm512_ternarylogic_epi64::<{ table(5) }>(seen, low, high),
-        6 => _mm512_ternarylogic_epi64::<{ table(6) }>(seen, low, high),
-        _ => _mm512_ternarylogic_epi64::<{ table(7) }>(seen, low, high),
+    match const { Want::from_number(WANT).state } {
+        State::Free => _mm512_ternarylogic_epi64::<{ table(State::Free) }>(seen, low, high),
+        State::Used => _mm512_ternarylogic_epi64::<{ table(State::Used) }>(seen, low, high),
+        State::Unlinked => _mm512_ternarylogic_epi64::<{ table(State::Unlinked) }>(seen, low, high),
+        State::Dinode => _mm512_ternarylogic_epi64::<{ table(State::Dinode) }>(seen, low, high),
     }
 }
 
@@ -79,7 +76,8 @@ fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn any<const WANT: u8>(seen: Seen) -> bool {
-    _mm512_test_epi64_mask(seen, _mm512_set1_epi64(LOW as i64)) != 0
+    let bits = if const { Want::from_number(WANT).other } { u64::MAX } else { LOW };
+    _mm512_test_epi64_mask(seen, _mm512_set1_epi64(bits as i64)) != 0
 }
 
 /// Adds a line as it is.
@@ -91,11 +89,17 @@ fn touch(seen: Seen, line: &Line) -> Seen {
 
 define_loops!(#[target_feature(enable = "avx512f")]);
 
+define_two_steps!(#[target_feature(enable = "avx512f")]);
+
 /// Bytes from the start in whole groups without a wanted block.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
-    if bytes.len() >= FAR_BYTES { skip_far::<WANT>(bytes) } else { skip_groups_of::<WANT, 16, 4>(bytes) }
+fn skip_exactly<const WANT: u8>(bytes: &[u8], is_far: bool) -> usize {
+    if is_far && const { !Want::from_number(WANT).other } {
+        skip_far::<WANT>(bytes)
+    } else {
+        skip_groups_of::<WANT, 16, 4>(bytes)
+    }
 }
 
 /// The same for maps that come from memory or a far cache.

@@ -71,7 +71,10 @@ const KINDS: usize = 3;
 pub(super) fn count(lines: &[Line]) -> Bits {
     let mut counts = Bits::default();
     let (sixes, rest) = lines.as_chunks::<SIX>();
-    for sixes in sixes.chunks(MOST_SIXES) {
+    // Lines of zeros count nothing.
+    let mut last = [[0; LINE]; SIX];
+    last[..rest.len()].copy_from_slice(rest);
+    for sixes in sixes.chunks(MOST_SIXES).chain([&[last][..]]) {
         let [mut low, mut high, mut both] = [[0; WORDS]; KINDS];
         for six in sixes {
             for (word, ((low, high), both)) in low.iter_mut().zip(&mut high).zip(&mut both).enumerate() {
@@ -86,9 +89,6 @@ pub(super) fn count(lines: &[Line]) -> Bits {
         counts.low += sum(low);
         counts.high += sum(high);
         counts.both += sum(both);
-    }
-    for word in rest.as_flattened().as_chunks::<BYTES>().0 {
-        counts.add(u64::from_le_bytes(*word));
     }
     counts
 }

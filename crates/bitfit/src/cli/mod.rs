@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod gfs2;
 mod maps;
+mod memory;
 mod plot;
 pub mod replay;
 mod stopwatch;
