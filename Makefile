@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all test-vm bench deps
+.PHONY: help demo test test-all test-asan test-vm bench deps
 
 help:
 	@echo "make demo      replay a recorded build on two simulated machines under fifo and bfs"
 	@echo "make test      all checks that take minutes: format, lints, tests"
 	@echo "make test-all  the same, and everything again optimized, with the slow tests"
+	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
 	@echo "make bench     how fast the simulator is"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
@@ -23,6 +24,13 @@ test: deps
 test-all: test
 	@. ./tools/deps.sh; set -ex; \
 	cargo test --workspace --release --locked -q -- --include-ignored
+
+# The sanitizer is not stable, its library comes with the stable compiler all the same.
+test-asan: deps
+	@. ./tools/deps.sh; set -ex; \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test -p bitfit --locked -q \
+		--target x86_64-unknown-linux-gnu --target-dir target/asan --no-default-features --features std \
+		--lib --test oracle --test operations --test guard_pages --test summary --test atomic --test history --test gfs2
 
 test-vm: deps
 	@vm=full; . ./tools/deps.sh; set -ex; \

@@ -71,26 +71,33 @@ const KINDS: usize = 3;
 pub(super) fn count(lines: &[Line]) -> Bits {
     let mut counts = Bits::default();
     let (sixes, rest) = lines.as_chunks::<SIX>();
+    for sixes in sixes.chunks(MOST_SIXES) {
+        add_sixes(&mut counts, sixes);
+    }
     // Lines of zeros count nothing.
     let mut last = [[0; LINE]; SIX];
     last[..rest.len()].copy_from_slice(rest);
-    for sixes in sixes.chunks(MOST_SIXES).chain([&[last][..]]) {
-        let [mut low, mut high, mut both] = [[0; WORDS]; KINDS];
-        for six in sixes {
-            for (word, ((low, high), both)) in low.iter_mut().zip(&mut high).zip(&mut both).enumerate() {
-                let nibbles = add_six(six.each_ref().map(|line| word::load(line, word * BYTES)));
-                let bytes = nibbles.map(|nibbles| sum_of_halves(nibbles, 4, 0x0f0f_0f0f_0f0f_0f0f));
-                *low += bytes[0];
-                *high += bytes[1];
-                *both += bytes[2];
-            }
-        }
-        let sum = |words: [u64; WORDS]| words.into_iter().map(sum_of_bytes).sum::<u64>();
-        counts.low += sum(low);
-        counts.high += sum(high);
-        counts.both += sum(both);
-    }
+    add_sixes(&mut counts, &[last]);
     counts
+}
+
+/// Adds the bits of at most [`MOST_SIXES`] groups.
+#[inline(always)]
+fn add_sixes(counts: &mut Bits, sixes: &[[Line; SIX]]) {
+    let [mut low, mut high, mut both] = [[0; WORDS]; KINDS];
+    for six in sixes {
+        for (word, ((low, high), both)) in low.iter_mut().zip(&mut high).zip(&mut both).enumerate() {
+            let nibbles = add_six(six.each_ref().map(|line| word::load(line, word * BYTES)));
+            let bytes = nibbles.map(|nibbles| sum_of_halves(nibbles, 4, 0x0f0f_0f0f_0f0f_0f0f));
+            *low += bytes[0];
+            *high += bytes[1];
+            *both += bytes[2];
+        }
+    }
+    let sum = |words: [u64; WORDS]| words.into_iter().map(sum_of_bytes).sum::<u64>();
+    counts.low += sum(low);
+    counts.high += sum(high);
+    counts.both += sum(both);
 }
 
 /// Bits of six words by kind; each nibble of a result counts those of its nibble.
