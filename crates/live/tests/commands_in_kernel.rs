@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use std::{env, thread};
 use tempfile::TempDir;
 
@@ -402,30 +402,6 @@ fn a_fault_plan_does_to_this_machine_what_it_does_to_a_simulated_one() {
         assert!((share(real, "offline") - expected).abs() < 0.05, "{scheduler}");
         assert!((share(simulated, "offline") - expected).abs() < 0.02, "{scheduler}");
     }
-}
-
-/// Suspend to idle: from a deeper sleep emulated machines do not always wake well.
-#[test]
-fn the_machine_sleeps_and_the_run_goes_on() {
-    let Some(here) = here() else { return };
-    if fs::write("/sys/power/mem_sleep", "s2idle").is_err() {
-        eprintln!("skipped: this kernel cannot suspend to idle");
-        return;
-    }
-    let wall = SystemTime::now();
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; echo $i >>progress; done";
-    let Ended { status, out, err } =
-        here.run(&["run", "bfs", "--faults", "suspend@500ms+3s", "--format", "json", "--", "sh", "-c", script]);
-    if err.contains("cannot sleep") || err.contains("nothing would wake") {
-        eprintln!("skipped: {err}");
-        return;
-    }
-    let run = &documents(&out)[0]["runs"][0];
-    assert_eq!((status, &run["restarts"]), (Some(0), &0.into()), "{err}");
-    assert!(here.read("progress").ends_with("10\n"));
-    let slept = fs::read_to_string("/sys/power/suspend_stats/success").unwrap();
-    assert_ne!(slept.trim(), "0", "{err}");
-    assert!(wall.elapsed().unwrap() > Duration::from_secs(4), "2 s of work and most of 3 s of sleep");
 }
 
 #[test]
