@@ -156,7 +156,12 @@ pub(super) fn most_telling(log: &str) -> String {
     let first = first.unwrap_or("libbpf gives no reason");
     // Some parameters are the kernel's own, which its BTF must not show; Debian's 7.1.13 shows them for some functions.
     let why = ": this kernel's BTF gives the function other parameters; another build of the kernel may do better";
-    if first.contains("] incompatible with vmlinux") { format!("{first}{why}") } else { first.to_owned() }
+    let config = ": it asks for the kernel's configuration; expected /proc/config.gz or /boot/config-RELEASE";
+    match first {
+        "failed to open system Kconfig" => format!("{first}{config}"),
+        _ if first.contains("] incompatible with vmlinux") => format!("{first}{why}"),
+        _ => first.to_owned(),
+    }
 }
 
 /// What it means that the kernel refuses the table (contract 1.3, step 1).

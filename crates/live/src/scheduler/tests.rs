@@ -238,4 +238,6 @@ fn the_verifiers_reason_is_picked_from_its_log() {
         "[48029]: this kernel's BTF gives the function other parameters; another build of \
                                            the kernel may do better"
     ));
+    let config = most_telling("libbpf: failed to open system Kconfig\n");
+    assert!(config.ends_with("expected /proc/config.gz or /boot/config-RELEASE"), "{config}");
 }
