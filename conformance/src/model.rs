@@ -7,7 +7,7 @@ use crate::scenario::{CPUS, Scenario};
 use anyhow::{Context, Result};
 use bpf_object::{LinkedObject, Object};
 use event_log::{Event, Sink, TaskInfo};
-use ids::{CpuId, CpuSet, Nanos, TaskId};
+use ids::{CpuSet, Nanos, TaskId};
 use kernel_model::{ExitInfo, Kernel};
 use machine_model::Machine;
 use simulator::{Setup, SetupError};
@@ -52,7 +52,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, _| before = counts(kernel))?;
     }
     let mut run = Run::default();
-    let result = simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
+    let result = simulator::run_and_unload(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
         run = last(scenario, kernel, object);
         run.forget(&before);
     });
@@ -66,11 +66,8 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     Ok(Record { scenario: scenario.name.clone(), world: "model".into(), kernel, runs: vec![run] })
 }
 
-/// Unloads the scheduler, if it is still there, and reads what it left.
-fn last(scenario: &Scenario, kernel: &mut Kernel, object: &LinkedObject) -> Run {
-    if kernel.exit_info().is_none() {
-        kernel.detach(CpuId(0));
-    }
+/// Reads what the scheduler left.
+fn last(scenario: &Scenario, kernel: &Kernel, object: &LinkedObject) -> Run {
     let mut run = Run { exit: kernel.exit_info().map(exit), ..Run::default() };
     if scenario.policy.is_some() {
         run.counts = counts(kernel);

@@ -27,12 +27,13 @@ const WAKEUPS: u64 = 20;
 /// The policies, in the order of their latencies: the later one has the lower.
 const POLICIES: [&str; 2] = ["fifo", "bfs"];
 const MACHINE: &str = include_str!("../shares/icount.toml");
-const WORKLOADS: [(&str, &str); 5] = [
+const WORKLOADS: [(&str, &str); 6] = [
     ("shares-2", include_str!("../shares/shares-2.json")),
     ("shares-4", include_str!("../shares/shares-4.json")),
     ("latency", include_str!("../shares/latency.json")),
     ("latency-busy", include_str!("../shares/latency-busy.json")),
     ("latency-nice", include_str!("../shares/latency-nice.json")),
+    ("latency-shaken", include_str!("../shares/latency-shaken.json")),
 ];
 
 /// What one task got.

@@ -80,6 +80,9 @@ pub enum Effect {
         /// For whom.
         targets: CpuSet,
     },
+    /// The scheduler is bypassed and on its way out: [`Kernel::end_disable`] is for the driver to call. Only after
+    /// [`Kernel::disable_in_steps`].
+    Disabling,
     /// The scheduler is gone; [`Kernel::exit_info`] says why.
     Disabled,
 }

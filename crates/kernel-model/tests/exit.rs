@@ -392,7 +392,7 @@ fn x2_a_dump_reads_as_the_kernel_prints_it() {
         CPU states
         ----------
 
-        CPU 0   : nr_run=2 flags=0x1 cpu_rel=0 ops_qseq=2 ksync=2
+        CPU 0   : nr_run=2 flags=0x1 cpu_rel=0 ksync=2
                   curr=a[100] class=ext_sched_class
 
          *R a[100] *root -8ms
@@ -402,7 +402,7 @@ fn x2_a_dump_reads_as_the_kernel_prints_it() {
               cpus=1 no_mig=0
 
           R b[101] *root +0ms
-              scx_state/flags=4/0x3 dsq_flags=0x0 ops_state/qseq=2/1
+              scx_state/flags=4/0x3 dsq_flags=0x0 ops_state/qseq=2/0
               sticky/holding_cpu=-1/-1 dsq_id=(n/a)
               dsq_vtime=0 slice=20000000 weight=33
               cpus=3 no_mig=0

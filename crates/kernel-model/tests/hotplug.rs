@@ -313,22 +313,58 @@ fn h1_a_core_whose_other_thread_is_gone_is_whole() {
     assert_eq!((runs_on(&bench, task), bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK")), (Some(2), 0));
 }
 
-#[test]
-fn h1_the_search_knows_the_caches_of_the_last_hotplug() {
-    let caches = Topology { llc: vec![0, 0, 1, 1], ..flat(4) };
-    let search = "ON_SELECT=return scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);";
-    let mut bench = Bench::load(caches, &probe(&with(&[search]))).unwrap();
-    bench.attach();
-    let hog = bench.task("hog", "2");
-    let task = bench.task("t", "");
-    bench.wake(hog);
-    bench.kernel.set_affinity(CpuId(0), task, &set("2")).unwrap();
-    bench.kernel.set_affinity(CpuId(0), task, &set("0-3")).unwrap();
-    bench.offline(3);
-    bench.online(3);
+const DEFAULT_SEARCH: &str = "ON_SELECT=return scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);";
+
+/// A cache of four CPUs and one of two.
+fn two_caches() -> Bench {
+    let caches = Topology { llc: vec![0, 0, 0, 0, 1, 1], ..flat(6) };
+    Bench::load(caches, &probe(&with(&[DEFAULT_SEARCH]))).unwrap()
+}
+
+/// Where a task wakes that was on CPU 5, when somebody else is there and the other CPUs idle: CPU 4 shares the cache, but
+/// a search without the step for caches comes to CPU 1 or 2 first.
+fn wakes_on(bench: &mut Bench, change: impl FnOnce(&mut Bench)) -> u32 {
+    let [hog, task] = tasks(bench, ["hog", "t"], "5");
     bench.wake(task);
-    assert!(bench.kernel.exit_info().is_none());
+    bench.block(task);
+    bench.wake(hog);
+    bench.kernel.set_affinity(CpuId(0), task, &set("0-5")).unwrap();
+    change(bench);
+    bench.wake(task);
+    assert_eq!(bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK"), 0, "it did not choose a gone CPU");
     bench.kernel.check();
+    runs_on(bench, task).expect("a CPU idles")
+}
+
+#[test]
+fn h1_the_search_learns_of_a_cache_whose_cpus_came_after_the_attach() {
+    let mut bench = two_caches();
+    bench.offline(5);
+    bench.offline(4);
+    bench.attach();
+    // One cache was online at the attach: the search had no step for caches.
+    bench.online(4);
+    bench.online(5);
+    assert_eq!(wakes_on(&mut bench, |_| ()), 4);
+}
+
+#[test]
+fn h1_the_search_does_not_look_into_the_cache_of_a_gone_cpu() {
+    let mut bench = two_caches();
+    bench.attach();
+    // Nobody has claimed the idle bit of CPU 4 yet, but its cache is a domain of one CPU now.
+    assert!(wakes_on(&mut bench, |bench| bench.offline(4)) < 4);
+}
+
+#[test]
+fn h1_the_search_looks_again_into_the_cache_of_a_cpu_that_came_back() {
+    let mut bench = two_caches();
+    bench.attach();
+    let and_back = |bench: &mut Bench| {
+        bench.offline(4);
+        bench.online(4);
+    };
+    assert_eq!(wakes_on(&mut bench, and_back), 4);
 }
 
 #[test]

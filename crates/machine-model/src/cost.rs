@@ -41,6 +41,10 @@ pub struct Costs {
     pub wakeup_ns: u64,
     /// Core fork path: what the scheduler core does for a new task. Copying the address space is the parent's work.
     pub fork_ns: u64,
+    /// How long a scheduler is bypassed, its tasks switched already, when it is attached.
+    pub attach_ns: u64,
+    /// How long a scheduler is bypassed before it is gone.
+    pub disable_ns: u64,
 }
 
 impl Costs {
@@ -57,6 +61,8 @@ impl Costs {
             call_ns: [0; 6],
             wakeup_ns: 0,
             fork_ns: 0,
+            attach_ns: 0,
+            disable_ns: 0,
         }
     }
 

@@ -203,6 +203,8 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
     let callback_ns = one(&mut table, "callback_ns", |costs| costs.callback_ns)?;
     let wakeup_ns = one(&mut table, "wakeup_ns", |costs| costs.wakeup_ns)?;
     let fork_ns = one(&mut table, "fork_ns", |costs| costs.fork_ns)?;
+    let attach_ns = one(&mut table, "attach_ns", |costs| costs.attach_ns)?;
+    let disable_ns = one(&mut table, "disable_ns", |costs| costs.disable_ns)?;
     let ipi_ns = match table.optional("ipi_ns") {
         Some(value) => array(&table, "ipi_ns", value, "3 costs: same LLC, same node, far")?,
         None => Machine::reference().costs.ipi_ns,
@@ -223,6 +225,8 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
         call_ns,
         wakeup_ns,
         fork_ns,
+        attach_ns,
+        disable_ns,
     })
 }
 
@@ -321,7 +325,7 @@ ipi_ns = [1, 2, 3]
             (
                 "context_switch_ns",
                 "context_swich_ns",
-                "f.toml:9: [costs] has an unknown key context_swich_ns (did you mean context_switch_ns?); known are context_switch_ns, idle_exit_ns, interrupt_ns, tick_ns, instruction_ps, callback_ns, wakeup_ns, fork_ns, ipi_ns, call_ns",
+                "f.toml:9: [costs] has an unknown key context_swich_ns (did you mean context_switch_ns?); known are context_switch_ns, idle_exit_ns, interrupt_ns, tick_ns, instruction_ps, callback_ns, wakeup_ns, fork_ns, attach_ns, disable_ns, ipi_ns, call_ns",
             ),
             ("[1, 2, 3]", "[1, 2]", "f.toml:10: ipi_ns is [1, 2]; expected 3 costs: same LLC, same node, far"),
             ("[1, 2, 3]", "[1, 2, 3e3]", "f.toml:10: ipi_ns is 3e3; expected an integer from 0 to 1000000000"),

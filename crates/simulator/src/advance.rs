@@ -3,8 +3,10 @@
 
 use crate::alarms::Alarm;
 use crate::cpu::{Charge, Interrupt};
+use crate::loader::Load;
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
+use crate::tasks::Need;
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::Leave;
@@ -90,11 +92,15 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The current task needs the CPU for `need` from `from` on: the alarm is for the end of that, or for the first
-    /// tick that somebody must see.
-    fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Nanos) {
+    /// The current task, which runs from `from` on, needs the CPU: the alarm is for the end of that, or for the first
+    /// tick that somebody must see. A clock may end in the midst of a tick; that is found out then.
+    fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Need) {
         let first = self.cpus[cpu.index()].next_tick;
-        let end = self.ticks.end(from, need, first);
+        let end = match need {
+            Need::Run(time) => self.ticks.end(from, time, first),
+            Need::Clock(time) if from > self.now => Nanos(self.now.0.saturating_add(time.0)).max(from + Nanos(1)),
+            Need::Clock(time) => Nanos(self.now.0.saturating_add(time.0)),
+        };
         let due = if first >= end || (self.skip_ticks && self.tick_is_idle_until(cpu, end)) {
             end
         } else {
@@ -156,7 +162,13 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
-        if self.freezing && !matches!(interrupt, Interrupt::Timer(_) | Interrupt::Fault(_)) {
+        // Loaders are frozen like all of user space; threads of the kernel go on.
+        let goes_on = |interrupt: &Interrupt| match interrupt {
+            Interrupt::Timer(_) | Interrupt::Fault(_) => true,
+            Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
+            Interrupt::Sleep(_) | Interrupt::Start(_) => false,
+        };
+        if self.freezing && !goes_on(&interrupt) {
             return self.faults.missed.push(interrupt);
         }
         let taken = Charge { interrupt: Nanos(self.machine.costs.interrupt_ns), ..Charge::default() };
@@ -184,8 +196,8 @@ impl<M: Model> Run<'_, M> {
                 self.do_step(cpu, step);
                 self.apply(cpu, Charge::default());
             }
-            Interrupt::Restart => {
-                self.restart(cpu);
+            Interrupt::Load(load) => {
+                self.do_load(cpu, load);
                 self.apply(cpu, Charge::default());
             }
         }

@@ -17,8 +17,8 @@ pub(crate) enum Alarm {
     Start,
     /// The fault plan goes on.
     Fault,
-    /// The loader attaches the scheduler again.
-    Restart,
+    /// Something is done to the scheduler.
+    Load,
     /// The sleep of the task is over.
     Sleep(TaskId),
     /// A timer of the kernel fires on this CPU. There is one alarm for each key.
@@ -26,7 +26,7 @@ pub(crate) enum Alarm {
 }
 
 /// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, the starts, the faults, the
-/// restart, then alternately tasks and timers, since both grow.
+/// scheduler, then alternately tasks and timers, since both grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     queue: EventQueue,
@@ -98,7 +98,7 @@ impl Alarms {
             match slot - 2 * self.cpus {
                 0 => Alarm::Start,
                 1 => Alarm::Fault,
-                2 => Alarm::Restart,
+                2 => Alarm::Load,
                 odd if odd % 2 == 1 => Alarm::Sleep(TaskId((odd - 3) / 2)),
                 even => {
                     let (key, cpu) = self.timers[even as usize / 2 - 2];
@@ -116,7 +116,7 @@ impl Alarms {
             Alarm::Resched(cpu) => self.cpus + cpu.0,
             Alarm::Start => rest,
             Alarm::Fault => rest + 1,
-            Alarm::Restart => rest + 2,
+            Alarm::Load => rest + 2,
             Alarm::Sleep(task) => rest + 3 + 2 * task.0,
             Alarm::Timer(key, _) => rest + 4 + 2 * self.timer_number(key),
         }
@@ -147,7 +147,7 @@ mod tests {
             Alarm::Resched(CpuId(2)),
             Alarm::Start,
             Alarm::Fault,
-            Alarm::Restart,
+            Alarm::Load,
             Alarm::Sleep(TaskId(0)),
             Alarm::Timer(TimerKey::Bpf(TimerId(7)), CpuId(1)),
             Alarm::Sleep(TaskId(1)),

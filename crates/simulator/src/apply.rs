@@ -88,6 +88,7 @@ impl<M: Model> Run<'_, M> {
                     self.cpus[waiting.index()].awaits.push((target, schedules));
                 }
             }
+            Effect::Disabling => self.scheduler_leaves(),
             Effect::Disabled => self.scheduler_left(),
         }
     }

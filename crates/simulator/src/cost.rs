@@ -51,6 +51,8 @@ mod tests {
             call_ns: [1, 10, 100, 1_000, 10_000, 100_000],
             wakeup_ns: 0,
             fork_ns: 0,
+            attach_ns: 0,
+            disable_ns: 0,
         };
         let usage = Usage { callbacks: 2, instructions: 15, calls: [1, 2, 3, 4, 5, 6], locks: Vec::new() };
         assert_eq!(price(&costs, &usage), Nanos(4 + 40 + 654_321));

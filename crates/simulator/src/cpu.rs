@@ -6,6 +6,7 @@
 //! the ticks that nobody needs to see take their share.
 
 use crate::faults::Step;
+use crate::loader::Load;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::TimerKey;
@@ -23,8 +24,8 @@ pub(crate) enum Interrupt {
     Start(u32),
     /// A step of the fault plan that this CPU does itself.
     Fault(Step),
-    /// The loader attaches the scheduler again.
-    Restart,
+    /// Something is done to the scheduler.
+    Load(Load),
 }
 
 /// What a CPU owes for what was done on it.

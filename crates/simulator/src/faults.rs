@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Carries out the fault plan: CPUs go and come, the machine sleeps; and the loader, which attaches a scheduler again
-//! that asked for it.
+//! Carries out the fault plan: CPUs go and come, the machine sleeps.
 //!
 //! 1. Faults follow each other as under the kernel's hotplug lock: one that is due while another is on its way waits.
 //! 2. What a CPU does for its own going takes its turn among the interrupts of that CPU.
@@ -11,7 +10,7 @@
 use crate::alarms::Alarm;
 use crate::cpu::{Charge, Interrupt};
 use crate::model::Model;
-use crate::run::{BOOT_CPU, End, Run};
+use crate::run::{BOOT_CPU, Run};
 use event_log::{BlockCause, Waker};
 use fault_plan::{Action, Fault, FaultPlan};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
@@ -24,10 +23,6 @@ const GRACE: Nanos = Nanos::from_ms(12);
 const LOOK: Nanos = Nanos::from_us(10);
 /// How often the freezer looks whether all tasks stopped (`try_to_freeze_tasks`).
 const FREEZER_LOOK: Nanos = Nanos::from_ms(1);
-/// From the end of a scheduler to its next attach: the loader has to notice and to load. A choice.
-const RELOAD: Nanos = Nanos::from_ms(100);
-/// `SCX_ECODE_ACT_RESTART`: whoever loaded the scheduler shall load it again (contract E2).
-const ACT_RESTART: i64 = 1 << 48;
 
 /// One step of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -281,30 +276,6 @@ impl<M: Model> Run<'_, M> {
         let missed = std::mem::take(&mut self.faults.missed);
         self.cpus[cpu.index()].inbox.extend(missed);
         self.model.end_suspend(cpu);
-    }
-
-    /// The kernel is rid of the scheduler: its loader attaches it again, or the run is over.
-    pub fn scheduler_left(&mut self) {
-        match self.model.exit_info() {
-            Some(exit) if exit.code & ACT_RESTART != 0 => {
-                self.restarts.push(exit.clone());
-                self.alarms.set(Alarm::Restart, self.now + RELOAD);
-            }
-            _ => self.end = Some(End::Ejected),
-        }
-    }
-
-    /// Attaches the scheduler again, on `cpu`, with tables of the machine as it is now.
-    pub fn restart(&mut self, cpu: CpuId) {
-        let mut loader = self.loader.take().expect("a scheduler was loaded");
-        let offline = self.all_cpus.iter().filter(|cpu| self.cpus[cpu.index()].offline).collect();
-        let machine = self.machine.without(&offline);
-        let applied = loader.profile.apply(&mut loader.object, &machine);
-        let calls = applied.and_then(|()| loader.profile.calls(&loader.object, &machine));
-        if !self.model.restart(cpu, &loader.object, &calls.expect("it fitted the whole machine")) {
-            self.end = Some(End::Ejected);
-        }
-        self.loader = Some(loader);
     }
 }
 

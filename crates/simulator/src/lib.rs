@@ -8,6 +8,7 @@ mod apply;
 mod cost;
 mod cpu;
 mod faults;
+mod loader;
 mod model;
 mod queue;
 mod run;
@@ -115,5 +116,23 @@ pub fn run_then(
     let object = run.loader.take().expect("it was loaded").object;
     let (outcome, mut kernel) = run.finish()?;
     last(&mut kernel, &object);
+    Ok(outcome)
+}
+
+/// The same, but the scheduler is unloaded at the end, which takes time: tasks go on meanwhile and bypass it, and the
+/// outcome counts that too. `last` gets the kernel when the scheduler is gone. One that asks for a restart when the
+/// machine changes just then is not attached again.
+pub fn run_and_unload(
+    setup: &Setup<'_>,
+    log: &mut dyn Sink,
+    progress: &mut dyn FnMut(Nanos),
+    last: &mut dyn FnMut(&Kernel, &LinkedObject),
+) -> Result<Outcome, SetupError> {
+    let mut run = setup::prepare(setup, log)?;
+    run.play(progress);
+    run.unload();
+    let object = run.loader.take().expect("it was loaded").object;
+    let (outcome, kernel) = run.finish()?;
+    last(&kernel, &object);
     Ok(outcome)
 }

@@ -30,8 +30,12 @@ pub(crate) trait Model {
     fn online_cpu(&mut self, cpu: CpuId);
     fn begin_suspend(&mut self, cpu: CpuId);
     fn end_suspend(&mut self, cpu: CpuId);
-    /// Loads an object that it had before, makes the calls and attaches it. False if a call failed.
-    fn restart(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
+    /// Loads an object that it had before, makes the calls and begins to attach it. False if a call failed.
+    fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
+    fn end_attach(&mut self, cpu: CpuId);
+    fn detach(&mut self, cpu: CpuId);
+    fn is_disabling(&self) -> bool;
+    fn end_disable(&mut self, cpu: CpuId);
 }
 
 impl Model for Kernel {
@@ -98,12 +102,24 @@ impl Model for Kernel {
     fn end_suspend(&mut self, cpu: CpuId) {
         self.end_suspend(cpu);
     }
-    fn restart(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
+    fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
         self.load(object).expect("what was loaded once can be loaded again");
         if calls.iter().any(|call| self.run_program(object, &call.program, &call.context) != Some(0)) {
             return false;
         }
-        self.attach(cpu).expect("what was attached once can be attached again");
+        self.begin_attach(cpu).expect("what was attached once can be attached again");
         true
+    }
+    fn end_attach(&mut self, cpu: CpuId) {
+        self.end_attach(cpu);
+    }
+    fn detach(&mut self, cpu: CpuId) {
+        self.detach(cpu);
+    }
+    fn is_disabling(&self) -> bool {
+        self.is_disabling()
+    }
+    fn end_disable(&mut self, cpu: CpuId) {
+        self.end_disable(cpu);
     }
 }

@@ -12,6 +12,7 @@
 use crate::alarms::{Alarm, Alarms};
 use crate::cpu::{Charge, Cpu, Interrupt};
 use crate::faults::Faults;
+use crate::loader::Load;
 use crate::model::Model;
 use crate::tasks::{State, Task};
 use crate::ticks::Ticks;
@@ -41,6 +42,8 @@ const STEPS_AT_ONE_INSTANT: u64 = 10_000;
 pub(crate) enum End {
     /// The kernel ejected the scheduler.
     Ejected,
+    /// Its loader took it away.
+    Unloaded,
     /// Time stands still.
     Stuck(TaskId),
 }
@@ -111,8 +114,8 @@ pub(crate) struct Run<'a, M> {
     pub spinning: Vec<CpuId>,
     /// Tasks from outside that are still to come, by time.
     starts: VecDeque<(Nanos, u32)>,
-    deadline: Option<Nanos>,
-    steps: u64,
+    pub deadline: Option<Nanos>,
+    pub steps: u64,
     last_exit: Option<Nanos>,
     pub failed_forks: u64,
     pub refused_changes: u64,
@@ -131,6 +134,8 @@ pub(crate) struct Run<'a, M> {
     pub loader: Option<Loader<'a>>,
     /// Why it was, each time.
     pub restarts: Vec<ExitInfo>,
+    /// What is done next to the scheduler.
+    pub load: Option<Load>,
     /// When the boot CPU looks after the kernel next if it is still idle; [`Nanos::MAX`]: not now.
     pub housekeeping: Nanos,
 }
@@ -176,6 +181,7 @@ impl<'a, M: Model> Run<'a, M> {
             affinity_told: false,
             loader: None,
             restarts: Vec::new(),
+            load: None,
             housekeeping: Nanos::MAX,
         }
     }
@@ -225,6 +231,9 @@ impl<'a, M: Model> Run<'a, M> {
             }
             self.ring(alarm);
         }
+        if self.end.is_none() && self.model.is_disabling() {
+            self.end_disable_now();
+        }
     }
 
     fn has_more(&mut self) -> bool {
@@ -235,7 +244,7 @@ impl<'a, M: Model> Run<'a, M> {
         (can_move || waits_for_deadline) && due.is_some_and(|due| self.deadline.is_none_or(|end| due < end))
     }
 
-    fn ring(&mut self, alarm: Alarm) {
+    pub fn ring(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Cpu(cpu) => {
                 self.settle(cpu);
@@ -249,7 +258,7 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Timer(key, cpu) => self.interrupt(cpu, Some(Interrupt::Timer(key))),
             Alarm::Start => self.start_due(),
             Alarm::Fault => self.fault_due(),
-            Alarm::Restart => self.interrupt(BOOT_CPU, Some(Interrupt::Restart)),
+            Alarm::Load => self.load_due(),
         }
     }
 
@@ -291,7 +300,7 @@ impl<'a, M: Model> Run<'a, M> {
         let cpu = &mut self.cpus[cpu.index()];
         let spent = cpu.settle(self.now, &self.ticks);
         if cpu.current != TaskId::NONE {
-            self.tasks[cpu.current.index()].take(spent);
+            self.tasks[cpu.current.index()].take(spent, cpu.is_busy());
         }
     }
 

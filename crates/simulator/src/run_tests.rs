@@ -97,6 +97,25 @@ fn play(machine: &Machine, workload: &Workload) -> Played {
     try_play(machine, workload, true, None).unwrap()
 }
 
+/// Ticks of 0.1 ms every 4 ms. Work is done beside them; the CPU clock counts them, but is read only after them.
+#[test]
+fn a_tick_takes_from_work_and_counts_as_cpu_time() {
+    let mut machine = free_machine(1);
+    machine.costs.tick_ns = 100_000;
+    for (op, end, stolen) in [
+        (work(10 * MS), 10_200_000, 200_000),
+        (Op::CpuTime(Nanos(10 * MS)), 10_000_000, 200_000),
+        (Op::CpuTime(Nanos(8 * MS)), 8_000_000, 100_000),
+        (Op::CpuTime(Nanos(8 * MS + 50_000)), 8_100_001, 200_000),
+        (Op::CpuTime(Nanos(8 * MS + 100_000)), 8_100_000, 200_000),
+        (Op::CpuTime(Nanos(8 * MS + 100_001)), 8_100_001, 200_000),
+    ] {
+        let played = play(&machine, &workload(vec![spec("t", Start::At(Nanos(0)), vec![op.clone()])]));
+        assert_eq!(played.switches(), format!("0 0:1, {end} 0:-"), "{op:?}");
+        assert_eq!(played.account(1), [end - stolen, end - stolen, stolen, 0, 0], "{op:?}");
+    }
+}
+
 /// Two tasks of 25 ms on one CPU, HZ 250, slices of 10 ms: a slice ends at the first tick at or after its end, since
 /// nobody looks in between. 12 ms each,
 /// twice, then 1 ms is left of each.
@@ -285,6 +304,8 @@ fn random_machine() -> impl Strategy<Value = Machine> {
                 callback_ns: 13,
                 instruction_ps: 700,
                 fork_ns: 5_000,
+                attach_ns: 0,
+                disable_ns: 0,
                 ..rest
             };
             machine

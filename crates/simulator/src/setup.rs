@@ -44,6 +44,7 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     }
     run.loader = Some(Loader { object: linked, profile: setup.profile });
     run.model.attach(BOOT_CPU)?;
+    run.model.disable_in_steps();
     run.apply(BOOT_CPU, Charge::default());
     run.plan_faults(setup.faults);
     Ok(run)

@@ -29,10 +29,19 @@ pub(crate) enum Phase {
     Ask,
     /// Works: so much work is left.
     Work(Nanos),
-    /// Runs: so much CPU time is left.
+    /// Runs until its CPU clock shows so much more.
     CpuTime(Nanos),
     /// Is in the kernel to wake others, and then to do what it wants ([`Task::later`]).
     Act,
+}
+
+/// What a task needs until it acts again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// To run for so long.
+    Run(Nanos),
+    /// Its CPU clock to go on by so much: to be current for so long, and then to run.
+    Clock(Nanos),
 }
 
 /// What a task does after it has woken others.
@@ -135,24 +144,28 @@ impl Task {
         self.phase = Phase::Work(work);
     }
 
-    /// Takes what its CPU gave it.
-    pub fn take(&mut self, spent: Spent) {
+    /// Takes what its CPU gave it. Its CPU clock counts what was stolen too (CLOCK_THREAD_CPUTIME_ID is
+    /// `sum_exec_runtime`), but it must run to see that clock: `busy` says that its CPU does not let it yet.
+    pub fn take(&mut self, spent: Spent, busy: bool) {
         let work = work_in(spent.run);
         self.account.run += spent.run;
         self.account.stolen += spent.stolen;
         self.account.work += work;
         match &mut self.phase {
             Phase::Work(left) => *left -= work,
-            Phase::CpuTime(left) => *left -= spent.run,
+            Phase::CpuTime(left) => {
+                let passed = spent.run + spent.stolen;
+                *left = Nanos(left.0.saturating_sub(passed.0).max(u64::from(busy)));
+            }
             Phase::Ask | Phase::Act => assert_eq!(spent.run, Nanos::ZERO, "what a task asks for takes no time"),
         }
     }
 
-    /// CPU time that it needs until it acts again; `None` if it acts now.
-    pub fn needs(&self) -> Option<Nanos> {
+    /// What it needs until it acts again; `None` if it acts now.
+    pub fn needs(&self) -> Option<Need> {
         match self.phase {
-            Phase::Work(left) => Some(cpu_time_for(left)),
-            Phase::CpuTime(left) => Some(left),
+            Phase::Work(left) => Some(Need::Run(cpu_time_for(left))),
+            Phase::CpuTime(left) => Some(Need::Clock(left)),
             Phase::Ask | Phase::Act => None,
         }
     }
@@ -208,11 +221,11 @@ mod tests {
         task.enter(Nanos(110), State::Runnable);
         task.enter(Nanos(130), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5));
+        task.take(spent(20, 5), false);
         task.enter(Nanos(155), State::Runnable);
         task.enter(Nanos(160), State::Running);
-        assert_eq!(task.needs(), Some(Nanos(30)));
-        task.take(spent(30, 1));
+        assert_eq!(task.needs(), Some(Need::Run(Nanos(30))));
+        task.take(spent(30, 1), false);
         assert!(task.is_complete());
         task.complete();
         task.enter(Nanos(191), State::Ended);
@@ -223,13 +236,26 @@ mod tests {
     }
 
     #[test]
+    fn the_cpu_clock_counts_what_was_stolen_and_is_seen_by_who_runs() {
+        let mut task = Task::new(Nanos(0), false);
+        task.phase = Phase::CpuTime(Nanos(50));
+        task.take(spent(20, 5), false);
+        assert_eq!(task.needs(), Some(Need::Clock(Nanos(25))));
+        task.take(spent(20, 5), true);
+        assert_eq!((task.needs(), task.is_complete()), (Some(Need::Clock(Nanos(1))), false));
+        task.take(spent(0, 40), true);
+        task.take(spent(1, 2), false);
+        assert!(task.is_complete());
+    }
+
+    #[test]
     #[should_panic(expected = "run or stolen")]
     fn time_that_the_cpu_did_not_give_is_noticed() {
         let mut task = Task::new(Nanos(0), false);
         task.enter(Nanos(0), State::Runnable);
         task.enter(Nanos(0), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5));
+        task.take(spent(20, 5), false);
         task.enter(Nanos(26), State::Runnable);
     }
 }

@@ -274,7 +274,23 @@ impl Model for Fifo {
 
     fn end_suspend(&mut self, _: CpuId) {}
 
-    fn restart(&mut self, _: CpuId, _: &LinkedObject, _: &[ProgramCall]) -> bool {
+    fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &[ProgramCall]) -> bool {
+        unreachable!("nothing is loaded into it");
+    }
+
+    fn end_attach(&mut self, _: CpuId) {
+        unreachable!("nothing is loaded into it");
+    }
+
+    fn detach(&mut self, _: CpuId) {
+        unreachable!("nothing is loaded into it");
+    }
+
+    fn is_disabling(&self) -> bool {
+        false
+    }
+
+    fn end_disable(&mut self, _: CpuId) {
         unreachable!("nothing is loaded into it");
     }
 

@@ -22,7 +22,7 @@ const ITER_REVERSE: u64 = 1 << 16;
 struct Buffered {
     task: TaskId,
     /// Sequence of the `enqueue` that the verdict answers.
-    seq: u64,
+    seq: u32,
     verdict: Verdict,
 }
 

@@ -138,8 +138,6 @@ pub(crate) struct Runqueue {
     pub server_until: Nanos,
     /// Performance level that the scheduler asked for, 0..=1024.
     pub cpuperf: u32,
-    /// Counts calls of `enqueue`, to tell a late verdict from a timely one.
-    pub ops_qseq: u64,
 }
 
 impl Runqueue {
@@ -167,7 +165,6 @@ impl Runqueue {
             starved_since: None,
             server_until: Nanos::ZERO,
             cpuperf: 1024,
-            ops_qseq: 0,
         }
     }
 }

@@ -55,9 +55,9 @@ pub(crate) enum Owner {
     /// The core: it is in a queue, or running, or not runnable.
     Core,
     /// `enqueue` is deciding about it; the number is its sequence.
-    Queueing(u64),
+    Queueing(u32),
     /// The BPF scheduler, since the `enqueue` with this sequence number.
-    Bpf(u64),
+    Bpf(u32),
 }
 
 /// Why a task is enqueued again: bits 12 and 13 of `p->scx.flags` (contract D10).
@@ -129,6 +129,8 @@ pub(crate) struct Task {
     pub queued: bool,
     /// Who owns it.
     pub owner: Owner,
+    /// Counts its calls of `enqueue`, to tell a late verdict from a timely one (6.12 counts for each runqueue).
+    pub ops_qseq: u32,
     /// In BPF custody (contract T14).
     pub custody: bool,
     /// It must have its CPU at once or be enqueued again; holds until it is enqueued anew (contract D10).

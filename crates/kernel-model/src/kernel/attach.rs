@@ -244,7 +244,9 @@ impl Kernel {
         self.enter_bypass();
         let (in_steps, enabled) = (self.in_steps, self.stage == Stage::Enabled);
         self.stage = Stage::Disabling;
-        if !in_steps || !enabled {
+        if in_steps && enabled {
+            self.core.output.effects.push(Effect::Disabling);
+        } else {
             self.take_down();
         }
     }

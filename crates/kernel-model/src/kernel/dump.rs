@@ -66,8 +66,8 @@ impl Kernel {
         let (flags, released) = (u8::from(rq.scx_online), u8::from(rq.released));
         let _ = writeln!(
             text,
-            "\nCPU {:<4}: nr_run={} flags={flags:#x} cpu_rel={released} ops_qseq={} ksync={}",
-            cpu.0, rq.ext_tasks, rq.ops_qseq, rq.kick_sync
+            "\nCPU {:<4}: nr_run={} flags={flags:#x} cpu_rel={released} ksync={}",
+            cpu.0, rq.ext_tasks, rq.kick_sync
         );
         let _ = writeln!(text, "          curr={} class={class}_sched_class", self.current_name(cpu));
         let header = text.len();

@@ -67,11 +67,10 @@ impl Kernel {
     }
 
     fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
-        let cpu = self.core.task_cpu(task);
-        let rq = &mut self.core.cpus[cpu.index()];
-        let seq = rq.ops_qseq;
-        rq.ops_qseq += 1;
-        self.core.task_mut(task).owner = Owner::Queueing(seq);
+        let entry = self.core.task_mut(task);
+        let seq = entry.ops_qseq;
+        entry.ops_qseq = seq.wrapping_add(1);
+        entry.owner = Owner::Queueing(seq);
         let args = [self.addr(task), flags];
         self.call_deciding(Op::Enqueue, &args, task);
         if self.core.task(task).verdict.is_some() {

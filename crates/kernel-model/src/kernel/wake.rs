@@ -77,6 +77,7 @@ impl Kernel {
             ext_state: ExtState::None,
             queued: false,
             owner: Owner::Core,
+            ops_qseq: 0,
             custody: false,
             immediate: false,
             slept: false,

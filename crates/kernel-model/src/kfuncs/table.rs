@@ -160,7 +160,7 @@ pub(super) static KFUNCS: &[Kfunc] = &[
     row("scx_bpf_dsq_move_to_local", 1, V6_13, DISPATCH, Queue, dsq::move_to_local),
     row("scx_bpf_dsq_move_to_local___v2", 2, V7_1, DISPATCH, Queue, dsq::move_to_local_flags),
     row("scx_bpf_dsq_move_vtime", 4, V6_13, MOVE, Queue, iter::dsq_move_vtime),
-    row("scx_bpf_dsq_nr_queued", 1, V6_12, ANY, Lookup, dsq::nr_queued),
+    row("scx_bpf_dsq_nr_queued", 1, V6_12, ANY, Queue, dsq::nr_queued),
     row("scx_bpf_dsq_peek", 1, V6_19, ANY, Lookup, dsq::peek),
     row("scx_bpf_dsq_reenq", 2, V7_0, ANY, Queue, dsq::reenqueue),
     row("scx_bpf_dump_bstr", 3, V6_12, ANY, Scan, text::dump_bstr),
@@ -193,6 +193,6 @@ pub(super) static KFUNCS: &[Kfunc] = &[
     row("scx_bpf_task_running", 1, V6_12, ANY, Trivial, task::running),
     row("scx_bpf_task_set_dsq_vtime", 2, V6_19, ANY, Trivial, task::set_vtime),
     row("scx_bpf_task_set_slice", 2, V6_19, ANY, Trivial, task::set_slice),
-    row("scx_bpf_test_and_clear_cpu_idle", 1, V6_12, IDLE, Trivial, idle::test_and_clear),
+    row("scx_bpf_test_and_clear_cpu_idle", 1, V6_12, IDLE, Scan, idle::test_and_clear),
     row("scx_bpf_tid_to_task", 1, V7_2, ANY, Lookup, task::from_tid),
 ];

@@ -100,6 +100,17 @@ impl Scheduler {
         Setup { machine, workload, object, profile, seed, duration: None, faults, kernel: (7, 2) }
     }
 
+    /// Plays `workload` and unloads the scheduler; the exit kind that the kernel kept.
+    pub fn play_and_unload(&self, machine: &Machine, workload: &Workload) -> (Outcome, Option<u32>) {
+        let faults = FaultPlan::default();
+        let setup = self.setup(machine, workload, 1, &faults);
+        let (mut kind, mut watcher) = (None, Watcher::new(machine.cpus.len()));
+        let outcome = simulator::run_and_unload(&setup, &mut watcher, &mut |_| (), &mut |kernel, _| {
+            kind = kernel.exit_info().map(|exit| exit.kind);
+        });
+        (outcome.unwrap(), kind)
+    }
+
     /// The same on a machine to which things happen.
     pub fn play_faults(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
         let setup = self.setup(machine, workload, seed, faults);

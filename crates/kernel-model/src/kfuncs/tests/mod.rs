@@ -142,6 +142,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         ext_state: ExtState::Enabled,
         queued: true,
         owner: Owner::Bpf(0),
+        ops_qseq: 1,
         custody: true,
         immediate: false,
         slept: false,

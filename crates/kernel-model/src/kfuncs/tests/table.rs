@@ -79,7 +79,7 @@ fn groups_follow_the_contract() {
 fn natures_are_passed_on_by_their_position() {
     let nature_of = |name, parameters| nature(find(name, parameters, (7, 2)).expect("in the table"));
     assert_eq!(nature_of("scx_bpf_task_cpu", 1), 0);
-    assert_eq!(nature_of("scx_bpf_dsq_nr_queued", 1), 1);
+    assert_eq!(nature_of("scx_bpf_dsq_peek", 1), 1);
     assert_eq!(nature_of("scx_bpf_dsq_insert", 4), 2);
     assert_eq!(nature_of("bpf_cpumask_and", 3), 3);
     assert_eq!(nature_of("scx_bpf_kick_cpu", 2), 4);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Schedulers that come and go amidst a run: for a while nobody but the kernel schedules (contract B1, X1).
+
+mod common;
+
+use common::{Played, Scheduler, free_machine, rt_app};
+use event_log::{Event, EventKind};
+use fault_plan::FaultPlan;
+use ids::{CpuId, Nanos};
+use machine_model::Machine;
+use workload::Workload;
+
+const TICK: Nanos = Nanos::from_ms(4);
+/// Five ticks and a half.
+const BYPASS: Nanos = Nanos::from_ms(22);
+
+/// Costs nothing but bypass.
+fn machine(cpus: u32) -> Machine {
+    let mut machine = free_machine(&format!("core:{cpus} pu:1"));
+    machine.hz = 250;
+    (machine.costs.attach_ns, machine.costs.disable_ns) = (BYPASS.0, BYPASS.0);
+    machine
+}
+
+fn hogs(count: u32) -> Workload {
+    rt_app(&format!(
+        r#"{{"global": {{"duration": 4}}, "tasks": {{
+        "hog": {{"instance": {count}, "loop": -1, "run": 1000000}}}}}}"#
+    ))
+}
+
+/// Whether a callback of the scheduler did this.
+fn decides(event: &Event) -> bool {
+    event.site.op != 0
+}
+
+/// The only time at which this happened.
+fn time_of(played: &Played, kind: impl Fn(&EventKind) -> bool) -> Nanos {
+    let times: Vec<Nanos> = played.events.iter().filter(|event| kind(&event.kind)).map(|event| event.time).collect();
+    assert_eq!(times.len(), 1, "{times:?}");
+    times[0]
+}
+
+/// Holds what happened from `begin` to `begin + BYPASS` against the rules of bypass: who runs makes way at every tick,
+/// and the scheduler is not asked.
+fn check_bypass(played: &Played, begin: Nanos, cpus: u32) {
+    let within = |event: &&Event| event.time > begin && event.time < begin + BYPASS;
+    let events: Vec<&Event> = played.events.iter().filter(within).collect();
+    assert!(!events.iter().any(|event| decides(event)));
+    for cpu in (0..cpus).map(CpuId) {
+        let switch = |event: &&&Event| event.cpu == cpu && matches!(event.kind, EventKind::Switch { .. });
+        let times: Vec<Nanos> = events.iter().filter(switch).map(|event| event.time).collect();
+        assert!(times.len() >= 5 && times.iter().all(|time| time.0.is_multiple_of(TICK.0)), "CPU {cpu}: {times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == TICK), "CPU {cpu}: {times:?}");
+    }
+}
+
+#[test]
+fn b1_who_is_ejected_is_bypassed_until_the_kernel_is_rid_of_it() {
+    let played = Scheduler::compiled("broken", "mistake = 0").play(&machine(1), &hogs(3));
+    let exit = played.outcome.ejected.clone().expect("it made a mistake");
+    assert_eq!((exit.kind, exit.message.as_str()), (1025, "wakeup 100 is one too many"));
+    let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { kind: 1025 }));
+    assert_eq!(played.outcome.measures.elapsed, gone);
+    check_bypass(&played, gone - BYPASS, 1);
+    let last = played.events.iter().rfind(|event| decides(event)).expect("it scheduled");
+    assert!(last.time <= gone - BYPASS, "the mistake was made then");
+}
+
+#[test]
+fn b1_a_run_that_ends_while_the_scheduler_leaves_tells_why_it_left() {
+    let (machine, mut workload) = (machine(1), hogs(3));
+    let broken = Scheduler::compiled("broken", "mistake = 0");
+    let whole = broken.play(&machine, &workload);
+    workload.duration = Some(whole.outcome.measures.elapsed - Nanos::from_ms(10));
+    let cut = broken.play(&machine, &workload);
+    assert_eq!(cut.outcome.ejected, whole.outcome.ejected);
+    assert_eq!(Some(cut.outcome.measures.elapsed), workload.duration);
+    // A moment before the mistake nobody knew of it.
+    workload.duration = Some(whole.outcome.measures.elapsed - BYPASS - Nanos(1));
+    assert_eq!(broken.play(&machine, &workload).outcome.ejected, None);
+}
+
+#[test]
+fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
+    let plan: FaultPlan = "cpu2:offline@100ms".parse().unwrap();
+    let played = Scheduler::shipped("fifo").play_faults(&machine(3), &hogs(5), 1, &plan).completed();
+    assert_eq!(played.outcome.restarts.len(), 1);
+    let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { .. }));
+    // The first attach was before the tasks.
+    let attached = |event: &&Event| event.kind == EventKind::Attached && event.time > Nanos::ZERO;
+    let attached: Vec<Nanos> = played.events.iter().filter(attached).map(|event| event.time).collect();
+    assert_eq!(attached, [gone + Nanos::from_ms(100) + BYPASS]);
+    check_bypass(&played, gone - BYPASS, 2);
+    check_bypass(&played, attached[0] - BYPASS, 2);
+}
+
+/// An error that strikes while the scheduler is being attached ends it after that, as the kernel does one thing after
+/// the other.
+#[test]
+fn b1_an_attach_is_over_before_a_disable_begins() {
+    let plan: FaultPlan = "cpu2:offline@100ms,cpu1:offline@215ms".parse().unwrap();
+    let mut machine = machine(3);
+    machine.costs.disable_ns = 0;
+    let played = Scheduler::shipped("fifo").play_faults(&machine, &hogs(5), 1, &plan).completed();
+    assert_eq!(played.outcome.restarts.len(), 2);
+    let ends = |event: &&Event| matches!(event.kind, EventKind::Disabled { .. } | EventKind::Attached);
+    let ends: Vec<(Nanos, bool)> =
+        played.events.iter().filter(ends).map(|event| (event.time, event.kind == EventKind::Attached)).collect();
+    let [(_, true), (first, false), (attached, true), (second, false), (again, true)] = ends[..] else {
+        panic!("{ends:?}");
+    };
+    assert_eq!(attached, first + Nanos::from_ms(100) + BYPASS);
+    assert_eq!(second, attached, "it waited for its turn");
+    assert_eq!(again, second + Nanos::from_ms(100) + BYPASS);
+}
+
+#[test]
+fn x1_who_unloads_waits_until_the_scheduler_is_gone() {
+    let (machine, workload, scheduler) = (machine(1), hogs(3), Scheduler::shipped("bfs"));
+    let (outcome, kind) = scheduler.play_and_unload(&machine, &workload);
+    assert_eq!((outcome.measures.elapsed, kind), (Nanos::from_secs(4) + BYPASS, Some(64)));
+    assert_eq!(outcome.ejected, None);
+    let played = scheduler.play(&machine, &workload).completed();
+    assert_eq!(played.outcome.measures.elapsed, Nanos::from_secs(4));
+}
