@@ -5,7 +5,8 @@
  * 1. A task belongs to a role by its name: `w_…` are the workers of a scenario, `v_…` its victims, `d_…` those who
  *    direct the others, and the rest are foreign: what else lives on a machine. Each role has its own settings,
  *    read-only data that is set before the object is loaded. Ops about foreign tasks are counted; ops about the others
- *    are logged.
+ *    are logged. Of foreign tasks only that they come and go is logged: whoever reads the log must know where they
+ *    disturbed.
  * 2. An entry takes its number when the op begins, and is completed as the op decides. So the numbers are one order of
  *    all ops on all CPUs, and an op that the kernel calls inside of another stands behind it.
  * 3. The director marks the begin and the end of a scenario by its nice value: before and after, all tasks are treated as
@@ -21,6 +22,7 @@ SCX_CONSTANT(KICK_WAIT);
 SCX_CONSTANT(ENQ_HEAD);
 SCX_CONSTANT(ENQ_PREEMPT);
 SCX_CONSTANT(ENQ_IMMED);
+SCX_CONSTANT(ENQ_REENQ);
 
 extern u32 scx_bpf_dispatch_nr_slots(void) __ksym;
 extern void scx_bpf_dispatch_cancel(void) __ksym;
@@ -76,6 +78,8 @@ const volatile u32 select_choice[ROLES];
 const volatile u32 select_place[ROLES];
 const volatile bool select_only_if_idle[ROLES];
 const volatile u32 enqueue_place[ROLES];
+/* Of a task that lost the place that it had; NOWHERE: as the first time. */
+const volatile u32 reenqueue_place[ROLES];
 const volatile u64 slice_ns[ROLES];
 const volatile bool at_head[ROLES];
 const volatile bool preempting[ROLES];
@@ -110,6 +114,7 @@ struct entry {
 	u32 role;
 	u32 slice_left;		/* 0: no slice is left; 1: some is */
 	char comm[16];
+	u64 time;		/* nanoseconds */
 };
 
 struct entry entries[LOG_SIZE];
@@ -159,6 +164,7 @@ static __always_inline struct entry *new_entry(u32 op, u64 a, u64 b)
 {
 	struct entry *e = &entries[__sync_fetch_and_add(&logged, 1) & (LOG_SIZE - 1)];
 
+	e->time = bpf_ktime_get_ns();
 	e->op = op;
 	e->cpu = bpf_get_smp_processor_id();
 	e->pid = -1;
@@ -168,15 +174,22 @@ static __always_inline struct entry *new_entry(u32 op, u64 a, u64 b)
 	return e;
 }
 
-/* The same for an op about a task, unless that is foreign: then an entry that nobody reads. */
+/* The same for an op about a task, unless that is foreign: then an entry that nobody reads, or after the begin one with
+ * little in it if it tells that the task comes or goes. */
 static __always_inline struct entry *note(u32 op, struct task_struct *p, u64 a, u64 b)
 {
 	u32 role = role_of(p);
 	struct entry *e;
 
 	count(op);
-	if (role == FOREIGN)
-		return &nowhere;
+	if (role == FOREIGN) {
+		if ((op != RUNNING && op != STOPPING) || !READ_ONCE(acting))
+			return &nowhere;
+		e = new_entry(op, a, b);
+		e->pid = p->pid;
+		e->role = role;
+		return e;
+	}
 	e = new_entry(op, a, b);
 	e->pid = p->pid;
 	e->role = role;
@@ -206,7 +219,8 @@ static __always_inline u64 enq_flags_of(u32 role, u64 enq_flags)
 		enq_flags |= __SCX_ENQ_HEAD;
 	if (preempting[role])
 		enq_flags |= __SCX_ENQ_PREEMPT;
-	if (immediate[role])
+	/* A task that comes again because its CPU was busy goes where it can wait. */
+	if (immediate[role] && !(enq_flags & __SCX_ENQ_REENQ))
 		enq_flags |= __SCX_ENQ_IMMED;
 	return enq_flags;
 }
@@ -306,9 +320,12 @@ OP2(void, trace_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct entry *e = note(ENQUEUE, p, enq_flags, 0);
 	u32 role = acting_role_of(p);
+	u32 place = enqueue_place[role];
 
+	if (enq_flags & __SCX_ENQ_REENQ && reenqueue_place[role] != NOWHERE)
+		place = reenqueue_place[role];
 	e->task_cpu = scx_bpf_task_cpu(p);
-	e->verdict = put(p, role, enqueue_place[role], enq_flags);
+	e->verdict = put(p, role, place, enq_flags);
 	switch (enqueue_kick[role]) {
 	case KICK:
 		scx_bpf_kick_cpu(kick_cpu, 0);
@@ -492,7 +509,8 @@ SLEEPABLE_OP2(s32, trace_init_task, struct task_struct *, p, struct scx_init_tas
 	note(INIT_TASK, p, args->fork, 0);
 	if (init_task_disallows[role])
 		((struct task_struct___disallow *)p)->scx.disallow = true;
-	return init_task_result[role];
+	/* The threads of a scenario come to be whatever it says. */
+	return args->fork && !READ_ONCE(acting) ? 0 : init_task_result[role];
 }
 
 OP2(void, trace_exit_task, struct task_struct *, p, struct scx_exit_task_args *, args)

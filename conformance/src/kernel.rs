@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Plays a scenario in the running kernel.
 
-use crate::log;
 use crate::record::{Exit, Record, Run};
 use crate::scenario::Scenario;
+use crate::{disturbance, log, model, process};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{LinkedObject, Object};
 use fault_plan::Action;
-use ids::Nanos;
+use ids::{CpuId, Nanos};
 use kernel_model::{Config, Kernel, Topology};
+use live::LiveError;
 use live::scheduler::{Attached, Host, KernelExit, Request, load};
-use live::threads::{Calibration, Options, Stage};
+use live::threads::{Calibration, Options, Played, Stage};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -19,52 +21,141 @@ use std::{fs, thread};
 const SETTLE: Nanos = Nanos::from_secs(5);
 /// A play that is cut short ends so long after the scheduler was unloaded.
 const AFTERWARDS: Nanos = Nanos::from_ms(200);
+/// Of a scheduler that was loaded again, much longer than bypass.
+const SECOND_LIFE: Duration = Duration::from_millis(1_000);
+/// Disabling a scheduler visits every task of the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of counts one is wrong as soon as one foreign task disturbs, so policies are played more often.
 const PLAYS_OF_POLICIES: u32 = 3;
+/// For so many disturbed plays there are others. Where only the end is compared, or the model is known to depart, nothing
+/// disturbs.
+const SPARE_PLAYS: usize = 12;
 
-/// Plays a scenario `plays` times, with a policy more often.
+/// Plays a scenario `plays` times without disturbance, with a policy more often.
 pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
     let calibration = Stage::prepare(&scenario.workload, &Options::default())?.calibration();
     let plays = if scenario.policy.is_some() { plays * PLAYS_OF_POLICIES } else { plays };
-    let runs = (0..plays).map(|_| once(scenario, calibration)).collect::<Result<Vec<_>>>()?;
+    let model = model::play(scenario)?.runs.swap_remove(0);
+    let mut runs: Vec<Run> = Vec::new();
+    let wanted = plays as usize;
+    while runs.iter().filter(|run| run.disturbed.is_empty()).count() < wanted && runs.len() < wanted + SPARE_PLAYS {
+        let mut run = once(scenario, calibration)?;
+        if scenario.masks.events || scenario.departure.is_some() {
+            run.disturbed.clear();
+        } else {
+            run.disturbed.extend(disturbance::of_log(&run.calls, &scenario.masks));
+            run.disturbed.extend(disturbance::of_log_beside(&run.calls, &model.calls));
+        }
+        runs.push(run);
+    }
     Ok(Record { scenario: scenario.name.clone(), world: "kernel".into(), kernel: release.trim().into(), runs })
 }
 
 fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
-    let (profile, host) = (scenario.profile(), Host::read()?);
-    let measure = scenario.policy.is_some();
-    let request = Request { name: &scenario.name, object: scenario.object(), profile: &profile, host: &host, measure };
-    let mut attached = match load(&request) {
+    let mut attached = match attach(scenario) {
         Ok(attached) => attached,
         Err(error) => return Ok(Run { refused: Some(error.to_string()), ..Run::default() }),
     };
-    let duration = scenario.workload.duration.map(|duration| duration + AFTERWARDS);
+    let mut workload = scenario.workload.clone();
+    workload.tasks.retain(|task| Some(&task.name) != scenario.executes.as_ref());
+    let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
-    let stage = Stage::prepare(&scenario.workload, &options)?;
+    let stage = Stage::prepare(&workload, &options)?;
     let mut before = BTreeMap::new();
-    let exit = thread::scope(|scope| -> Result<KernelExit> {
+    // Threads of the player that are in no scenario stay where the director is.
+    let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
+    sched_setaffinity(None, &only_cpu_0()).context("a thread for CPU 0")?;
+    let played = thread::scope(|scope| -> Result<(KernelExit, Played)> {
         let begin = Instant::now();
         let running = stage.begin(scope);
+        let process = scenario.executes.as_deref().map(process::start).transpose()?;
         if scenario.count_from > Nanos::ZERO {
             sleep_until(begin, scenario.count_from);
             before = counts(&attached)?;
         }
         act(scenario, begin)?;
-        if let Some(duration) = scenario.workload.duration {
-            sleep_until(begin, duration);
-            let exit = attached.unload();
-            running.stopper().stop();
-            running.join()?;
-            return Ok(exit?);
+        if scenario.again {
+            wait_for_end(&attached)?;
+            attached.unload()?;
+            attached = attach(scenario)?;
         }
-        running.join()?;
-        Ok(attached.unload()?)
-    })?;
+        let ended = match workload.duration {
+            Some(duration) => {
+                match scenario.again {
+                    true => thread::sleep(SECOND_LIFE),
+                    false => sleep_until(begin, duration),
+                }
+                let exit = end(scenario, &mut attached);
+                running.stopper().stop();
+                let played = running.join()?;
+                (exit?, played)
+            }
+            None => {
+                let played = running.join()?;
+                (attached.unload()?, played)
+            }
+        };
+        process.map(|mut process| process.wait()).transpose()?;
+        Ok(ended)
+    });
+    sched_setaffinity(None, &everywhere).context("CPUs of this thread")?;
+    all_online(scenario)?;
+    let (exit, played) = played?;
     let mut run = read(scenario, &attached, exit)?;
     run.forget(&before);
+    run.disturbed = disturbance::of_play(&played);
     Ok(run)
+}
+
+fn attach(scenario: &Scenario) -> Result<Attached, LiveError> {
+    let (profile, host) = (scenario.profile(), Host::read()?);
+    let measure = scenario.policy.is_some();
+    load(&Request { name: &scenario.name, object: scenario.object(), profile: &profile, host: &host, measure })
+}
+
+fn only_cpu_0() -> CpuSet {
+    let mut cpus = CpuSet::new();
+    cpus.set(0);
+    cpus
+}
+
+/// Ends the scheduler as the scenario says.
+fn end(scenario: &Scenario, attached: &mut Attached) -> Result<KernelExit> {
+    if scenario.sysrq {
+        let path = "/proc/sysrq-trigger";
+        fs::write(path, "S").with_context(|| format!("write S to {path}"))?;
+        wait_for_end(attached)?;
+    }
+    Ok(attached.unload()?)
+}
+
+/// Waits until the kernel has got rid of the scheduler.
+fn wait_for_end(attached: &Attached) -> Result<()> {
+    let begin = Instant::now();
+    while attached.exited()?.is_none() {
+        if begin.elapsed() > PATIENCE {
+            bail!("the kernel keeps the scheduler");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// What went comes back, for the next play.
+fn all_online(scenario: &Scenario) -> Result<()> {
+    for fault in scenario.faults.faults() {
+        if let Action::Offline(cpu) = fault.action {
+            set_online(cpu, true)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_online(cpu: CpuId, online: bool) -> Result<()> {
+    let (path, online) = (format!("/sys/devices/system/cpu/cpu{cpu}/online"), if online { "1" } else { "0" });
+    fs::write(&path, online).with_context(|| format!("write {online} to {path}"))
 }
 
 /// Calls of each op so far, as the kernel counts them.
@@ -76,13 +167,11 @@ fn counts(attached: &Attached) -> Result<BTreeMap<String, u64>> {
 fn act(scenario: &Scenario, begin: Instant) -> Result<()> {
     for fault in scenario.faults.faults() {
         sleep_until(begin, fault.at);
-        let (cpu, online) = match fault.action {
-            Action::Offline(cpu) => (cpu, "0"),
-            Action::Online(cpu) => (cpu, "1"),
+        match fault.action {
+            Action::Offline(cpu) => set_online(cpu, false)?,
+            Action::Online(cpu) => set_online(cpu, true)?,
             Action::Suspend(_) => bail!("scenario {}: a real machine is not suspended here", scenario.name),
-        };
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-        fs::write(&path, online).with_context(|| format!("write {online} to {path}"))?;
+        }
     }
     Ok(())
 }

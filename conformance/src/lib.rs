@@ -6,9 +6,11 @@
 //! [`Record`]: the log that the tracing scheduler kept. [`compare`] holds one against the other, task by task.
 
 pub mod compare;
+pub mod disturbance;
 pub mod kernel;
 pub mod log;
 pub mod model;
+pub mod process;
 pub mod record;
 pub mod recorded;
 pub mod scenario;

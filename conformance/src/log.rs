@@ -5,7 +5,9 @@ use crate::record::Call;
 use std::collections::BTreeMap;
 
 /// Bytes of `struct entry`.
-const ENTRY: usize = 72;
+const ENTRY: usize = 80;
+/// Name of a task about which nothing was called but `init_task`.
+pub const REFUSED: &str = "(refused)";
 /// `enum role`: foreign.
 const FOREIGN: u32 = 0;
 
@@ -34,12 +36,18 @@ impl Entry<'_> {
 
 /// The log: the variables `entries` and `logged`. Returns the calls and how many found no place.
 ///
-/// A task has one name here, the last one that was seen: a new thread first has the name of its parent.
+/// A task has one name here, the last one that was seen: a new thread first has the name of its parent. One that never
+/// came to be has none of its own.
 pub fn read(entries: &[u8], logged: u32) -> (Vec<Call>, u32) {
     let entries: Vec<Entry> = entries.chunks_exact(ENTRY).take(logged as usize).map(Entry).collect();
     let lost = logged.saturating_sub(entries.len() as u32);
     let ours = entries.iter().filter(|entry| entry.is_ours());
-    let names: BTreeMap<i32, String> = ours.map(|entry| (entry.pid(), entry.name())).collect();
+    let mut names: BTreeMap<i32, String> = ours.clone().map(|entry| (entry.pid(), entry.name())).collect();
+    for (pid, name) in &mut names {
+        if ours.clone().filter(|entry| entry.pid() == *pid).all(|entry| op_name(entry.half(24)) == "init_task") {
+            *name = REFUSED.to_owned();
+        }
+    }
     (entries.iter().map(|entry| call(entry, &names)).collect(), lost)
 }
 
@@ -59,6 +67,7 @@ fn call(entry: &Entry, names: &BTreeMap<i32, String>) -> Call {
         result: entry.half(40) as i32,
         flags: entry.half(44),
         slice: entry.half(52) != 0,
+        time_ns: entry.word(72),
     }
 }
 

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, kernel, model, recorded, shares, table};
+use conformance::{Record, Scenario, kernel, model, process, recorded, shares, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -38,6 +38,12 @@ enum Command {
         /// A folder that takes one file for each scenario.
         #[arg(short, long)]
         output: PathBuf,
+    },
+    /// Be a process that executes itself, which scenarios need.
+    #[command(hide = true)]
+    Execute {
+        /// How often it did.
+        times: u32,
     },
     /// Play in the model what a kernel has played, and compare.
     Compare {
@@ -93,6 +99,7 @@ fn run(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Kernel { scenarios, smoke, plays, output } => play_in_kernel(&scenarios, smoke, plays, &output),
+        Command::Execute { times } => process::perform(times).map(|()| true),
         Command::Compare { records, scenarios, json } => {
             let verdicts = compare_all(&records, &scenarios)?;
             match json {
@@ -127,6 +134,9 @@ fn play_in_kernel(names: &[String], smoke: bool, plays: u32, output: &Path) -> R
             Ok(record) => {
                 let calls = record.runs.iter().map(|run| run.calls.len()).sum::<usize>();
                 println!("{}: {} plays, {calls} calls", scenario.name, record.runs.len());
+                for what in record.runs.iter().flat_map(|run| &run.disturbed) {
+                    println!("    disturbed: {what}");
+                }
                 write(&output.join(format!("{}.txt", scenario.name)), &recorded::write(&record))?;
             }
             Err(error) => {

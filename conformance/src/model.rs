@@ -7,7 +7,7 @@ use crate::scenario::{CPUS, Scenario};
 use anyhow::{Context, Result};
 use bpf_object::{LinkedObject, Object};
 use event_log::{Event, Sink, TaskInfo};
-use ids::{CpuSet, Nanos, TaskId};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::{ExitInfo, Kernel};
 use machine_model::Machine;
 use simulator::{Setup, SetupError};
@@ -52,13 +52,22 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, _| before = counts(kernel))?;
     }
     let mut run = Run::default();
-    let result = simulator::run_and_unload(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
+    let mut read = |kernel: &Kernel, object: &LinkedObject| {
         run = last(scenario, kernel, object);
         run.forget(&before);
-    });
+    };
+    let result = if scenario.sysrq {
+        simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
+            kernel.sysrq(CpuId(0));
+            read(kernel, object);
+        })
+    } else {
+        simulator::run_and_unload(&setup, &mut Unheard, &mut |_| (), &mut read)
+    };
     match result {
-        // A scheduler that is to be loaded again was: what counts is the first end.
-        Ok(outcome) => run.exit = outcome.restarts.first().map(exit).or(run.exit),
+        // A scheduler that is to be loaded again was: what counts is the first end, unless the scenario is about that.
+        Ok(outcome) if !scenario.again => run.exit = outcome.restarts.first().map(exit).or(run.exit),
+        Ok(_) => {}
         Err(SetupError::Launch(error)) => run.refused = Some(error.to_string()),
         Err(error) => return Err(error).with_context(|| format!("scenario {}", scenario.name)),
     }

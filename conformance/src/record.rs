@@ -32,6 +32,9 @@ pub struct Run {
     pub lost: u32,
     /// All calls of each op, foreign tasks included.
     pub counts: BTreeMap<String, u64>,
+    /// What disturbed the play ([`crate::disturbance`]).
+    #[serde(default)]
+    pub disturbed: Vec<String>,
 }
 
 impl Run {
@@ -86,6 +89,9 @@ pub struct Call {
     /// Whether any slice was left.
     #[serde(default)]
     pub slice: bool,
+    /// When, on the clock of its world.
+    #[serde(default)]
+    pub time_ns: u64,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use std::fmt::Write as _;
 
 /// The columns of a call.
-const COLUMNS: &str = "op cpu task a b task_cpu result verdict flags slice";
+const COLUMNS: &str = "op cpu task a b task_cpu result verdict flags slice time_ns";
 
 /// A record as text.
 pub fn write(record: &Record) -> String {
@@ -18,10 +18,12 @@ pub fn write(record: &Record) -> String {
     for run in &record.runs {
         line(format_args!("play: {COLUMNS}"));
         for call in &run.calls {
-            let Call { op, cpu, task, a, b, task_cpu, result, verdict, flags, slice } = call;
+            let Call { op, cpu, task, a, b, task_cpu, result, verdict, flags, slice, time_ns } = call;
             let (task, slice) = (if task.is_empty() { "-" } else { task }, u8::from(*slice));
-            line(format_args!("{op} {cpu} {task} {a:x} {b:x} {task_cpu} {result} {verdict:x} {flags:x} {slice}"));
+            let arguments = format_args!("{a:x} {b:x} {task_cpu} {result} {verdict:x} {flags:x} {slice}");
+            line(format_args!("{op} {cpu} {task} {arguments} {time_ns}"));
         }
+        run.disturbed.iter().for_each(|what| line(format_args!("disturbed {what}")));
         if run.calls.is_empty() {
             run.counts.iter().for_each(|(op, count)| line(format_args!("count {op} {count}")));
         }
@@ -54,6 +56,7 @@ pub fn read(text: &str) -> Result<Record> {
 
 fn read_line(run: &mut Run, word: &str, rest: &str) -> Result<()> {
     match word {
+        "disturbed" => run.disturbed.push(rest.to_owned()),
         "refused" => run.refused = Some(rest.to_owned()),
         "count" => {
             let (op, count) = rest.split_once(' ').context("expected an op and a number")?;
@@ -91,6 +94,7 @@ fn call(op: &str, text: &str) -> Option<Call> {
         verdict: hex(word()?)?,
         flags: hex(word()?)? as u32,
         slice: word()? == "1",
+        time_ns: word()?.parse().ok()?,
     })
 }
 
@@ -111,6 +115,7 @@ mod tests {
             verdict: 1 << 63,
             flags: 0x401,
             slice: true,
+            time_ns: 1_000_000_007,
         };
         let exit = Exit { kind: 1024, code: -5, reason: "runtime error".into(), message: "a: b".into() };
         let silent = Exit { message: String::new(), ..exit.clone() };
@@ -120,7 +125,8 @@ mod tests {
             ..Run::default()
         };
         let refused = Run { refused: Some("no".into()), exit: Some(silent), ..Run::default() };
-        let policy = Run { counts: [("enqueue".to_owned(), 7)].into(), ..Run::default() };
+        let disturbed = vec!["a thread came".to_owned()];
+        let policy = Run { counts: [("enqueue".to_owned(), 7)].into(), disturbed, ..Run::default() };
         let record = Record {
             scenario: "s".into(),
             world: "kernel".into(),

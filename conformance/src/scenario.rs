@@ -67,6 +67,12 @@ struct File {
     #[serde(default)]
     faults: String,
     #[serde(default)]
+    again: bool,
+    #[serde(default)]
+    sysrq: bool,
+    #[serde(default)]
+    executes: Option<String>,
+    #[serde(default)]
     departure: Option<String>,
     #[serde(default)]
     common: Common,
@@ -102,6 +108,13 @@ pub struct Scenario {
     pub only_ours: bool,
     /// What happens to the machine.
     pub faults: FaultPlan,
+    /// The scheduler leaves with the wish to be loaded again; what is compared is its second life, which begins while
+    /// the tasks live.
+    pub again: bool,
+    /// The machine's user ejects it by the system request `S` when the duration is over.
+    pub sysrq: bool,
+    /// A task that is a process of its own in the kernel, and executes its program anew between two sleeps.
+    pub executes: Option<String>,
     /// What is not compared.
     pub masks: Masks,
     /// What the tasks do.
@@ -158,6 +171,9 @@ impl Scenario {
             count_from: Nanos::from_ms(file.count_from_ms.into()),
             only_ours: file.only_ours,
             faults: if file.faults.is_empty() { FaultPlan::default() } else { file.faults.parse()? },
+            again: file.again,
+            sysrq: file.sysrq,
+            executes: file.executes,
             masks: file.mask,
             workload,
             without: file.without,

@@ -118,6 +118,9 @@ pub struct Role {
     /// Where `enqueue` puts it.
     #[serde(default = "default_queue")]
     pub enqueue: Place,
+    /// Where `enqueue` puts it when it comes again because it lost the place that it had.
+    #[serde(default)]
+    pub reenqueue: Place,
     /// Slice in microseconds; 0: what the task has.
     #[serde(default = "default_slice_us")]
     pub slice_us: u64,
@@ -133,7 +136,7 @@ pub struct Role {
     /// What `enqueue` sends to `kick-cpu`.
     #[serde(default)]
     pub kick: Kick,
-    /// What `init_task` returns.
+    /// What `init_task` returns, but for threads that come to be before the first mark.
     #[serde(default)]
     pub init_result: i32,
     /// `init_task` sets `disallow`.
@@ -141,9 +144,9 @@ pub struct Role {
     pub disallow: bool,
 }
 
-/// `SCX_SLICE_DFL`.
+/// So long that none is over on a slow machine; scenarios about slices say how long.
 fn default_slice_us() -> u64 {
-    20_000
+    2_000_000
 }
 
 /// Our own queue.
@@ -158,6 +161,7 @@ impl Default for Role {
             select_put: Place::Nowhere,
             only_if_idle: false,
             enqueue: Place::Fifo,
+            reenqueue: Place::Nowhere,
             slice_us: default_slice_us(),
             at_head: false,
             preempting: false,
@@ -178,6 +182,7 @@ impl Role {
             select_put: Place::Local,
             only_if_idle: true,
             enqueue: Place::Global,
+            slice_us: 20_000,
             ..Role::default()
         }
     }
@@ -235,6 +240,7 @@ impl Settings<'_> {
         line("select_place", &of_roles(|role| role.select_put as i64));
         line("select_only_if_idle", &truths(|role| role.only_if_idle));
         line("enqueue_place", &of_roles(|role| role.enqueue as i64));
+        line("reenqueue_place", &of_roles(|role| role.reenqueue as i64));
         line("slice_ns", &of_roles(|role| role.slice_us as i64 * 1_000));
         line("at_head", &truths(|role| role.at_head));
         line("preempting", &truths(|role| role.preempting));

@@ -15,10 +15,13 @@ pub fn text(verdicts: &[Verdict]) -> String {
             (false, Some(_)) => "departs",
             (false, None) => "DIFFERS",
         };
-        let Verdict { scenario, calls, play, plays, .. } = verdict;
+        let Verdict { scenario, calls, play, plays, disturbed, .. } = verdict;
         let covers = verdict.covers.join(" ");
-        writeln!(text, "{scenario:width$}  {word}  {calls:4} calls, play {play} of {plays}  {covers}")
-            .expect("a string takes all");
+        writeln!(
+            text,
+            "{scenario:width$}  {word}  {calls:4} calls, play {play} of {plays} ({disturbed} disturbed)  {covers}"
+        )
+        .expect("a string takes all");
         if let (false, Some(why)) = (verdict.agrees, &verdict.departure) {
             writeln!(text, "    {why}").expect("a string takes all");
             continue;

@@ -234,6 +234,20 @@ fn x1_tasks_go_on_in_the_fair_class_after_the_scheduler_is_gone() {
 }
 
 #[test]
+fn e2_the_user_of_the_machine_ejects_by_sysrq() {
+    let mut bench = Bench::probe(1, &with(&["OP_TASK"]));
+    let task = bench.task("a", "");
+    bench.wake(task);
+    bench.log();
+    bench.kernel.sysrq(CpuId(0));
+    bench.settle();
+    assert_eq!(bench.ops(), "disable exit_task exit");
+    let exit = bench.exit();
+    assert_eq!((exit.kind, exit.code, &*exit.reason, &*exit.message), (67, 0, "disabled by sysrq-S", ""));
+    assert_eq!(bench.kernel.current(CpuId(0)), task, "it goes on");
+}
+
+#[test]
 fn x2_the_dump_calls_the_scheduler_and_lists_tasks() {
     let dump = "ON_DUMP=static char f[]=\"counter is %d\\n\";u64 d[1]={42};scx_bpf_dump_bstr(f,d,sizeof(d));";
     let enqueue = "ON_ENQUEUE=scx_error(\"stop\",0);";

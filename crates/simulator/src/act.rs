@@ -74,6 +74,9 @@ impl<M: Model> Run<'_, M> {
             Demand::Yield => self.schedule(cpu, Leave::Yield),
             Demand::Fork(spec) => self.start(cpu, spec, Some(id)),
             Demand::Change { cpus, policy } => self.change(cpu, id, cpus, policy),
+            Demand::ChangeOf { tasks, cpus, policy } => {
+                tasks.into_iter().for_each(|task| self.change(cpu, task, cpus.clone(), policy));
+            }
             Demand::Exit => self.schedule(cpu, Leave::Exit),
         }
     }
@@ -144,6 +147,7 @@ impl<M: Model> Run<'_, M> {
         (info.id, result)
     }
 
+    /// Changes `id`, asked for on `cpu`.
     fn change(&mut self, cpu: CpuId, id: TaskId, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
         self.tell_time();
         let mut refused = 0;

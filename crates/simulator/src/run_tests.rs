@@ -255,6 +255,11 @@ fn op(cpus: u32) -> impl Strategy<Value = Op> {
     let nanos = |max: u64| prop_oneof![1..max, (1..max.div_ceil(MS) + 1).prop_map(|ms| ms * MS)].prop_map(Nanos);
     let change = prop::collection::btree_set(0..cpus, 1..=cpus as usize)
         .prop_map(|cpus| Op::Change { cpus: Some(cpus.into_iter().map(CpuId).collect()), policy: None });
+    let others = (1u32..4, prop::option::of(prop::sample::select(vec![(Policy::Other, 7), (Policy::Batch, -7)])));
+    let others = (others, prop::option::of(0..cpus)).prop_map(|((spec, policy), cpu)| {
+        let cpus = cpu.map(|cpu| std::iter::once(CpuId(cpu)).collect());
+        Op::ChangeOf { spec, cpus, policy }
+    });
     prop_oneof![
         4 => nanos(30 * MS).prop_map(|user| Op::Work { user, system: Nanos(0) }),
         2 => nanos(20_000).prop_map(|user| Op::Work { user, system: Nanos(0) }),
@@ -264,6 +269,7 @@ fn op(cpus: u32) -> impl Strategy<Value = Op> {
         1 => Just(Op::Yield),
         1 => Just(Op::Fork(0)),
         1 => change,
+        1 => others,
         1 => Just(Op::Suspend),
         2 => prop::collection::vec(1u32..4, 1..3).prop_map(Op::Resume),
     ]

@@ -101,6 +101,11 @@ impl Workload {
             Op::Resume(specs) => specs.iter().try_for_each(|&spec| below("task", spec, self.tasks.len())),
             Op::Post(id) | Op::Await(id) => below("signal", id.0, self.signals as usize),
             Op::Fork(spec) => below("task", *spec, self.tasks.len()),
+            Op::ChangeOf { spec, cpus, policy } => {
+                below("task", *spec, self.tasks.len())?;
+                check_cpus(cpus.as_ref())?;
+                policy.map_or(Ok(()), |(policy, nice)| check_policy(policy, nice))
+            }
             Op::Change { cpus, policy } => {
                 check_cpus(cpus.as_ref())?;
                 policy.map_or(Ok(()), |(policy, nice)| check_policy(policy, nice))

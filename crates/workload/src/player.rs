@@ -48,6 +48,15 @@ pub enum Demand {
         /// New policy and nice value.
         policy: Option<(Policy, i8)>,
     },
+    /// The same for other tasks.
+    ChangeOf {
+        /// Whose, in the order of their numbers; they may just be about to end.
+        tasks: Vec<TaskId>,
+        /// New affinity.
+        cpus: Option<CpuSet>,
+        /// New policy and nice value.
+        policy: Option<(Policy, i8)>,
+    },
     /// To exit.
     Exit,
 }
@@ -439,6 +448,11 @@ impl<'w> Player<'w> {
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
             Op::Children(most) => self.wait_for_children(task, *most),
             Op::Change { cpus, policy } => Some(Demand::Change { cpus: cpus.clone(), policy: *policy }),
+            Op::ChangeOf { spec, cpus, policy } => {
+                let lives = |task: &Task| task.spec == *spec && !matches!(task.state, State::Absent | State::Gone);
+                let tasks = self.tasks.iter().zip(0..).filter(|(task, _)| lives(task)).map(|(_, id)| TaskId(id));
+                Some(Demand::ChangeOf { tasks: tasks.collect(), cpus: cpus.clone(), policy: *policy })
+            }
             Op::Repeat { .. } => unreachable!("the caller repeats"),
         }
     }

@@ -101,6 +101,15 @@ pub enum Op {
         /// New policy and nice value.
         policy: Option<(Policy, i8)>,
     },
+    /// The same for another task: for all that live of this spec index (`taskset -p`, `renice`).
+    ChangeOf {
+        /// Whose.
+        spec: u32,
+        /// New affinity.
+        cpus: Option<CpuSet>,
+        /// New policy and nice value.
+        policy: Option<(Policy, i8)>,
+    },
     /// Repeat the ops from index `from` up to here, `times` times in all; `None`: for ever.
     Repeat {
         /// First op of the body.

@@ -15,6 +15,8 @@ use std::time::Duration;
 const CPUS: usize = 4;
 /// All scenarios, three times each, take a quarter of it on a quiet host.
 const TIMEOUT: Duration = Duration::from_secs(1800);
+/// Has `quieten`.
+const LIBRARY: &str = include_str!("guest/lib.sh");
 /// Its script says which these are.
 const SHARES: &str = "conformance/shares";
 
@@ -26,6 +28,12 @@ pub struct ConformanceArguments {
     /// Compare shares of a CPU and latencies instead: the deterministic machine, 1 CPU
     #[arg(long, conflicts_with = "scenarios")]
     shares: bool,
+    /// Only the quick scenarios
+    #[arg(long, conflicts_with_all = ["scenarios", "shares"])]
+    smoke: bool,
+    /// How often each scenario is played
+    #[arg(long, default_value_t = 3)]
+    plays: u32,
     /// Kernel image instead of Debian's [env: WEIR_VM_KERNEL]
     #[arg(long, value_name = "PATH")]
     kernel: Option<PathBuf>,
@@ -78,7 +86,10 @@ pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
 
 /// Script and files that play scenarios.
 fn scenarios(arguments: &ConformanceArguments, player: &Transfer) -> (String, Vec<Transfer>) {
-    (format!("conformance kernel -o /out {}\n", arguments.scenarios.join(" ")), vec![player.clone()])
+    let ConformanceArguments { plays, smoke, .. } = arguments;
+    let smoke = if *smoke { " --smoke" } else { "" };
+    let play = format!("conformance kernel -o /out --plays {plays}{smoke} {}\n", arguments.scenarios.join(" "));
+    (format!("{LIBRARY}\nquieten\n{play}"), vec![player.clone()])
 }
 
 /// Script and files that play the workloads for shares and latencies.

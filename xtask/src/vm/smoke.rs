@@ -33,6 +33,7 @@ fn list() -> Vec<Step> {
         Step::new("command", "bfs", 60),
         Step::new("ejection", "", 60),
         Step::new("restart", "fifo", 60),
+        Step::new("conformance", "", 180),
         Step::new("nothing-left", "", 60),
     ]
 }
@@ -58,7 +59,9 @@ pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
         },
     }
     let steps = list();
-    let job = steps::job(&steps, build::programs()?, CPUS, TIMEOUT);
+    let mut files = build::programs()?;
+    files.push(build::program("conformance")?);
+    let job = steps::job(&steps, files, CPUS, TIMEOUT);
     let outcome = machine::run(&Job { kernel: arguments.kernel.clone(), ..job })?;
     let results = steps::results(&steps, &outcome)?;
     let passed = results.iter().filter(|result| result.status == Some(0)).count();

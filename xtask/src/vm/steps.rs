@@ -17,8 +17,8 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "command" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "record" "restart" "stress"
-    "sysrq" "tests"
+    "command" "conformance" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "record" "restart"
+    "stress" "sysrq" "tests"
 };
 
 /// One step.

@@ -39,6 +39,7 @@ pub(crate) mod exit_kind {
     pub const UNREGISTERED: u32 = 64;
     pub const UNREGISTERED_BPF: u32 = 65;
     pub const UNREGISTERED_KERNEL: u32 = 66;
+    pub const SYSRQ: u32 = 67;
     pub const ERROR: u32 = 1024;
     pub const ERROR_BPF: u32 = 1025;
     pub const ERROR_STALL: u32 = 1026;
@@ -336,6 +337,7 @@ impl Core {
                 exit_kind::UNREGISTERED => "unregistered from user space",
                 exit_kind::UNREGISTERED_BPF => "unregistered from BPF",
                 exit_kind::UNREGISTERED_KERNEL => "unregistered from the main kernel",
+                exit_kind::SYSRQ => "disabled by sysrq-S",
                 exit_kind::ERROR_BPF => "scx_bpf_error",
                 exit_kind::ERROR_STALL => "runnable task stall",
                 _ => "runtime error",

@@ -223,6 +223,13 @@ impl Kernel {
         self.finish();
     }
 
+    /// The user of the machine gets rid of the scheduler by the system request `S`, handled on `cpu` (exit kind 67).
+    pub fn sysrq(&mut self, cpu: CpuId) {
+        self.core.this_cpu = cpu;
+        self.core.error_on(None, exit_kind::SYSRQ, 0, String::new());
+        self.finish();
+    }
+
     /// From now on an error only bypasses the scheduler, and the rest of the disable sequence is for the driver to ask
     /// for, as a kernel thread would some time later. Without this, both happen at one instant.
     pub fn disable_in_steps(&mut self) {

@@ -114,7 +114,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         let spec = &self.shared.workload.tasks[self.spec as usize];
         let (workload, task) = (&self.shared.workload.name, describe(self.shared.workload, self.spec as usize));
         if let Some(cpus) = &spec.cpus
-            && let Err(source) = self.set_cpus(cpus)
+            && let Err(source) = self.set_cpus(0, cpus)
         {
             if !self.shared.has_begun() {
                 return Err(PlayError::Affinity { workload: workload.clone(), task, cpus: cpus.clone(), source });
@@ -122,7 +122,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
             self.shared.state().refused_changes += 1;
         }
         let (policy, nice) = (spec.policy, spec.nice);
-        if let Err(source) = sys::set_policy(policy, nice) {
+        if let Err(source) = sys::set_policy(0, policy, nice) {
             if !self.shared.has_begun() {
                 return Err(PlayError::Policy { workload: workload.clone(), task, policy, nice, source });
             }
@@ -152,7 +152,12 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                     thread::yield_now();
                 }
                 Some(Demand::Fork(spec)) => self.fork(spec),
-                Some(Demand::Change { cpus, policy }) => self.change(cpus, policy),
+                Some(Demand::Change { cpus, policy }) => self.change(0, cpus.as_ref(), policy),
+                Some(Demand::ChangeOf { tasks, cpus, policy }) => {
+                    for thread in tasks.into_iter().map(|task| self.shared.thread_of(task)) {
+                        self.change(thread, cpus.as_ref(), policy);
+                    }
+                }
                 Some(Demand::Exit) => return true,
             }
         }
@@ -238,21 +243,21 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         }
     }
 
-    /// In the order of the simulator: first the CPUs, then policy and nice value.
-    fn change(&mut self, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
+    /// Changes a thread, 0 for this one. In the order of the simulator: first the CPUs, then policy and nice value.
+    fn change(&mut self, thread: u32, cpus: Option<&CpuSet>, policy: Option<(Policy, i8)>) {
         let mut refused = 0;
         if let Some(cpus) = cpus {
-            refused += u64::from(self.set_cpus(&cpus).is_err());
+            refused += u64::from(self.set_cpus(thread, cpus).is_err());
         }
         if let Some((policy, nice)) = policy {
-            refused += u64::from(sys::set_policy(policy, nice).is_err());
+            refused += u64::from(sys::set_policy(thread, policy, nice).is_err());
         }
         if refused > 0 {
             self.shared.state().refused_changes += refused;
         }
     }
 
-    fn set_cpus(&self, cpus: &CpuSet) -> io::Result<()> {
-        sys::set_allowed_cpus(&cpus.intersection(&self.shared.prepared.cpus))
+    fn set_cpus(&self, thread: u32, cpus: &CpuSet) -> io::Result<()> {
+        sys::set_allowed_cpus(thread, &cpus.intersection(&self.shared.prepared.cpus))
     }
 }

@@ -228,6 +228,16 @@ impl<'w> Shared<'w> {
         if stuck { self.bells.end() } else { self.bells.ring_stage() }
     }
 
+    /// The number that the thread of `task` has in the kernel.
+    pub fn thread_of(&self, task: TaskId) -> u32 {
+        let seat = self.state().seats[task.index()].clone();
+        // The thread writes it first of all.
+        while seat.thread.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        seat.thread.load(SeqCst)
+    }
+
     /// `task` was enrolled, but the kernel created no thread for it.
     pub fn dismiss(&self, task: TaskId) {
         let mut state = self.state();

@@ -2,6 +2,7 @@
 //! The system calls that a playing thread needs, in the project's types.
 
 use ids::{CpuId, CpuSet, Nanos, Policy};
+use rustix::thread::Pid;
 use rustix::thread::futex::{self, Flags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::io;
@@ -64,14 +65,14 @@ pub fn allowed_cpus() -> io::Result<CpuSet> {
     Ok(all.filter(|&cpu| set.is_set(cpu)).map(|cpu| CpuId(cpu as u32)).collect())
 }
 
-/// Lets the calling thread run on these CPUs only.
+/// Lets a thread, 0 for the calling one, run on these CPUs only.
 ///
 /// # Errors
 /// What the kernel answered.
-pub fn set_allowed_cpus(cpus: &CpuSet) -> io::Result<()> {
+pub fn set_allowed_cpus(thread: u32, cpus: &CpuSet) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(cpu.index()));
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    Ok(rustix::thread::sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
 }
 
 /// `struct sched_attr` of `include/uapi/linux/sched/types.h` in its first version.
@@ -107,16 +108,16 @@ impl SchedAttr {
     }
 }
 
-/// Gives the calling thread this policy and nice value.
+/// Gives a thread, 0 for the calling one, this policy and nice value.
 ///
 /// # Errors
 /// What the kernel answered.
 #[allow(unsafe_code)]
-pub fn set_policy(policy: Policy, nice: i8) -> io::Result<()> {
+pub fn set_policy(thread: u32, policy: Policy, nice: i8) -> io::Result<()> {
     let attr = SchedAttr::of(policy, nice);
     // SAFETY: the kernel reads `attr.size` bytes at the address, which are those of `attr`, and writes none. No crate in
     // use has this call.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

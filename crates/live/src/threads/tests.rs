@@ -104,7 +104,7 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
             ready.extend(woken.drain(..).map(|other| Reverse((now, other))));
             let count = &mut counts[task.index()];
             let over = match demand {
-                None | Some(Demand::Change { .. }) => continue,
+                None | Some(Demand::Change { .. } | Demand::ChangeOf { .. }) => continue,
                 Some(Demand::Work { work, .. }) => {
                     count.work += work;
                     Some(now + work)
@@ -452,6 +452,25 @@ fn affinity_policy_and_nice_value_are_the_kernels_and_change_with_the_phases() {
         running.join().unwrap()
     });
     assert_eq!((played.end, played.refused_changes), (End::Finished, 0));
+}
+
+#[test]
+fn a_task_changes_another_that_sleeps() {
+    let cpus = sys::allowed_cpus().unwrap();
+    let one = cpus.first().unwrap();
+    let on = Some(std::iter::once(one).collect());
+    let change = Op::ChangeOf { spec: 1, cpus: on, policy: Some((Policy::Batch, 3)) };
+    let workload = workload(vec![spec("a", vec![change, nap(300)]), spec("b", vec![nap(400)])]);
+    let options = options();
+    let stage = Stage::prepare(&workload, &options).unwrap();
+    let (played, seen) = std::thread::scope(|scope| {
+        let running = stage.begin(scope);
+        std::thread::sleep(Duration::from_millis(200));
+        let seen = ["a", "b"].map(|name| attributes(&running, name));
+        (running.join().unwrap(), seen)
+    });
+    assert_eq!(seen, [format!("policy 0 nice 0 priority 0 on {cpus}"), format!("policy 3 nice 3 priority 0 on {one}")]);
+    assert_eq!(played.refused_changes, 0);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Calibration {
             let last = cpus.len() - 1;
             let cpu = cpus[if count > 1 { index * last / (count - 1) } else { last }];
             // A CPU may go offline meanwhile; the others do.
-            if sys::set_allowed_cpus(&std::iter::once(cpu).collect()).is_err() {
+            if sys::set_allowed_cpus(0, &std::iter::once(cpu).collect()).is_err() {
                 continue;
             }
             (0..TRIES).for_each(|_| spin(rounds));

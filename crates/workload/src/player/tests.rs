@@ -72,6 +72,25 @@ fn play(workload: &Workload, order: &[u32]) -> String {
 }
 
 #[test]
+fn a_change_of_others_is_of_those_that_live() {
+    let change = Op::ChangeOf { spec: 1, cpus: None, policy: Some((Policy::Batch, 3)) };
+    // 1 and 2 play the same spec; 1 ends in between.
+    let workload = at_zero(&[&[change.clone(), change.clone(), change], &[work(1)]]);
+    let mut player = Player::new(&workload);
+    for (task, spec) in [(0, 0), (1, 1), (3, 1)] {
+        player.started(TaskId(task), spec, Nanos::ZERO);
+    }
+    let mut next = |task: u32| player.next(TaskId(task), Nanos::ZERO, &mut Vec::new()).demand;
+    let of = |tasks: &[u32]| {
+        let tasks = tasks.iter().map(|&task| TaskId(task)).collect();
+        Demand::ChangeOf { tasks, cpus: None, policy: Some((Policy::Batch, 3)) }
+    };
+    assert_eq!(next(0), of(&[1, 3]));
+    assert_eq!((next(1), next(0)), (Demand::Work { work: Nanos(1), system: Nanos::ZERO }, of(&[1, 3])));
+    assert_eq!((next(1), next(0)), (Demand::Exit, of(&[3])));
+}
+
+#[test]
 fn a_mutex_passes_to_the_longest_waiter_at_once() {
     let script = [Op::Lock(M), work(1), Op::Unlock(M), work(2)];
     // 0 gives the mutex to 1 and cannot take it back before 1 ran.

@@ -254,6 +254,11 @@ impl Reader<'_> {
                 cpus: self.option("new CPUs", Reader::cpus)?,
                 policy: self.option("new policy", |reader| Ok((reader.policy()?, reader.nice()?)))?,
             },
+            Tag::ChangeOf => Op::ChangeOf {
+                spec: self.small("changed task")?,
+                cpus: self.option("new CPUs", Reader::cpus)?,
+                policy: self.option("new policy", |reader| Ok((reader.policy()?, reader.nice()?)))?,
+            },
             Tag::Repeat => Op::Repeat {
                 from: self.small("first operation of a loop")?,
                 times: self.option("times", |reader| reader.number("times"))?,

@@ -28,10 +28,11 @@ pub(super) enum Tag {
     Change,
     Repeat,
     Children,
+    ChangeOf,
 }
 
 impl Tag {
-    pub const ALL: [Tag; 20] = [
+    pub const ALL: [Tag; 21] = [
         Tag::Work,
         Tag::CpuTime,
         Tag::Sleep,
@@ -52,6 +53,7 @@ impl Tag {
         Tag::Change,
         Tag::Repeat,
         Tag::Children,
+        Tag::ChangeOf,
     ];
 }
 
@@ -202,16 +204,24 @@ impl Writer {
             Op::Children(most) => self.numbers(Tag::Children, &[(*most).into()]),
             Op::Change { cpus, policy } => {
                 self.numbers(Tag::Change, &[]);
-                self.option(cpus.as_ref(), Writer::cpus);
-                self.option(*policy, |writer, (policy, nice)| {
-                    writer.policy(policy);
-                    writer.nice(nice);
-                });
+                self.change(cpus.as_ref(), *policy);
+            }
+            Op::ChangeOf { spec, cpus, policy } => {
+                self.numbers(Tag::ChangeOf, &[(*spec).into()]);
+                self.change(cpus.as_ref(), *policy);
             }
             Op::Repeat { from, times } => {
                 self.numbers(Tag::Repeat, &[(*from).into()]);
                 self.option(*times, Writer::number);
             }
         }
+    }
+
+    fn change(&mut self, cpus: Option<&CpuSet>, policy: Option<(Policy, i8)>) {
+        self.option(cpus, Writer::cpus);
+        self.option(policy, |writer, (policy, nice)| {
+            writer.policy(policy);
+            writer.nice(nice);
+        });
     }
 }

@@ -52,6 +52,11 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Yield),
         any::<u32>().prop_map(Op::Children),
         (prop::option::of(cpus()), prop::option::of(policy())).prop_map(|(cpus, policy)| Op::Change { cpus, policy }),
+        (prop::option::of(cpus()), prop::option::of(policy())).prop_map(|(cpus, policy)| Op::ChangeOf {
+            spec: 1,
+            cpus,
+            policy
+        }),
     ]
 }
 
@@ -208,7 +213,7 @@ fn damaged_files_are_refused_with_the_byte() {
         (file(&payload[..43]), "f: byte 43 of the payload: the payload ends in: system work"),
         (patch(0, 100), "f: byte 0 of the payload: command: 100 elements in 47 bytes"),
         (patch(1, 0xFF), "f: byte 1 of the payload: command: not UTF-8"),
-        (patch(operation, 20), "f: byte 41 of the payload: operation 20; expected at most 19"),
+        (patch(operation, 21), "f: byte 41 of the payload: operation 21; expected at most 20"),
         (patch(operation + 4, 3), "f: byte 45 of the payload: cause of a sleep: 3; expected at most 2"),
         (file(&[0xFF; 40]), "f: byte 0 of the payload: command: a number of more than 64 bits"),
     ];

@@ -2,13 +2,14 @@
 //! Events of a phase to operations, and the names of resources to numbers.
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
+use super::task::{Known, Parameters, read_parameters};
 use crate::json::{Kind, Member, Value};
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, Sleep};
-use ids::Nanos;
+use ids::{Nanos, Policy};
 use std::collections::BTreeMap;
 
 /// rt-app's order of tests: the first word with which a key begins decides.
-const EVENTS: [(&str, Event); 20] = [
+const EVENTS: [(&str, Event); 21] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -27,6 +28,8 @@ const EVENTS: [(&str, Event); 20] = [
     ("suspend", Event::Suspend),
     ("yield", Event::Yield),
     ("fork", Event::Fork),
+    // Not rt-app's: `"change": {"task": NAME, "cpus": […], "policy": …, "priority": …}`, parameters as those of a phase.
+    ("change", Event::Change),
     ("sem_post", Event::Refused),
     ("sem_wait", Event::Refused),
 ];
@@ -48,6 +51,7 @@ enum Event {
     Suspend,
     Yield,
     Fork,
+    Change,
     Refused,
 }
 
@@ -181,10 +185,25 @@ impl<'a, 'r> Builder<'a, 'r> {
             // The value says nothing.
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
+            Event::Change => self.change(what, member)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
         };
         self.push(at, op);
         Ok(())
+    }
+
+    fn change(&self, what: &str, member: &'a Member) -> Result<Op, Fault> {
+        let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
+        let task = object.required("task")?;
+        let name = string("task", &task.value)?;
+        let entry = self.task(name).map_err(|problem| Fault { at: task.value.at, problem })?;
+        if entry.specs > 1 {
+            let problem = format!("change of {name:?}, of which there are several; expected a task of one instance");
+            return Err(Fault { at: task.value.at, problem });
+        }
+        let Parameters { cpus, policy } = read_parameters(&mut object, Known::Current(Policy::Other))?;
+        object.finish()?;
+        Ok(Op::ChangeOf { spec: entry.first, cpus, policy })
     }
 
     fn mutex(&mut self, name: &'a str) -> MutexId {

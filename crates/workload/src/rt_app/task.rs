@@ -118,9 +118,9 @@ struct Task<'a> {
 }
 
 /// Scheduling parameters of a task or phase, as far as given.
-struct Parameters {
-    cpus: Option<CpuSet>,
-    policy: Option<(Policy, i8)>,
+pub(super) struct Parameters {
+    pub cpus: Option<CpuSet>,
+    pub policy: Option<(Policy, i8)>,
 }
 
 /// A phase before its events are read.
@@ -321,7 +321,7 @@ fn name_of(policy: Policy) -> PolicyName {
 
 /// What holds where parameters are absent.
 #[derive(Clone, Copy)]
-enum Known {
+pub(super) enum Known {
     /// For a task: the file's default policy.
     Default(PolicyName),
     /// For a phase: what the phase before it left.
@@ -330,7 +330,7 @@ enum Known {
 
 /// `cpus`, `policy`, `priority` and the deadline parameters. A phase without any of the latter changes nothing; one
 /// with a priority alone keeps the policy that it finds.
-fn read_parameters(object: &mut Object<'_>, known: Known) -> Result<Parameters, Fault> {
+pub(super) fn read_parameters(object: &mut Object<'_>, known: Known) -> Result<Parameters, Fault> {
     let cpus = object.optional("cpus")?.map(read_cpus).transpose()?;
     let given = match object.string("policy")? {
         Some((at, name)) => Some(policy_by_name(at, name)?),

@@ -198,8 +198,35 @@ fn timers_are_shared_or_unique_and_absolute_as_a_whole() {
 }
 
 #[test]
+fn a_task_changes_another() {
+    let text = tasks(
+        r#""a": {"change0": {"task": "b", "cpus": [1, 2]}, "change1": {"task": "b", "policy": "SCHED_FIFO", "priority": 5},
+                 "change2": {"task": "b", "priority": -3}, "run": 1},
+           "b": {"run": 1}"#,
+    );
+    check(
+        &text,
+        expect![[r#"
+        a At(Nanos(0)) Other 0 on all
+          0 ChangeOf { spec: 1, cpus: Some({1-2}), policy: None }
+          1 ChangeOf { spec: 1, cpus: None, policy: Some((Fifo(5), 0)) }
+          2 ChangeOf { spec: 1, cpus: None, policy: Some((Other, -3)) }
+          3 Work { user: Nanos(1000), system: Nanos(0) }
+          4 Repeat { from: 0, times: None }
+        b At(Nanos(0)) Other 0 on all
+          0 Work { user: Nanos(1000), system: Nanos(0) }
+          1 Repeat { from: 0, times: None }
+        None mutexes 0 conditions 0 barriers [] timers 0"#]],
+    );
+}
+
+#[test]
 fn what_cannot_be_honoured_is_an_error_with_its_place() {
     let files = [
+        r#"{"tasks": {"a": {"run": 1, "change": {"task": "b", "cpus": [1]}}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "change": {"cpus": [1]}}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "change": {"task": "b", "priority": 1}}, "b": {"instance": 2, "run": 1}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "change": {"task": "a", "prio": 1}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "mem": 5}}}"#,
         r#"{"tasks": {"a": {"sem_wait": "x"}}}"#,
         r#"{"tasks": {"a": {"run": 1, "util_min": 5}}}"#,
@@ -251,8 +278,12 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
     ];
     let errors: Vec<String> = files.iter().map(|text| show(text)).collect();
     expect![[r#"
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork
+        dir/w.json:1:47: no task is called "b"
+        dir/w.json:1:28: task "a", "change" has no "task"
+        dir/w.json:1:47: change of "b", of which there are several; expected a task of one instance
+        dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change
         dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
         dir/w.json:1:28: task "a" has "taskgroup": task groups are not supported
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
