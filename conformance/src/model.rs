@@ -59,6 +59,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     let result = if scenario.sysrq {
         simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
             kernel.sysrq(CpuId(0));
+            kernel.end_disable(CpuId(0));
             read(kernel, object);
         })
     } else {
