@@ -60,6 +60,14 @@ fn a_run_has_the_keys_of_a_simulated_one_and_says_that_the_command_failed() {
     assert!(ns(&real["tasks"][1]["blocked_ns"]) >= 20_000_000 && ns(&real["makespan_ns"]) >= 20_000_000, "{real:#}");
 }
 
+#[test]
+fn a_command_that_is_cut_short_as_asked_has_not_failed() {
+    let Some(output) = run(&["--for", "100ms", "--", "sleep", "60"]) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let own_end = run(&["--for", "60s", "--", "sh", "-c", "kill $$"]).unwrap();
+    assert_eq!(own_end.status.code(), Some(1), "it was not asked for: {}", text(&own_end.stdout));
+}
+
 /// Plays a workload of two tasks with this loop count, that work a millisecond under a mutex and sleep as long.
 fn play(loops: i32, more: &[&str]) -> Option<Value> {
     let workload = format!(

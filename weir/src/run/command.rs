@@ -8,6 +8,7 @@ use live::meter::Meter;
 use live::signals::{self, Signals};
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], apart: bool, signals
 
 /// Measures until the command and its descendants have ended, or the scheduler was ejected.
 pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Outside<'_>) -> Result<Followed> {
-    let (mut status, mut stopped) = (None, false);
+    let (mut status, mut stopped, mut cut) = (None, false, false);
     outside.begin();
     let (mut seen, mut last_news) = (0, Instant::now());
     loop {
@@ -40,7 +41,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
         }
         stopped |= pass_on(child, outside.signals);
         if !stopped && outside.is_time_up() {
-            stopped = true;
+            (stopped, cut) = (true, true);
             signals::send(child.id(), SIGTERM);
         }
         if status.is_none() {
@@ -51,7 +52,9 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
             return Err(live::LiveError::NothingSeen.into());
         }
         if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
-            return Ok(Followed { ejected: None, failure: failure(status) });
+            // The end that --for asks for is no failure.
+            let asked_for = cut && status.signal() == Some(SIGTERM);
+            return Ok(Followed { ejected: None, failure: failure(status).filter(|_| !asked_for) });
         }
     }
 }
