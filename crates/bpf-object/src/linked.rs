@@ -134,6 +134,31 @@ pub enum MapKind {
     Arena = 33,
 }
 
+impl MapKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [MapKind; 14] = [
+        MapKind::Hash,
+        MapKind::Array,
+        MapKind::PerfEventArray,
+        MapKind::PercpuHash,
+        MapKind::PercpuArray,
+        MapKind::LruHash,
+        MapKind::ArrayOfMaps,
+        MapKind::Queue,
+        MapKind::Stack,
+        MapKind::Ringbuf,
+        MapKind::TaskStorage,
+        MapKind::UserRingbuf,
+        MapKind::CgroupStorage,
+        MapKind::Arena,
+    ];
+
+    /// The kind with this number in `enum bpf_map_type`, if it is known here.
+    pub fn of(number: u32) -> Option<MapKind> {
+        MapKind::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
 /// A map, or a data section that acts as one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapDef {

@@ -138,7 +138,7 @@ impl Definition<'_> {
             }
         }
         let kind = kind.ok_or_else(|| self.error("it has no type"))?;
-        map.kind = map_kind(kind).ok_or_else(|| self.error(format!("maps of type {kind} are not known here")))?;
+        map.kind = MapKind::of(kind).ok_or_else(|| self.error(format!("maps of type {kind} are not known here")))?;
         if map.inner.is_some() != (map.kind == MapKind::ArrayOfMaps) && !(inner && map.inner.is_none()) {
             return Err(self.error("`values` and a map of maps go together"));
         }
@@ -200,25 +200,4 @@ impl Definition<'_> {
         let name = format!("{}.inner", self.name);
         Definition { btf: self.btf, name: &name, at: self.at }.read(*target, true)
     }
-}
-
-fn map_kind(number: u32) -> Option<MapKind> {
-    use MapKind::*;
-    const ALL: [MapKind; 14] = [
-        Hash,
-        Array,
-        PerfEventArray,
-        PercpuHash,
-        PercpuArray,
-        LruHash,
-        ArrayOfMaps,
-        Queue,
-        Stack,
-        Ringbuf,
-        TaskStorage,
-        UserRingbuf,
-        CgroupStorage,
-        Arena,
-    ];
-    ALL.into_iter().find(|kind| *kind as u32 == number)
 }

@@ -181,25 +181,8 @@ fn small(text: &str) -> Result<u32, String> {
 }
 
 fn map_kind(text: &str) -> Result<MapKind, String> {
-    use MapKind::*;
-    let kinds = [
-        Hash,
-        Array,
-        PerfEventArray,
-        PercpuHash,
-        PercpuArray,
-        LruHash,
-        ArrayOfMaps,
-        Queue,
-        Stack,
-        Ringbuf,
-        TaskStorage,
-        UserRingbuf,
-        CgroupStorage,
-        Arena,
-    ];
-    let found = kinds.into_iter().find(|kind| format!("{kind:?}") == text);
-    found.ok_or_else(|| format!("{text} is not a kind of map; kinds are {kinds:?}"))
+    let found = MapKind::ALL.into_iter().find(|kind| format!("{kind:?}") == text);
+    found.ok_or_else(|| format!("{text} is not a kind of map; kinds are {:?}", MapKind::ALL))
 }
 
 fn map(name: &str, kind: MapKind) -> MapDef {
