@@ -2,6 +2,7 @@
 //! Plays the scenarios of `conformance/` in the virtual machine, one boot for all, and compares with the model.
 
 use super::files::Transfer;
+use super::kernel::KernelArgument;
 use super::machine::{self, Job};
 use super::topology::Topology;
 use super::{build, parts};
@@ -34,9 +35,8 @@ pub struct ConformanceArguments {
     /// How often each scenario is played
     #[arg(long, default_value_t = 3)]
     plays: u32,
-    /// Kernel image instead of Debian's [env: WEIR_VM_KERNEL]
-    #[arg(long, value_name = "PATH")]
-    kernel: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: KernelArgument,
     /// Keep what the kernel did in this folder, for comparisons without a kernel
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct ConformanceArguments {
 
 /// Plays, compares, prints the table. 1 if something differs, or something went wrong in the machine.
 pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
-    parts::all(arguments.kernel.as_deref())?;
+    parts::all(&arguments.kernel.kernel)?;
     let compare = build::program("conformance")?;
     let (script, files) = if arguments.shares { shares()? } else { scenarios(arguments, &compare) };
     let outcome = machine::run(&Job {
@@ -52,7 +52,7 @@ pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
         texts: Vec::new(),
         files,
         topology: Topology::flat(if arguments.shares { 1 } else { CPUS }),
-        kernel: arguments.kernel.clone(),
+        kernel: arguments.kernel.kernel.clone(),
         timeout: TIMEOUT,
         deterministic: arguments.shares,
         seed: 1,

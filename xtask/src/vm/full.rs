@@ -4,7 +4,7 @@
 //! need a kernel.
 
 use super::files::Transfer;
-use super::machine::Job;
+use super::kernel::{Kernel, KernelArgument};
 use super::steps::{self, Step, StepResult};
 use super::{build, machine, parts};
 use anyhow::{Context, Result, bail};
@@ -27,9 +27,8 @@ pub struct FullArguments {
     /// How long stress-ng works, and again hackbench; a second of the guest's is one of the host's
     #[arg(long, value_name = "SECS", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=200))]
     stress: u32,
-    /// Kernel image instead of Debian's [env: WEIR_VM_KERNEL]
-    #[arg(long, value_name = "PATH")]
-    kernel: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: KernelArgument,
 }
 
 /// One boot and its steps.
@@ -67,7 +66,7 @@ fn common() -> Vec<Step> {
 
 /// Runs it, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
-    parts::all(arguments.kernel.as_deref())?;
+    parts::all(&arguments.kernel.kernel)?;
     let mut files = build::programs()?;
     let known = policies()?;
     if let Some(unknown) = arguments.policies.iter().find(|policy| !known.contains(policy)) {
@@ -88,7 +87,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
         if boots.is_empty() {
             steps.splice(1..1, common());
         }
-        boots.push(boot(policy, &steps, files.clone(), arguments.kernel.clone())?);
+        boots.push(boot(policy, &steps, files.clone(), &arguments.kernel.kernel)?);
     }
     for boot in &boots {
         print(boot);
@@ -99,9 +98,9 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     Ok(u8::from(boots.iter().any(|boot| boot.problem.is_some())))
 }
 
-fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, kernel: Option<PathBuf>) -> Result<Boot> {
+fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, kernel: &Kernel) -> Result<Boot> {
     println!("{policy}:");
-    let outcome = machine::run(&Job { kernel, ..steps::job(list, files, CPUS, TIMEOUT) })?;
+    let outcome = machine::run(&steps::job(list, files, CPUS, kernel, TIMEOUT))?;
     let steps = steps::results(list, &outcome)?;
     let failed = steps.iter().find(|step| step.status != Some(0)).map(|step| format!("step {} fails", step.name));
     let problem = outcome.problem.clone().or(failed);

@@ -3,6 +3,7 @@
 
 use super::cpio::Archive;
 use super::files::{self, Transfer};
+use super::kernel::Kernel;
 use super::topology::Topology;
 use super::{console, parts};
 use anyhow::{Context, Result, bail};
@@ -33,8 +34,8 @@ pub struct Job {
     pub files: Vec<Transfer>,
     /// CPUs.
     pub topology: Topology,
-    /// Kernel image; none for the default one.
-    pub kernel: Option<PathBuf>,
+    /// Its kernel.
+    pub kernel: Kernel,
     /// Host time after which QEMU is killed.
     pub timeout: Duration,
     /// One instruction is one nanosecond, and nothing is random.
@@ -106,7 +107,7 @@ impl Outcome {
 /// [`super::missing::Missing`] if this host has no QEMU, kernel or busybox; others if a file cannot be read or written.
 /// What goes wrong in the machine is in the [`Outcome`].
 pub fn run(job: &Job) -> Result<Outcome> {
-    let kernel = parts::kernel(job.kernel.as_deref())?;
+    let kernel = job.kernel.image()?;
     let qemu = parts::qemu(job.deterministic)?;
     let busybox = parts::busybox()?;
     let folder = new_folder()?;

@@ -8,6 +8,7 @@ mod console;
 mod cpio;
 mod files;
 mod full;
+mod kernel;
 mod machine;
 mod missing;
 mod parts;
@@ -18,6 +19,7 @@ mod topology;
 use anyhow::{Context, Result};
 use clap::Args;
 use files::Transfer;
+use kernel::KernelArgument;
 use machine::{Job, Outcome};
 use missing::Missing;
 use std::fs;
@@ -60,9 +62,8 @@ pub struct RunArguments {
     /// Number of CPUs
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..))]
     smp: u8,
-    /// Kernel image instead of Debian's [env: WEIR_VM_KERNEL]
-    #[arg(long, value_name = "PATH")]
-    kernel: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: KernelArgument,
     /// Kill the machine after this long
     #[arg(long, value_name = "SECS", default_value_t = 120)]
     timeout: u64,
@@ -115,7 +116,7 @@ fn run(arguments: RunArguments) -> Result<u8> {
         texts: Vec::new(),
         files: arguments.files,
         topology,
-        kernel: arguments.kernel,
+        kernel: arguments.kernel.kernel,
         timeout: Duration::from_secs(arguments.timeout),
         deterministic: arguments.deterministic,
         seed: arguments.seed,

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a virtual machine is made of and where it comes from: kernel, QEMU, busybox.
+//! What a virtual machine is made of beside its kernel, and where it comes from: QEMU, busybox.
 
 use super::apt::{self, Suite};
+use super::kernel::Kernel;
 use super::missing::Missing;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// The kernel comes from Debian's newest suite. As of 2026-11 forky and the backports for trixie have cloud kernels with
-/// CONFIG_SCHED_CLASS_EXT too; trixie itself has none.
-const KERNEL_SUITE: &str = "sid";
 /// The oldest QEMU whose `-icount` hands the turn from one virtual CPU to the next fairly (7.2 does not).
 const ICOUNT_MAJOR: u32 = 10;
 /// Packages that make up a QEMU without its libraries, which the host's own QEMU brings.
@@ -32,44 +29,11 @@ pub fn state() -> PathBuf {
 }
 
 /// Sees to it that everything is there; the kernel first, because fetching it tells whether there is a network.
-pub fn all(named: Option<&Path>) -> Result<()> {
-    kernel(named)?;
+pub fn all(kernel: &Kernel) -> Result<()> {
+    kernel.image()?;
     qemu(false)?;
     busybox()?;
     Ok(())
-}
-
-/// The kernel image: the named one, that of `WEIR_VM_KERNEL`, the one that was fetched before, or Debian's.
-pub fn kernel(named: Option<&Path>) -> Result<PathBuf> {
-    let named = named.map(Path::to_owned).or_else(|| env::var_os("WEIR_VM_KERNEL").map(PathBuf::from));
-    if let Some(path) = named {
-        if !path.is_file() {
-            bail!("{}: no such kernel image", path.display());
-        }
-        return Ok(path);
-    }
-    let folder = state().join("kernel");
-    if !folder.exists() {
-        let suite = Suite::update(&state().join("apt").join(KERNEL_SUITE), KERNEL_SUITE)?;
-        let names = suite.names("linux-binary-")?;
-        let package = newest_cloud(&names).ok_or_else(|| {
-            Missing::thing(format!("{KERNEL_SUITE} has no package linux-binary-*-cloud-amd64: use --kernel"))
-        })?;
-        suite.unpack(&[package], &folder)?;
-    }
-    find(&folder, &|name| name.starts_with("vmlinuz"))
-        .with_context(|| format!("{}: no vmlinuz; remove the folder to fetch it again", folder.display()))
-}
-
-/// The newest of the cloud kernels; a signed one before the unsigned one of the same version.
-fn newest_cloud(names: &[String]) -> Option<&str> {
-    let version = |name: &str| -> Option<(Vec<u32>, bool)> {
-        let rest = name.strip_prefix("linux-binary-")?.strip_suffix("-cloud-amd64")?;
-        let signed = !rest.starts_with("unsigned-");
-        let digits = rest.trim_start_matches("unsigned-").split(|c: char| !c.is_ascii_digit());
-        Some((digits.filter_map(|digits| digits.parse().ok()).collect(), signed))
-    };
-    names.iter().filter_map(|name| Some((version(name)?, name.as_str()))).max().map(|(_, name)| name)
 }
 
 /// QEMU from the search path; for `icount` one that is new enough, if need be from Debian's backports.
@@ -126,36 +90,9 @@ pub fn busybox() -> Result<PathBuf> {
         .ok_or_else(|| Missing::thing("no static busybox: install busybox-static"))
 }
 
-/// The first file below `folder`, in alphabetical order, whose name is wanted.
-fn find(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
-    let mut entries: Vec<_> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    entries.into_iter().find_map(|path| match path.symlink_metadata().ok()?.file_type() {
-        kind if kind.is_dir() => find(&path, wanted),
-        kind if kind.is_file() && wanted(path.file_name()?.to_str()?) => Some(path),
-        _ => None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_newest_cloud_kernel_is_taken_and_the_signed_one_first() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let all = names(&[
-            "linux-binary-7.2.13+deb14-amd64",
-            "linux-binary-7.2.13+deb14-cloud-amd64",
-            "linux-binary-7.2.9+deb14-cloud-amd64",
-            "linux-binary-unsigned-7.2.13+deb14-cloud-amd64",
-        ]);
-        assert_eq!(newest_cloud(&all), Some("linux-binary-7.2.13+deb14-cloud-amd64"));
-        let unsigned =
-            names(&["linux-binary-7.2.9+deb14-cloud-amd64", "linux-binary-unsigned-7.10.1+deb14-cloud-amd64"]);
-        assert_eq!(newest_cloud(&unsigned), Some("linux-binary-unsigned-7.10.1+deb14-cloud-amd64"));
-        assert_eq!(newest_cloud(&all[..1]), None);
-    }
 
     #[test]
     fn versions_of_qemu() {

@@ -2,7 +2,7 @@
 //! The quick test in the virtual machine, part of `make test`: one boot, and each thing
 //! that Weir does with a kernel once.
 
-use super::machine::Job;
+use super::kernel::KernelArgument;
 use super::missing::Missing;
 use super::steps::{self, Step};
 use super::{build, machine, parts};
@@ -10,7 +10,6 @@ use anyhow::Result;
 use std::env;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const CPUS: usize = 4;
@@ -20,9 +19,8 @@ const TIMEOUT: Duration = Duration::from_secs(420);
 /// Arguments of `vm smoke`.
 #[derive(clap::Args)]
 pub struct SmokeArguments {
-    /// Kernel image instead of Debian's [env: WEIR_VM_KERNEL]
-    #[arg(long, value_name = "PATH")]
-    kernel: Option<PathBuf>,
+    #[command(flatten)]
+    kernel: KernelArgument,
 }
 
 fn list() -> Vec<Step> {
@@ -41,7 +39,7 @@ fn list() -> Vec<Step> {
 /// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in
 /// CI) only a dead network is an excuse.
 pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
-    match parts::all(arguments.kernel.as_deref()) {
+    match parts::all(&arguments.kernel.kernel) {
         Ok(()) => {}
         Err(error) => match error.downcast_ref::<Missing>() {
             Some(Missing::Thing(_)) if must_run() => {
@@ -61,8 +59,7 @@ pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
     let steps = list();
     let mut files = build::programs()?;
     files.push(build::program("conformance")?);
-    let job = steps::job(&steps, files, CPUS, TIMEOUT);
-    let outcome = machine::run(&Job { kernel: arguments.kernel.clone(), ..job })?;
+    let outcome = machine::run(&steps::job(&steps, files, CPUS, &arguments.kernel.kernel, TIMEOUT))?;
     let results = steps::results(&steps, &outcome)?;
     let passed = results.iter().filter(|result| result.status == Some(0)).count();
     let fine = outcome.success() && passed == steps.len();

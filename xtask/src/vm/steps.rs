@@ -3,6 +3,7 @@
 //! To add one, put its script into `guest/steps`, name it in [`SCRIPTS`], and put it on a list.
 
 use super::files::Transfer;
+use super::kernel::Kernel;
 use super::machine::{Job, Outcome};
 use super::topology::Topology;
 use anyhow::{Context, Result};
@@ -56,7 +57,7 @@ pub struct StepResult {
 }
 
 /// A machine of `cpus` CPUs that runs `steps`.
-pub fn job(steps: &[Step], files: Vec<Transfer>, cpus: usize, timeout: Duration) -> Job {
+pub fn job(steps: &[Step], files: Vec<Transfer>, cpus: usize, kernel: &Kernel, timeout: Duration) -> Job {
     let list: String = steps
         .iter()
         .map(|step| format!("{} {} {} {}\n", step.name, step.limit_s, step.script, step.argument))
@@ -68,7 +69,7 @@ pub fn job(steps: &[Step], files: Vec<Transfer>, cpus: usize, timeout: Duration)
         texts,
         files,
         topology: Topology::flat(cpus),
-        kernel: None,
+        kernel: kernel.clone(),
         timeout,
         deterministic: false,
         seed: 1,
