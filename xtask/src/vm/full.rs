@@ -47,6 +47,7 @@ fn list(policy: &str, stress_s: u32) -> Vec<Step> {
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{CYCLES}"), 600),
         Step::new("hotplug", policy, 180),
+        Step::new("suspend", policy, 90),
         Step::new("stress", &format!("{policy}:{stress_s}"), 600),
         Step::new("sysrq", policy, 60),
         Step::new("kill", policy, 60),

@@ -5,7 +5,7 @@ use super::cpio::Archive;
 use super::files::{self, Transfer};
 use super::kernel::Kernel;
 use super::topology::Topology;
-use super::{console, parts};
+use super::{clock, console, parts};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -197,7 +197,11 @@ fn arguments(job: &Job, qemu: &parts::Qemu, kernel: &Path, folder: &Path, memory
     for folder in &qemu.data {
         words.extend(["-L".to_owned(), folder.display().to_string()]);
     }
-    let own = if job.deterministic { DETERMINISTIC_WORDS } else { "lpj=4200000" };
+    let own = match clock::tsc_khz() {
+        _ if job.deterministic => DETERMINISTIC_WORDS.to_owned(),
+        Some(khz) => format!("lpj=4200000 tsc_early_khz={khz}"),
+        None => "lpj=4200000".to_owned(),
+    };
     let append = format!("{KERNEL_WORDS} {own} {}", job.append);
     for (option, value) in
         [("-kernel", kernel.display().to_string()), ("-initrd", file("initrd")), ("-append", append.trim().to_owned())]

@@ -3,6 +3,7 @@
 
 mod apt;
 mod build;
+mod clock;
 mod conformance;
 mod console;
 mod cpio;

@@ -19,7 +19,7 @@ macro_rules! scripts {
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
     "command" "conformance" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "record" "restart"
-    "stress" "sysrq" "tests"
+    "stress" "suspend" "sysrq" "tests"
 };
 
 /// One step.
