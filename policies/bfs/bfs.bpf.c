@@ -551,8 +551,8 @@ OP2(void, bfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 }
 
 /*
- * Without these two the kernel ejects the scheduler when a CPU comes or goes. Both sides of the queue are global, so
- * there is nothing to move; but a CPU that the tables do not know would never be found idle.
+ * Without these two the kernel ejects the scheduler when a CPU comes or goes. A CPU that comes and that the tables do not
+ * know would never be found idle.
  */
 SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 {
@@ -562,10 +562,22 @@ SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 	cpu_of(cpu)->leaving = false;
 }
 
-SLEEPABLE_OP1(void, bfs_cpu_offline, s32, cpu)
+/*
+ * A CPU on its way offline must give away the tasks that are counted at it, but kernels without "Fix CPU hotplug hang
+ * when a dying CPU's tasks sit in the BPF scheduler" (in 6.12 since 6.12.114) no longer let it look into the queue. No
+ * other CPU can take a task that may run on this one alone, so it would never go. It still looks into the kernel's
+ * own queue.
+ */
+OP1(void, bfs_cpu_offline, s32, cpu)
 {
+	struct task_struct *p;
+
 	cpu_of(cpu)->key = 0;
 	cpu_of(cpu)->leaving = true;
+	for_each_queued(p, QUEUE_DSQ) {
+		if (scx_bpf_task_cpu(p) == cpu)
+			dsq_move(&p_it, p, SCX_DSQ_GLOBAL);
+	}
 }
 
 SLEEPABLE_OP0(s32, bfs_init)

@@ -37,6 +37,7 @@
  */
 #define SCX_CONSTANT(name) const volatile u64 __SCX_##name __weak
 
+SCX_CONSTANT(DSQ_GLOBAL);
 SCX_CONSTANT(DSQ_LOCAL);
 SCX_CONSTANT(DSQ_LOCAL_ON);
 SCX_CONSTANT(SLICE_DFL);
@@ -45,6 +46,7 @@ SCX_CONSTANT(KICK_PREEMPT);
 SCX_CONSTANT(TASK_QUEUED);
 SCX_CONSTANT(WAKE_SYNC);
 
+#define SCX_DSQ_GLOBAL __SCX_DSQ_GLOBAL		/* the kernel's own: looked into before dispatch */
 #define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* the FIFO of the CPU at hand */
 #define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: the FIFO of that CPU */
 #define SCX_SLICE_DFL __SCX_SLICE_DFL		/* 20 ms */
@@ -167,6 +169,20 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 	     *p##_once __attribute__((unused)) =							\
 		((void)bpf_iter_scx_dsq_destroy, bpf_iter_scx_dsq_new(&p##_it, dsq_id, 0), &p##_it);	\
 	     (p = bpf_iter_scx_dsq_next(&p##_it));)
+
+/* 6.12 has it under another name. */
+extern bool scx_bpf_dsq_move___new(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+				   u64 enq_flags) __weak __ksym;
+extern bool scx_bpf_dispatch_from_dsq___old(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+					    u64 enq_flags) __weak __ksym;
+
+/* Within for_each_queued, in dispatch or where no runqueue is locked: `p` goes to the end of another queue. */
+static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id)
+{
+	if (KERNEL_HAS(scx_bpf_dsq_move___new))
+		return scx_bpf_dsq_move___new(it, p, dsq_id, 0);
+	return scx_bpf_dispatch_from_dsq___old(it, p, dsq_id, 0);
+}
 
 /* In cpu_release: every task that waits in this CPU's FIFO is enqueued again. */
 extern u32 scx_bpf_reenqueue_local___v1(void) __weak __ksym;
