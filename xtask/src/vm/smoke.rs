@@ -31,8 +31,8 @@ fn list() -> Vec<Step> {
         Step::new("command", "bfs", 60),
         Step::new("ejection", "", 60),
         Step::new("restart", "fifo", 60),
-        Step::new("suspend", "bfs", 90),
         Step::new("conformance", "", 240),
+        Step::new("suspend", "bfs", 90),
         Step::new("nothing-left", "", 60),
     ]
 }
