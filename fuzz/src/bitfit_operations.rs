@@ -6,8 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitfit::{AtomicBitmap, Bitmap, Counts, Indexed, Kernel, SetError, State};
 
-/// Bytes of a map at most: several chunks of a summary.
+/// Bytes of the part of a map that an input decides about: several chunks of a summary.
 const MOST_BYTES: usize = 5000;
+
+/// Bytes in front of that part in some maps, all alike: so many that the wide searches come to their second step twice.
+const LONG_BYTES: usize = 34 << 10;
+
+/// Operations on such a map: the list of states is slow.
+const MOST_ON_LONG: usize = 12;
 
 /// Takes numbers from the input; behind its end they are 0.
 struct Input<'a>(&'a [u8]);
@@ -27,10 +33,16 @@ impl Input<'_> {
 /// Makes a map of the first bytes and does what the others say.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let (length, base) = (input.below(MOST_BYTES), input.below(64));
+    let (own_length, base) = (input.below(MOST_BYTES), input.below(64));
+    let is_long = input.byte() % 16 == 1;
+    let lead = if is_long { LONG_BYTES } else { 0 };
+    let length = lead + own_length;
     let mut memory = vec![State::from_bits(input.byte()).bits() * 0x55; base + length];
+    if is_long {
+        memory[base..base + lead].fill(input.byte());
+    }
     for _ in 0..input.byte() {
-        let at = input.below(base + length + 1);
+        let at = lead + input.below(base + own_length + 1);
         if let Some(byte) = memory.get_mut(at) {
             *byte = input.byte();
         }
@@ -47,9 +59,12 @@ pub fn run(bytes: &[u8]) {
     let mut storage = vec![0; 2 * Indexed::words_per_state(length)];
     let mut indexed = Indexed::new(&mut copy[base..], &indexed_states, &mut storage).expect("enough storage");
     let atomic = AtomicBitmap::new(&words, 4 * length);
-    while !input.0.is_empty() {
+    let mut left = if is_long { MOST_ON_LONG } else { usize::MAX };
+    while left > 0 && !input.0.is_empty() {
+        left -= 1;
         let (what, state) = (input.byte(), State::from_bits(input.byte()));
-        let block = input.below(4 * length + 40);
+        // The first blocks, or those of the input's own part and some behind the end.
+        let block = input.below(4 * own_length + 40) + if what & 4 == 0 { 4 * lead } else { 0 };
         match what % 4 {
             0 => {
                 let expected = set(&mut states, block, state);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A map over bytes that somebody else owns.
 
-use crate::search::{self, BLOCKS_PER_BYTE};
-use crate::word::Want;
+use crate::search;
+use crate::word::{BLOCKS_PER_BYTE, Want};
 use crate::{Counts, Kernel, SetError, State, arch};
 
 /// A map of block states over `B`: `&[u8]` to read, `&mut [u8]` or an owned buffer to change too.

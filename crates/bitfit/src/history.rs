@@ -8,8 +8,7 @@
 
 use crate::State;
 use crate::arch::prefetch;
-use crate::search::BLOCKS_PER_BYTE;
-use crate::word::{self, BYTES, LOW, Want};
+use crate::word::{self, BLOCKS_PER_BYTE, BYTES, LOW, Want};
 
 /// One search of the past.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The flat searches: first words one by one, then wide loops, then words again to name the block.
 
-use crate::Kernel;
-use crate::arch;
-use crate::word::{self, BYTES, Want};
-
-/// Blocks in a byte of the map.
-pub(crate) const BLOCKS_PER_BYTE: usize = 4;
+use crate::arch::{self, Kernel, LINE};
+use crate::word::{self, BLOCKS_PER_BYTE, BYTES, Want};
 
 /// Bytes looked at word by word before the wide loops start. A near hit, the commonest answer in a file system that
 /// is not full, then costs no wide set-up.
@@ -32,16 +28,15 @@ pub(crate) fn first(bytes: &[u8], want: Want, from: usize, kernel: Option<Kernel
 
 /// The first wanted block of the bytes from `at` on.
 fn first_from_byte(bytes: &[u8], want: Want, mut at: usize, kernel: Option<Kernel>) -> Option<usize> {
-    let near_end = bytes.len().min(at + NEAR_BYTES);
-    while at + BYTES <= near_end {
-        let hits = want.hits(word::load(bytes, at));
-        if hits != 0 {
-            return Some(at * BLOCKS_PER_BYTE + word::first(hits));
+    if let Some(near) = bytes[at..].first_chunk::<NEAR_BYTES>() {
+        if let Some(block) = first_of_words(near, want) {
+            return Some(at * BLOCKS_PER_BYTE + block);
         }
-        at += BYTES;
-    }
-    if bytes.len() - at >= arch::LINE {
-        at += arch::skip(kernel.unwrap_or_else(Kernel::best), &bytes[at..], want);
+        at += NEAR_BYTES;
+        at += arch::skip(kernel, &bytes[at..], want);
+        if let Some(line) = bytes[at..].first_chunk::<LINE>() {
+            return first_of_words(line, want).map(|block| at * BLOCKS_PER_BYTE + block);
+        }
     }
     while at + BYTES <= bytes.len() {
         let hits = want.hits(word::load(bytes, at));
@@ -51,6 +46,18 @@ fn first_from_byte(bytes: &[u8], want: Want, mut at: usize, kernel: Option<Kerne
         at += BYTES;
     }
     tail(bytes, at, want, u64::MAX)
+}
+
+/// The first wanted block of bytes that are whole words.
+#[inline(always)]
+fn first_of_words<const LENGTH: usize>(bytes: &[u8; LENGTH], want: Want) -> Option<usize> {
+    for (index, word) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
+        let hits = want.hits(u64::from_le_bytes(*word));
+        if hits != 0 {
+            return Some(index * BYTES * BLOCKS_PER_BYTE + word::first(hits));
+        }
+    }
+    None
 }
 
 /// The first wanted block among the last bytes, fewer than eight, that `keep` does not mask out.
@@ -87,11 +94,11 @@ pub(crate) fn last(bytes: &[u8], want: Want, end: usize) -> Option<usize> {
 
 /// How many bytes at the end of `bytes`, in whole lines, hold no wanted block.
 fn lines_without(bytes: &[u8], want: Want) -> usize {
-    let (_, lines) = bytes.as_rchunks::<{ arch::LINE }>();
-    let free = |line: &&[u8; arch::LINE]| {
-        (0..arch::LINE / BYTES).fold(0, |hits, i| hits | want.hits(word::load(&line[..], i * BYTES))) == 0
+    let (_, lines) = bytes.as_rchunks::<{ LINE }>();
+    let free = |line: &&[u8; LINE]| {
+        (0..LINE / BYTES).fold(0, |hits, i| hits | want.hits(word::load(&line[..], i * BYTES))) == 0
     };
-    lines.iter().rev().take_while(free).count() * arch::LINE
+    lines.iter().rev().take_while(free).count() * LINE
 }
 
 /// The first block at or after `from` that starts `length` blocks in `state`.

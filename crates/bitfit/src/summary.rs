@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::search::BLOCKS_PER_BYTE;
+use crate::word::BLOCKS_PER_BYTE;
 use crate::{Bitmap, SetError, State};
 
 /// Bytes of map behind one bit of the lowest level.

@@ -6,6 +6,9 @@ use crate::State;
 /// The low bit of every pair.
 pub(crate) const LOW: u64 = 0x5555_5555_5555_5555;
 
+/// Blocks in a byte of the map.
+pub(crate) const BLOCKS_PER_BYTE: usize = 4;
+
 /// Bytes in a word.
 pub(crate) const BYTES: usize = 8;
 

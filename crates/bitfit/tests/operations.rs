@@ -11,7 +11,7 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn three_kinds_of_map_say_what_a_list_of_states_says(
-        head in any::<[u8; 5]>(),
+        head in any::<[u8; 7]>(),
         rest in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         fuzz_bitfit_operations::run(&[&head, &rest[..]].concat());

@@ -44,10 +44,10 @@ fn gfs2_tells_groups_runs_and_the_picture() {
         "\
 GFS2 format 1802, 339 blocks of 512 bytes, lock_nolock \"a:b?\"
 
-group        block   blocks     free     used unlinked  dinode  free runs  longest
-    0          129       48       11       34        0       3          3        8
-    1          178      160      158        0        0       2          2       80
-  all                   208      169       34        0       5          5       80
+group       block   blocks     free     used unlinked  dinode free runs  longest
+    0         129       48       11       34        0       3         3        8
+    1         178      160      158        0        0       2         2       80
+  all                  208      169       34        0       5         5       80
 
   length of free run       runs       blocks
                    1          1            1 #
@@ -58,8 +58,9 @@ group        block   blocks     free     used unlinked  dinode  free runs  longe
                32-63          0            0
               64-127          2          158 ##############################
 
-Each block of the volume: above the share in use (. nothing, 1-7 eighths, # all),
-below the free runs that start there (. none, 1 one, 2 two or three, 3 four to seven, ...)
+Each block of the volume: above the share in use
+(. nothing, 1-7 eighths, # all), below the free runs that start there
+(. none, 1 one, 2 two or three, 3 four to seven, ...)
             0 |                                                                |
               |                                                                |
            64 |                                                                |
@@ -131,10 +132,10 @@ fn replay_tells_the_same_work_each_time_and_every_search() {
     let (status, text, errors) = bitfit(&arguments[..7]);
     assert_eq!((status, &*errors), (0, ""), "no progress where nobody looks");
     assert!(
-        text.starts_with("mp3, seed 446085: 4 groups of 32 MiB, blocks of 4096 bytes, 90 % full at most\n"),
+        text.starts_with("mp3, seed 446085, 90 % full at most\n4 groups of 32 MiB, blocks of 4096 bytes\n"),
         "{text}"
     );
-    assert_eq!(text.lines().count(), 16, "{text}");
+    assert_eq!(text.lines().count(), 17, "{text}");
 }
 
 #[test]
@@ -143,9 +144,24 @@ fn replay_refuses_shapes_that_cannot_be() {
         (["--block-bytes", "1000"], "--block-bytes: expected a power of two from 512 to 65536, found 1000"),
         (["--volume-mib", "511"], "--volume-mib: expected at least two groups of 256 MiB, found a volume of 511 MiB"),
         (["--volume-mib", "16777216"], "--volume-mib: expected less than 2^32 blocks, found 4294967296"),
+        (
+            ["--group-mib=1", "--volume-mib=2"],
+            "--volume-mib, --full: expected room for a file, found none in 90 % of 2 MiB",
+        ),
     ] {
         let (status, text, errors) = bitfit(&[&["replay"], &arguments[..]].concat());
         assert_eq!((status, &*text, &*errors), (2, "", &*format!("bitfit: {expected}\n")));
+    }
+}
+
+#[test]
+fn replay_never_takes_more_than_there_is() {
+    for (work, volume_mib, block_bytes) in
+        [("grow", "3", "65536"), ("grow", "3", "512"), ("mp3", "60", "65536"), ("mp3", "60", "512")]
+    {
+        let shape = ["replay", "--rounds=1", "--full=99", "--group-mib=1", "--volume-mib", volume_mib];
+        let (status, _, errors) = bitfit(&[&shape[..], &["--workload", work, "--block-bytes", block_bytes]].concat());
+        assert_eq!((status, &*errors), (0, ""), "{work} {volume_mib} {block_bytes}");
     }
 }
 

@@ -16,8 +16,7 @@ mod avx512;
 mod neon;
 mod portable;
 
-use crate::search::BLOCKS_PER_BYTE;
-use crate::word::{self, BYTES, LOW, Want};
+use crate::word::{self, BLOCKS_PER_BYTE, BYTES, LOW, Want};
 use crate::{Counts, State};
 
 /// Bytes in a cache line: the unit of the wide loops.
@@ -106,17 +105,24 @@ macro_rules! for_want {
 
 /// How many bytes from the start of `bytes` hold no wanted block. Either less than a line is left behind them, or the
 /// line behind them holds a wanted block.
-pub(crate) fn skip(kernel: Kernel, bytes: &[u8], want: Want) -> usize {
+///
+/// Without a kernel it takes the fastest one.
+pub(crate) fn skip(kernel: Option<Kernel>, bytes: &[u8], want: Want) -> usize {
+    let kernel = match kernel {
+        None => Kernel::best(),
+        Some(kernel) if kernel.is_available() => kernel,
+        Some(_) => Kernel::Portable,
+    };
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found AVX2.
-        Kernel::Avx2 if kernel.is_available() => unsafe { for_want!(want, avx2, bytes) },
+        // SAFETY: the kernel is available, so there is AVX2.
+        Kernel::Avx2 => unsafe { for_want!(want, avx2, bytes) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found AVX-512F.
-        Kernel::Avx512 if kernel.is_available() => unsafe { for_want!(want, avx512, bytes) },
+        // SAFETY: the kernel is available, so there is AVX-512F.
+        Kernel::Avx512 => unsafe { for_want!(want, avx512, bytes) },
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: the guard has found NEON.
-        Kernel::Neon if kernel.is_available() => unsafe { for_want!(want, neon, bytes) },
+        // SAFETY: the kernel is available, so there is NEON.
+        Kernel::Neon => unsafe { for_want!(want, neon, bytes) },
         _ => for_want!(want, portable, bytes),
     }
 }

@@ -86,14 +86,14 @@ fn print_head(out: &mut impl Write, volume: &Volume<File>) -> io::Result<()> {
         about.lock_table
     )?;
     let [a, b, c, d] = State::ALL.map(State::name);
-    writeln!(out, "group        block   blocks     {a}     {b} {c}  {d}  free runs  longest")
+    writeln!(out, "group       block   blocks     {a}     {b} {c}  {d} free runs  longest")
 }
 
 fn print_group(out: &mut impl Write, group: &Group) -> io::Result<()> {
     let [free, used, unlinked, dinodes] = group.states;
     let (block, blocks) = (group.entry.block, group.entry.data);
-    write!(out, "{:>5} {block:>12} {blocks:>8} {free:>8} {used:>8} {unlinked:>8} {dinodes:>7}", group.index)?;
-    writeln!(out, " {:>10} {:>8}", group.runs.total(), group.runs.longest)?;
+    write!(out, "{:>5} {block:>11} {blocks:>8} {free:>8} {used:>8} {unlinked:>8} {dinodes:>7}", group.index)?;
+    writeln!(out, " {:>9} {:>8}", group.runs.total(), group.runs.longest)?;
     print_mismatches(out, &group.mismatches)
 }
 
@@ -104,8 +104,8 @@ fn print_mismatches(out: &mut impl Write, mismatches: &[Mismatch]) -> io::Result
 fn print_survey(out: &mut impl Write, survey: &Survey, image_blocks: u64) -> io::Result<()> {
     let [free, used, unlinked, dinodes] = survey.states;
     let blocks: u64 = survey.states.iter().sum();
-    write!(out, "  all {:>12} {blocks:>8} {free:>8} {used:>8} {unlinked:>8} {dinodes:>7}", "")?;
-    writeln!(out, " {:>10} {:>8}", survey.runs.total(), survey.runs.longest)?;
+    write!(out, "  all {:>11} {blocks:>8} {free:>8} {used:>8} {unlinked:>8} {dinodes:>7}", "")?;
+    writeln!(out, " {:>9} {:>8}", survey.runs.total(), survey.runs.longest)?;
     print_mismatches(out, &survey.mismatches)?;
     print_runs(out, &survey.runs)?;
     print_picture(out, &survey.picture, image_blocks)?;
@@ -130,8 +130,9 @@ fn print_runs(out: &mut impl Write, runs: &Runs) -> io::Result<()> {
 fn print_picture(out: &mut impl Write, picture: &Picture, image_blocks: u64) -> io::Result<()> {
     let size = picture.cell_blocks;
     let cell = if size == 1 { "block".into() } else { format!("{size} blocks") };
-    writeln!(out, "\nEach {cell} of the volume: above the share in use (. nothing, 1-7 eighths, # all),")?;
-    writeln!(out, "below the free runs that start there (. none, 1 one, 2 two or three, 3 four to seven, ...)")?;
+    writeln!(out, "\nEach {cell} of the volume: above the share in use")?;
+    writeln!(out, "(. nothing, 1-7 eighths, # all), below the free runs that start there")?;
+    writeln!(out, "(. none, 1 one, 2 two or three, 3 four to seven, ...)")?;
     for (row, cells) in picture.cells.chunks(ROW_CELLS).enumerate() {
         let start = (row * ROW_CELLS) as u64 * size;
         let draw = |cell: fn(&Cell) -> char| cells.iter().map(cell).collect::<String>();

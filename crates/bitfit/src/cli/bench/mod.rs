@@ -37,9 +37,9 @@ pub struct Options {
     /// Rounds of each race; the best time counts. Comparisons take more.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Largest map, in MiB.
-    #[arg(long, default_value_t = 1024)]
-    max_mib: usize,
+    /// Largest map, in MiB, from 1 to 1024.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    max_mib: u16,
     /// Draws speed by fragmentation and by size into this SVG file.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -62,8 +62,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         // A wrong path is told before the minutes that measuring takes.
         File::create(path).map_err(|error| undrawable(path, &error))?;
     }
-    let limit = options.max_mib << 20;
-    let mut memory = Memory::new(limit.max(SMALL_BYTES))
+    let limit = usize::from(options.max_mib) << 20;
+    let mut memory = Memory::new(limit)
         .map_err(|error| Failure::Input(format!("--max-mib {}: no memory for the map: {error}", options.max_mib)))?;
     let races = race_all(&mut memory, limit, options.rounds.into());
     if let Some(path) = &options.plot {

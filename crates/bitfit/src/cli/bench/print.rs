@@ -22,11 +22,11 @@ pub fn text(out: &mut impl Write, race: &Race) -> io::Result<()> {
     }
     for Comparison { contender, rival, ratio, wanted } in &race.comparisons {
         write!(out, "  {contender} is {:.3} times as fast as {rival}", ratio.median)?;
-        write!(out, " ({:.3} to {:.3}, {} rounds of pairs)", ratio.low, ratio.high, ratio.rounds)?;
         match wanted {
             Some(wanted) => writeln!(out, ", wanted: {wanted:.3}")?,
             None => writeln!(out)?,
         }
+        writeln!(out, "    ({:.3} to {:.3}, {} rounds of pairs)", ratio.low, ratio.high, ratio.rounds)?;
     }
     writeln!(out)
 }

@@ -118,6 +118,11 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     };
     progress("making the volume old");
     let stage = Stage::new(shape, options);
+    if stage.counters.taken == 0 {
+        progress("");
+        let what = "--volume-mib, --full: expected room for a file, found none in";
+        return Err(Failure::Input(format!("{what} {} % of {} MiB", options.full, options.volume_mib)));
+    }
     let players = players();
     let mut best_ns = vec![u64::MAX; players.len()];
     for round in 1..=options.rounds {
@@ -217,13 +222,13 @@ fn print(out: &mut impl Write, options: &Options, stage: &Stage, players: &[Play
     let shape = stage.shape;
     writeln!(
         out,
-        "{}, seed {}: {} groups of {} MiB, blocks of {} bytes, {} % full at most",
+        "{}, seed {}, {} % full at most\n{} groups of {} MiB, blocks of {} bytes",
         options.workload.name(),
         options.seed,
+        options.full,
         shape.groups,
         options.group_mib,
-        shape.block_bytes,
-        options.full
+        shape.block_bytes
     )?;
     writeln!(out, "{taken} blocks taken, each with a search, and {freed} freed; a search passes")?;
     writeln!(

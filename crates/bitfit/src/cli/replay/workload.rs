@@ -16,6 +16,11 @@ const GROWING_FILES: usize = 8;
 /// Times that files are removed and others are written.
 const ROUNDS: usize = 3;
 
+/// Pointers to blocks in a block.
+fn pointers<M>(volume: &Volume<M>) -> usize {
+    volume.shape.block_bytes / 8
+}
+
 /// A file, as far as its blocks go.
 #[derive(Clone)]
 struct File {
@@ -70,24 +75,26 @@ impl Workload {
         for _ in 0..ROUNDS {
             self.remove(volume, 10);
             let first = self.files.len();
-            for _ in 0..GROWING_FILES {
+            while self.files.len() < first + GROWING_FILES && !self.is_full(volume, RECORD_BYTES) {
                 let group = volume.group_for_directory();
                 self.create(volume, group);
             }
-            'growing: loop {
-                for file in first..first + GROWING_FILES {
-                    if self.is_full(volume, RECORD_BYTES) {
-                        break 'growing;
-                    }
-                    self.append(volume, file, RECORD_BYTES);
+            for file in (first..self.files.len()).cycle() {
+                if self.is_full(volume, RECORD_BYTES) {
+                    break;
                 }
+                self.append(volume, file, RECORD_BYTES);
             }
         }
     }
 
-    fn is_full<M: Map>(&self, volume: &Volume<M>, more_bytes: usize) -> bool {
+    /// Whether there is no room for a file of that size, or to append as much.
+    fn is_full<M: Map>(&self, volume: &Volume<M>, bytes: usize) -> bool {
         let (all, used) = (volume.shape.blocks(), volume.shape.blocks() - volume.free);
-        used + more_bytes / volume.shape.block_bytes > all * self.full / 100
+        let data = bytes.div_ceil(volume.shape.block_bytes);
+        // The inode of a new file, or the part of a block of pointers that an old one has begun.
+        let more = data + data / pointers(volume) + 1;
+        used + more > all * self.full / 100
     }
 
     /// Copies directories until the volume is full.
@@ -121,7 +128,7 @@ impl Workload {
 
     /// Writes at the end of a file: each data block is looked for behind the last one.
     fn append<M: Map>(&mut self, volume: &mut Volume<M>, file: usize, bytes: usize) {
-        let pointers = volume.shape.block_bytes / 8;
+        let pointers = pointers(volume);
         let file = &mut self.files[file];
         for _ in 0..bytes.div_ceil(volume.shape.block_bytes) {
             if file.data_blocks % pointers == pointers - 1 {
