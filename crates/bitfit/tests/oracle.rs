@@ -124,6 +124,43 @@ fn a_single_block_is_found_at_every_place() {
     }
 }
 
+#[test]
+fn the_processor_gets_the_widest_kernel_that_it_can_run() {
+    #[cfg(target_arch = "x86_64")]
+    let expected = if std::is_x86_feature_detected!("avx512vpopcntdq") {
+        Kernel::Avx512
+    } else if std::is_x86_feature_detected!("avx2") {
+        Kernel::Avx2
+    } else {
+        Kernel::Portable
+    };
+    #[cfg(target_arch = "aarch64")]
+    let expected = Kernel::Neon;
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    assert_eq!(Kernel::best(), expected);
+    assert_eq!(kernels().last(), Some(Kernel::best()));
+}
+
+#[test]
+fn the_yardstick_reads_every_whole_line() {
+    let mut buffer = vec![0; 40 * 64];
+    let base = buffer.as_ptr().align_offset(64);
+    for kernel in kernels() {
+        for (start, first_whole) in [(base, 0), (base + 1, 1)] {
+            for lines in [1, 3, 4, 5, 37] {
+                let end = base + lines * 64;
+                assert!(!bitfit::read(kernel, &buffer[start..end]));
+                for line in first_whole..lines {
+                    let at = base + line * 64 + line;
+                    buffer[at] = 0xff;
+                    assert!(bitfit::read(kernel, &buffer[start..end]), "{kernel:?} {start} {line} of {lines}");
+                    buffer[at] = 0;
+                }
+            }
+        }
+    }
+}
+
 fn maps() -> impl Strategy<Value = (Vec<u8>, usize)> {
     let mostly = (0u8..4, prop::collection::vec((any::<prop::sample::Index>(), 0u8..4), 0..12), 0usize..4096).prop_map(
         |(common, rare, length)| {

@@ -238,3 +238,57 @@ impl<M: Map> Volume<M> {
         self.map.set(block, State::Free);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four groups of 64 blocks, all free.
+    fn volume() -> Volume<Flat> {
+        let shape = Shape { block_bytes: 512, group_blocks: 64, groups: 4 };
+        let find = |bytes: &[u8], state, from| Bitmap::new(bytes).find(state, from);
+        Volume::new(shape, Flat { shape, bytes: vec![0; shape.map_bytes()], find })
+    }
+
+    fn fill(volume: &mut Volume<Flat>, group: usize) {
+        (0..64).for_each(|_| assert_eq!(volume.take(Kind::Data, group, None) / 64, group));
+    }
+
+    #[test]
+    fn a_full_group_passes_on_to_the_next_that_has_room() {
+        let mut volume = volume();
+        fill(&mut volume, 2);
+        assert_eq!(volume.take(Kind::Data, 2, Some(150)), 192, "the goal in the full group means nothing in the next");
+        (1..64).for_each(|i| assert_eq!(volume.take(Kind::Data, 3, None), 192 + i));
+        fill(&mut volume, 0);
+        volume.counters = Counters::default();
+        assert_eq!(volume.take(Kind::Inode, 2, None), 64, "past the last group comes the first");
+        assert_eq!(volume.counters.groups_looked_at, 4);
+        volume.give(130);
+        assert_eq!(volume.take(Kind::Data, 2, None), 130);
+    }
+
+    #[test]
+    fn each_kind_goes_on_where_it_was_and_wraps_in_its_group() {
+        let mut volume = volume();
+        assert_eq!([0, 1].map(|_| volume.take(Kind::Data, 1, Some(120))), [120, 121]);
+        assert_eq!(volume.take(Kind::Inode, 1, None), 64);
+        assert_eq!(volume.take(Kind::Data, 1, None), 122, "behind the last data block");
+        assert_eq!(volume.take(Kind::Inode, 1, None), 65, "behind the last inode");
+        let rest: Vec<usize> = (0..6).map(|_| volume.take(Kind::Data, 1, None)).collect();
+        assert_eq!(rest, [123, 124, 125, 126, 127, 66]);
+        assert_eq!(volume.counters.passed, 11, "1 + 1 + 1 + 5 steps, then 3 over the group's end");
+    }
+
+    #[test]
+    fn directories_go_to_the_next_group_that_is_not_below_the_average() {
+        let mut volume = volume();
+        assert_eq!([0; 5].map(|_| volume.group_for_directory()), [1, 2, 3, 0, 1]);
+        volume.take(Kind::Data, 2, None);
+        (0..9).for_each(|_| assert_eq!(volume.take(Kind::Data, 3, None) / 64, 3));
+        // Free are 64, 64, 63 and 55, in the mean 61.
+        volume.counters = Counters::default();
+        assert_eq!([0; 3].map(|_| volume.group_for_directory()), [2, 0, 1]);
+        assert_eq!(volume.counters.groups_looked_at, 4);
+    }
+}
