@@ -68,7 +68,7 @@ fn command_line(args: &Sim) -> String {
     args.machines.iter().for_each(|machine| option("machine", machine));
     args.workloads.iter().for_each(|workload| option("workload", workload));
     if let Some(duration) = args.duration {
-        option("for", &format!("{}ns", duration.0));
+        option("for", &duration.exact().to_string());
     }
     option("seed", &args.seed.to_string());
     option("kernel", &version(args.kernel));
@@ -247,7 +247,7 @@ mod tests {
         let first = line(&words);
         assert_eq!(
             first,
-            r"weir sim bfs,x=1 fifo --machine 'core:2 pu:1' --workload 'it'\''s' --for 1500000000ns --seed 9 --kernel 7.2"
+            r"weir sim bfs,x=1 fifo --machine 'core:2 pu:1' --workload 'it'\''s' --for 1500ms --seed 9 --kernel 7.2"
         );
         assert_eq!(line(&["weir", "sim", "bfs"]), "weir sim bfs --machine host --workload build --seed 1 --kernel 7.2");
     }

@@ -71,15 +71,16 @@ impl FaultPlan {
         let (mut offline, mut online) = (CpuSet::new(), CpuSet::new());
         for (place, Fault { at, action }) in &found {
             let error = |problem| FaultError::new(place, problem);
+            let when = at.exact();
             match *action {
                 Action::Offline(BOOT_CPU) => {
                     return Err(error("CPU 0 cannot go offline: it is the one that boots".to_owned()));
                 }
                 Action::Offline(cpu) if !offline.insert(cpu) => {
-                    return Err(error(format!("CPU {cpu} is offline already at {at}")));
+                    return Err(error(format!("CPU {cpu} is offline already at {when}")));
                 }
                 Action::Online(cpu) if !online.insert(cpu) => {
-                    return Err(error(format!("CPU {cpu} is online already at {at}")));
+                    return Err(error(format!("CPU {cpu} is online already at {when}")));
                 }
                 Action::Offline(cpu) => drop(online.remove(cpu)),
                 Action::Online(cpu) => drop(offline.remove(cpu)),
@@ -164,11 +165,11 @@ fn faults_at(at: Nanos, cpus: &str, action: fn(CpuId) -> Action) -> Option<Vec<F
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.at.0;
+        let at = self.at.exact();
         match self.action {
-            Action::Offline(cpu) => write!(f, "cpu{cpu}:offline@{at}ns"),
-            Action::Online(cpu) => write!(f, "cpu{cpu}:online@{at}ns"),
-            Action::Suspend(length) => write!(f, "suspend@{at}ns+{}ns", length.0),
+            Action::Offline(cpu) => write!(f, "cpu{cpu}:offline@{at}"),
+            Action::Online(cpu) => write!(f, "cpu{cpu}:online@{at}"),
+            Action::Suspend(length) => write!(f, "suspend@{at}+{}", length.exact()),
         }
     }
 }
@@ -226,10 +227,10 @@ mod tests {
         }
         let cases = [
             ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the one that boots"),
-            ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is offline already at 2.00 s"),
+            ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is offline already at 2s"),
             (
                 "cpu1:online@1s,cpu1:offline@2s,cpu1:online@3s,cpu1:online@4s",
-                "\"cpu1:online@4s\": CPU 1 is online already at 4.00 s",
+                "\"cpu1:online@4s\": CPU 1 is online already at 4s",
             ),
         ];
         for (text, error) in cases {
@@ -244,12 +245,12 @@ mod tests {
             let checked = plan.parse::<FaultPlan>().unwrap().check("it", &CpuSet::first_n(cpus), &offline);
             checked.map_err(|error| error.to_string())
         };
-        let missing = "cpu7:offline@1000000000ns: it has CPUs 0-3 and no CPU 7";
+        let missing = "cpu7:offline@1s: it has CPUs 0-3 and no CPU 7";
         assert_eq!(check("cpu7:offline@1s", 4, ""), Err(missing.to_owned()));
         assert_eq!(check("cpu7:offline@1s", 8, ""), Ok(()));
-        let gone = "cpu7:offline@1000000000ns: CPU 7 of it is offline from the beginning";
+        let gone = "cpu7:offline@1s: CPU 7 of it is offline from the beginning";
         assert_eq!(check("cpu7:offline@1s", 8, "6-7"), Err(gone.to_owned()));
-        let there = "cpu1:online@1000000000ns: CPU 1 of it is online from the beginning";
+        let there = "cpu1:online@1s: CPU 1 of it is online from the beginning";
         assert_eq!(check("cpu1:online@1s", 8, "7"), Err(there.to_owned()));
         assert_eq!(check("cpu7:online@1s,cpu7:offline@2s,cpu7:online@3s", 8, "7"), Ok(()));
     }

@@ -136,6 +136,25 @@ impl Nanos {
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// All of it, for command lines and messages about them: [`FromStr`] reads the same time back. [`fmt::Display`]
+    /// rounds, for reports.
+    pub fn exact(self) -> Exact {
+        Exact(self)
+    }
+}
+
+/// A time that prints with the largest unit of `s`, `ms`, `us` and `ns` of which it is a whole number: `1500ms`, `0s`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exact(Nanos);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.0;
+        let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+        let (unit, divisor) = units.into_iter().find(|&(_, divisor)| ns.is_multiple_of(divisor)).unwrap_or(("ns", 1));
+        write!(f, "{}{unit}", ns / divisor)
+    }
 }
 
 impl Add for Nanos {
@@ -250,6 +269,7 @@ pub enum Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn nanos_are_read_with_their_unit() {
@@ -273,6 +293,34 @@ mod tests {
         assert_eq!(text(1_257_000), "1.25 ms");
         assert_eq!(text(41_090_000), "41.0 ms");
         assert_eq!(text(123_456_789_000), "123 s");
+    }
+
+    #[test]
+    fn exact_times_have_the_largest_unit_that_fits() {
+        let cases = [
+            (0, "0s"),
+            (1, "1ns"),
+            (999, "999ns"),
+            (1_000, "1us"),
+            (1_001, "1001ns"),
+            (500_000_000, "500ms"),
+            (1_500_000_000, "1500ms"),
+            (3_600_000_000_000, "3600s"),
+            (u64::MAX, "18446744073709551615ns"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(Nanos(ns).exact().to_string(), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_exact_time_reads_back_as_the_same_time(ns in any::<u64>(), places in 0u32..19) {
+            // Few times at random are a whole number of anything larger than nanoseconds.
+            for time in [Nanos(ns), Nanos(ns / 10u64.pow(places) * 10u64.pow(places))] {
+                prop_assert_eq!(time.exact().to_string().parse(), Ok(time));
+            }
+        }
     }
 
     #[test]
