@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Compiles `bpf/*.bpf.c` for the BPF target.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Newest first. 16 is the oldest that the sched_ext world supports.
-const COMPILERS: [&str; 6] = ["clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang"];
 
 /// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
 const OBJECTS: [&str; 3] = ["record", "meter", "watch"];
@@ -19,10 +15,9 @@ const SCHEDULERS: [&str; 2] = ["faulty", "visitor"];
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
     let directory = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
-    let compiler = compiler()?;
+    let compiler = bpf_clang::find()?;
     for name in SCHEDULERS {
         scheduler(name)?;
     }
@@ -44,16 +39,4 @@ fn scheduler(name: &str) -> Result<()> {
     let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join(format!("{name}.bpf.o"));
     bpf_clang::compile(Path::new(&format!("tests/schedulers/{name}.bpf.c")), &object, &[])?;
     Ok(())
-}
-
-/// The clang to use: `BPF_CLANG`, else `CLANG`, else the newest one on the search path.
-fn compiler() -> Result<String> {
-    if let Some(named) = ["BPF_CLANG", "CLANG"].iter().find_map(|name| env::var(name).ok()) {
-        return Ok(named);
-    }
-    let works = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
-    match COMPILERS.iter().find(works) {
-        Some(found) => Ok((*found).to_owned()),
-        None => bail!("no clang found: install clang (16 or newer), or name one in BPF_CLANG"),
-    }
 }

@@ -5,7 +5,7 @@
  * `syscall` programs before attach, a record of its end with a dump as long as asked for. It refuses to start unless
  * every CPU that is online has been registered by a call.
  */
-#include <weir/scx.bpf.h>
+#include "user_exit.bpf.h"
 
 LICENSE("GPL");
 
@@ -38,17 +38,6 @@ struct register_args {
 struct start_args {
 	u64 first_ns;
 };
-
-struct user_exit_info {
-	s32 kind;
-	s64 exit_code;
-	char reason[128];
-	char msg[1024];
-};
-
-char uei_dump[1] SEC(".data.uei_dump");
-const volatile u32 uei_dump_len;
-struct user_exit_info uei SEC(".data");
 
 /* ---- What it keeps ---- */
 
@@ -199,11 +188,7 @@ SLEEPABLE_OP0(s32, visitor_init)
 
 SLEEPABLE_OP1(void, visitor_exit, struct scx_exit_info *, info)
 {
-	bpf_probe_read_kernel_str(uei.reason, sizeof(uei.reason), info->reason);
-	bpf_probe_read_kernel_str(uei.msg, sizeof(uei.msg), info->msg);
-	bpf_probe_read_kernel_str(uei_dump, uei_dump_len, info->dump);
-	uei.exit_code = info->exit_code;
-	uei.kind = info->kind;
+	keep_exit(info);
 }
 
 SCHEDULER(visitor_ops,
