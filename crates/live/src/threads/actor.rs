@@ -2,7 +2,7 @@
 //! One task: its thread asks the Player and does what it answers.
 
 use super::prepare::describe;
-use super::stage::{Bells, Seat, Shared};
+use super::shared::{Bells, Seat, Shared};
 use super::{Calibration, PlayError, TaskPlayed, sys, work};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 use std::hint::spin_loop;
@@ -14,6 +14,9 @@ use workload::Demand;
 
 /// A thread that works looks so often whether the play is over.
 const CHUNK: Nanos = Nanos::from_us(50);
+
+/// Virtual memory for the stack of a task; workloads have thousands of tasks, and none nests calls deeply.
+const STACK_BYTES: usize = 256 << 10;
 
 /// The thread of a task.
 pub type Handle<'scope> = ScopedJoinHandle<'scope, Performance<'scope>>;
@@ -82,8 +85,16 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         }
     }
 
+    /// Creates its thread, as a child of the calling one.
+    pub fn begin_thread(self) -> io::Result<Handle<'scope>> {
+        // The kernel keeps 15 bytes of it.
+        let name = self.played.name.replace('\0', "?");
+        let scope = self.scope;
+        thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn_scoped(scope, move || self.perform())
+    }
+
     /// The thread's whole life.
-    pub fn perform(mut self) -> Performance<'scope> {
+    fn perform(mut self) -> Performance<'scope> {
         let _alarm = Alarm(self.shared.bells.clone());
         self.played.tid = sys::thread_id();
         self.seat.thread.store(self.played.tid, SeqCst);
@@ -145,7 +156,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 None => {}
                 Some(Demand::Work { work, .. }) => self.work(work),
                 Some(Demand::CpuTime(time)) => self.spend(time),
-                Some(Demand::Sleep(time, _)) => self.sleep(asked_at + time),
+                Some(Demand::Sleep(time, _)) => self.sleep(asked_at, time),
                 Some(Demand::Wait) => self.wait(),
                 Some(Demand::Yield) => {
                     self.played.yields += 1;
@@ -154,7 +165,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 Some(Demand::Fork(spec)) => self.fork(spec),
                 Some(Demand::Change { cpus, policy }) => self.change(0, cpus.as_ref(), policy),
                 Some(Demand::ChangeOf { tasks, cpus, policy }) => {
-                    for thread in tasks.into_iter().map(|task| self.shared.thread_of(task)) {
+                    for thread in tasks.into_iter().filter_map(|task| self.shared.thread_of(task)) {
                         self.change(thread, cpus.as_ref(), policy);
                     }
                 }
@@ -186,9 +197,9 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         });
     }
 
-    fn sleep(&mut self, until: Nanos) {
+    fn sleep(&mut self, asked_at: Nanos, time: Nanos) {
         self.played.sleeps += 1;
-        let until = self.shared.begin() + until;
+        let until = self.shared.clock_at(Nanos(asked_at.0.saturating_add(time.0)));
         while sys::now() < until && !self.shared.is_over() {
             sys::wait(&self.seat.word, 0, until.min(self.shared.end()));
         }
@@ -237,7 +248,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         self.played.forks += 1;
         let (shared, scope) = (self.shared, self.scope);
         let (task, seat) = shared.enroll(spec, Some(self.task));
-        match shared.create(scope, spec, Actor::new(shared, scope, task, seat, spec, false)) {
+        match Actor::new(shared, scope, task, seat, spec, false).begin_thread() {
             Ok(handle) => self.children.push(handle),
             Err(_) => shared.dismiss(task),
         }

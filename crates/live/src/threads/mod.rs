@@ -27,6 +27,7 @@
 mod actor;
 mod error;
 mod prepare;
+mod shared;
 mod stage;
 pub(crate) mod sys;
 #[cfg(test)]

@@ -1,85 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The stage: what all tasks of a play share, and the thread that creates them and waits for them.
+//! The stage: the thread that creates the tasks of a play and waits for them.
 
 use super::actor::{Actor, Handle, Performance};
 use super::prepare::{self, Prepared, describe};
-use super::{End, Options, PlayError, Played, Step, Stuck, TaskPlayed, sys};
-use ids::{Nanos, TaskId};
-use std::hint::spin_loop;
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use super::shared::{Bells, Shared};
+use super::{Options, PlayError, Played, TaskPlayed, sys};
+use ids::Nanos;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, Scope, ScopedJoinHandle};
-use workload::{Demand, Player, Start, Workload};
-
-/// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
-const LOCK_SPINS: u32 = 500;
-
-/// Virtual memory for the stack of a task; workloads have thousands of tasks, and none nests calls deeply.
-const STACK_BYTES: usize = 256 << 10;
-
-/// Where the others find the thread of a task.
-#[derive(Default)]
-pub struct Seat {
-    /// 0: it may sleep on this word. 1: it was woken, or the play is over.
-    pub word: AtomicU32,
-    /// The thread's number in the kernel, once it has one.
-    pub thread: AtomicU32,
-    /// While it waits: its count of voluntary switches once it has left its CPU. Else 0.
-    pub asleep_from: AtomicU64,
-}
-
-impl Seat {
-    pub fn ring(&self) {
-        self.word.store(1, SeqCst);
-        sys::wake(&self.word, 1);
-    }
-
-    /// Whether the kernel has taken the thread off its CPU. State S alone comes before that; the count does not.
-    pub fn is_asleep(&self) -> bool {
-        let from = self.asleep_from.load(SeqCst);
-        from != 0 && sys::status(self.thread.load(SeqCst)).is_some_and(|now| now.sleeps && now.voluntary >= from)
-    }
-}
-
-/// Everything on which a thread of the play may sleep.
-#[derive(Default)]
-pub struct Bells {
-    pub over: AtomicBool,
-    pub gate: AtomicU32,
-    pub stage: AtomicU32,
-    seats: Mutex<Vec<Arc<Seat>>>,
-}
-
-impl Bells {
-    /// Ends the play: whoever sleeps wakes up, whoever is about to sleep does not.
-    pub fn end(&self) {
-        self.over.store(true, SeqCst);
-        self.open_gate();
-        self.ring_stage();
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|seat| seat.ring());
-    }
-
-    pub fn ring_stage(&self) {
-        self.stage.store(1, SeqCst);
-        sys::wake(&self.stage, 1);
-    }
-
-    fn open_gate(&self) {
-        self.gate.store(1, SeqCst);
-        sys::wake(&self.gate, i32::MAX as u32);
-    }
-
-    /// A place for a new task. Once the play is over, its thread will not sleep.
-    fn take_seat(&self) -> Arc<Seat> {
-        let seat = Arc::new(Seat::default());
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat.clone());
-        if self.over.load(SeqCst) {
-            seat.word.store(1, SeqCst);
-        }
-        seat
-    }
-}
+use workload::{Start, Workload};
 
 /// Ends a play from another thread.
 #[derive(Clone)]
@@ -94,174 +24,6 @@ impl Stopper {
         self.asked.store(true, SeqCst);
         self.bells.end();
     }
-}
-
-/// What changes while the play goes on; behind the lock.
-pub struct State<'w> {
-    pub player: Player<'w>,
-    seats: Vec<Arc<Seat>>,
-    /// Tasks that neither wait nor have ended.
-    awake: usize,
-    /// Tasks that start by themselves and did not yet.
-    due: usize,
-    stuck: Vec<Stuck>,
-    log: Vec<Step>,
-    pub failed_forks: u64,
-    pub refused_changes: u64,
-    pub error: Option<PlayError>,
-}
-
-/// What all tasks share.
-pub struct Shared<'w> {
-    state: Mutex<State<'w>>,
-    pub workload: &'w Workload,
-    pub options: &'w Options,
-    pub prepared: &'w Prepared,
-    pub bells: Arc<Bells>,
-    /// When the play began and when it must end, by the clock.
-    begin: AtomicU64,
-    end: AtomicU64,
-    /// Tasks that have come to the gate, and how many will.
-    arrived: AtomicU32,
-    expected: u32,
-    disturbances: AtomicU64,
-}
-
-impl<'w> Shared<'w> {
-    pub fn state(&self) -> MutexGuard<'_, State<'w>> {
-        for _ in 0..LOCK_SPINS {
-            if let Ok(state) = self.state.try_lock() {
-                return state;
-            }
-            spin_loop();
-        }
-        self.disturbances.fetch_add(1, SeqCst);
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the play has begun: its time runs.
-    pub fn has_begun(&self) -> bool {
-        self.begin.load(SeqCst) != sys::NEVER.0
-    }
-
-    /// The play's time.
-    pub fn now(&self) -> Nanos {
-        sys::now().since(self.begin())
-    }
-
-    pub fn begin(&self) -> Nanos {
-        Nanos(self.begin.load(SeqCst))
-    }
-
-    /// When it must end, by the clock.
-    pub fn end(&self) -> Nanos {
-        Nanos(self.end.load(SeqCst))
-    }
-
-    pub fn is_over(&self) -> bool {
-        self.bells.over.load(SeqCst) || sys::now() >= self.end()
-    }
-
-    fn start_clock(&self) {
-        let begin = sys::now();
-        if let Some(duration) = self.options.duration.or(self.workload.duration) {
-            self.end.store(begin.0.saturating_add(duration.0), SeqCst);
-        }
-        self.begin.store(begin.0, SeqCst);
-    }
-
-    /// A new task of the play: its number and its place.
-    pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> (TaskId, Arc<Seat>) {
-        let now = if self.has_begun() { self.now() } else { Nanos::ZERO };
-        let seat = self.bells.take_seat();
-        let mut state = self.state();
-        let task = TaskId(state.seats.len() as u32);
-        match parent {
-            Some(parent) => state.player.forked(task, spec, parent, now),
-            None => {
-                state.player.started(task, spec, now);
-                state.due -= 1;
-            }
-        }
-        state.awake += 1;
-        state.seats.push(seat.clone());
-        (task, seat)
-    }
-
-    /// Lets `task` do its next operation. Those that it wakes are appended to `woken`.
-    pub fn advance(&self, task: TaskId, now: Nanos, woken: &mut Vec<TaskId>, rung: &mut Vec<Arc<Seat>>) -> Advance {
-        let mut state = self.state();
-        let operation = state.player.upcoming(task);
-        let demand = state.player.advance(task, now, woken);
-        if self.options.log {
-            let script = &self.workload.tasks[state.player.spec_of(task) as usize].script;
-            let exit = (demand == Some(Demand::Exit)).then_some(script.len() as u32);
-            if let Some(operation) = operation.map(|(index, _)| index).or(exit) {
-                state.log.push(Step { time: now, task, operation });
-            }
-        }
-        rung.extend(woken.drain(..).map(|other| state.seats[other.index()].clone()));
-        state.awake += rung.len();
-        if matches!(demand, Some(Demand::Wait | Demand::Exit)) {
-            state.awake -= 1;
-            self.look_for_end(state);
-        }
-        let late = demand.is_none() && matches!(operation, Some((_, workload::Op::Timer { .. })));
-        Advance { demand, late }
-    }
-
-    /// When nobody is awake and nobody will come, the play is over.
-    fn look_for_end(&self, mut state: MutexGuard<'_, State<'w>>) {
-        if state.awake > 0 || state.due > 0 {
-            return;
-        }
-        state.stuck = (0..state.seats.len() as u32)
-            .filter_map(|task| {
-                let task = TaskId(task);
-                let waits_for = state.player.waits_for(task)?;
-                let name = self.workload.tasks[state.player.spec_of(task) as usize].name.clone();
-                Some(Stuck { task, name, waits_for })
-            })
-            .collect();
-        let stuck = !state.stuck.is_empty();
-        drop(state);
-        if stuck { self.bells.end() } else { self.bells.ring_stage() }
-    }
-
-    /// The number that the thread of `task` has in the kernel.
-    pub fn thread_of(&self, task: TaskId) -> u32 {
-        let seat = self.state().seats[task.index()].clone();
-        // The thread writes it first of all.
-        while seat.thread.load(SeqCst) == 0 {
-            thread::yield_now();
-        }
-        seat.thread.load(SeqCst)
-    }
-
-    /// `task` was enrolled, but the kernel created no thread for it.
-    pub fn dismiss(&self, task: TaskId) {
-        let mut state = self.state();
-        state.player.refused(task, &mut Vec::new());
-        state.awake -= 1;
-        state.failed_forks += 1;
-    }
-
-    /// Comes to the gate and waits until it opens.
-    pub fn pass_gate(&self) {
-        if self.arrived.fetch_add(1, SeqCst) + 1 == self.expected {
-            self.bells.ring_stage();
-        }
-        while self.bells.gate.load(SeqCst) == 0 {
-            sys::wait(&self.bells.gate, 0, sys::NEVER);
-        }
-    }
-}
-
-/// What [`Shared::advance`] found.
-pub struct Advance {
-    pub demand: Option<Demand>,
-    /// It was a timer that was due already.
-    pub late: bool,
 }
 
 /// A workload that can be played on this machine by this user.
@@ -299,34 +61,10 @@ impl<'w> Stage<'w> {
     }
 
     fn play(&self, stopper: &Stopper) -> Result<Played, PlayError> {
-        let starts = self.workload.tasks.iter().filter(|task| task.start != Start::Forked).count();
-        let at_once = self.workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
-        let state = State {
-            player: Player::new(self.workload),
-            seats: Vec::new(),
-            awake: 0,
-            due: starts,
-            stuck: Vec::new(),
-            log: Vec::new(),
-            failed_forks: 0,
-            refused_changes: 0,
-            error: None,
-        };
-        let shared = Shared {
-            state: Mutex::new(state),
-            workload: self.workload,
-            options: self.options,
-            prepared: &self.prepared,
-            bells: stopper.bells.clone(),
-            begin: AtomicU64::new(sys::NEVER.0),
-            end: AtomicU64::new(sys::NEVER.0),
-            arrived: AtomicU32::new(0),
-            expected: at_once as u32,
-            disturbances: AtomicU64::new(0),
-        };
+        let shared = Shared::new(self.workload, self.options, &self.prepared, stopper.bells.clone());
         let tasks = thread::scope(|scope| {
             let mut performances: Vec<Performance<'_>> = Vec::new();
-            let mut handles = shared.run(scope).into_iter().collect::<Vec<_>>();
+            let mut handles = run(&shared, scope);
             while let Some(handle) = handles.pop() {
                 let mut performance = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 handles.append(&mut performance.children);
@@ -335,133 +73,52 @@ impl<'w> Stage<'w> {
             performances.sort_unstable_by_key(|performance| performance.task);
             performances.into_iter().map(|performance| performance.played).collect::<Vec<TaskPlayed>>()
         });
-        shared.into_played(tasks, stopper)
+        shared.into_played(tasks, stopper.asked.load(SeqCst))
     }
 }
 
-impl<'w> Shared<'w> {
-    /// Creates the tasks that start by themselves and waits until the play is over.
-    fn run<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) -> Vec<Handle<'scope>> {
-        let mut starts: Vec<(Nanos, u32)> = Vec::new();
-        for (index, spec) in self.workload.tasks.iter().enumerate() {
-            if let Start::At(time) = spec.start {
-                starts.push((time, index as u32));
-            }
+/// Creates the tasks that start by themselves and waits until the play is over.
+fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>) -> Vec<Handle<'scope>> {
+    let mut starts: Vec<(Nanos, u32)> = Vec::new();
+    for (index, spec) in shared.workload.tasks.iter().enumerate() {
+        if let Start::At(time) = spec.start {
+            starts.push((time, index as u32));
         }
-        starts.sort_unstable();
-        let (now, later) = starts.split_at(starts.partition_point(|&(time, _)| time == Nanos::ZERO));
-        let mut handles = Vec::new();
-        if !self.options.gate {
-            self.start_clock();
-        }
-        for &(_, spec) in now {
-            handles.extend(self.start(scope, spec, self.options.gate));
-        }
-        if self.options.gate {
-            self.open_gate_when_all_came();
-        }
-        for &(time, spec) in later {
-            self.wait_until(self.begin() + time);
-            if self.is_over() {
-                break;
-            }
-            handles.extend(self.start(scope, spec, false));
-        }
-        self.wait_until(sys::NEVER);
-        handles
     }
+    starts.sort_unstable();
+    let (now, later) = starts.split_at(starts.partition_point(|&(time, _)| time == Nanos::ZERO));
+    let mut handles = Vec::new();
+    let gate = shared.options.gate;
+    if !gate {
+        shared.start_clock();
+    }
+    for &(_, spec) in now {
+        handles.extend(start(shared, scope, spec, gate));
+    }
+    if gate {
+        shared.open_gate_when_all_came();
+    }
+    for &(time, spec) in later {
+        shared.wait_until(shared.clock_at(time));
+        if shared.is_over() {
+            break;
+        }
+        handles.extend(start(shared, scope, spec, false));
+    }
+    shared.wait_until(sys::NEVER);
+    handles
+}
 
-    /// Creates the thread of a task. That it cannot be had ends the play.
-    fn start<'scope, 'env>(
-        &'env self,
-        scope: &'scope Scope<'scope, 'env>,
-        spec: u32,
-        gate: bool,
-    ) -> Option<Handle<'scope>> {
-        let (task, seat) = self.enroll(spec, None);
-        let handle = self.create(scope, spec, Actor::new(self, scope, task, seat, spec, gate));
-        handle
-            .map_err(|source| self.fail(PlayError::Thread { task: describe(self.workload, spec as usize), source }))
-            .ok()
-    }
-
-    /// Creates a thread for `actor` as a child of the calling thread.
-    pub fn create<'scope, 'env>(
-        &'env self,
-        scope: &'scope Scope<'scope, 'env>,
-        spec: u32,
-        actor: Actor<'scope, 'env, 'w>,
-    ) -> io::Result<Handle<'scope>> {
-        // The kernel keeps 15 bytes of it.
-        let name = self.workload.tasks[spec as usize].name.replace('\0', "?");
-        thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn_scoped(scope, move || actor.perform())
-    }
-
-    /// Ends the play with an error; the first one counts.
-    pub fn fail(&self, error: PlayError) {
-        self.state().error.get_or_insert(error);
-        self.bells.end();
-    }
-
-    fn open_gate_when_all_came(&self) {
-        loop {
-            self.bells.stage.store(0, SeqCst);
-            if self.bells.over.load(SeqCst) || self.arrived.load(SeqCst) == self.expected {
-                break;
-            }
-            sys::wait(&self.bells.stage, 0, sys::NEVER);
-        }
-        if let Some(limit) = self.options.settle {
-            let until = sys::now() + limit;
-            let seats = self.state().seats.clone();
-            while sys::now() < until && !seats.iter().all(|seat| seat.is_asleep()) {
-                thread::yield_now();
-            }
-        }
-        self.start_clock();
-        self.bells.open_gate();
-    }
-
-    /// Sleeps until then by the clock, at most until the play is over or nobody is left.
-    fn wait_until(&self, time: Nanos) {
-        loop {
-            self.bells.stage.store(0, SeqCst);
-            let nobody_left = {
-                let state = self.state();
-                state.awake == 0 && state.due == 0
-            };
-            if nobody_left || self.is_over() || sys::now() >= time {
-                return;
-            }
-            sys::wait(&self.bells.stage, 0, time.min(self.end()));
-        }
-    }
-
-    fn into_played(self, tasks: Vec<TaskPlayed>, stopper: &Stopper) -> Result<Played, PlayError> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(error) = state.error {
-            return Err(error);
-        }
-        let end = if !state.stuck.is_empty() {
-            End::Stuck(state.stuck)
-        } else if state.due == 0 && tasks.iter().all(|task| task.finished) {
-            End::Finished
-        } else if stopper.asked.load(SeqCst) {
-            End::Stopped
-        } else {
-            End::Duration
-        };
-        Ok(Played {
-            end,
-            elapsed: tasks.iter().map(|task| task.ended).max().unwrap_or_default(),
-            calibration: self.prepared.calibration,
-            tasks,
-            failed_forks: state.failed_forks,
-            refused_changes: state.refused_changes,
-            disturbances: self.disturbances.into_inner(),
-            log: state.log,
-        })
-    }
+/// Creates the thread of a task. That it cannot be had ends the play.
+fn start<'scope, 'env, 'w>(
+    shared: &'env Shared<'w>,
+    scope: &'scope Scope<'scope, 'env>,
+    spec: u32,
+    gate: bool,
+) -> Option<Handle<'scope>> {
+    let (task, seat) = shared.enroll(spec, None);
+    let failed = |source| shared.fail(PlayError::Thread { task: describe(shared.workload, spec as usize), source });
+    Actor::new(shared, scope, task, seat, spec, gate).begin_thread().map_err(failed).ok()
 }
 
 /// A play that goes on.

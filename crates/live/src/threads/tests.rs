@@ -593,7 +593,7 @@ fn the_gate_may_be_left_out() {
 /// A waiter that has left its CPU is seen to sleep; one that spins is not.
 #[test]
 fn a_sleeper_is_told_from_a_spinner() {
-    let seat = std::sync::Arc::new(stage::Seat::default());
+    let seat = std::sync::Arc::new(shared::Seat::default());
     let other = seat.clone();
     use std::sync::atomic::Ordering::SeqCst;
     let thread = std::thread::spawn(move || {
