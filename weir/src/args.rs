@@ -6,7 +6,7 @@ use ids::Nanos;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Runs sched_ext schedulers on simulated machines.
+/// Runs sched_ext schedulers on simulated machines and in this machine's kernel.
 #[derive(Parser, Debug)]
 #[command(
     name = "weir",
@@ -16,10 +16,11 @@ Examples:
   weir list                           what ships with weir
   weir sim bfs                        a recorded build under bfs, on the host
   weir sim fifo bfs -m laptop-2c4t    what differs between two schedulers
+  weir run bfs -- make -j4            a build under bfs, in the kernel (root)
   weir record -o my.weir -- make -j4  record a workload (root)
 
-Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
-for ever, 2 bad usage or input."
+Exit status: 0 fine, 1 a scheduler was ejected or something else was wrong with
+the run, 2 bad usage or input; the help of each command says more."
 )]
 pub struct Args {
     /// What to do.
@@ -204,6 +205,9 @@ Examples:
   sudo weir record -- make -j4                  writes make.weir
   sudo weir record -o build.weir -- make -j4
   weir sim bfs --workload build.weir            replays it
+
+Ctrl-C and SIGTERM reach the command as well. The recording ends with it, and is
+written.
 
 Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or input."
 )]

@@ -30,6 +30,12 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
+    if matches!(&args.command, Command::Run(run) if run.command.is_empty())
+        && std::env::args_os().any(|word| word == "--")
+    {
+        eprintln!("weir: error: nothing stands after --: expected a command and its arguments (see weir run --help)");
+        return ExitCode::from(BAD_INPUT);
+    }
     let result = match &args.command {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
@@ -69,7 +75,11 @@ fn usage(error: &clap::Error) -> ExitCode {
             let text = error.render().to_string();
             let what = text.split("\n\n").next().unwrap_or_default();
             let line = what.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
-            eprintln!("weir: error: {line} (see weir --help)");
+            let command = std::env::args().nth(1).filter(|word| word == "run" || word == "record");
+            match command.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
+                Some(name) => eprintln!("weir: error: {line}: a command stands after --: weir {name} -- ls -l"),
+                None => eprintln!("weir: error: {line} (see weir --help)"),
+            }
             ExitCode::from(BAD_INPUT)
         }
     }

@@ -4,7 +4,9 @@
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
 use live::RecordSummary;
-use std::fs;
+use live::signals::Signals;
+use report::counted;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// Records and writes. False if the command failed or events were lost.
@@ -13,10 +15,11 @@ pub fn record(args: &Record) -> Result<bool> {
     let name = program.file_name().ok_or_else(|| anyhow!("{} is not a program", program.display()))?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(name).with_extension("weir"));
     let stem = output.file_stem().unwrap_or(name).to_string_lossy().into_owned();
-    let unfinished = Unfinished::new(&output)?;
-    let live::Recorded { recording, summary } = live::record(&stem, &args.command)?;
+    let file = Output::new(&output)?;
+    let signals = Signals::block()?;
+    let live::Recorded { recording, summary } = live::record(&stem, &args.command, &signals)?;
     let bytes = recording.to_bytes()?;
-    unfinished.finish(&bytes)?;
+    file.write(&bytes)?;
     eprint!("{}", report(&summary, &output, bytes.len()));
     Ok(summary.status.success() && summary.lost() == 0)
 }
@@ -24,23 +27,24 @@ pub fn record(args: &Record) -> Result<bool> {
 /// What recording was like, for people.
 fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
     let mut text = format!(
-        "weir: wrote {} ({} KB): {} tasks, {} of CPU time in {}\n\
-         weir: probes took {:.2} % of that CPU time, their reader {:.2} %; {} events, {} lost\n",
+        "weir: wrote {} ({} KB): {}, {} of CPU time in {}\n\
+         weir: probes took {:.2} % of all CPU time, their reader {:.2} %; {}, {} lost\n",
         output.display(),
         bytes.div_ceil(1000),
-        summary.tasks,
+        counted(summary.tasks.into(), "task"),
         summary.cpu,
         summary.wall,
         summary.probe_percent(),
         summary.consumer_percent(),
-        summary.events,
+        counted(summary.events, "event"),
         summary.lost(),
     );
     if summary.lost() > 0 {
         text.push_str("weir: warning: the recording is incomplete: times and causes of sleeps may be wrong\n");
     }
     if summary.unfinished > 0 {
-        text.push_str(&format!("weir: {} tasks had not ended and are cut off there\n", summary.unfinished));
+        let tasks = counted(summary.unfinished.into(), "task");
+        text.push_str(&format!("weir: {tasks} had not ended: the recording stops there\n"));
     }
     if !summary.status.success() {
         text.push_str(&format!("weir: warning: the command failed: {}\n", summary.status));
@@ -48,29 +52,35 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
     text
 }
 
-/// The recording while it is being made: found unwritable before the command runs, and never left half written.
-struct Unfinished<'a> {
-    output: &'a Path,
-    part: PathBuf,
+/// Where the recording will be: found unwritable before the command runs, and never left half written.
+struct Output<'a> {
+    path: &'a Path,
+    /// Takes its name when it is whole; `None` for what is no file, such as /dev/stdout, and is written as it is.
+    part: Option<PathBuf>,
 }
 
-impl<'a> Unfinished<'a> {
-    fn new(output: &'a Path) -> Result<Unfinished<'a>> {
-        let part = output.with_extension("part");
-        fs::write(&part, b"").with_context(|| format!("cannot write {}", output.display()))?;
-        Ok(Unfinished { output, part })
+impl<'a> Output<'a> {
+    fn new(path: &'a Path) -> Result<Output<'a>> {
+        let cannot = || format!("cannot write {}", path.display());
+        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+            OpenOptions::new().write(true).open(path).with_context(cannot)?;
+            return Ok(Output { path, part: None });
+        }
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        // It is not kept: whatever ends this process, nothing is left.
+        fs::write(&part, b"").and_then(|()| fs::remove_file(&part)).with_context(cannot)?;
+        Ok(Output { path, part: Some(part) })
     }
 
-    fn finish(&self, bytes: &[u8]) -> Result<()> {
-        fs::write(&self.part, bytes)
-            .and_then(|()| fs::rename(&self.part, self.output))
-            .with_context(|| format!("cannot write {}", self.output.display()))
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        // Gone already if the recording was finished.
-        let _ = fs::remove_file(&self.part);
+    fn write(&self, bytes: &[u8]) -> Result<()> {
+        let written = match &self.part {
+            None => fs::write(self.path, bytes),
+            Some(part) => fs::write(part, bytes).and_then(|()| fs::rename(part, self.path)).inspect_err(|_| {
+                let _ = fs::remove_file(part);
+            }),
+        };
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 }

@@ -10,8 +10,8 @@ mod statistics;
 use crate::args::{Format, Run};
 use crate::print;
 use crate::select;
-use anyhow::{Context, Result, bail};
-use event_log::{Sink, perfetto};
+use anyhow::{Context, Result, anyhow, bail};
+use event_log::perfetto;
 use fault_plan::FaultPlan;
 use ids::Nanos;
 use live::faults::Faults;
@@ -40,6 +40,8 @@ struct Outside<'a> {
     statistics: Option<Statistics>,
     /// Nobody reads the statistics any more.
     unread: bool,
+    /// How long the run may take, and its end once it has begun.
+    duration: Option<Nanos>,
     deadline: Option<Instant>,
     /// After the scheduler: it goes before the CPUs come back, or it would be loaded once more.
     faults: Option<Faults>,
@@ -61,17 +63,10 @@ impl Outside<'_> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// The measured run begins: so does the fault plan.
-    fn begin(&self) {
+    /// The run begins: so do its time and the fault plan.
+    fn begin(&mut self) {
+        self.deadline = self.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
         self.faults.iter().for_each(Faults::begin);
-    }
-
-    /// Takes what the programs in the kernel have sent, and what the fault plan did.
-    fn receive<S: Sink>(&self, meter: &mut Meter<S>) -> Result<()> {
-        for change in self.faults.iter().flat_map(Faults::changes) {
-            meter.hotplug(change.time, change.cpu, change.online);
-        }
-        Ok(meter.receive()?)
     }
 
     /// Time in the scheduler's programs so far.
@@ -85,12 +80,14 @@ struct Followed {
     ejected: Option<KernelExit>,
     /// How the command or the workload failed, if it did.
     failure: Option<String>,
+    /// It did not come to its end by itself.
+    cut: bool,
 }
 
 /// Runs and reports. False if something was wrong with the run.
 pub fn run(args: &Run) -> Result<bool> {
     let named = args.scheduler.as_slice();
-    let schedulers = select::schedulers(named, args.profile.as_deref())?;
+    let schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
     let signals = Signals::block()?;
     let options = Options { duration: args.duration, ..Options::default() };
     let workload = args.workload.as_deref().map(select::workload).transpose()?;
@@ -107,9 +104,19 @@ pub fn run(args: &Run) -> Result<bool> {
     // Who only watches wants to see something.
     let every = every.or(watches.then_some(Duration::from_secs(1)));
     let statistics = every.map(|every| Statistics::start(every, args.format)).transpose()?;
-    let deadline = args.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
-    let outside = Outside { signals: &signals, scheduler, statistics, unread: false, deadline, faults };
+    let duration = args.duration;
+    let outside = Outside { signals: &signals, scheduler, statistics, unread: false, duration, deadline: None, faults };
     if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
+}
+
+/// `weir run ls`: that is no scheduler, but a command.
+fn hint(args: &Run, error: anyhow::Error) -> anyhow::Error {
+    match &args.scheduler {
+        Some(name) if args.command.is_empty() && args.workload.is_none() && select::is_unknown(name) => {
+            anyhow!("{error}; a command stands after --: weir run -- {name}")
+        }
+        _ => error,
+    }
 }
 
 /// Watches the machine until somebody ends that.
@@ -157,7 +164,7 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
     let Some(faults) = faults else { return Ok(None) };
     let (back, failed) = faults.end().context("CPUs may still be offline")?;
     if !back.is_empty() {
-        eprintln!("weir: CPUs as they were before: {back}");
+        eprintln!("weir: CPUs put back as they were: {back}");
     }
     Ok(failed.map(|error| format!("a fault was not possible: {error}")))
 }
@@ -199,10 +206,19 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
         None => {
             let apart = args.format == Format::Json;
             let child = child.insert(command::start(&meter, &args.command, apart, outside.signals)?);
-            command::follow(&mut meter, child, &mut outside)?
+            match command::follow(&mut meter, child, &mut outside) {
+                Ok(followed) => followed,
+                Err(error) => {
+                    // The command is not to blame: it goes on under the kernel's own scheduler.
+                    let signals = outside.signals;
+                    drop((meter, outside));
+                    command::wait(child, signals)?;
+                    return Err(error);
+                }
+            }
         }
     };
-    let Followed { ejected, mut failure } = followed;
+    let Followed { ejected, mut failure, cut } = followed;
     let (mut measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
@@ -225,7 +241,11 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     if let Some(played) = &played {
         play::complete(&mut measured, played);
     }
-    let report = report_of(args, &kernel, measured, (Followed { ejected, failure }, restarts), played.as_ref());
+    if cut {
+        measured.measures.makespan = None;
+    }
+    let followed = Followed { ejected, failure, cut };
+    let report = report_of(args, &kernel, measured, (followed, restarts), played.as_ref());
     let meter = report.meter.as_ref().expect("just set");
     let fine = report.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0;
     let text = match args.format {
@@ -244,7 +264,7 @@ fn report_of(
     args: &Run,
     kernel: &str,
     measured: Measured,
-    (Followed { ejected, failure }, restarts): (Followed, u64),
+    (Followed { ejected, failure, .. }, restarts): (Followed, u64),
     played: Option<&Played>,
 ) -> RunReport {
     let Measured { measures, log_hash, cost, .. } = measured;
@@ -256,6 +276,7 @@ fn report_of(
         probes: cost.probes,
         probe_runs: cost.probe_runs,
         reader: cost.reader,
+        listened: cost.listened,
         unfinished_tasks: cost.unfinished,
         failure,
     };

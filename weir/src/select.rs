@@ -6,6 +6,7 @@ use bpf_object::Object;
 use fault_plan::FaultPlan;
 use launch_profile::Profile;
 use machine_model::Machine;
+use report::counted;
 use std::borrow::Cow;
 use std::path::Path;
 use workload::{Recording, Workload};
@@ -61,6 +62,11 @@ pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Schedu
         bail!("--profile is for schedulers that are given as paths, and none is");
     }
     names.iter().map(|name| scheduler(name, profile)).collect()
+}
+
+/// Whether this is neither a policy nor the path of an object.
+pub fn is_unknown(name: &str) -> bool {
+    Spec::parse(name).is_ok_and(|spec| !is_object(spec.what) && policies::find(spec.what).is_none())
 }
 
 fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
@@ -137,11 +143,11 @@ pub fn describe_workloads() -> Result<Vec<(String, String)>> {
 fn describe(name: &str, bytes: &[u8]) -> Result<String> {
     if Recording::is_recording(bytes) {
         let Recording { meta, workload } = Recording::from_bytes(name, bytes)?;
-        return Ok(format!("{} tasks, recorded from {}", workload.tasks.len(), meta.command));
+        return Ok(format!("{}, recorded from {}", counted(workload.tasks.len() as u64, "task"), meta.command));
     }
     let workload = Workload::from_bytes(name, bytes)?;
     let length = workload.duration.map_or("until all have ended".to_owned(), |duration| format!("for {duration}"));
-    Ok(format!("{} tasks, {length}", workload.tasks.len()))
+    Ok(format!("{}, {length}", counted(workload.tasks.len() as u64, "task")))
 }
 
 /// A shipped workload by name or a file, as it is or, for a recorded build, with `,jobs=N`.

@@ -56,7 +56,14 @@ fn bad_input_is_one_line_and_status_2() {
         (&["run", "--trace", "x"], "--trace is for the run of a command or a workload"),
         (&["run", "--profile", "x.toml", "--", "true"], "--profile is for schedulers that are given as paths"),
         (&["record"], "COMMAND"),
-        (&["record", "make"], "'make'"),
+        (&["record", "make"], "unexpected argument 'make' found: a command stands after --: weir record -- ls -l"),
+        (&["record", "--"], "COMMAND"),
+        (&["run", "ls", "-l"], "unexpected argument '-l' found: a command stands after --: weir run -- ls -l"),
+        (&["run", "bfs", "make"], "unexpected argument 'make' found: a command stands after --: weir run -- ls -l"),
+        (&["run", "ls"], "no policy \"ls\" (there are: bfs, fifo); a command stands after --: weir run -- ls"),
+        (&["run", "--"], "nothing stands after --: expected a command and its arguments"),
+        (&["run", "bfs", "--stats", "1", "--"], "nothing stands after --: expected a command and its arguments"),
+        (&["run", "ls", "-w", "hogs"], "no policy \"ls\" (there are: bfs, fifo)"),
         (&["record", "-o", "missing/x.weir", "--", "true"], "cannot write missing/x.weir: No such file"),
         (&["sim", "fifp"], "no policy \"fifp\", did you mean fifo?"),
         (&["sim", "nothing-like-it"], "(there are: bfs, fifo)"),
@@ -98,7 +105,7 @@ fn bad_input_is_one_line_and_status_2() {
 #[test]
 fn help_has_examples_and_fits_a_terminal() {
     let here = Path::new(".");
-    for args in [&["--help"][..], &["list", "--help"], &["sim", "--help"], &["record", "--help"]] {
+    for args in [&["--help"][..], &["list", "--help"], &["sim", "--help"], &["run", "--help"], &["record", "--help"]] {
         let output = weir(here, args);
         let help = text(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{args:?}");

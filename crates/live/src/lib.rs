@@ -31,6 +31,7 @@ pub use error::LiveError;
 pub use kernel::release as kernel_release;
 pub use recorder::RecordSummary;
 
+use signals::Signals;
 use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 use workload::{Recording, RecordingMeta};
@@ -48,15 +49,15 @@ pub struct Recorded {
 ///
 /// The tree is the command and all its descendants, also those that outlive their parents. The recording ends when all
 /// of them have ended, or when the command has and none of the others has run for two seconds: those are daemons.
-/// An interrupt from the keyboard ends this process as well as the command, and nothing is kept.
+/// `signals` are passed on to the command; once it has ended after one, the recording ends too.
 ///
 /// Lost events are no error: they are in the summary and in the recording, and the caller should say so loudly.
 ///
 /// # Errors
 /// If this process is not root, the kernel lacks BTF or a tracepoint, or the command cannot be started.
-pub fn record(name: &str, command: &[OsString]) -> Result<Recorded, LiveError> {
+pub fn record(name: &str, command: &[OsString], signals: &Signals) -> Result<Recorded, LiveError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (workload, summary) = recorder::run(name, command)?;
+    let (workload, summary) = recorder::run(name, command, signals)?;
     let meta = RecordingMeta {
         command: convert::command_line(command.iter().map(|one| one.to_string_lossy())),
         recorded_at_unix_s: begin,

@@ -7,6 +7,7 @@ use crate::cost::{Metering, thread_cpu_time};
 use crate::event;
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use crate::signals::Signals;
 use ids::Nanos;
 use libbpf_rs::RingBuffer;
 use std::cell::RefCell;
@@ -56,6 +57,8 @@ pub struct RecordSummary {
     pub probe_runs: u64,
     /// CPU time of the thread that received the events, up to the end of the command.
     pub consumer: Nanos,
+    /// CPU time of the whole machine, used or not, while these two were counted: a moment longer than the command took.
+    pub listened: Nanos,
     /// How the command ended.
     pub status: ExitStatus,
 }
@@ -69,7 +72,7 @@ impl RecordSummary {
     /// One line about the recording itself, for those who find the file later.
     pub(crate) fn note(&self) -> String {
         format!(
-            "{} tasks ({} unfinished), {} events; of the tasks' {} CPU time: probes {:.3} %, consumer {:.3} %",
+            "{} tasks ({} unfinished), {} events, {} of CPU time; of all CPUs' time: probes {:.3} %, consumer {:.3} %",
             self.tasks,
             self.unfinished,
             self.events,
@@ -79,14 +82,14 @@ impl RecordSummary {
         )
     }
 
-    /// Share of the probes in the recorded CPU time, in percent.
+    /// Share of the probes in the CPU time of the whole machine, in percent.
     pub fn probe_percent(&self) -> f64 {
-        percent(self.probes, self.cpu)
+        percent(self.probes, self.listened)
     }
 
-    /// CPU time of the consumer beside the recorded CPU time, in percent.
+    /// Share of the consumer in it, in percent.
     pub fn consumer_percent(&self) -> f64 {
-        percent(self.consumer, self.cpu)
+        percent(self.consumer, self.listened)
     }
 }
 
@@ -95,7 +98,7 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
 }
 
 /// Runs `command` and records its process tree. The events come back as a workload of the given name.
-pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Workload, RecordSummary), LiveError> {
+pub(crate) fn run(name: &str, command: &[OsString], signals: &Signals) -> Result<(Workload, RecordSummary), LiveError> {
     let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
     kernel::check()?;
     let host = kernel::host()?;
@@ -104,13 +107,14 @@ pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Workload, RecordS
     let _links = probes.attach()?;
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
-    let cpu_before = thread_cpu_time()?;
-    let spawned = Command::new(program).args(arguments).spawn();
+    let (began, cpu_before) = (Instant::now(), thread_cpu_time()?);
+    let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
     let child =
         spawned.map_err(|source| LiveError::Spawn { command: program.to_string_lossy().into_owned(), source })?;
-    let status = record_until_end(child, &ring, &inbox)?;
+    let status = record_until_end(child, &ring, &inbox, signals)?;
     let consumer = thread_cpu_time()?.since(cpu_before);
     let cost = probes.cost()?;
+    let listened = Nanos(began.elapsed().as_nanos() as u64 * kernel::online()?.len() as u64);
     drop(metering);
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
@@ -131,18 +135,25 @@ pub(crate) fn run(name: &str, command: &[OsString]) -> Result<(Workload, RecordS
         probes: cost.time,
         probe_runs: cost.runs,
         consumer,
+        listened,
         status,
     };
     Ok((converted.workload, summary))
 }
 
 /// Receives events until the command and its descendants have ended.
-fn record_until_end(mut child: Child, ring: &RingBuffer<'_>, inbox: &RefCell<Inbox>) -> Result<ExitStatus, LiveError> {
-    let mut status = None;
+fn record_until_end(
+    mut child: Child,
+    ring: &RingBuffer<'_>,
+    inbox: &RefCell<Inbox>,
+    signals: &Signals,
+) -> Result<ExitStatus, LiveError> {
+    let (mut status, mut stopped) = (None, false);
     let mut seen = 0;
     let mut last_news = Instant::now();
     loop {
         receive(ring, PERIOD)?;
+        stopped |= signals.pass_on(child.id());
         let inbox = inbox.borrow();
         if inbox.events != seen {
             seen = inbox.events;
@@ -155,7 +166,7 @@ fn record_until_end(mut child: Child, ring: &RingBuffer<'_>, inbox: &RefCell<Inb
         if inbox.births == 0 {
             return Err(LiveError::NothingSeen);
         }
-        if inbox.births == inbox.ends || last_news.elapsed() >= QUIET {
+        if inbox.births == inbox.ends || stopped || last_news.elapsed() >= QUIET {
             return Ok(status);
         }
     }

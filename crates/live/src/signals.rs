@@ -6,8 +6,8 @@ use crate::{LiveError, kernel};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// `si_code` of a signal that a process sent; the terminal's own have another.
-const SI_USER: i32 = 0;
+/// `si_code` of a signal that the kernel sends by itself, such as a terminal's; those that processes send have others.
+const SI_KERNEL: i32 = 0x80;
 
 /// A signal that asks this process to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +56,19 @@ impl Signals {
     /// A signal that has come since the last call.
     pub fn take(&self) -> Option<StopRequest> {
         let info = self.fd.read_signal().ok().flatten()?;
-        Some(StopRequest { signal: info.ssi_signo as i32, only_here: info.ssi_code == SI_USER })
+        Some(StopRequest { signal: info.ssi_signo as i32, only_here: info.ssi_code != SI_KERNEL })
+    }
+
+    /// Sends a child process what only this process got since the last call. True if anybody wants an end.
+    pub fn pass_on(&self, child: u32) -> bool {
+        let mut stopped = false;
+        while let Some(stop) = self.take() {
+            stopped = true;
+            if stop.only_here {
+                send(child, stop.signal);
+            }
+        }
+        stopped
     }
 }
 

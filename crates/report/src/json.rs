@@ -60,6 +60,7 @@ struct Metered<'a> {
     probes_ns: u64,
     probe_runs: u64,
     reader_ns: u64,
+    listened_ns: u64,
     unfinished_tasks: u32,
     failure: Option<&'a str>,
 }
@@ -162,6 +163,7 @@ fn metered(meter: &Meter) -> Metered<'_> {
         probes_ns: meter.probes.0,
         probe_runs: meter.probe_runs,
         reader_ns: meter.reader.0,
+        listened_ns: meter.listened.0,
         unfinished_tasks: meter.unfinished_tasks,
         failure: meter.failure.as_deref(),
     }

@@ -12,7 +12,7 @@ mod summary;
 
 pub use comparison::comparison;
 pub use json::to_json;
-pub use numbers::count;
+pub use numbers::{count, counted};
 pub use run::{Exit, Meter, RunReport};
 pub use summary::summary;
 

@@ -17,6 +17,11 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// `1 task`, `2,000 tasks`; `noun` takes an s.
+pub fn counted(value: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
 /// `part` of `whole` in tenths of a percent, rounded; 0 of nothing.
 pub(crate) fn permille(part: u64, whole: u64) -> u64 {
     if whole == 0 { 0 } else { ((u128::from(part) * 2000 + u128::from(whole)) / (2 * u128::from(whole))) as u64 }
@@ -103,6 +108,7 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!(["7", "1,000", "12,345,678"].map(str::to_owned), [count(7), count(1000), count(12_345_678)]);
+        assert_eq!([0, 1, 1000].map(|number| counted(number, "task")), ["0 tasks", "1 task", "1,000 tasks"]);
         assert_eq!(percent(permille(1, 3)), "33.3 %");
         assert_eq!(percent(permille(2, 3)), "66.7 %");
         assert_eq!(change(0, 5), None);

@@ -36,6 +36,8 @@ pub struct Meter {
     pub probe_runs: u64,
     /// CPU time of the thread that received the events, beside the run.
     pub reader: Nanos,
+    /// How long the two above were counted: the run, and a moment before and after it.
+    pub listened: Nanos,
     /// Tasks that had not ended when the run was over.
     pub unfinished_tasks: u32,
     /// What failed of what was run: `the command failed: exit status: 2`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The text for one run.
 
-use crate::numbers::{count, per_second, percent, permille, shorten, wrap};
+use crate::numbers::{count, counted, per_second, percent, permille, shorten, wrap};
 use crate::{Exit, RunReport};
 use comfy_table::{CellAlignment, Table, presets};
 use ids::{CpuSet, Nanos};
@@ -70,13 +70,13 @@ pub(crate) fn ejection(exit: &Exit) -> String {
 /// What did not happen although the workload asked for it: such a run did other work. `who` begins the lines.
 pub(crate) fn refusals(run: &RunReport, who: &str) -> String {
     let mut text = String::new();
-    for (number, what) in [
-        (run.failed_forks, "forks failed: the scheduler refused the new tasks"),
-        (run.refused_changes, "changes of affinity, policy or nice value were refused"),
-        (run.restarts, "restarts: the scheduler left and asked to be attached again"),
+    for (number, noun, what) in [
+        (run.failed_forks, "fork", "failed: the scheduler refused new tasks"),
+        (run.refused_changes, "change", "of affinity, policy or nice value refused"),
+        (run.restarts, "restart", "in which the scheduler left and was attached again"),
     ] {
         if number > 0 {
-            let _ = writeln!(text, "{}", wrap("", &format!("{who}{} {what}", count(number))));
+            let _ = writeln!(text, "{}", wrap("", &format!("{who}{} {what}", counted(number, noun))));
         }
     }
     text
@@ -88,15 +88,15 @@ pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
     let Some(meter) = &run.meter else { return text };
     let mut warn = |what: String| text.push_str(&(wrap("", &format!("{who}WARNING: {what}")) + "\n"));
     if meter.lost_events > 0 {
-        let lost = count(meter.lost_events);
-        warn(format!("{lost} events were lost: counts are too low, and times may have the wrong owner"));
+        let lost = counted(meter.lost_events, "event");
+        warn(format!("{lost} lost: counts are too low, and times may have the wrong owner"));
     }
     // One in a thousand is below what two runs differ by.
     let unseen = meter.unseen_switches.max(meter.unseen_wakeups);
     if unseen * 1000 > run.measures.context_switches {
-        let [switches, wakeups] = [meter.unseen_switches, meter.unseen_wakeups].map(count);
+        let (switches, wakeups) = (count(meter.unseen_switches), counted(meter.unseen_wakeups, "wakeup"));
         warn(format!(
-            "the kernel hid {switches} switches and {wakeups} wakeups, in turns of tasks that it keeps from all probes: \
+            "the kernel hid {switches} switches and {wakeups}, in turns of tasks that it keeps from all probes: \
              they are inferred and counted, but these wakeups are missing from the latencies"
         ));
     }
@@ -104,9 +104,15 @@ pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
         warn(failure.clone());
     }
     if meter.unfinished_tasks > 0 {
-        warn(format!("{} tasks had not ended when the run was over", count(meter.unfinished_tasks.into())));
+        warn(format!("{} had not ended when the run was over", counted(meter.unfinished_tasks.into(), "task")));
     }
     text
+}
+
+/// Time of all CPUs together.
+fn total_ns(cpu: &CpuAccount) -> u64 {
+    let CpuAccount { run, idle, scheduler, stolen, offline } = cpu;
+    [run, idle, scheduler, stolen, offline].into_iter().map(|time| time.0).sum()
 }
 
 /// Who owned the CPUs' time: a bar and its key.
@@ -118,7 +124,7 @@ fn owners(cpu: &CpuAccount) -> String {
         ('·', "idle", cpu.idle),
         ('x', "offline", cpu.offline),
     ];
-    let total: u64 = owners.iter().map(|owner| owner.2.0).sum();
+    let total = total_ns(cpu);
     let (mut bar, mut key) = (String::new(), String::new());
     let mut past = 0u128;
     for (mark, name, time) in owners {
@@ -154,12 +160,12 @@ fn facts(run: &RunReport) -> String {
             fact("lock wait", measures.lock_wait.to_string());
         }
         Some(meter) => {
-            let share = |time: Nanos| percent(permille(time.0, measures.cpu.run.0));
+            // The probes listened a little longer than the run took: what they cost is held against all of that.
+            let cpus = total_ns(&measures.cpu).checked_div(elapsed).unwrap_or(0);
+            let share = |time: Nanos| percent(permille(time.0, meter.listened.0 * cpus));
             let (probes, reader) = (share(meter.probes), share(meter.reader));
-            fact(
-                "of run, measuring",
-                format!("{probes} probes, {reader} their reader; {} events", count(meter.events)),
-            );
+            let events = counted(meter.events, "event");
+            fact("measuring", format!("probes {probes}, reader {reader} of all CPU time; {events}"));
         }
     }
     text

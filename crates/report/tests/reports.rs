@@ -295,14 +295,14 @@ fn refusals_are_said() {
     check(
         &said(&summary(&refused)),
         expect![[r#"
-        2 forks failed: the scheduler refused the new tasks
-        1,000 changes of affinity, policy or nice value were refused"#]],
+        2 forks failed: the scheduler refused new tasks
+        1,000 changes of affinity, policy or nice value refused"#]],
     );
     check(
         &said(&comparison(&[run("fifo", 1000, 4), refused])),
         expect![[r#"
-        bfs: 2 forks failed: the scheduler refused the new tasks
-        bfs: 1,000 changes of affinity, policy or nice value were refused"#]],
+        bfs: 2 forks failed: the scheduler refused new tasks
+        bfs: 1,000 changes of affinity, policy or nice value refused"#]],
     );
 }
 

@@ -32,14 +32,14 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
     outside.begin();
     let (mut seen, mut last_news) = (0, Instant::now());
     loop {
-        outside.receive(meter)?;
+        meter.receive()?;
         if meter.own_events() != seen {
             (seen, last_news) = (meter.own_events(), Instant::now());
         }
         if let Some(exit) = outside.look()? {
-            return Ok(Followed { ejected: Some(exit), failure: None });
+            return Ok(Followed { ejected: Some(exit), failure: None, cut: false });
         }
-        stopped |= pass_on(child, outside.signals);
+        stopped |= outside.signals.pass_on(child.id());
         if !stopped && outside.is_time_up() {
             (stopped, cut) = (true, true);
             signals::send(child.id(), SIGTERM);
@@ -54,7 +54,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
         if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
             // The end that --for asks for is no failure.
             let asked_for = cut && status.signal() == Some(SIGTERM);
-            return Ok(Followed { ejected: None, failure: failure(status).filter(|_| !asked_for) });
+            return Ok(Followed { ejected: None, failure: failure(status).filter(|_| !asked_for), cut: asked_for });
         }
     }
 }
@@ -62,24 +62,12 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
 /// Lets a command that outlives the measuring end.
 pub fn wait(child: &mut Child, signals: &Signals) -> Result<Option<String>> {
     loop {
-        pass_on(child, signals);
+        signals.pass_on(child.id());
         if let Some(status) = child.try_wait().context("cannot wait for the command")? {
             return Ok(failure(status));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// Sends the command what only this process got. True if anybody wants an end.
-fn pass_on(child: &Child, signals: &Signals) -> bool {
-    let mut stopped = false;
-    while let Some(stop) = signals.take() {
-        stopped = true;
-        if stop.only_here {
-            signals::send(child.id(), stop.signal);
-        }
-    }
-    stopped
 }
 
 fn failure(status: ExitStatus) -> Option<String> {

@@ -35,7 +35,7 @@ pub fn follow<S: Sink>(
             }
         }
         let Watched { ejected, .. } = followed?;
-        Ok((Followed { ejected, failure: failure(&played) }, played))
+        Ok((Followed { ejected, failure: failure(&played), cut: played.end != End::Finished }, played))
     })
 }
 
@@ -47,7 +47,7 @@ struct Watched {
 
 fn watch<S: Sink>(meter: &mut Meter<S>, is_finished: &dyn Fn() -> bool, outside: &mut Outside<'_>) -> Result<Watched> {
     while !is_finished() {
-        outside.receive(meter)?;
+        meter.receive()?;
         let ejected = outside.look()?;
         if ejected.is_some() || outside.signals.take().is_some() {
             return Ok(Watched { ejected, stopped: true });
@@ -63,15 +63,12 @@ fn failure(played: &Played) -> Option<String> {
     Some(format!("its tasks wait for each other for ever: {}{more}", words.join(", ")))
 }
 
-/// Adds what only the player knows: work, and whether the tasks came to their ends.
+/// Adds what only the player knows: the work of each task, and its name.
 pub fn complete(measured: &mut Measured, played: &Played) {
     for (task, thread) in measured.measures.tasks.iter_mut().zip(&measured.threads) {
         if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
             task.account.work = part.work_done;
             task.name.clone_from(&part.name);
         }
-    }
-    if played.end != End::Finished {
-        measured.measures.makespan = None;
     }
 }

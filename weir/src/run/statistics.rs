@@ -78,7 +78,10 @@ fn line_of_json(elapsed: Nanos, scheduler: Option<&str>, interval: &Interval, ne
             "count": latency.count, "mean": mean, "p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": max
         },
         "cpu_ns": {
-            "run": interval.busy.since(new.run_time).0, "idle": interval.idle.0, "scheduler": new.run_time.0
+            "run": interval.busy.since(new.run_time).0,
+            "idle": interval.idle.0,
+            "scheduler": new.run_time.min(interval.busy).0,
+            "offline": interval.offline.0
         },
         "scheduler_events": new.events,
     });
@@ -91,6 +94,7 @@ fn line_of_text(elapsed: Nanos, interval: &Interval, new: &Counts) -> String {
         let per_second = u128::from(times) * 1_000_000_000 / u128::from(interval.length.0.max(1));
         count(per_second as u64)
     };
+    // Of what is there.
     let all = (interval.busy.0 + interval.idle.0).max(1);
     let share = |time: Nanos| format!("{:.1} %", 100.0 * time.0 as f64 / all as f64);
     let latency = interval.wakeup_latency;
@@ -134,6 +138,7 @@ mod tests {
             wakeups: 1_357_802,
             busy: Nanos::from_ms(3_525),
             idle: Nanos::from_ms(475),
+            offline: Nanos::from_ms(2_000),
             wakeup_latency: LatencySummary { count: 7, mean, p50, p90, p99, p999, max },
         };
         let names = ["SCX_EV_SELECT_CPU_FALLBACK", "SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE", "SCX_EV_REFILL_SLICE_DFL"];
@@ -165,7 +170,10 @@ mod tests {
         let line = line_of_json(Nanos::from_secs(3), Some("bfs"), &interval, &counts);
         assert_eq!(line.lines().count(), 1);
         let value: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["cpu_ns"], json!({"run": 3_473_000_000u64, "idle": 475_000_000, "scheduler": 52_000_000}));
+        let cpu = json!({
+            "run": 3_473_000_000u64, "idle": 475_000_000, "scheduler": 52_000_000, "offline": 2_000_000_000u64
+        });
+        assert_eq!(value["cpu_ns"], cpu);
         assert_eq!(value["wakeup_latency_ns"]["p99"], json!(45_123));
         assert_eq!(value["scheduler_events"]["SCX_EV_SELECT_CPU_FALLBACK"], json!(12_345));
     }

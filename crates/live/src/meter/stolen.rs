@@ -5,6 +5,7 @@
 //! 1/100 s (USER_HZ, the same on all architectures that Weir runs on). A kernel without IRQ_TIME_ACCOUNTING samples
 //! interrupts at its ticks, where it hardly ever meets one: the time is then 0, and stays with the tasks.
 
+use super::Share;
 use crate::LiveError;
 use crate::kernel;
 use ids::Nanos;
@@ -40,13 +41,13 @@ impl Stolen {
         (!stolen.is_empty()).then_some(Stolen(stolen))
     }
 
-    /// Moves what was stolen since `before` from the run time of the CPUs to their stolen time. Of a CPU that was
-    /// offline then or is now, it is not known.
-    pub fn charge(&self, before: &Stolen, cpus: &mut [CpuAccount]) {
+    /// Moves the run's share of what was stolen since `before` from the run time of the CPUs to their stolen time. Of a
+    /// CPU that was offline then or is now, it is not known.
+    pub fn charge(&self, before: &Stolen, share: Share, cpus: &mut [CpuAccount]) {
         for (index, cpu) in cpus.iter_mut().enumerate() {
             let of = |stolen: &Stolen| stolen.0.get(index).copied().flatten();
             let (Some(now), Some(then)) = (of(self), of(before)) else { continue };
-            let taken = now.since(then).min(cpu.run);
+            let taken = share.of(now.since(then)).min(cpu.run);
             cpu.run -= taken;
             cpu.stolen += taken;
         }
@@ -65,9 +66,13 @@ mod tests {
         let (before, after) = (Stolen::parse(before).unwrap(), Stolen::parse(after).unwrap());
         let cpu = CpuAccount { run: Nanos::from_ms(80), idle: Nanos::from_ms(20), ..CpuAccount::default() };
         let mut cpus = [cpu; 4];
-        after.charge(&before, &mut cpus);
+        let whole = Share { part: Nanos(1), whole: Nanos(1) };
+        after.charge(&before, whole, &mut cpus);
         let split: Vec<_> = cpus.iter().map(|cpu| (cpu.run.0 / 1_000_000, cpu.stolen.0 / 1_000_000)).collect();
         assert_eq!(split, [(10, 70), (80, 0), (0, 80), (80, 0)]);
+        let mut cpus = [cpu; 1];
+        after.charge(&before, Share { part: Nanos(1), whole: Nanos(7) }, &mut cpus);
+        assert_eq!((cpus[0].run, cpus[0].stolen), (Nanos::from_ms(70), Nanos::from_ms(10)));
         assert_eq!(Stolen::parse("intr 5\n"), None);
         assert_eq!(Stolen::parse("cpu0 1 2 3 4 5 6 x 8\n"), None);
     }
