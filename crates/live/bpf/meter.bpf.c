@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tells what the scheduler does with a tree of tasks, and when the CPUs of the machine idle. See tree.bpf.h for what it
+ * Tells what the scheduler does with a tree of tasks, when the CPUs of the machine idle, go and come. See tree.bpf.h for what it
  * shares with the recorder.
  *
  * 1. Every switch to or from a task of the tree or an idle task is sent; switches among other tasks are not.
@@ -53,6 +53,12 @@ struct wake {
 	__u32 flags;
 };
 
+struct hotplug {
+	struct head head; /* `task` is NOBODY */
+	__u32 cpu;
+	__u32 online;
+};
+
 struct rename {
 	struct head head;
 	char comm[COMM_LENGTH];
@@ -74,6 +80,19 @@ struct note {
 };
 
 #include "notes.bpf.h"
+#include "hotplug.bpf.h"
+
+static void cpu_changed(__u32 cpu, bool online)
+{
+	struct hotplug *event = RESERVE(hotplug);
+
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_HOTPLUG, NOBODY, bpf_ktime_get_ns(), 0);
+	event->cpu = cpu;
+	event->online = online;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)

@@ -8,19 +8,7 @@
 #define WEIR_NOTES_BPF_H
 
 #include "tree.bpf.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct note);
-} notes SEC(".maps");
-
-/* NULL if the task is not of the tree. */
-static struct note *note_of(struct task_struct *task)
-{
-	return bpf_task_storage_get(&notes, task, NULL, 0);
-}
+#include "note_map.bpf.h"
 
 /* A note on a child, all zero. NULL if it is not of the tree, or if there is no memory: then a loss is counted. */
 static struct note *note_on_child(struct task_struct *child, struct task_struct *parent, struct note *of_parent)
@@ -29,7 +17,7 @@ static struct note *note_on_child(struct task_struct *child, struct task_struct 
 
 	if (!of_parent && !begins_tree(parent))
 		return NULL;
-	note = bpf_task_storage_get(&notes, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	note = note_of_or_new(child);
 	if (!note)
 		count_loss();
 	return note;

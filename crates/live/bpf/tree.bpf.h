@@ -14,12 +14,7 @@
 #ifndef WEIR_TREE_BPF_H
 #define WEIR_TREE_BPF_H
 
-#include "kernel_types.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
-
-char LICENSE[] SEC("license") = "GPL";
+#include "probe.bpf.h"
 
 /* Layouts are read by src/event.rs. All members are aligned to their size, without holes. */
 
@@ -33,6 +28,7 @@ enum kind {
 	KIND_SWITCH = 7,
 	KIND_WAKE = 8,
 	KIND_RENAME = 9,
+	KIND_HOTPLUG = 10,
 };
 
 enum {

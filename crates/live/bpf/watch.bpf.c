@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counts what all tasks of the machine do: switches, wakeups, how long the woken waited for a CPU, and idle time. Sums
- * are kept per CPU and only ever grow: who reads them twice has what happened in between. Nothing is sent.
+ * Counts what all tasks of the machine do: switches, wakeups, how long the woken waited for a CPU; and how long CPUs
+ * idle and are offline. Sums are kept per CPU and only ever grow: who reads them twice has what happened in between.
+ * Nothing is sent.
  *
  * A wakeup counts if the task has left its CPU to sleep. It begins where the waker is; a task that was still leaving
  * its CPU then waits from when it was queued.
  */
 #include "kernel_types.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_tracing.h>
-
-char LICENSE[] SEC("license") = "GPL";
 
 /* Layout and buckets are read by src/watch.rs. */
 enum {
@@ -25,10 +21,21 @@ struct sums {
 	__u64 wakeups;
 	__u64 idle_ns;
 	__u64 idle_since_ns; /* 0 while the CPU is busy */
+	__u64 offline_ns;
+	__u64 offline_since_ns; /* 0 while the CPU is online; user space sets it for those that are offline at first */
 	__u64 latency_ns;
 	__u64 latencies[BUCKETS];
 	__u64 switched_ns; /* when the last switch was seen */
 };
+
+struct note {
+	__u64 waking_ns; /* the waker's time, 0 if there is none since it has left its CPU */
+	__u64 woken_ns;	 /* 0 unless it was woken and has not run yet */
+	__u64 blocked;	 /* whether it sleeps */
+};
+
+#include "note_map.bpf.h"
+#include "hotplug.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -37,24 +44,35 @@ struct {
 	__uint(max_entries, 1);
 } sums SEC(".maps");
 
-struct note {
-	__u64 waking_ns; /* the waker's time, 0 if there is none since it has left its CPU */
-	__u64 woken_ns;	 /* 0 unless it was woken and has not run yet */
-	__u64 blocked;	 /* whether it sleeps */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct note);
-} notes SEC(".maps");
-
 static struct sums *sums_here(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&sums, &zero);
+}
+
+static void end_offline(struct sums *sums, __u64 now)
+{
+	if (sums->offline_since_ns)
+		sums->offline_ns += now - sums->offline_since_ns;
+	sums->offline_since_ns = 0;
+}
+
+/* Another CPU takes this one up or down, and nothing runs here meanwhile. */
+static void cpu_changed(__u32 cpu, bool online)
+{
+	__u32 zero = 0;
+	struct sums *there = bpf_map_lookup_percpu_elem(&sums, &zero, cpu);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!there)
+		return;
+	end_offline(there, now);
+	if (there->idle_since_ns)
+		there->idle_ns += now - there->idle_since_ns;
+	there->offline_since_ns = online ? 0 : now;
+	there->idle_since_ns = online ? now : 0;
+	there->switched_ns = now;
 }
 
 /* Values below 16 have a bucket each; above, the highest set bit is the octave and the next four bits the bucket. */
@@ -89,7 +107,7 @@ static void woken(struct note *note, __u64 since_ns)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
-	struct note *note = bpf_task_storage_get(&notes, task, NULL, 0);
+	struct note *note = note_of(task);
 
 	if (note)
 		note->waking_ns = bpf_ktime_get_ns();
@@ -99,7 +117,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *task)
 {
-	struct note *note = bpf_task_storage_get(&notes, task, NULL, 0);
+	struct note *note = note_of(task);
 
 	if (note && note->blocked)
 		woken(note, note->waking_ns ?: bpf_ktime_get_ns());
@@ -109,7 +127,7 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct *task)
 {
-	struct note *note = bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct note *note = note_of_or_new(task);
 
 	if (note)
 		woken(note, bpf_ktime_get_ns());
@@ -118,7 +136,7 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 
 static void fall_asleep(struct task_struct *task)
 {
-	struct note *note = bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct note *note = note_of_or_new(task);
 
 	if (note) {
 		note->blocked = 1;
@@ -146,6 +164,8 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 
 	if (!here)
 		return 0;
+	/* It came between the first look at it and the attachment of these programs. */
+	end_offline(here, now);
 	if (prev->pid) {
 		/* A wakeup or a signal since the scheduler was called has cleared the task's own state. */
 		if (!preempted && state && !(state & TASK_DEAD) && prev->__state)
@@ -161,7 +181,7 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 		return 0;
 	}
 	here->switches++;
-	note = bpf_task_storage_get(&notes, next, NULL, 0);
+	note = note_of(next);
 	if (note && note->woken_ns)
 		count_latency(here, note, now);
 	return 0;

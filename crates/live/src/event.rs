@@ -111,7 +111,7 @@ pub enum Kind {
         /// The new one.
         comm: String,
     },
-    /// A CPU went or came. No program sends it: whoever took the CPU away says so.
+    /// A CPU went or came, whoever wanted that.
     Hotplug {
         /// Which.
         cpu: CpuId,
@@ -183,6 +183,7 @@ mod wire {
     pub const SWITCH: u32 = 7;
     pub const WAKE: u32 = 8;
     pub const RENAME: u32 = 9;
+    pub const HOTPLUG: u32 = 10;
     pub const NOBODY: u32 = u32::MAX;
     pub const IDLE_TASK: u32 = u32::MAX;
     pub const OTHER_TASK: u32 = u32::MAX - 1;
@@ -323,6 +324,7 @@ impl<'a> Reader<'a> {
             wire::SWITCH => self.switch(task)?,
             wire::WAKE => self.wake()?,
             wire::RENAME => Kind::Rename { comm: self.comm()? },
+            wire::HOTPLUG => Kind::Hotplug { cpu: CpuId(self.u32()?), online: self.u32()? != 0 },
             _ => return None,
         };
         Some(Event { time, task, work, kind })
@@ -459,6 +461,15 @@ mod tests {
         assert_eq!(exec(9, b"cc1\0\0-O2\0"), ("cc1".into(), "cc1||-O2".into(), false));
         assert_eq!(exec(900, b"cc1\0-O"), ("cc1".into(), "cc1|-O".into(), true));
         assert_eq!(exec(9, b""), ("cc1".into(), "".into(), true));
+    }
+
+    #[test]
+    fn a_cpu_goes_and_comes() {
+        for (word, online) in [(0u32, false), (1, true)] {
+            let event = parse(&raw(10, &[&5u32.to_ne_bytes(), &word.to_ne_bytes()])).expect("complete");
+            assert_eq!((event.time, event.kind), (Nanos(1_000), Kind::Hotplug { cpu: CpuId(5), online }));
+        }
+        assert!(parse(&raw(10, &[&5u32.to_ne_bytes()])).is_err());
     }
 
     #[test]

@@ -115,11 +115,30 @@ fn nested_offset(btf: &Btf<'_>, ty: &BtfType<'_>, member: &str) -> Option<i64> {
 /// # Errors
 /// Names the file that could not be read.
 pub fn host() -> Result<Host, LiveError> {
-    let path = "/sys/devices/system/cpu/possible";
-    let text = read(path)?;
-    let cpus: CpuSet =
-        text.trim().parse().map_err(|_| LiveError::Malformed(format!("{path} holds `{}`, not CPUs", text.trim())))?;
-    Ok(Host { cpus, page_bytes: page_bytes()? })
+    Ok(Host { cpus: cpus("possible")?, page_bytes: page_bytes()? })
+}
+
+/// The CPUs that are online.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn online() -> Result<CpuSet, LiveError> {
+    cpus("online")
+}
+
+/// The CPUs that are plugged in, online or not.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn present() -> Result<CpuSet, LiveError> {
+    cpus("present")
+}
+
+/// A set of CPUs that the kernel tells of itself.
+fn cpus(which: &str) -> Result<CpuSet, LiveError> {
+    let path = format!("/sys/devices/system/cpu/{which}");
+    let text = read(&path)?;
+    text.trim().parse().map_err(|_| LiveError::Malformed(format!("{path} holds `{}`, not CPUs", text.trim())))
 }
 
 /// Page size, from the auxiliary vector: pairs of words, of which AT_PAGESZ is number 6.

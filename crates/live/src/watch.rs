@@ -18,6 +18,9 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 const OCTAVE_BITS: usize = 4;
 const BUCKETS: usize = 36 << OCTAVE_BITS;
 
+/// Which word of its `struct sums` says since when a CPU has been offline.
+const OFFLINE_SINCE: usize = 5;
+
 /// Counts for as long as it lives.
 pub struct Watch {
     _links: Vec<Link>,
@@ -28,11 +31,10 @@ pub struct Watch {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
     time: Nanos,
-    online: u64,
     switches: u64,
     wakeups: u64,
-    /// Of each CPU.
-    idle: Vec<Nanos>,
+    /// Of each CPU that is plugged in: idle and offline.
+    unused: Vec<(Nanos, Nanos)>,
     latency: Nanos,
     latencies: Vec<u64>,
 }
@@ -46,10 +48,13 @@ pub struct Interval {
     pub context_switches: u64,
     /// Tasks made runnable.
     pub wakeups: u64,
-    /// CPU time of all online CPUs that was spent on tasks, the scheduler and interrupts.
+    /// Time of all CPUs that was spent on tasks, the scheduler and interrupts. With the two below it is all the time of
+    /// all CPUs that are plugged in.
     pub busy: Nanos,
-    /// The rest of it.
+    /// Time of CPUs that had nothing to do.
     pub idle: Nanos,
+    /// Time of CPUs that were not there, whoever took them away.
+    pub offline: Nanos,
     /// From woken to running; percentiles to 3 %, `max` is the end of the highest bucket.
     pub wakeup_latency: LatencySummary,
 }
@@ -65,12 +70,13 @@ impl Watch {
         let open = ObjectBuilder::default().open_memory(&OBJECT.0);
         let open = open.map_err(LiveError::bpf("read Weir's own programs"))?;
         let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;
+        note_offline(&object, &kernel::online()?)?;
         let attach = |program: libbpf_rs::ProgramMut<'_>| {
             let action = format!("attach {}", program.name().to_string_lossy());
             program.attach_trace().map_err(LiveError::bpf(action))
         };
         let links = object.progs_mut().map(attach).collect::<Result<_, _>>()?;
-        visit_cpus(&online()?);
+        visit_cpus(&kernel::online()?);
         Ok(Watch { _links: links, object })
     }
 
@@ -79,42 +85,58 @@ impl Watch {
     /// # Errors
     /// Says what the kernel answered.
     pub fn sample(&self) -> Result<Sample, LiveError> {
-        let sums = self.object.maps().find(|map| map.name() == "sums").expect("watch.bpf.c has this map");
-        let values = sums.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LiveError::bpf("read counts"))?;
-        let time = sys::now();
-        let online = online()?;
-        let mut sample = Sample {
-            time,
-            online: online.len() as u64,
-            switches: 0,
-            wakeups: 0,
-            idle: Vec::new(),
-            latency: Nanos::ZERO,
-            latencies: vec![0; BUCKETS],
-        };
-        for (cpu, bytes) in values.unwrap_or_default().iter().enumerate() {
-            sample.add(bytes, online.contains(ids::CpuId(cpu as u32)))?;
-        }
+        let values = sums(&self.object)
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(LiveError::bpf("read counts"))?;
+        let mut sample = Sample::empty(sys::now());
+        let present = kernel::present()?;
+        let all = values.unwrap_or_default();
+        let mut plugged_in = (0..).map(ids::CpuId).zip(&all).filter(|(cpu, _)| present.contains(*cpu));
+        plugged_in.try_for_each(|(_, bytes)| sample.add(bytes))?;
         Ok(sample)
     }
 }
 
-fn online() -> Result<CpuSet, LiveError> {
-    let path = "/sys/devices/system/cpu/online";
-    let text = kernel::read(path)?;
-    text.trim().parse().map_err(|_| LiveError::Malformed(format!("{path} holds `{}`, not CPUs", text.trim())))
+/// Tells the programs, before they are attached, which CPUs are not there.
+fn note_offline(object: &Object, online: &CpuSet) -> Result<(), LiveError> {
+    let map = sums(object);
+    let size = map.value_size() as usize;
+    let possible = libbpf_rs::num_possible_cpus().map_err(LiveError::bpf("count the CPUs"))?;
+    let since = sys::now().0.to_ne_bytes();
+    let value = |cpu: usize| {
+        let mut value = vec![0; size];
+        if !online.contains(ids::CpuId(cpu as u32)) {
+            value[8 * OFFLINE_SINCE..][..8].copy_from_slice(&since);
+        }
+        value
+    };
+    let values: Vec<Vec<u8>> = (0..possible).map(value).collect();
+    map.update_percpu(&0u32.to_ne_bytes(), &values, MapFlags::ANY).map_err(LiveError::bpf("set up Weir's own programs"))
+}
+
+fn sums(object: &Object) -> libbpf_rs::Map<'_> {
+    object.maps().find(|map| map.name() == "sums").expect("watch.bpf.c has this map")
 }
 
 impl Sample {
-    /// Adds one CPU's `struct sums`. One that is offline has idled since it went.
-    fn add(&mut self, bytes: &[u8], online: bool) -> Result<(), LiveError> {
+    fn empty(time: Nanos) -> Sample {
+        let (latency, latencies) = (Nanos::ZERO, vec![0; BUCKETS]);
+        Sample { time, switches: 0, wakeups: 0, unused: Vec::new(), latency, latencies }
+    }
+
+    /// Adds one CPU's `struct sums`.
+    fn add(&mut self, bytes: &[u8]) -> Result<(), LiveError> {
         let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
         let mut next = || words.next().ok_or_else(|| LiveError::Malformed(format!("sums of {} bytes", bytes.len())));
         self.switches += next()?;
         self.wakeups += next()?;
-        let (idle, since) = (Nanos(next()?), Nanos(next()?));
-        let idles = online && since > Nanos::ZERO;
-        self.idle.push(idle + if idles { self.time.since(since) } else { Nanos::ZERO });
+        // What was counted, and since when it goes on, if it does.
+        let mut so_far = || -> Result<Nanos, LiveError> {
+            let (time, since) = (Nanos(next()?), Nanos(next()?));
+            Ok(if since > Nanos::ZERO { time + self.time.since(since) } else { time })
+        };
+        let (idle, offline) = (so_far()?, so_far()?);
+        self.unused.push((idle, offline));
         self.latency += Nanos(next()?);
         for bucket in &mut self.latencies {
             *bucket += next()?;
@@ -125,21 +147,25 @@ impl Sample {
     /// What happened since an earlier sample.
     pub fn since(&self, earlier: &Sample) -> Interval {
         let length = self.time.since(earlier.time);
-        let all = Nanos(length.0 * self.online);
-        // A CPU that has come back seems to have idled since it went.
-        let idle_of = |(now, then): (&Nanos, &Nanos)| now.since(*then).min(length).0;
-        let idle: u64 = self.idle.iter().zip(&earlier.idle).map(idle_of).sum();
-        // The sums of a CPU are read while it goes on: a switch more or less.
-        let idle = Nanos(idle).min(all);
         let counts = self.latencies.iter().zip(&earlier.latencies).map(|(now, then)| now.saturating_sub(*then));
-        Interval {
+        let mut interval = Interval {
             length,
             context_switches: self.switches.saturating_sub(earlier.switches),
             wakeups: self.wakeups.saturating_sub(earlier.wakeups),
-            busy: all - idle,
-            idle,
+            busy: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            offline: Nanos::ZERO,
             wakeup_latency: summary(&counts.collect::<Vec<_>>(), self.latency.since(earlier.latency)),
+        };
+        for (now, then) in self.unused.iter().zip(&earlier.unused) {
+            // The sums of a CPU are read while it goes on: no state may have lasted longer than the interval.
+            let offline = now.1.since(then.1).min(length);
+            let idle = now.0.since(then.0).min(length - offline);
+            interval.offline += offline;
+            interval.idle += idle;
+            interval.busy += length - offline - idle;
         }
+        interval
     }
 }
 
@@ -183,26 +209,21 @@ fn middle(bucket: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn sums(numbers: [u64; 5], latencies: &[(usize, u64)]) -> Vec<u8> {
+    const MS: u64 = 1_000_000;
+
+    /// Switches, wakeups, idle and since when, offline and since when, latency.
+    fn sums(numbers: [u64; 7], latencies: &[(usize, u64)]) -> Vec<u8> {
         let mut words = numbers.to_vec();
         words.extend([0; BUCKETS]);
         for &(bucket, count) in latencies {
-            words[5 + bucket] = count;
+            words[7 + bucket] = count;
         }
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    fn sample(time_ms: u64, cpus: &[(Vec<u8>, bool)]) -> Sample {
-        let mut sample = Sample {
-            time: Nanos::from_ms(time_ms),
-            online: cpus.iter().filter(|cpu| cpu.1).count() as u64,
-            switches: 0,
-            wakeups: 0,
-            idle: Vec::new(),
-            latency: Nanos::ZERO,
-            latencies: vec![0; BUCKETS],
-        };
-        cpus.iter().for_each(|(bytes, online)| sample.add(bytes, *online).expect("whole"));
+    fn sample(time_ms: u64, cpus: &[Vec<u8>]) -> Sample {
+        let mut sample = Sample::empty(Nanos::from_ms(time_ms));
+        cpus.iter().for_each(|bytes| sample.add(bytes).expect("whole"));
         sample
     }
 
@@ -215,29 +236,37 @@ mod tests {
 
     #[test]
     fn an_interval_is_the_difference_of_two_looks() {
-        const MS: u64 = 1_000_000;
         // CPU 0 works from 100 ms on; CPU 1 idles since 50 ms; CPU 2 is offline since 20 ms.
         let then = [
-            (sums([10, 20, 30 * MS, 90 * MS, 500], &[(16, 5)]), true),
-            (sums([1, 2, 0, 50 * MS, 0], &[]), true),
-            (sums([9, 9, 7, 20 * MS, 0], &[]), false),
+            sums([10, 20, 30 * MS, 90 * MS, 0, 0, 500], &[(16, 5)]),
+            sums([1, 2, 0, 50 * MS, 0, 0, 0], &[]),
+            sums([9, 9, 7, 0, 0, 20 * MS, 0], &[]),
         ];
         let now = [
-            (sums([30, 25, 40 * MS, 0, 2_500], &[(16, 14), (111, 1)]), true),
-            (sums([1, 2, 0, 50 * MS, 0], &[]), true),
-            (sums([9, 9, 7, 20 * MS, 0], &[]), false),
+            sums([30, 25, 40 * MS, 0, 0, 0, 2_500], &[(16, 14), (111, 1)]),
+            sums([1, 2, 0, 50 * MS, 0, 0, 0], &[]),
+            sums([9, 9, 7, 0, 0, 20 * MS, 0], &[]),
         ];
         let interval = sample(200, &now).since(&sample(100, &then));
         assert_eq!((interval.context_switches, interval.wakeups), (20, 5));
-        assert_eq!((interval.idle, interval.busy), (Nanos::from_ms(100), Nanos::from_ms(100)));
-        // CPU 2 comes back after 280 ms: it cannot have idled for longer than the interval.
+        let ms = |interval: &Interval| [interval.busy, interval.idle, interval.offline].map(|time| time.0 / MS);
+        assert_eq!(ms(&interval), [100, 100, 100]);
+        // CPU 1 goes at 210 ms. CPU 2 comes at 280 ms, idles for 5 ms, and works.
         let mut back = now.clone();
-        back[2] = (sums([10, 9, 7 + 280 * MS, 0, 0], &[]), true);
-        let next = sample(300, &back).since(&sample(200, &now));
-        assert_eq!((next.idle, next.busy), (Nanos::from_ms(200), Nanos::from_ms(100)));
+        back[1] = sums([1, 2, 160 * MS, 0, 0, 210 * MS, 0], &[]);
+        back[2] = sums([10, 9, 7 + 5 * MS, 0, 260 * MS, 0, 0], &[]);
+        assert_eq!(ms(&sample(300, &back).since(&sample(200, &now))), [100 + 15, 10 + 5, 90 + 80]);
         let latency = interval.wakeup_latency;
         assert_eq!((latency.count, latency.mean, latency.p50, latency.p90), (10, Nanos(200), Nanos(16), Nanos(16)));
         assert_eq!((latency.p99, latency.max), (Nanos(1008), Nanos(1023)), "1000 ns is in bucket 111");
-        assert!(Sample::add(&mut sample(1, &[]), &[0; 24], true).is_err());
+        assert!(Sample::empty(Nanos(1)).add(&[0; 24]).is_err());
+    }
+
+    #[test]
+    fn no_state_lasts_longer_than_the_interval() {
+        // Read while the CPU went on: both sums are too large.
+        let then = sample(100, &[sums([0; 7], &[])]);
+        let interval = sample(110, &[sums([0, 0, 8 * MS, 0, 7 * MS, 0, 0], &[])]).since(&then);
+        assert_eq!([interval.busy, interval.idle, interval.offline], [0, 3, 7].map(Nanos::from_ms));
     }
 }

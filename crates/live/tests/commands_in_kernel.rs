@@ -411,6 +411,43 @@ fn a_fault_plan_does_to_this_machine_what_it_does_to_a_simulated_one() {
     }
 }
 
+/// Nobody tells weir of it.
+#[test]
+fn a_cpu_that_somebody_else_takes_away_is_offline_to_the_nanosecond() {
+    let Some(here) = here() else { return };
+    for words in [&["run"][..], &["run", "bfs"]] {
+        let _ = fs::remove_file(here.path("progress"));
+        let script = "echo ready >progress; sleep 4";
+        let child = here.start(&[words, &["--stats", "1", "--format", "json", "--", "sh", "-c", script]].concat());
+        here.await_word("progress", "ready");
+        // It is away for at least as long as between the ends of these, and at most as between their beginnings.
+        let before = Instant::now();
+        set_online(1, false);
+        let away = Instant::now();
+        thread::sleep(Duration::from_millis(1_200));
+        let back = Instant::now();
+        set_online(1, true);
+        let (least, most) = ((back - away).as_nanos() as f64, before.elapsed().as_nanos() as f64);
+        let Ended { status, out, .. } = here.end(child);
+        assert_eq!(status, Some(0));
+        let documents = documents(&out);
+        let (run, lines) = documents.split_last().unwrap();
+        let run = &run["runs"][0];
+        let offline = ns(&run["cpu_ns"]["offline"]);
+        assert!((least..most).contains(&offline), "{words:?}: {offline} of {least} to {most}");
+        let all: f64 = run["cpu_ns"].as_object().unwrap().values().map(ns).sum();
+        let cpus = online().parse::<ids::CpuSet>().unwrap().len() as f64;
+        assert_eq!(all, cpus * ns(&run["elapsed_ns"]), "every nanosecond has one owner");
+        // The live lines of before and after cover all of it too.
+        let watched: f64 = lines.iter().map(|line| ns(&line["cpu_ns"]["offline"])).sum();
+        assert!((least..most).contains(&watched), "{words:?}: {watched} of {least} to {most}");
+        for line in lines {
+            let all: f64 = line["cpu_ns"].as_object().unwrap().values().map(ns).sum();
+            assert_eq!(all, cpus * ns(&line["interval_ns"]), "{line}");
+        }
+    }
+}
+
 #[test]
 fn cpus_come_back_however_the_run_ends() {
     let Some(here) = here() else { return };
@@ -423,7 +460,7 @@ fn cpus_come_back_however_the_run_ends() {
     let sleep = |seconds: &'static str| ["--", "sleep", seconds];
     let ended = here.run(&[&["run", "bfs"], &plan[..], &sleep("1")].concat());
     assert_eq!((ended.status, online()), (Some(0), before.clone()), "{}", ended.err);
-    assert!(ended.err.contains("weir: CPUs as they were before: 1"), "{}", ended.err);
+    assert!(ended.err.contains("weir: CPUs put back as they were: 1"), "{}", ended.err);
     for stop in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         for words in [&["run", "bfs"][..], &["run"]] {
             let child = here.start(&[words, &plan[..]].concat());
@@ -449,10 +486,10 @@ fn what_cannot_be_is_refused_before_the_scheduler_is_loaded() {
     let Some(here) = here() else { return };
     let sequence = scx("enable_seq");
     let refused = [
-        ("cpu99:offline@1s", "weir: error: --faults: cpu99:offline@1000000000ns: this machine has CPUs 0-"),
-        ("cpu1:online@1s", "weir: error: --faults: cpu1:online@1000000000ns: CPU 1 of this machine is online from"),
+        ("cpu99:offline@1s", "weir: error: --faults: cpu99:offline@1s: this machine has CPUs 0-"),
+        ("cpu1:online@1s", "weir: error: --faults: cpu1:online@1s: CPU 1 of this machine is online from"),
         ("cpu0:offline@1s", "weir: error: --faults: \"cpu0:offline@1s\": CPU 0 cannot go offline"),
-        ("suspend@1s+500ms", "weir: error: --faults: suspend@1000000000ns+500000000ns: "),
+        ("suspend@1s+500ms", "weir: error: --faults: suspend@1s+500ms: "),
     ];
     for (plan, expected) in refused {
         let Ended { status, out, err } = here.run(&["run", "fifo", "--faults", plan, "--", "true"]);

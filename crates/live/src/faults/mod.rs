@@ -11,24 +11,12 @@ mod sysfs;
 
 use crate::{LiveError, kernel};
 use fault_plan::{Action, Fault, FaultPlan};
-use ids::{CpuId, CpuSet, Nanos};
-use rustix::time::{ClockId, clock_gettime};
+use ids::{CpuId, CpuSet};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sysfs::Sysfs;
-
-/// A CPU that went or came because the plan said so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Change {
-    /// When, on the kernel's monotonic clock.
-    pub time: Nanos,
-    /// Which.
-    pub cpu: CpuId,
-    /// It came.
-    pub online: bool,
-}
 
 /// A plan that is carried out.
 #[derive(Debug)]
@@ -39,7 +27,6 @@ pub struct Faults {
     online: CpuSet,
     /// Starts the clock, and stops the thread when it is dropped.
     begin: Option<Sender<Instant>>,
-    changes: Receiver<Change>,
     worker: Option<JoinHandle<Result<(), LiveError>>>,
 }
 
@@ -58,12 +45,11 @@ impl Faults {
         let online = sysfs.check(plan)?;
         let cpus: CpuSet = plan.faults().iter().filter_map(|fault| cpu_of(fault.action)).collect();
         let (begin, began) = mpsc::channel();
-        let (tell, changes) = mpsc::channel();
         let (faults, own) = (plan.faults().to_vec(), sysfs.clone());
-        let worker = move || carry_out(&own, &faults, &began, &tell);
+        let worker = move || carry_out(&own, &faults, &began);
         let worker = thread::Builder::new().name("weir-faults".into()).spawn(worker);
         let worker = worker.map_err(LiveError::file("a thread for the fault plan"))?;
-        Ok(Faults { sysfs, online, cpus, begin: Some(begin), changes, worker: Some(worker) })
+        Ok(Faults { sysfs, online, cpus, begin: Some(begin), worker: Some(worker) })
     }
 
     /// The run begins: times of the plan count from now.
@@ -72,11 +58,6 @@ impl Faults {
             // A worker that has gone has nothing to do.
             let _ = begin.send(Instant::now());
         }
-    }
-
-    /// What has happened since the last call.
-    pub fn changes(&self) -> impl Iterator<Item = Change> + '_ {
-        self.changes.try_iter()
     }
 
     /// Stops, and brings everything back. Which CPUs were brought back, and the fault that failed, if one did.
@@ -127,19 +108,8 @@ fn cpu_of(action: Action) -> Option<CpuId> {
     }
 }
 
-/// The time on the kernel's monotonic clock.
-fn now() -> Nanos {
-    let now = clock_gettime(ClockId::Monotonic);
-    Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-}
-
 /// The thread: waits for the beginning, then does what is due until all is done or the sender is gone.
-fn carry_out(
-    sysfs: &Sysfs,
-    faults: &[Fault],
-    control: &Receiver<Instant>,
-    tell: &Sender<Change>,
-) -> Result<(), LiveError> {
+fn carry_out(sysfs: &Sysfs, faults: &[Fault], control: &Receiver<Instant>) -> Result<(), LiveError> {
     let Ok(origin) = control.recv() else { return Ok(()) };
     for fault in faults {
         let due = origin + Duration::from_nanos(fault.at.0);
@@ -147,19 +117,12 @@ fn carry_out(
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
-        let failed = |error: LiveError| LiveError::Fault { fault: fault.to_string(), problem: error.to_string() };
-        match fault.action {
-            // A CPU counts as offline for as long as it surely is.
-            Action::Offline(cpu) => {
-                sysfs.set_online(cpu, false).map_err(failed)?;
-                let _ = tell.send(Change { time: now(), cpu, online: false });
-            }
-            Action::Online(cpu) => {
-                let _ = tell.send(Change { time: now(), cpu, online: true });
-                sysfs.set_online(cpu, true).map_err(failed)?;
-            }
-            Action::Suspend(length) => sysfs.suspend(length).map_err(failed)?,
-        }
+        let done = match fault.action {
+            Action::Offline(cpu) => sysfs.set_online(cpu, false),
+            Action::Online(cpu) => sysfs.set_online(cpu, true),
+            Action::Suspend(length) => sysfs.suspend(length),
+        };
+        done.map_err(|error| LiveError::Fault { fault: fault.to_string(), problem: error.to_string() })?;
     }
     Ok(())
 }

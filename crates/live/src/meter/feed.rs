@@ -346,12 +346,13 @@ impl<S: Sink> Feed<S> {
         });
     }
 
-    /// A CPU went, which idled at last, or comes; or has been offline from the beginning.
+    /// A CPU went, or comes, and idles first; or it has been offline from the beginning.
     pub fn hotplug(&mut self, cpu: CpuId, online: bool) {
         let Some(account) = self.cpus.get_mut(cpu.index()) else { return };
         let busy = account.occupant != Occupant::Idle;
         account.charge(self.now, busy);
         account.is_offline = !online;
+        account.occupant = Occupant::Idle;
         if self.origin.is_some() {
             self.tell(cpu, TaskId::NONE, EventKind::Hotplug { online });
         }

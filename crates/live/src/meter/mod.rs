@@ -41,6 +41,8 @@ static PROBES: ProbeSet = ProbeSet {
         "sched_switch",
         "softirq_entry",
         "task_rename",
+        "cpuhp_enter",
+        "cpuhp_exit",
     ],
 };
 
@@ -88,6 +90,8 @@ pub struct MeterCost {
     pub probe_runs: u64,
     /// CPU time of the thread that received the events.
     pub reader: Nanos,
+    /// How long the programs were attached: the time in them and of the reader is of that.
+    pub listened: Nanos,
     /// Tasks that had not ended when the run was over.
     pub unfinished: u32,
 }
@@ -125,11 +129,24 @@ pub struct Meter<S: Sink> {
     inbox: Rc<RefCell<Inbox>>,
     order: Order,
     feed: Feed<Sinks<S>>,
+    /// What is compared with what it is at the end: when the meter started, and when the tasks had ended.
+    before: Moment,
+    after: Option<Moment>,
+}
+
+/// What the kernel counts all the time.
+#[derive(Debug)]
+struct Moment {
+    time: Nanos,
+    /// CPU time of this thread.
+    reader: Nanos,
     stolen: Stolen,
-    /// CPU time of this thread when the meter started, and when the tasks had ended.
-    reader: (Nanos, Option<Nanos>),
-    /// Stolen time when the tasks had ended.
-    stolen_then: Option<Stolen>,
+}
+
+impl Moment {
+    fn now() -> Result<Moment, LiveError> {
+        Ok(Moment { time: sys::now(), reader: thread_cpu_time()?, stolen: Stolen::now()? })
+    }
 }
 
 impl<S: Sink> Meter<S> {
@@ -153,11 +170,11 @@ impl<S: Sink> Meter<S> {
         let sinks = Tee(LogHash::new(), Tee(Collector::new(&places), sink));
         let visited = visit_cpus(&machine.all_cpus());
         let mut feed = Feed::new(places.len(), &visited, scope, sinks);
-        machine.offline.iter().for_each(|cpu| feed.hotplug(cpu, false));
-        let reader = (thread_cpu_time()?, None);
-        let stolen = Stolen::now()?;
+        // Who goes or comes after this look is told by the programs.
+        let online = kernel::online()?;
+        machine.all_cpus().iter().filter(|cpu| !online.contains(*cpu)).for_each(|cpu| feed.hotplug(cpu, false));
         let order = Order::default();
-        Ok(Meter { links, ring, probes, metering, inbox, order, feed, stolen, reader, stolen_then: None })
+        Ok(Meter { links, ring, probes, metering, inbox, order, feed, before: Moment::now()?, after: None })
     }
 
     /// Starts the command that is followed. Must be called by the thread that started the meter, before that has any
@@ -188,9 +205,8 @@ impl<S: Sink> Meter<S> {
         // What was sent before that.
         self.take(Duration::ZERO)?;
         self.order.release(Some(now), |event| self.feed.take(event));
-        if self.is_over() && self.stolen_then.is_none() {
-            self.stolen_then = Some(Stolen::now()?);
-            self.reader.1 = Some(thread_cpu_time()?);
+        if self.is_over() && self.after.is_none() {
+            self.after = Some(Moment::now()?);
         }
         Ok(())
     }
@@ -202,12 +218,6 @@ impl<S: Sink> Meter<S> {
             order.push(event::parse(raw).map_err(LiveError::Malformed)?);
             Ok(())
         })
-    }
-
-    /// A CPU went or came at `time` on the monotonic clock: no program in the kernel tells that.
-    pub fn hotplug(&mut self, time: Nanos, cpu: CpuId, online: bool) {
-        let kind = event::Kind::Hotplug { cpu, online };
-        self.order.push(event::Event { time, task: event::Number::MAX, work: Nanos::ZERO, kind });
     }
 
     /// Whether all tasks of the command or the play have ended.
@@ -225,28 +235,27 @@ impl<S: Sink> Meter<S> {
         self.inbox.borrow().births > 0
     }
 
-    /// Takes the programs out and adds up. `scheduler`: time that the scheduler took of all CPUs together, and
-    /// instructions are not counted.
+    /// Takes the programs out and adds up. `scheduler`: time that the scheduler took of all CPUs together since the meter
+    /// was started. Instructions are not counted.
     ///
     /// # Errors
     /// Says what the kernel answered.
     pub fn finish(mut self, scheduler: Nanos) -> Result<(Measured, S), LiveError> {
-        let stolen = match self.stolen_then.take() {
-            Some(then) => then,
-            None => Stolen::now()?,
-        };
-        let reader = self.reader.1.map_or_else(thread_cpu_time, Ok)?.since(self.reader.0);
+        let after = self.after.take().map_or_else(Moment::now, Ok)?;
         self.take(Duration::ZERO)?;
         self.links.clear();
         self.take(Duration::ZERO)?;
         let ProbeCost { time, runs, skipped } = self.probes.cost()?;
+        let listened = sys::now().since(self.before.time);
         drop(self.metering);
         let end = self.order.newest();
         self.order.release(None, |event| self.feed.take(event));
         let (Tee(hash, Tee(collector, sink)), fed) = self.feed.finish(end);
         let mut cpus = fed.cpus;
-        stolen.charge(&self.stolen, &mut cpus);
-        charge_scheduler(scheduler, &mut cpus);
+        // What others took is counted from a moment before the run to one after it, in which nothing is the run's.
+        let share = Share { part: fed.elapsed, whole: after.time.since(self.before.time) };
+        after.stolen.charge(&self.before.stolen, share, &mut cpus);
+        charge_scheduler(share.of(scheduler), &mut cpus);
         let cost = MeterCost {
             events: self.inbox.borrow().events,
             lost_by_cpu: self.probes.lost_by_cpu()?,
@@ -257,7 +266,8 @@ impl<S: Sink> Meter<S> {
             late: self.order.late,
             probes: time,
             probe_runs: runs,
-            reader,
+            reader: after.reader.since(self.before.reader),
+            listened,
             unfinished: fed.unfinished,
         };
         let mut measures = collector.finish(Totals {
@@ -273,6 +283,21 @@ impl<S: Sink> Meter<S> {
             task.name = name;
         }
         Ok((Measured { measures, threads: fed.threads, log_hash: hash.finish(), cost }, sink))
+    }
+}
+
+/// The run's part of the time in which something was counted.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    part: Nanos,
+    whole: Nanos,
+}
+
+impl Share {
+    /// As much of a time as falls to the run, if it passed evenly; at most all of it.
+    fn of(self, time: Nanos) -> Nanos {
+        let part = self.part.min(self.whole);
+        Nanos((u128::from(time.0) * u128::from(part.0) / u128::from(self.whole.0.max(1))) as u64)
     }
 }
 
@@ -315,6 +340,12 @@ pub fn host_machine() -> Result<Machine, LiveError> {
 mod tests {
     use super::*;
     use measures::CpuAccount;
+
+    #[test]
+    fn a_short_run_gets_its_share_of_what_was_counted_for_longer() {
+        let share = |part, whole| Share { part: Nanos::from_ms(part), whole: Nanos::from_ms(whole) }.of(Nanos(10_000));
+        assert_eq!([share(5, 150), share(150, 150), share(160, 150), share(0, 0)], [333, 10_000, 10_000, 0].map(Nanos));
+    }
 
     #[test]
     fn the_schedulers_time_comes_out_of_run_time_to_the_nanosecond() {

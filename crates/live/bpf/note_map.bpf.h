@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A note on tasks. A program includes this after it has said what a `struct note` is. */
+#ifndef WEIR_NOTE_MAP_BPF_H
+#define WEIR_NOTE_MAP_BPF_H
+
+#include "probe.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct note);
+} notes SEC(".maps");
+
+/* NULL if there is none on this task. */
+static struct note *note_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&notes, task, NULL, 0);
+}
+
+/* A new one is all zero. NULL if there is no memory for it. */
+static struct note *note_of_or_new(struct task_struct *task)
+{
+	return bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+#endif
