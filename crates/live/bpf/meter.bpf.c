@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tells what the scheduler does with a tree of tasks, when the CPUs of the machine idle, go and come. See tree.bpf.h for what it
- * shares with the recorder.
+ * Tells what the scheduler does with a tree of tasks, and when the CPUs of the machine idle, go and come. See tree.bpf.h
+ * for what it shares with the recorder.
  *
  * 1. Every switch to or from a task of the tree or an idle task is sent; switches among other tasks are not.
  * 2. A task is blocked from the switch that took it from its CPU with a state set. Only a wakeup
