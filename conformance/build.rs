@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the tracing scheduler in its variants, and lists the scenarios: the program carries all that it needs.
+//! Compiles the tracing scheduler in its variants and a witness of each policy, and lists the scenarios: the program
+//! carries all that it needs.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -14,7 +15,7 @@ fn main() -> Result<()> {
     let crate_folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=BPF_CLANG");
-    for input in ["trace.bpf.c", "scenarios", "../policies/include"] {
+    for input in ["log.bpf.h", "trace.bpf.c", "witness.bpf.c", "scenarios", "../policies"] {
         println!("cargo::rerun-if-changed={input}");
     }
     let mut objects = String::from("&[\n");
@@ -26,6 +27,18 @@ fn main() -> Result<()> {
     }
     objects.push_str("]\n");
     fs::write(out.join("objects.rs"), objects)?;
+    let mut witnesses = String::from("&[\n");
+    for policy in policies(&crate_folder.join("../policies"))? {
+        let object = out.join(format!("witness-{policy}.bpf.o"));
+        // Relative to the witness, as an object has the names of its sources in it.
+        let source = format!("../policies/{policy}/{policy}.bpf.c");
+        let defines = defines(&source, &fs::read_to_string(crate_folder.join(&source)).context(source.clone())?)?;
+        let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
+        bpf_clang::compile(&crate_folder.join("witness.bpf.c"), &object, &defines)?;
+        writeln!(witnesses, "    ({policy:?}, include_bytes!({object:?})),")?;
+    }
+    witnesses.push_str("]\n");
+    fs::write(out.join("witnesses.rs"), witnesses)?;
     let mut table = String::from("&[\n");
     for (name, path) in scenarios(&crate_folder.join("scenarios"))? {
         writeln!(table, "    ({name:?}, include_str!({path:?})),")?;
@@ -33,6 +46,37 @@ fn main() -> Result<()> {
     table.push_str("]\n");
     fs::write(out.join("scenarios.rs"), table)?;
     Ok(())
+}
+
+/// The folders that hold a `NAME.bpf.c` of their own name, in alphabetical order.
+fn policies(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.join(format!("{name}.bpf.c")).is_file() {
+            found.push(name.to_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What `witness.bpf.c` must know of a policy: its file, and which function is which op.
+fn defines(source: &str, text: &str) -> Result<Vec<String>> {
+    let (_, scheduler) = text.rsplit_once("\nSCHEDULER(").with_context(|| format!("{source}: no SCHEDULER"))?;
+    let mut defines = vec![format!("-DPOLICY=\"{source}\"")];
+    for member in scheduler.lines().filter_map(|line| line.trim().strip_prefix('.')) {
+        let Some((name, value)) = member.split_once(" = ") else { bail!("{source}: not a member: {member}") };
+        match value.strip_prefix("(void *)") {
+            Some(function) => {
+                defines.push(format!("-DPOLICY_{}={}", name.to_uppercase(), function.trim_end_matches(',')));
+            }
+            None if name == "name" => {}
+            None => bail!("{source}: the witness does not take over the member {name}"),
+        }
+    }
+    Ok(defines)
 }
 
 /// Name and path of every scenario, in alphabetical order.

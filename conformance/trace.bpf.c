@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * trace: logs every operation with its arguments, and does in each what a scenario asks for.
+ * trace: logs every operation with its arguments (`log.bpf.h`), and does in each what a scenario asks for.
  *
- * 1. A task belongs to a role by its name: `w_…` are the workers of a scenario, `v_…` its victims, `d_…` those who
- *    direct the others, and the rest are foreign: what else lives on a machine. Each role has its own settings,
- *    read-only data that is set before the object is loaded. Ops about foreign tasks are counted; ops about the others
- *    are logged. Of foreign tasks only that they come and go is logged: whoever reads the log must know where they
- *    disturbed.
- * 2. An entry takes its number when the op begins, and is completed as the op decides. So the numbers are one order of
- *    all ops on all CPUs, and an op that the kernel calls inside of another stands behind it.
- * 3. The director marks the begin and the end of a scenario by its nice value: before and after, all tasks are treated as
- *    foreign ones are.
- * 4. The log is an array: whoever loaded the scheduler reads it when all is over.
+ * Each role has its own settings, read-only data that is set before the object is loaded. Before the director's first
+ * mark and after its last one, all tasks are treated as foreign ones are.
  */
-#include <weir/scx.bpf.h>
+#include "log.bpf.h"
 
 LICENSE("GPL");
 
@@ -31,10 +23,6 @@ extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) _
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;
 
-struct task_struct___named {
-	char comm[16];
-} __attribute__((preserve_access_index));
-
 struct sched_ext_entity___disallow {
 	bool disallow;
 } __attribute__((preserve_access_index));
@@ -43,21 +31,13 @@ struct task_struct___disallow {
 	struct sched_ext_entity___disallow scx;
 } __attribute__((preserve_access_index));
 
-#define COMM(p) (((struct task_struct___named *)(p))->comm)
-
-#define LOG_SIZE 16384
 #define HELD_SIZE 64
 /* Queues of our own, and one that does not exist. */
 #define FIFO_QUEUE 7
 #define VTIME_QUEUE 8
 #define NO_QUEUE 0x3039
-/* Weights of the director's nice values 5 and 6, which mark the begin and the end. */
-#define BEGIN_WEIGHT 33
-#define END_WEIGHT 27
 /* More tasks than a batch takes by default. */
 #define TOO_MANY 33
-
-enum role { FOREIGN, WORKER, VICTIM, DIRECTOR, ROLES };
 
 /* Where a task is put. The numbers are those of `src/settings.rs`. */
 enum place {
@@ -72,7 +52,8 @@ enum choice { PREVIOUS, DEFAULT_SEARCH, TARGET, IMPOSSIBLE };
 enum giving { GIVE_NOTHING, GIVE_QUEUES, GIVE_HELD, GIVE_HELD_TWICE, GIVE_CANCELLED, GIVE_TOO_MANY, GIVE_UNKNOWN,
 	CANCEL_NOTHING, GIVE_HELD_TO_TARGET, GIVE_HELD_TO_FIFO };
 
-enum kick { NO_KICK, KICK, KICK_IDLE, KICK_PREEMPT, KICK_WAIT, KICK_IDLE_PREEMPT };
+enum kick { NO_KICK, KICK, KICK_IDLE, KICK_PREEMPT, KICK_WAIT, KICK_IDLE_PREEMPT,
+	KICK_PREEMPT_WAIT };
 
 const volatile u32 select_choice[ROLES];
 const volatile u32 select_place[ROLES];
@@ -94,56 +75,9 @@ const volatile s32 init_result;
 const volatile s32 init_task_result[ROLES];
 const volatile bool init_task_disallows[ROLES];
 
-/* Ops by number, as event logs number them. */
-enum op {
-	SELECT_CPU = 1, ENQUEUE, DEQUEUE, DISPATCH, TICK, RUNNABLE, RUNNING, STOPPING, QUIESCENT, YIELD,
-	SET_WEIGHT = 12, SET_CPUMASK, UPDATE_IDLE, CPU_ACQUIRE, CPU_RELEASE, INIT_TASK, EXIT_TASK, ENABLE, DISABLE,
-	CPU_ONLINE = 32, CPU_OFFLINE, INIT, EXIT, OPS,
-};
-
-struct entry {
-	u64 a;			/* first argument besides task and CPU */
-	u64 b;			/* second */
-	u64 verdict;		/* queue that the task was put into; 0: none */
-	u32 op;
-	s32 cpu;		/* where the op runs */
-	s32 pid;		/* of the task; -1: none */
-	s32 task_cpu;		/* where the task belongs; -1: none */
-	s32 result;		/* what the op returns */
-	u32 flags;		/* task_struct.scx.flags */
-	u32 role;
-	u32 slice_left;		/* 0: no slice is left; 1: some is */
-	char comm[16];
-	u64 time;		/* nanoseconds */
-};
-
-struct entry entries[LOG_SIZE];
-u32 logged;
-/* Between the director's marks. */
-u32 acting;
-/* All calls of each op, foreign tasks included. */
-u64 calls[OPS];
-
 /* Pids of tasks that were held back, oldest first. */
 s32 held[HELD_SIZE];
 u32 held_first, held_end;
-
-/* Of ops that nobody logs. */
-static struct entry nowhere;
-
-/* The barrier makes the compiler bound the number where the verifier sees it. */
-static __always_inline u32 role_of(struct task_struct *p)
-{
-	u32 role = FOREIGN;
-
-	if (p && COMM(p)[1] == '_') {
-		char first = COMM(p)[0];
-
-		role = first == 'w' ? WORKER : first == 'v' ? VICTIM : first == 'd' ? DIRECTOR : FOREIGN;
-	}
-	asm volatile("" : "+r"(role));
-	return role & (ROLES - 1);
-}
 
 /* The role that decides what happens to a task: before the begin and after the end all are treated alike. */
 static __always_inline u32 acting_role_of(struct task_struct *p)
@@ -152,51 +86,6 @@ static __always_inline u32 acting_role_of(struct task_struct *p)
 
 	asm volatile("" : "+r"(role));
 	return role & (ROLES - 1);
-}
-
-static __always_inline void count(u32 op)
-{
-	__sync_fetch_and_add(&calls[op], 1);
-}
-
-/* A new entry of the log. One that finds no place takes that of an old one; the reader sees by the number of all. */
-static __always_inline struct entry *new_entry(u32 op, u64 a, u64 b)
-{
-	struct entry *e = &entries[__sync_fetch_and_add(&logged, 1) & (LOG_SIZE - 1)];
-
-	e->time = bpf_ktime_get_ns();
-	e->op = op;
-	e->cpu = bpf_get_smp_processor_id();
-	e->pid = -1;
-	e->task_cpu = -1;
-	e->a = a;
-	e->b = b;
-	return e;
-}
-
-/* The same for an op about a task, unless that is foreign: then an entry that nobody reads, or after the begin one with
- * little in it if it tells that the task comes or goes. */
-static __always_inline struct entry *note(u32 op, struct task_struct *p, u64 a, u64 b)
-{
-	u32 role = role_of(p);
-	struct entry *e;
-
-	count(op);
-	if (role == FOREIGN) {
-		if ((op != RUNNING && op != STOPPING) || !READ_ONCE(acting))
-			return &nowhere;
-		e = new_entry(op, a, b);
-		e->pid = p->pid;
-		e->role = role;
-		return e;
-	}
-	e = new_entry(op, a, b);
-	e->pid = p->pid;
-	e->role = role;
-	e->flags = p->scx.flags;
-	e->slice_left = p->scx.slice != 0;
-	bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), COMM(p));
-	return e;
 }
 
 static __always_inline void raise_error(void)
@@ -342,6 +231,9 @@ OP2(void, trace_enqueue, struct task_struct *, p, u64, enq_flags)
 	case KICK_IDLE_PREEMPT:
 		scx_bpf_kick_cpu(kick_cpu, SCX_KICK_IDLE | SCX_KICK_PREEMPT);
 		break;
+	case KICK_PREEMPT_WAIT:
+		scx_bpf_kick_cpu(kick_cpu, SCX_KICK_PREEMPT | __SCX_KICK_WAIT);
+		break;
 	}
 }
 #endif
@@ -388,18 +280,8 @@ static __always_inline u64 give_held(u32 giving)
 
 OP2(void, trace_dispatch, s32, cpu, struct task_struct *, prev)
 {
-	struct entry *e;
-	u32 role = role_of(prev);
+	struct entry *e = note_dispatch(cpu, prev);
 
-	count(DISPATCH);
-	e = new_entry(DISPATCH, cpu, 0);
-	e->pid = prev ? prev->pid : -1;
-	e->role = role;
-	if (prev) {
-		e->flags = prev->scx.flags;
-		e->slice_left = prev->scx.slice != 0;
-		bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), COMM(prev));
-	}
 	switch (READ_ONCE(acting) ? dispatch_giving : GIVE_QUEUES) {
 	case GIVE_QUEUES:
 		e->result = dsq_move_to_local(FIFO_QUEUE) || dsq_move_to_local(VTIME_QUEUE);
@@ -410,6 +292,9 @@ OP2(void, trace_dispatch, s32, cpu, struct task_struct *, prev)
 	case GIVE_HELD_TO_TARGET:
 	case GIVE_HELD_TO_FIFO:
 	case GIVE_CANCELLED:
+		/* CPU 0 looks for work whenever the director leaves it: nobody compares that. */
+		if (!cpu)
+			break;
 		e->verdict = give_held(dispatch_giving);
 		if (dispatch_giving == GIVE_HELD_TO_FIFO || dispatch_giving == GIVE_CANCELLED)
 			e->result = dsq_move_to_local(FIFO_QUEUE);
@@ -460,9 +345,7 @@ OP2(bool, trace_yield, struct task_struct *, from, struct task_struct *, to)
 
 OP2(void, trace_set_weight, struct task_struct *, p, u32, weight)
 {
-	note(SET_WEIGHT, p, weight, 0);
-	if (role_of(p) == DIRECTOR && (weight == BEGIN_WEIGHT || weight == END_WEIGHT))
-		WRITE_ONCE(acting, weight == BEGIN_WEIGHT);
+	note_weight(p, weight);
 }
 
 OP2(void, trace_set_cpumask, struct task_struct *, p, const struct cpumask *, mask)
@@ -472,32 +355,27 @@ OP2(void, trace_set_cpumask, struct task_struct *, p, const struct cpumask *, ma
 
 OP2(void, trace_update_idle, s32, cpu, bool, idle)
 {
-	count(UPDATE_IDLE);
 	new_entry(UPDATE_IDLE, cpu, idle);
 }
 
 OP2(void, trace_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 {
-	count(CPU_ACQUIRE);
 	new_entry(CPU_ACQUIRE, cpu, 0);
 }
 
 OP2(void, trace_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
-	count(CPU_RELEASE);
 	new_entry(CPU_RELEASE, cpu, 0);
 }
 
 #ifndef WITHOUT_HOTPLUG
 SLEEPABLE_OP1(void, trace_cpu_online, s32, cpu)
 {
-	count(CPU_ONLINE);
 	new_entry(CPU_ONLINE, cpu, 0);
 }
 
 SLEEPABLE_OP1(void, trace_cpu_offline, s32, cpu)
 {
-	count(CPU_OFFLINE);
 	new_entry(CPU_OFFLINE, cpu, 0);
 }
 #endif
@@ -532,7 +410,6 @@ SLEEPABLE_OP0(s32, trace_init)
 {
 	s32 err = init_result;
 
-	count(INIT);
 	new_entry(INIT, 0, 0);
 	if (!err)
 		err = scx_bpf_create_dsq(FIFO_QUEUE, -1);
@@ -543,7 +420,6 @@ SLEEPABLE_OP0(s32, trace_init)
 
 OP1(void, trace_exit, struct scx_exit_info *, info)
 {
-	count(EXIT);
 	new_entry(EXIT, info->kind, info->exit_code);
 	record_exit(info);
 }

@@ -9,10 +9,11 @@
 //!    by changing its nice value to 5 and to 6: how threads come to be is not a scheduler's matter.
 //! 4. What time decides is left out, see [`ALWAYS_MASKED`] and [`Masks`].
 //! 5. A real machine has other tasks, and they disturb; [`crate::disturbance`] knows when. Every play that was not
-//!    disturbed must be like the model's. Where all were disturbed, or it is unknown because a policy keeps no log, one
-//!    that is like the model's is enough: what a wrong model does, a kernel does never.
+//!    disturbed must be like the model's. Where all were disturbed, one that is like the model's is enough: what a wrong
+//!    model does, a kernel does never.
 //! 6. What a CPU asks for in vain, a `dispatch` that leads to no task, is the story of that CPU, but for CPU 0, where
 //!    foreign tasks are.
+//! 7. Who runs after whom on a CPU is a story too: the tasks' own do not tell it.
 
 use crate::record::{Call, Exit, Record, Run};
 use crate::scenario::{Masks, Scenario};
@@ -90,7 +91,7 @@ pub fn compare(scenario: &Scenario, kernel: &Record, model: &Record) -> Verdict 
     let differences: Vec<Vec<String>> = expected.iter().map(|told| told.differences(&got)).collect();
     let is_disturbed = |index: &usize| !kernel.runs[*index].disturbed.is_empty();
     let disturbed = (0..kernel.runs.len()).filter(is_disturbed).count();
-    let all_count = disturbed < kernel.runs.len() && scenario.policy.is_none();
+    let all_count = disturbed < kernel.runs.len();
     let counts = |index: &usize| !all_count || !is_disturbed(index);
     let shown = |index: &usize| {
         let many = differences[*index].len();
@@ -125,11 +126,8 @@ impl Told {
             (None, Some(exit)) => ending(exit),
             (None, None) => "no end".to_owned(),
         };
-        let mut stories = match (masks.events, run.calls.is_empty()) {
-            (true, _) => BTreeMap::new(),
-            (false, true) => counts(run, masks),
-            (false, false) => stories(run, masks),
-        };
+        let mut stories = if masks.events { BTreeMap::new() } else { stories(run, masks) };
+        unite(&mut stories, &masks.alike);
         for (task, story) in &mut stories {
             if masks.setup.contains(task) {
                 *story = without_changes(story);
@@ -200,12 +198,6 @@ fn without_foreign_name(message: &str) -> String {
     format!("{}*[#]{rest}", &before[..before.len() - name.len()])
 }
 
-/// Calls per op, for a policy that keeps no log.
-fn counts(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
-    let compared = run.counts.iter().filter(|(op, _)| !masks.ops.contains(op));
-    compared.map(|(op, count)| (op.clone(), vec![format!("{count} calls")])).collect()
-}
-
 /// Longest round of ops that is taken for a repetition.
 const LONGEST_ROUND: usize = 16;
 
@@ -245,6 +237,14 @@ fn without_changes(story: &[String]) -> Vec<String> {
     kept
 }
 
+/// Makes one story of those of `alike`: which lines occur in any of them.
+fn unite(stories: &mut BTreeMap<String, Vec<String>>, alike: &[String]) {
+    let lines: BTreeSet<String> = alike.iter().filter_map(|task| stories.remove(task)).flatten().collect();
+    if !lines.is_empty() {
+        stories.insert(alike.join(", "), lines.into_iter().collect());
+    }
+}
+
 /// How often each line occurs.
 fn tally(story: &[String]) -> Vec<String> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
@@ -259,6 +259,7 @@ fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
     let calls = between_marks(&run.calls);
     let owners = owners(calls);
     let mut stories = odd_ticks(calls, masks);
+    stories.extend(turns(calls, masks));
     // Tasks that have run: what slice a task brought from before the first mark is a matter of time.
     let mut ran = BTreeSet::new();
     for (call, owner) in calls.iter().zip(owners) {
@@ -277,6 +278,26 @@ fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
         stories.entry(owner).or_default().push(tell(call, masks, ran.contains(&call.task)));
     }
     stories
+}
+
+/// Which tasks ran on each CPU, in order. One that went on after somebody foreign, or after itself, is told once.
+fn turns(calls: &[Call], masks: &Masks) -> BTreeMap<String, Vec<String>> {
+    let mut turns: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    if masks.cpus || masks.ops.iter().any(|op| op == "running") {
+        return turns;
+    }
+    let is_ours = |call: &&Call| {
+        let task = &call.task;
+        let left_out = [&masks.alike, &masks.tasks].iter().any(|tasks| tasks.contains(task));
+        call.op == "running" && !task.is_empty() && task != FOREIGN && task != DIRECTOR && !left_out
+    };
+    for call in calls.iter().filter(is_ours) {
+        let story = turns.entry(format!("turns on CPU {}", call.task_cpu)).or_default();
+        if story.last() != Some(&call.task) {
+            story.push(call.task.clone());
+        }
+    }
+    turns
 }
 
 /// Stretches on a CPU with more or fewer ticks than fit into them. In neither world there should be any.
@@ -329,9 +350,6 @@ pub fn keep(scenario: &Scenario, kernel: &Record, model: &Record) -> Record {
         kept[three[1]] = !three.iter().all(|&at| is_nobodys(at));
     }
     run.calls = calls.iter().zip(kept).filter(|(_, kept)| *kept).map(|(call, _)| call.clone()).collect();
-    if scenario.policy.is_none() {
-        run.counts.clear();
-    }
     Record { runs: vec![run], ..kernel.clone() }
 }
 
@@ -381,7 +399,7 @@ fn lead_in(calls: &[Call], owners: &mut [String], line: &[usize], task: &str) {
 
 /// A CPU's own op that directly follows what its last task did.
 fn follow(calls: &[Call], owners: &mut [String], line: &[usize], at: usize) {
-    let leaves = ["stopping", "quiescent", "dispatch", "enqueue", "dequeue", "disable", "exit_task"];
+    let leaves = ["stopping", "quiescent", "dispatch", "enqueue", "insert", "dequeue", "disable", "exit_task"];
     if let Some(&last) = line.last()
         && leaves.contains(&calls[last].op.as_str())
     {
@@ -411,6 +429,7 @@ fn tell(call: &Call, masks: &Masks, ran: bool) -> String {
             }
         }
         "update_idle" => add("idle", call.b.to_string()),
+        "insert" => add("into", queue(call.a, masks)),
         "cpu_acquire" | "cpu_release" | "cpu_online" | "cpu_offline" => add("cpu", cpu(call.a as i64)),
         _ => add("arg", format!("{:#x}", call.a)),
     }
@@ -458,4 +477,40 @@ fn first_difference(task: &str, kernel: &[String], model: &[String]) -> Option<S
         }
     }
     Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_after_whom_is_told_for_each_cpu() {
+        let run = |task: &str, task_cpu| Call { op: "running".into(), task: task.into(), task_cpu, ..Call::default() };
+        let calls = [run("w_b", 1), run("*", 1), run("w_b", 1), run("w_a", 1), run("d_dir", 0), run("w_a", 2)];
+        let told = |masks: Masks| turns(&calls, &masks);
+        let story = |cpu: u32, tasks: &[&str]| {
+            (format!("turns on CPU {cpu}"), tasks.iter().map(|task| (*task).to_owned()).collect::<Vec<String>>())
+        };
+        assert_eq!(told(Masks::default()), [story(1, &["w_b", "w_a"]), story(2, &["w_a"])].into());
+        assert_eq!(told(Masks { alike: vec!["w_a".into()], ..Masks::default() }), [story(1, &["w_b"])].into());
+        assert_eq!(told(Masks { cpus: true, ..Masks::default() }), [].into());
+    }
+
+    #[test]
+    fn tasks_that_are_alike_have_one_story_of_what_occurs() {
+        let story = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<String>>();
+        let told = |a: &str, b: &str| {
+            let mut stories = BTreeMap::from([("a".to_owned(), story(a)), ("b".to_owned(), story(b))]);
+            stories.insert("c".into(), story("running"));
+            unite(&mut stories, &["a".into(), "b".into()]);
+            stories
+        };
+        let expected = [("a, b", "enqueue running"), ("c", "running")];
+        assert_eq!(
+            told("running enqueue", "running"),
+            expected.map(|(task, words)| (task.into(), story(words))).into()
+        );
+        assert_eq!(told("running enqueue", "running"), told("running", "enqueue running enqueue running"));
+        assert_ne!(told("running", "running"), told("running", "enqueue"));
+    }
 }

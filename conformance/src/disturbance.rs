@@ -10,7 +10,8 @@
 //! 3. Where the machine is slow, the last mark may come before a task has done its work. And the stop class has work of
 //!    its own at times, for which it takes a CPU away. Both are seen only beside the model's log. A kernel that always
 //!    differs so is noticed all the same: where all plays are disturbed, one must still be like the model's.
-//! 4. The player's own lock is no part of the scenario: who slept for it slept once more than the scenario says.
+//! 4. Where only the scenario's tasks are under the scheduler, what is foreign is seen by the CPUs that it finds idle.
+//! 5. The player's own lock is no part of the scenario: who slept for it slept once more than the scenario says.
 
 use crate::compare::{DIRECTOR, between_marks, odd_ticks, owners};
 use crate::record::Call;
@@ -25,11 +26,11 @@ const STALL_NS: u64 = 6_000_000;
 /// `DEQUEUE_SLEEP`.
 const SLEEP: u64 = 1;
 
-/// What the log tells of disturbances, each kind once.
-pub fn of_log(calls: &[Call], masks: &Masks) -> Vec<String> {
+/// What the log tells of disturbances, each kind once. `only_ours`: foreign tasks are not under the scheduler.
+pub fn of_log(calls: &[Call], masks: &Masks, only_ours: bool) -> Vec<String> {
     let calls = between_marks(calls);
     let is_guest = |call: &Call| call.op == "running" && call.task_cpu == HOUSE && !is_at_home(call);
-    let mut watch = Watch { guests: calls.iter().any(is_guest), ..Watch::default() };
+    let mut watch = Watch { guests: calls.iter().any(is_guest), only_ours, ..Watch::default() };
     calls.iter().for_each(|call| watch.see(call));
     let still = watch.still.iter().filter(|_| !odd_ticks(calls, masks).is_empty());
     watch.found.into_iter().chain(still.map(|cpu| format!("CPU {cpu} stood still"))).collect()
@@ -79,6 +80,10 @@ fn is_at_home(call: &Call) -> bool {
 struct Watch<'a> {
     /// Tasks of the scenario come to CPU 0 too.
     guests: bool,
+    /// Foreign tasks are not under the scheduler.
+    only_ours: bool,
+    /// Then: CPUs that are no longer idle, and nobody of the scenario came.
+    woken: BTreeSet<i32>,
     /// Tasks of the scenario that want a CPU or have one.
     active: BTreeSet<&'a str>,
     /// CPUs on which a foreign task is.
@@ -101,13 +106,31 @@ impl<'a> Watch<'a> {
             *last = call.time_ns;
         }
         match (call.task.as_str(), call.op.as_str()) {
-            ("", "update_idle") => _ = self.left.remove(&call.cpu),
+            ("", "update_idle") => self.see_idle(call.cpu, call.b != 0),
             ("*", op) => self.see_foreign(op, call.cpu),
             ("" | DIRECTOR, _) => {}
             (task, op) => self.see_ours(task, op, call),
         }
         if let (Some(cpu), false) = (self.foreign.first(), self.active.is_empty()) {
             self.found.insert(format!("a foreign task is on CPU {cpu}"));
+        }
+    }
+
+    fn see_idle(&mut self, cpu: i32, idle: bool) {
+        self.left.remove(&cpu);
+        if !self.only_ours || cpu == HOUSE {
+            return;
+        }
+        if !idle {
+            self.woken.insert(cpu);
+            if self.active.is_empty() {
+                self.foreign.insert(cpu);
+            }
+        } else if self.woken.remove(&cpu) {
+            self.foreign.remove(&cpu);
+            if !self.active.is_empty() {
+                self.found.insert(format!("a foreign task was on CPU {cpu}"));
+            }
         }
     }
 
@@ -131,6 +154,7 @@ impl<'a> Watch<'a> {
             "running" => {
                 self.active.insert(task);
                 self.left.remove(&call.task_cpu);
+                self.woken.remove(&call.task_cpu);
                 self.heard.insert(call.task_cpu, call.time_ns);
             }
             "stopping" => {
@@ -147,19 +171,23 @@ impl<'a> Watch<'a> {
 mod tests {
     use super::*;
 
-    /// `op cpu task ms`, a call each; `sleeps` is `quiescent` with SLEEP.
+    /// `op cpu task ms`, a call each; `sleeps` is `quiescent` with SLEEP, `idle` is `update_idle` with true.
     fn found(log: &str) -> Vec<String> {
-        of_log(&parse(log), &Masks::default())
+        of_log(&parse(log), &Masks::default(), false)
     }
 
     fn parse(log: &str) -> Vec<Call> {
         let call = |words: &str| {
             let words: Vec<&str> = words.split_whitespace().collect();
-            let (op, a) = if words[0] == "sleeps" { ("quiescent", SLEEP) } else { (words[0], 0) };
+            let (op, a, b) = match words[0] {
+                "sleeps" => ("quiescent", SLEEP, 0),
+                "idle" => ("update_idle", 0, 1),
+                op => (op, 0, 0),
+            };
             let task = if words[2] == "-" { "" } else { words[2] };
             let time_ns = words[3].parse::<u64>().unwrap() * 1_000_000;
             let cpu = words[1].parse().unwrap();
-            Call { op: op.into(), cpu, task_cpu: cpu, task: task.into(), a, time_ns, ..Call::default() }
+            Call { op: op.into(), cpu, task_cpu: cpu, task: task.into(), a, b, time_ns, ..Call::default() }
         };
         log.split(',').map(call).collect()
     }
@@ -175,6 +203,20 @@ mod tests {
         let guest = ",runnable 0 w_c 5,running 0 w_c 5,stopping 0 w_c 6,sleeps 0 w_c 6,update_idle 0 - 6";
         assert_eq!(with("running 0 * 0,", guest), ["a foreign task is on CPU 0"]);
         assert_eq!(with("", ",running 1 d_dir 3,runnable 1 w_b 4,running 3 * 4"), ["a foreign task is on CPU 3"]);
+    }
+
+    #[test]
+    fn foreign_tasks_are_seen_where_they_are_not_under_the_scheduler() {
+        let life = "runnable 1 w_a 1,update_idle 1 - 1,running 1 w_a 1,stopping 1 w_a 4,sleeps 1 w_a 4,idle 1 - 4";
+        let with = |before: &str, during: &str| {
+            let life = life.replace("stopping", &[during, "stopping"].concat());
+            of_log(&parse(&[before, &life].concat()), &Masks::default(), true)
+        };
+        assert_eq!(with("", ""), [""; 0]);
+        assert_eq!(with("update_idle 2 - 0,idle 2 - 0,", ""), [""; 0]);
+        assert_eq!(with("update_idle 0 - 0,", "idle 0 - 2,"), [""; 0], "it is at home there");
+        assert_eq!(with("update_idle 2 - 0,", ""), ["a foreign task is on CPU 2"]);
+        assert_eq!(with("", "update_idle 2 - 2,idle 2 - 3,"), ["a foreign task was on CPU 2"]);
     }
 
     #[test]

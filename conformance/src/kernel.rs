@@ -13,7 +13,6 @@ use live::LiveError;
 use live::scheduler::{Attached, Host, KernelExit, Request, load};
 use live::threads::{Calibration, Options, Played, Stage};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -21,22 +20,19 @@ use std::{fs, thread};
 const SETTLE: Nanos = Nanos::from_secs(5);
 /// A play that is cut short ends so long after the scheduler was unloaded.
 const AFTERWARDS: Nanos = Nanos::from_ms(200);
-/// Of a scheduler that was loaded again, much longer than bypass.
-const SECOND_LIFE: Duration = Duration::from_millis(1_000);
+/// How long a scheduler stays that was loaded again: some slices. It is no longer bypassed then.
+const SECOND_LIFE: Duration = Duration::from_millis(100);
 /// Disabling a scheduler visits every task of the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of counts one is wrong as soon as one foreign task disturbs, so policies are played more often.
-const PLAYS_OF_POLICIES: u32 = 3;
 /// For so many disturbed plays there are others. Where only the end is compared, or the model is known to depart, nothing
 /// disturbs.
 const SPARE_PLAYS: usize = 12;
 
-/// Plays a scenario `plays` times without disturbance, with a policy more often.
+/// Plays a scenario `plays` times without disturbance.
 pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
     let calibration = Stage::prepare(&scenario.workload, &Options::default())?.calibration();
-    let plays = if scenario.policy.is_some() { plays * PLAYS_OF_POLICIES } else { plays };
     let model = model::play(scenario)?.runs.swap_remove(0);
     let mut runs: Vec<Run> = Vec::new();
     let wanted = plays as usize;
@@ -45,7 +41,7 @@ pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
         if scenario.masks.events || scenario.departure.is_some() {
             run.disturbed.clear();
         } else {
-            run.disturbed.extend(disturbance::of_log(&run.calls, &scenario.masks));
+            run.disturbed.extend(disturbance::of_log(&run.calls, &scenario.masks, scenario.only_ours));
             run.disturbed.extend(disturbance::of_log_beside(&run.calls, &model.calls));
         }
         runs.push(run);
@@ -63,7 +59,6 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
     let stage = Stage::prepare(&workload, &options)?;
-    let mut before = BTreeMap::new();
     // Threads of the player that are in no scenario stay where the director is.
     let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
     sched_setaffinity(None, &only_cpu_0()).context("a thread for CPU 0")?;
@@ -71,10 +66,6 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
         let begin = Instant::now();
         let running = stage.begin(scope);
         let process = scenario.executes.as_deref().map(process::start).transpose()?;
-        if scenario.count_from > Nanos::ZERO {
-            sleep_until(begin, scenario.count_from);
-            before = counts(&attached)?;
-        }
         act(scenario, begin)?;
         if scenario.again {
             wait_for_end(&attached)?;
@@ -104,15 +95,19 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     all_online(scenario)?;
     let (exit, played) = played?;
     let mut run = read(scenario, &attached, exit)?;
-    run.forget(&before);
     run.disturbed = disturbance::of_play(&played);
     Ok(run)
 }
 
 fn attach(scenario: &Scenario) -> Result<Attached, LiveError> {
-    let (profile, host) = (scenario.profile(), Host::read()?);
-    let measure = scenario.policy.is_some();
-    load(&Request { name: &scenario.name, object: scenario.object(), profile: &profile, host: &host, measure })
+    let host = Host::read()?;
+    load(&Request {
+        name: &scenario.name,
+        object: scenario.object(),
+        profile: scenario.profile(),
+        host: &host,
+        measure: false,
+    })
 }
 
 fn only_cpu_0() -> CpuSet {
@@ -158,11 +153,6 @@ fn set_online(cpu: CpuId, online: bool) -> Result<()> {
     fs::write(&path, online).with_context(|| format!("write {online} to {path}"))
 }
 
-/// Calls of each op so far, as the kernel counts them.
-fn counts(attached: &Attached) -> Result<BTreeMap<String, u64>> {
-    Ok(attached.statistics()?.ops.into_iter().map(|op| (op.op, op.runs)).filter(|(_, runs)| *runs > 0).collect())
-}
-
 /// Does to the machine what the scenario says.
 fn act(scenario: &Scenario, begin: Instant) -> Result<()> {
     for fault in scenario.faults.faults() {
@@ -184,19 +174,14 @@ fn sleep_until(begin: Instant, time: Nanos) {
 fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Run> {
     let KernelExit { kind, code, reason, message, .. } = exit;
     let mut run = Run { exit: Some(Exit { kind: kind as u32, code, reason, message }), ..Run::default() };
-    if scenario.policy.is_some() {
-        run.counts = counts(attached)?;
-        return Ok(run);
-    }
     let (object, bss) = (linked(scenario)?, attached.section(".bss")?);
     let variable = |name: &str| -> Result<&[u8]> {
-        let place = object.variables.get(name).ok_or_else(|| anyhow!("the tracing scheduler has no {name}"))?;
+        let place = object.variables.get(name).ok_or_else(|| anyhow!("the log has no {name}"))?;
         let begin = place.offset as usize;
         bss.get(begin..begin + place.size as usize).ok_or_else(|| anyhow!("{name} lies outside of .bss"))
     };
     let logged = u32::from_le_bytes(variable("logged")?.try_into().context("four bytes")?);
-    (run.calls, run.lost) = log::read(variable("entries")?, logged);
-    run.counts = log::counts(variable("calls")?);
+    run.calls = log::read(variable("entries")?, logged)?;
     Ok(run)
 }
 

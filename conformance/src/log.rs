@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads what the tracing scheduler left in its memory.
+//! Reads what `log.bpf.h` left in the memory of a scheduler.
 
 use crate::record::Call;
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
 /// Bytes of `struct entry`.
 const ENTRY: usize = 80;
 /// Name of a task about which nothing was called but `init_task`.
 pub const REFUSED: &str = "(refused)";
+/// `enum op`: what a policy does in an op, seen by its witness.
+const INSERT: u32 = 64;
 /// `enum role`: foreign.
 const FOREIGN: u32 = 0;
 
@@ -34,13 +37,15 @@ impl Entry<'_> {
     }
 }
 
-/// The log: the variables `entries` and `logged`. Returns the calls and how many found no place.
+/// The log: the variables `entries` and `logged`. An error if there were more calls than it takes.
 ///
 /// A task has one name here, the last one that was seen: a new thread first has the name of its parent. One that never
 /// came to be has none of its own.
-pub fn read(entries: &[u8], logged: u32) -> (Vec<Call>, u32) {
+pub fn read(entries: &[u8], logged: u32) -> Result<Vec<Call>> {
     let entries: Vec<Entry> = entries.chunks_exact(ENTRY).take(logged as usize).map(Entry).collect();
-    let lost = logged.saturating_sub(entries.len() as u32);
+    if entries.len() < logged as usize {
+        bail!("the log has place for {} calls, and there were {logged}", entries.len());
+    }
     let ours = entries.iter().filter(|entry| entry.is_ours());
     let mut names: BTreeMap<i32, String> = ours.clone().map(|entry| (entry.pid(), entry.name())).collect();
     for (pid, name) in &mut names {
@@ -48,7 +53,7 @@ pub fn read(entries: &[u8], logged: u32) -> (Vec<Call>, u32) {
             *name = REFUSED.to_owned();
         }
     }
-    (entries.iter().map(|entry| call(entry, &names)).collect(), lost)
+    Ok(entries.iter().map(|entry| call(entry, &names)).collect())
 }
 
 fn call(entry: &Entry, names: &BTreeMap<i32, String>) -> Call {
@@ -72,12 +77,9 @@ fn call(entry: &Entry, names: &BTreeMap<i32, String>) -> Call {
 }
 
 fn op_name(number: u32) -> String {
+    if number == INSERT {
+        return "insert".to_owned();
+    }
     let name = u8::try_from(number).ok().and_then(event_log::op_name);
     name.map_or_else(|| format!("op {number}"), str::to_owned)
-}
-
-/// The variable `calls`: how often each op was called.
-pub fn counts(calls: &[u8]) -> BTreeMap<String, u64> {
-    let words = calls.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-    words.zip(0..).filter(|(count, _)| *count > 0).map(|(count, op)| (op_name(op), count)).collect()
 }

@@ -11,7 +11,6 @@ use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::{ExitInfo, Kernel};
 use machine_model::Machine;
 use simulator::{Setup, SetupError};
-use std::collections::BTreeMap;
 
 /// CONFIG_HZ of the kernels that the records come from.
 const HZ: u32 = 250;
@@ -34,28 +33,20 @@ pub fn machine() -> Machine {
 
 /// Plays a scenario.
 pub fn play(scenario: &Scenario) -> Result<Record> {
-    let (machine, profile) = (machine(), scenario.profile());
+    let machine = machine();
     let object = Object::parse(scenario.object()).context("our own object")?;
     let setup = Setup {
         machine: &machine,
         workload: &scenario.workload,
         object: &object,
-        profile: &profile,
+        profile: scenario.profile(),
         seed: 1,
         duration: None,
         faults: &scenario.faults,
         kernel: (7, 2),
     };
-    let mut before = BTreeMap::new();
-    if scenario.count_from > Nanos::ZERO {
-        let setup = Setup { duration: Some(scenario.count_from), ..setup };
-        simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, _| before = counts(kernel))?;
-    }
-    let mut run = Run::default();
-    let mut read = |kernel: &Kernel, object: &LinkedObject| {
-        run = last(scenario, kernel, object);
-        run.forget(&before);
-    };
+    let mut run = Ok(Run::default());
+    let mut read = |kernel: &Kernel, object: &LinkedObject| run = last(kernel, object);
     let result = if scenario.sysrq {
         simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
             kernel.sysrq(CpuId(0));
@@ -65,6 +56,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     } else {
         simulator::run_and_unload(&setup, &mut Unheard, &mut |_| (), &mut read)
     };
+    let mut run = run?;
     match result {
         // A scheduler that is to be loaded again was: what counts is the first end, unless the scenario is about that.
         Ok(outcome) if !scenario.again => run.exit = outcome.restarts.first().map(exit).or(run.exit),
@@ -77,21 +69,12 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
 }
 
 /// Reads what the scheduler left.
-fn last(scenario: &Scenario, kernel: &Kernel, object: &LinkedObject) -> Run {
+fn last(kernel: &Kernel, object: &LinkedObject) -> Result<Run> {
     let mut run = Run { exit: kernel.exit_info().map(exit), ..Run::default() };
-    if scenario.policy.is_some() {
-        run.counts = counts(kernel);
-        return run;
-    }
-    let variable = |name| kernel.variable(object, name).expect("a variable of the tracing scheduler");
+    let variable = |name| kernel.variable(object, name).expect("a variable of log.bpf.h");
     let logged = u32::from_le_bytes(variable("logged").try_into().expect("four bytes"));
-    (run.calls, run.lost) = log::read(variable("entries"), logged);
-    run.counts = log::counts(variable("calls"));
-    run
-}
-
-fn counts(kernel: &Kernel) -> BTreeMap<String, u64> {
-    kernel.op_counts().map(|(op, count)| (op.to_owned(), count)).collect()
+    run.calls = log::read(variable("entries"), logged)?;
+    Ok(run)
 }
 
 fn exit(info: &ExitInfo) -> Exit {

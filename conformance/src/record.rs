@@ -2,7 +2,6 @@
 //! What a play leaves, in both worlds the same, as JSON.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Plays of one scenario.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -25,26 +24,11 @@ pub struct Run {
     /// Why it could not be loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// What the tracing scheduler logged.
+    /// What the scheduler logged.
     pub calls: Vec<Call>,
-    /// Entries that found no place.
-    #[serde(default)]
-    pub lost: u32,
-    /// All calls of each op, foreign tasks included.
-    pub counts: BTreeMap<String, u64>,
     /// What disturbed the play ([`crate::disturbance`]).
     #[serde(default)]
     pub disturbed: Vec<String>,
-}
-
-impl Run {
-    /// Takes the calls off that were counted before.
-    pub fn forget(&mut self, before: &BTreeMap<String, u64>) {
-        for (op, count) in &mut self.counts {
-            *count -= before.get(op).unwrap_or(&0);
-        }
-        self.counts.retain(|_, count| *count > 0);
-    }
 }
 
 /// Why a scheduler ended.

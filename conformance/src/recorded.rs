@@ -24,9 +24,6 @@ pub fn write(record: &Record) -> String {
             line(format_args!("{op} {cpu} {task} {arguments} {time_ns}"));
         }
         run.disturbed.iter().for_each(|what| line(format_args!("disturbed {what}")));
-        if run.calls.is_empty() {
-            run.counts.iter().for_each(|(op, count)| line(format_args!("count {op} {count}")));
-        }
         if let Some(refused) = &run.refused {
             line(format_args!("refused {refused}"));
         }
@@ -58,10 +55,6 @@ fn read_line(run: &mut Run, word: &str, rest: &str) -> Result<()> {
     match word {
         "disturbed" => run.disturbed.push(rest.to_owned()),
         "refused" => run.refused = Some(rest.to_owned()),
-        "count" => {
-            let (op, count) = rest.split_once(' ').context("expected an op and a number")?;
-            run.counts.insert(op.to_owned(), count.parse().context("expected a number")?);
-        }
         "ended" => run.exit = Some(exit(rest).context("expected kind, code, reason: message")?),
         op => run.calls.push(call(op, rest).context("expected the columns of a call")?),
     }
@@ -126,12 +119,12 @@ mod tests {
         };
         let refused = Run { refused: Some("no".into()), exit: Some(silent), ..Run::default() };
         let disturbed = vec!["a thread came".to_owned()];
-        let policy = Run { counts: [("enqueue".to_owned(), 7)].into(), disturbed, ..Run::default() };
+        let disturbed = Run { disturbed, ..Run::default() };
         let record = Record {
             scenario: "s".into(),
             world: "kernel".into(),
             kernel: "7.2".into(),
-            runs: vec![run, refused, policy],
+            runs: vec![run, refused, disturbed],
         };
         assert_eq!(read(&write(&record)).unwrap(), record);
     }

@@ -4,15 +4,18 @@
 use crate::settings::{Common, Role, Settings};
 use anyhow::{Context, Result, anyhow, bail};
 use fault_plan::FaultPlan;
-use ids::{Nanos, Policy};
+use ids::Policy;
 use launch_profile::Profile;
 use serde::Deserialize;
-use workload::Workload;
+use std::collections::BTreeMap;
+use workload::{Op, Workload};
 
 /// CPUs of every scenario: cores without SMT that share a cache.
 pub const CPUS: u32 = 4;
 
 const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+/// By policy.
+const WITNESSES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/witnesses.rs"));
 const SCENARIOS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
 
 /// What a comparison leaves out, with the reason in the scenario's own words.
@@ -37,6 +40,8 @@ pub struct Masks {
     pub slices: bool,
     /// Only so many calls about each task are compared; 0: all.
     pub first: usize,
+    /// It is chance which of these tasks has its turn when: they have one story, in which each kind of call is told once.
+    pub alike: Vec<String>,
     /// Tasks that are not compared.
     pub tasks: Vec<String>,
     /// Why.
@@ -53,7 +58,7 @@ struct File {
     #[serde(default)]
     policy: Option<String>,
     #[serde(default)]
-    count_from_ms: u32,
+    tunables: BTreeMap<String, i64>,
     #[serde(default)]
     without: String,
     #[serde(default)]
@@ -100,11 +105,9 @@ pub struct Scenario {
     pub smoke: bool,
     /// Why the model is known to differ here (`docs/fidelity.md`).
     pub departure: Option<String>,
-    /// A policy of this repository that runs instead of the tracing scheduler: then only calls are counted.
+    /// A policy of this repository that runs instead of the tracing scheduler, with a witness.
     pub policy: Option<String>,
-    /// With a policy: calls from this time on are counted, as creating threads takes calls of its own.
-    pub count_from: Nanos,
-    /// Only the workload's tasks are under the scheduler (`SWITCH_PARTIAL`).
+    /// Only the workload's tasks are under the scheduler (`SWITCH_PARTIAL`); there the file's SCHED_OTHER is SCHED_EXT.
     pub only_ours: bool,
     /// What happens to the machine.
     pub faults: FaultPlan,
@@ -120,7 +123,7 @@ pub struct Scenario {
     /// What the tasks do.
     pub workload: Workload,
     without: String,
-    profile: String,
+    profile: Profile,
 }
 
 impl Scenario {
@@ -150,8 +153,16 @@ impl Scenario {
         let file: File = toml::from_str(text).with_context(|| format!("scenario {name}"))?;
         let mut workload = Workload::from_rt_app(name, &file.workload)?;
         if file.only_ours {
-            for task in workload.tasks.iter_mut().filter(|task| task.policy == Policy::Other) {
-                task.policy = Policy::Ext;
+            for task in &mut workload.tasks {
+                let changes = task.script.iter_mut().filter_map(|op| match op {
+                    Op::Change { policy, .. } | Op::ChangeOf { policy, .. } => {
+                        policy.as_mut().map(|(policy, _)| policy)
+                    }
+                    _ => None,
+                });
+                for policy in changes.chain([&mut task.policy]).filter(|policy| **policy == Policy::Other) {
+                    *policy = Policy::Ext;
+                }
             }
         }
         if !OBJECTS.iter().any(|(without, _)| *without == file.without) {
@@ -161,6 +172,11 @@ impl Scenario {
         if file.only_ours {
             flags.push("SWITCH_PARTIAL".into());
         }
+        let mut masks = file.mask;
+        if file.only_ours {
+            // A foreign task that leaves a CPU has it look for work, and nobody sees why.
+            masks.tasks.extend((1..CPUS).map(|cpu| format!("(CPU {cpu})")));
+        }
         let mut scenario = Scenario {
             name: name.to_owned(),
             about: file.about,
@@ -168,31 +184,32 @@ impl Scenario {
             smoke: file.smoke,
             departure: file.departure,
             policy: file.policy,
-            count_from: Nanos::from_ms(file.count_from_ms.into()),
             only_ours: file.only_ours,
             faults: if file.faults.is_empty() { FaultPlan::default() } else { file.faults.parse()? },
             again: file.again,
             sysrq: file.sysrq,
             executes: file.executes,
-            masks: file.mask,
+            masks,
             workload,
             without: file.without,
-            profile: String::new(),
+            profile: Profile::default(),
         };
+        // The log has `update_idle`.
+        flags.push("KEEP_BUILTIN_IDLE".into());
         if scenario.policy.is_none() {
-            flags.push("KEEP_BUILTIN_IDLE".into());
             let director = Role::foreign();
             let roles = [&file.foreign, &file.worker, &file.victim, &director];
             let (common, timeout_ms) = (&file.common, file.timeout_ms);
-            scenario.profile = Settings { flags: &flags, timeout_ms, common, roles }.profile();
+            let text = Settings { flags: &flags, timeout_ms, without_marks: file.again, common, roles }.profile();
+            scenario.profile = Profile::from_toml(name, &text)?;
         } else {
             let policy = scenario.shipped()?;
-            scenario.profile = policy.profile.to_owned();
-            if !flags.is_empty() {
-                scenario.profile += &format!("\n[ops]\nflags = {flags:?}\n");
-            }
+            let text = format!("{}\n[ops]\nflags = {flags:?}\n", policy.profile);
+            scenario.profile = Profile::from_toml(name, &text)?;
+            let tunables: Vec<(String, String)> =
+                file.tunables.into_iter().map(|(name, value)| (name, value.to_string())).collect();
+            scenario.profile.select(None, &tunables)?;
         }
-        Profile::from_toml(name, &scenario.profile)?;
         Ok(scenario)
     }
 
@@ -203,14 +220,15 @@ impl Scenario {
 
     /// The scheduler's object.
     pub fn object(&self) -> &'static [u8] {
-        match &self.policy {
-            Some(_) => self.shipped().expect("checked when it was read").object,
-            None => OBJECTS.iter().find(|(without, _)| *without == self.without).expect("checked when it was read").1,
-        }
+        let (objects, name) = match &self.policy {
+            Some(policy) => (WITNESSES, policy),
+            None => (OBJECTS, &self.without),
+        };
+        objects.iter().find(|(key, _)| key == name).expect("checked when it was read").1
     }
 
     /// Its launch profile.
-    pub fn profile(&self) -> Profile {
-        Profile::from_toml(&self.name, &self.profile).expect("checked when it was read")
+    pub fn profile(&self) -> &Profile {
+        &self.profile
     }
 }

@@ -100,6 +100,8 @@ pub enum Kick {
     Wait,
     /// IDLE and PREEMPT, which is an error.
     IdlePreempt,
+    /// PREEMPT and WAIT.
+    PreemptWait,
 }
 
 /// What happens to the tasks of one role.
@@ -213,6 +215,8 @@ pub struct Settings<'a> {
     pub flags: &'a [String],
     /// Watchdog, if not the default.
     pub timeout_ms: Option<u32>,
+    /// The log has no marks.
+    pub without_marks: bool,
     /// What does not depend on the task.
     pub common: &'a Common,
     /// Foreign tasks, workers, victims, directors.
@@ -254,6 +258,7 @@ impl Settings<'_> {
         line("yield_answer", &self.common.yield_answer);
         line("tick_ends_slice", &self.common.tick_ends_slice);
         line("init_result", &self.common.init_result);
+        line("without_marks", &self.without_marks);
         text
     }
 }
