@@ -447,6 +447,38 @@ fn h1_a_sleeping_machine_bypasses_the_scheduler() {
 }
 
 #[test]
+fn h1_whoever_is_pushed_forgets_where_it_was_once_to_go() {
+    let mut bench = knowing(4, &[LOCAL]);
+    let task = bench.task("t", "");
+    bench.wake(task);
+    bench.kernel.set_affinity(CpuId(0), task, &set("3")).unwrap();
+    bench.settle();
+    assert_eq!(runs_on(&bench, task), Some(3), "the migration helper took it there");
+    bench.block(task);
+    bench.kernel.set_affinity(CpuId(0), task, &set("1")).unwrap();
+    bench.wake(task);
+    bench.kernel.set_affinity(CpuId(0), task, &set("0-3")).unwrap();
+    bench.settle();
+    assert_eq!(runs_on(&bench, task), Some(1), "it may stay");
+    bench.offline(1);
+    assert_eq!(runs_on(&bench, task), Some(0), "the first CPU of its node that is left");
+}
+
+#[test]
+fn b1_what_the_scheduler_holds_runs_when_the_machine_is_about_to_sleep() {
+    let mut bench = knowing(1, &[HOLD]);
+    let task = bench.task("t", "");
+    bench.wake(task);
+    assert_eq!(runs_on(&bench, task), None, "the scheduler has it");
+    bench.log();
+    bench.kernel.begin_suspend(CpuId(0));
+    bench.settle();
+    assert_eq!(bench.ops(), "dequeue quiescent runnable running", "bypass takes it over");
+    assert_eq!(runs_on(&bench, task), Some(0));
+    bench.kernel.check();
+}
+
+#[test]
 fn h1_a_sleeping_machine_ends_a_scheduler_without_the_op() {
     let mut bench = Bench::probe(3, &OPS);
     bench.kernel.begin_suspend(CpuId(0));

@@ -2,8 +2,8 @@
 //! A CPU goes on: pays what it owes, then takes the first of what waits for it.
 
 use crate::alarms::Alarm;
-use crate::cpu::{Charge, Interrupt};
-use crate::loader::Load;
+use crate::cpu::Charge;
+use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
 use crate::tasks::Need;
@@ -238,7 +238,7 @@ impl<M: Model> Run<'_, M> {
 
     /// Lets those CPUs go on whose targets have all called schedule. A target counts when it enters schedule, also if
     /// it then waits itself: so CPUs that wait for each other go on.
-    pub fn release_spinning(&mut self) {
+    fn release_spinning(&mut self) {
         let spinning = std::mem::take(&mut self.spinning);
         for cpu in spinning {
             self.settle(cpu);

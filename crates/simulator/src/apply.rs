@@ -3,7 +3,8 @@
 
 use crate::alarms::Alarm;
 use crate::cost::{ipi, price};
-use crate::cpu::{Charge, Interrupt};
+use crate::cpu::Charge;
+use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::run::Run;
 use crate::tasks::State;

@@ -5,28 +5,11 @@
 //! owes, it is busy and nothing else happens on it. When all is paid, the current task runs (or the CPU idles), and
 //! the ticks that nobody needs to see take their share.
 
-use crate::faults::Step;
-use crate::loader::Load;
+use crate::interrupt::Interrupt;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
-use kernel_model::TimerKey;
 use measures::CpuAccount;
 use std::collections::VecDeque;
-
-/// An interrupt that waits until its CPU is free.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Interrupt {
-    /// The sleep of a task is over.
-    Sleep(TaskId),
-    /// A timer of the kernel fired.
-    Timer(TimerKey),
-    /// A task of this spec comes from outside.
-    Start(u32),
-    /// A step of the fault plan that this CPU does itself.
-    Fault(Step),
-    /// Something is done to the scheduler.
-    Load(Load),
-}
 
 /// What a CPU owes for what was done on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,11 +8,13 @@
 //!    in the opposite order.
 
 use crate::alarms::Alarm;
-use crate::cpu::{Charge, Interrupt};
+use crate::cpu::Charge;
+use crate::interrupt::{Interrupt, Step};
 use crate::model::Model;
+use crate::plan::Ordered;
 use crate::run::{BOOT_CPU, Run};
 use event_log::{BlockCause, Waker};
-use fault_plan::{Action, Fault, FaultPlan};
+use fault_plan::{Action, FaultPlan};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::Leave;
 use std::collections::VecDeque;
@@ -23,60 +25,6 @@ const GRACE: Nanos = Nanos::from_ms(12);
 const LOOK: Nanos = Nanos::from_us(10);
 /// How often the freezer looks whether all tasks stopped (`try_to_freeze_tasks`).
 const FREEZER_LOOK: Nanos = Nanos::from_ms(1);
-
-/// One step of a fault.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
-    /// Tasks no longer come to the CPU.
-    Deactivate(CpuId),
-    /// RCU users of the old state go away; from when on, if that is known.
-    Grace(Option<Nanos>),
-    /// The scheduler is told that the CPU goes.
-    Offline(CpuId),
-    /// It stops, when nobody is left there.
-    Kill(CpuId),
-    /// It comes.
-    Online(CpuId),
-    /// The scheduler is bypassed.
-    Bypass,
-    /// Tasks stop.
-    Freeze,
-    /// The clock stops for so long.
-    Sleep(Nanos),
-    /// It goes on, at this time.
-    Wake { at: Nanos, length: Nanos },
-    /// Tasks go on, and the scheduler is no longer bypassed.
-    Thaw,
-}
-
-/// Whether a CPU has done the step that it was told to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Ordered {
-    #[default]
-    No,
-    Waits,
-    Done,
-}
-
-/// What is left of the plan.
-#[derive(Debug, Default)]
-pub(crate) struct Faults {
-    plan: VecDeque<Fault>,
-    /// Of the fault that is on its way.
-    steps: VecDeque<Step>,
-    ordered: Ordered,
-    /// Tasks that were stopped.
-    frozen: Vec<TaskId>,
-    /// What came for tasks while they were stopped.
-    pub missed: Vec<Interrupt>,
-}
-
-impl Faults {
-    /// Whether tasks wait for nothing but the end of a sleep.
-    pub fn holds_tasks(&self) -> bool {
-        !self.frozen.is_empty() || !self.missed.is_empty()
-    }
-}
 
 impl<M: Model> Run<'_, M> {
     /// From now on this happens.
@@ -197,13 +145,10 @@ impl<M: Model> Run<'_, M> {
         self.apply(BOOT_CPU, Charge::default());
         let entry = &mut self.cpus[cpu.index()];
         (entry.offline, entry.next_tick) = (true, Nanos::MAX);
-        // Whoever waits for it to switch has waited long enough: it switched to the one that stopped it.
-        entry.schedules += 1;
         self.alarms.cancel(Alarm::Cpu(cpu));
         self.alarms.cancel(Alarm::Resched(cpu));
         self.alarms.move_timers(cpu, BOOT_CPU);
         self.tasks.iter_mut().filter(|task| task.slept_on == cpu).for_each(|task| task.slept_on = BOOT_CPU);
-        self.release_spinning();
         None
     }
 
@@ -246,7 +191,6 @@ impl<M: Model> Run<'_, M> {
         let entry = &mut self.cpus[BOOT_CPU.index()];
         entry.offline = true;
         entry.next_tick = later(entry.next_tick, length);
-        self.housekeeping = later(self.housekeeping, length);
         self.alarms.postpone(length);
         self.postpone_starts(length);
         let at = self.now + length;

@@ -8,8 +8,10 @@ mod apply;
 mod cost;
 mod cpu;
 mod faults;
+mod interrupt;
 mod loader;
 mod model;
+mod plan;
 mod queue;
 mod run;
 #[cfg(test)]

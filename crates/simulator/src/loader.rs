@@ -9,7 +9,8 @@
 //! The attach at time 0 is over at once: nobody is there who could see how long it took.
 
 use crate::alarms::Alarm;
-use crate::cpu::{Charge, Interrupt};
+use crate::cpu::Charge;
+use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::run::{BOOT_CPU, End, Run};
 use ids::{CpuId, Nanos};
@@ -20,19 +21,6 @@ const RELOAD: Nanos = Nanos::from_ms(100);
 const ACT_RESTART: i64 = 1 << 48;
 /// SCX_EXIT_UNREG: its loader took it away.
 const UNREGISTERED: u32 = 64;
-
-/// What is done next to the scheduler, on the boot CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
-    /// It is attached again.
-    Attach,
-    /// It is attached, and no longer bypassed.
-    EndAttach,
-    /// Its loader takes it away.
-    Detach,
-    /// It is bypassed, and gone.
-    EndDisable,
-}
 
 impl<M: Model> Run<'_, M> {
     fn load_later(&mut self, load: Load, delay: Nanos) {

@@ -10,10 +10,10 @@
 //! The rest of this is in `advance` (a CPU goes on), `act` (a task acts) and `apply` (what a call of the kernel left).
 
 use crate::alarms::{Alarm, Alarms};
-use crate::cpu::{Charge, Cpu, Interrupt};
-use crate::faults::Faults;
-use crate::loader::Load;
+use crate::cpu::{Charge, Cpu};
+use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
+use crate::plan::Faults;
 use crate::tasks::{State, Task};
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};

@@ -114,6 +114,61 @@ fn timers_stand_still_while_the_machine_sleeps() {
 }
 
 #[test]
+fn who_was_to_come_during_the_sleep_comes_after_it() {
+    let work =
+        rt_app(r#"{"tasks": {"first": {"loop": 1, "run": 1000}, "late": {"delay": 500000, "loop": 1, "run": 1000}}}"#);
+    let machine = free_machine("core:2 pu:1");
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("suspend@100ms+1s")).completed();
+    assert_eq!(played.outcome.measures.makespan, Some(Nanos::from_ms(1_501)));
+}
+
+#[test]
+fn ticks_keep_the_grid_of_the_kernels_clock() {
+    // The only CPU of a machine does not go to sleep, so that this scheduler, which counts ticks, stays.
+    let (machine, sleep) = (free_machine("core:1 pu:1"), Nanos(1_234_567));
+    let work = rt_app(r#"{"tasks": {"hog": {"loop": 1, "run": 300000}}}"#);
+    let faults = plan("suspend@50ms+1234567ns");
+    let played = Scheduler::compiled("clock", "").play_faults(&machine, &work, 1, &faults).completed();
+    let ticks = played.events.iter().filter(|event| matches!(event.kind, EventKind::Tick)).map(|event| event.time);
+    let (before, after): (Vec<Nanos>, Vec<Nanos>) = ticks.partition(|&time| time < Nanos::from_ms(50));
+    let period = Nanos::from_ms(4).0;
+    assert!(before.len() > 10 && before.iter().all(|time| time.0 % period == 0), "{before:?}");
+    assert!(after.len() > 50 && after.iter().all(|time| (*time - sleep).0 % period == 0), "{after:?}");
+}
+
+#[test]
+fn a_cpu_that_ticks_while_it_idles_does_so_for_as_long_as_it_is_there() {
+    let mut machine = free_machine("core:3 pu:1");
+    (machine.no_hz_idle, machine.costs.tick_ns) = (false, 1_000);
+    let faults = plan("cpu2:offline@500ms,cpu2:online@1200ms,suspend@1500ms+200ms");
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &rt_app(SLEEPER), 1, &faults).completed();
+    let measures = &played.outcome.measures;
+    for (cpu, account) in measures.cpus.iter().enumerate() {
+        let ticks = (measures.elapsed - account.offline).0 / Nanos::from_ms(4).0;
+        let counted = account.stolen.0 / machine.costs.tick_ns;
+        assert!(counted.abs_diff(ticks) <= 2, "CPU {cpu}: {counted}, expected {ticks}");
+    }
+    check_accounts(&played, Nanos::from_ms(200));
+}
+
+#[test]
+fn a_cpu_that_goes_leaves_its_timers_to_the_boot_cpu() {
+    // Asleep on CPU 2 for longer than that takes to go.
+    let machine = free_machine("core:3 pu:1");
+    let work = rt_app(r#"{"tasks": {"t": {"cpus": [2], "loop": 1, "run": 1000, "sleep": 100000}}}"#);
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("cpu2:offline@40ms")).completed();
+    let timer = |event: &&Event| matches!(event.kind, EventKind::Wakeup { waker: Waker::Timer, .. });
+    let woken: Vec<_> = played.events.iter().filter(timer).map(|event| (event.cpu, event.time)).collect();
+    assert_eq!(woken, [(CpuId(0), Nanos::from_ms(101))]);
+    // The watchdog's worker finds CPU 0 taken, and sets its timer on CPU 1 after 15 s. If that timer were lost, the
+    // watchdog would be found to be late 30 s later.
+    let machine = free_machine("core:2 pu:1");
+    let work = rt_app(r#"{"global": {"duration": 60}, "tasks": {"hog": {"cpus": [0], "loop": -1, "run": 1000000}}}"#);
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("cpu1:offline@20s")).completed();
+    assert_eq!(played.outcome.ejected, None);
+}
+
+#[test]
 fn whoever_works_goes_on_after_the_sleep() {
     let mut machine = Machine::preset("desktop-4c").unwrap();
     let work = r#"{"global": {"duration": 9}, "tasks": {

@@ -3,14 +3,17 @@
 //!
 //! One command is recorded on this machine with all its CPUs. From that recording come three predictions: the same run
 //! again, the run on one CPU, and the run with another number of jobs. Each is then run for real, under the kernel's
-//! own scheduler and measured by `weir run`, and compared with what `weir sim` said. Recording, prediction and reality
-//! are all repeated, so that a difference can be told from the spread of either side.
+//! own scheduler and measured by `weir run`, and compared with what `weir sim` said for a model of that scheduler and
+//! of this machine (`host`). Recording, prediction and reality are all repeated, so that a difference can be told from
+//! the spread of either side.
 
 mod compare;
+mod host;
 mod run;
 
 use anyhow::{Context, Result, bail, ensure};
 use compare::Comparison;
+use host::Host;
 use run::Run;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,8 +38,8 @@ pub struct Arguments {
     /// Numbers of jobs to predict
     #[arg(long = "other-jobs", value_name = "N")]
     other_jobs: Vec<u32>,
-    /// Schedulers that stand in for the kernel's own
-    #[arg(long = "scheduler", value_name = "SCHED", default_values = ["bfs", "fifo"])]
+    /// Schedulers that stand in for the kernel's own; kernel is the model of that
+    #[arg(long = "scheduler", value_name = "SCHED", default_values = [host::KERNEL, "bfs"])]
     schedulers: Vec<String>,
     /// How often to record, and how often to run each case for real
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -49,24 +52,25 @@ struct Case {
     /// What stands before and in the command.
     prefix: &'static str,
     jobs: u32,
-    machine: &'static str,
+    machine: String,
     cpus: u64,
     /// What stands behind the recording's name.
     change: String,
 }
 
 impl Arguments {
-    fn cases(&self, cpus: u64) -> Vec<Case> {
-        let case = |name: &str, prefix, machine, cpus| {
+    fn cases(&self, cpus: u64, host: &Host) -> Vec<Case> {
+        let case = |name: &str, prefix, machine: &str, cpus| {
             let change = String::new();
-            Case { name: name.into(), prefix, jobs: self.jobs, machine, cpus, change }
+            Case { name: name.into(), prefix, jobs: self.jobs, machine: machine.into(), cpus, change }
         };
-        let mut cases = vec![case("same again", "", "host", cpus), case("1 CPU", "taskset -c 0 ", "core:1 pu:1", 1)];
+        let mut cases =
+            vec![case("same again", "", &host.whole, cpus), case("1 CPU", "taskset -c 0 ", &host.single, 1)];
         cases.extend(self.other_jobs.iter().map(|&jobs| Case {
             name: format!("{jobs} jobs"),
             prefix: "",
             jobs,
-            machine: "host",
+            machine: host.whole.clone(),
             cpus,
             change: format!(",jobs={jobs}"),
         }));
@@ -87,7 +91,9 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     );
     let weir = Weir::build(&arguments.directory)?;
     let cpus = std::thread::available_parallelism()?.get() as u64;
-    let cases = arguments.cases(cpus);
+    let host = Host::measure(&weir)?;
+    println!("{}\n", host.note);
+    let cases = arguments.cases(cpus, &host);
     let mut real: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
     let mut recordings = Vec::new();
     // The first round fills the page cache and counts for nothing. Kinds of runs alternate, so that whatever else
@@ -123,6 +129,8 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
 struct Weir<'a> {
     program: PathBuf,
     scratch: PathBuf,
+    /// The object that stands for the kernel's own scheduler.
+    kernel: PathBuf,
     directory: &'a Path,
 }
 
@@ -134,7 +142,8 @@ impl<'a> Weir<'a> {
         )?;
         let scratch = root.join("target/predict");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        Ok(Weir { program: root.join("target/release/weir"), scratch, directory })
+        let kernel = host::kernel_object(&root, &scratch)?;
+        Ok(Weir { program: root.join("target/release/weir"), scratch, kernel, directory })
     }
 
     fn command(&self) -> Command {
@@ -160,15 +169,29 @@ impl<'a> Weir<'a> {
 
     fn predict(&self, scheduler: &str, case: &Case, file: &Path) -> Result<Run> {
         let workload = format!("{}{}", file.display(), case.change);
-        self.report(&["sim", "--format", "json", scheduler, "-m", case.machine, "-w", &workload])
+        let scheduler = self.scheduler(scheduler);
+        self.report(&["sim", "--format", "json", &scheduler, "-m", &case.machine, "-w", &workload])
+    }
+
+    /// How `weir` is told this scheduler.
+    fn scheduler(&self, name: &str) -> String {
+        if name == host::KERNEL { self.kernel.display().to_string() } else { name.to_owned() }
     }
 
     fn report(&self, arguments: &[&str]) -> Result<Run> {
+        Run::from_json(&self.output(arguments)?).with_context(|| format!("weir {arguments:?}"))
+    }
+
+    fn document(&self, arguments: &[&str]) -> Result<serde_json::Value> {
+        serde_json::from_slice(&self.output(arguments)?).with_context(|| format!("weir {arguments:?}"))
+    }
+
+    fn output(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let output = self.command().args(arguments).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
             bail!("weir {arguments:?}: {}", output.status);
         }
-        Run::from_json(&output.stdout).with_context(|| format!("weir {arguments:?}"))
+        Ok(output.stdout)
     }
 }
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The classes above ext, as far as sched_ext can see them: who is taken before it, and for how long. Deadline tasks
-//! run by earliest deadline, real-time ones by priority, fair ones by virtual runtime; waiting tasks are pulled to
-//! CPUs that would otherwise run something lower. Bandwidth control and load balancing in the kernel's detail are not
-//! modelled.
+//! run by earliest deadline, real-time ones by priority, fair ones as `fair` says; waiting tasks are pulled to CPUs that
+//! would otherwise run something lower. Bandwidth control and load balancing in the kernel's detail are not modelled.
 
 use super::Core;
-use super::task::{Class, load_weight};
+use super::task::{Class, TaskKey};
 use ids::{CpuId, Nanos, Policy, TaskId};
 
-/// Fair tasks run at least this long before another fair task takes over (`sched_base_slice` of a 4-core machine).
-const FAIR_SLICE_NS: u64 = 3_000_000;
 /// SCHED_RR time slice (`RR_TIMESLICE`).
 const RR_SLICE_NS: u64 = 100_000_000;
 
@@ -25,29 +22,43 @@ impl Core {
         }
     }
 
-    /// Puts a runnable task of a higher class on its CPU's queue.
+    /// Puts a task of a higher class that became runnable on its CPU's queue.
     pub fn higher_enqueue(&mut self, task: TaskId, at_head: bool) {
-        self.arrivals += 1;
-        let arrival = if at_head { 0 } else { self.arrivals };
-        let now = self.now;
-        let min_vruntime = self.cpus[self.task_cpu(task).index()].min_vruntime;
-        let entry = self.task_mut(task);
-        entry.class_seq = arrival;
-        match entry.policy {
-            Policy::Deadline { deadline, .. } if entry.class_key <= now.0 => entry.class_key = now.0 + deadline.0,
-            Policy::Deadline { .. } => {}
-            Policy::Fifo(priority) | Policy::RoundRobin(priority) => entry.class_key = 99 - u64::from(priority),
-            _ => entry.class_key = entry.class_key.max(min_vruntime.saturating_sub(FAIR_SLICE_NS)),
+        if self.task(task).class == Class::Fair {
+            self.fair_place(task);
         }
-        let (cpu, key) = (entry.cpu, (entry.class, entry.class_key, entry.class_seq, task));
+        self.higher_put_back(task, at_head);
+    }
+
+    /// The same for one that ran until now: it keeps its place among the fair ones.
+    pub fn higher_put_back(&mut self, task: TaskId, at_head: bool) {
+        self.arrivals += 1;
+        let (now, deadline) = (self.now, self.fair_key(task));
+        let arrival = self.arrivals;
+        let entry = self.task_mut(task);
+        entry.class_seq = if at_head && entry.class != Class::Fair { 0 } else { arrival };
+        match entry.policy {
+            _ if entry.class == Class::Fair => entry.class_key = deadline,
+            Policy::Deadline { deadline, .. } if entry.class_key <= now.0 => entry.class_key = now.0 + deadline.0,
+            Policy::Fifo(priority) | Policy::RoundRobin(priority) => entry.class_key = 99 - u64::from(priority),
+            _ => {}
+        }
+        let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         self.cpus[cpu.index()].higher.insert(key);
         self.higher_waiting += 1;
     }
 
     /// Takes a waiting task of a higher class off its queue.
     pub fn higher_dequeue(&mut self, task: TaskId) {
-        let entry = self.task(task);
-        let (cpu, key) = (entry.cpu, (entry.class, entry.class_key, entry.class_seq, task));
+        let key = self.higher_key(task);
+        if key.0 == Class::Fair {
+            self.fair_take_along(task);
+        }
+        self.higher_remove(key);
+    }
+
+    fn higher_remove(&mut self, key: TaskKey) {
+        let cpu = self.task_cpu(key.3);
         if self.cpus[cpu.index()].higher.remove(&key) {
             self.higher_waiting -= 1;
         }
@@ -74,7 +85,8 @@ impl Core {
     }
 
     /// The best waiting task of a higher class for `cpu`: its own, or one pulled from another CPU. Taken off its queue.
-    pub fn higher_pick(&mut self, cpu: CpuId, below: Class) -> Option<TaskId> {
+    /// `prev` ran until now.
+    pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class) -> Option<TaskId> {
         if self.higher_waiting == 0 {
             return None;
         }
@@ -85,9 +97,21 @@ impl Core {
             None if !self.cpus[cpu.index()].active => None,
             None => others.filter(|entry| self.task(entry.3).allowed.contains(cpu)).min().copied(),
         };
-        let (_, _, _, task) = best.filter(|&(class, ..)| class < below)?;
-        self.higher_dequeue(task);
-        self.task_mut(task).cpu = cpu;
+        let (class, _, _, task) = best.filter(|&(class, ..)| class < below)?;
+        let task = match class {
+            Class::Fair if own.is_some() => self.fair_pick(cpu, prev)?,
+            Class::Fair => self.fair_to_pull(cpu)?,
+            _ => task,
+        };
+        if own.is_some() {
+            self.higher_remove(self.higher_key(task));
+        } else {
+            self.higher_dequeue(task);
+            self.task_mut(task).cpu = cpu;
+            if class == Class::Fair {
+                self.fair_place(task);
+            }
+        }
         Some(task)
     }
 
@@ -106,13 +130,7 @@ impl Core {
                 }
             }
             Policy::Fifo(_) | Policy::Deadline { .. } => false,
-            policy => {
-                entry.class_key += ran.0 * 1024 / u64::from(load_weight(policy, entry.nice));
-                let key = entry.class_key;
-                let rq = &mut self.cpus[cpu.index()];
-                rq.min_vruntime = rq.min_vruntime.max(waiting.map_or(key, |(_, least, ..)| least.min(key)));
-                waiting.is_some_and(|(class, least, ..)| class == Class::Fair && least + FAIR_SLICE_NS < key)
-            }
+            _ => self.fair_charge(task, ran),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod classes;
 pub(crate) mod counters;
 pub(crate) mod dsq;
+pub(crate) mod fair;
 mod host;
 pub(crate) mod idle;
 mod insert;
@@ -25,7 +26,7 @@ use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 pub(crate) use insert::{DispatchBuffer, DsqCursor};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use task::{Class, Task};
+use task::{Class, Task, TaskKey};
 
 /// Default slice (contract O6).
 pub(crate) const SLICE_DFL_NS: u64 = 20_000_000;
@@ -130,9 +131,9 @@ pub(crate) struct Runqueue {
     /// Counts switches away from ext tasks and picks, as `kick_sync` does.
     pub kick_sync: u64,
     /// Waiting tasks of the classes above ext, best first.
-    pub higher: BTreeSet<(Class, u64, u64, TaskId)>,
-    /// Smallest virtual runtime of its fair tasks.
-    pub min_vruntime: u64,
+    pub higher: BTreeSet<TaskKey>,
+    /// Average virtual runtime of its fair tasks, or the last one that it had.
+    pub fair_clock: u64,
     /// Since when ext tasks wait here without any of them running because higher classes do (contract P9).
     pub starved_since: Option<Nanos>,
     /// Until when the deadline server gives this CPU to ext.
@@ -162,7 +163,7 @@ impl Runqueue {
             reenqueued: (0, 0),
             kick_sync: 0,
             higher: BTreeSet::new(),
-            min_vruntime: 0,
+            fair_clock: fair::CLOCK_START,
             starved_since: None,
             server_until: Nanos::ZERO,
             cpuperf: 1024,

@@ -2,6 +2,7 @@
 //! What the kernel knows of a task.
 
 use super::dsq::{Position, QueueRef};
+use super::fair::Entity;
 use crate::ops::Op;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use std::sync::Arc;
@@ -88,6 +89,9 @@ pub(crate) struct Verdict {
     pub line: u32,
 }
 
+/// Where a task of a class above ext stands among those that wait: class, position, arrival.
+pub(crate) type TaskKey = (Class, u64, u64, TaskId);
+
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -122,6 +126,8 @@ pub(crate) struct Task {
     pub class_key: u64,
     /// Arrival order there.
     pub class_seq: u64,
+    /// What the fair class knows of it.
+    pub fair: Entity,
 
     /// Relation to the scheduler.
     pub ext_state: ExtState,

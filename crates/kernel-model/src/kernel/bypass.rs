@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Bypass: the core schedules by itself while the scheduler comes or goes (contract B1, B2). Both take no time here, so
-//! that no task ever runs in bypass and its queues are never balanced.
+//! Bypass: the core schedules by itself while the scheduler comes or goes, or the machine sleeps (contract B1, B2). The
+//! driver says how long that lasts; the queues of bypass are never balanced.
 
 use super::{Kernel, Stage};
 use crate::core::deq_flags;

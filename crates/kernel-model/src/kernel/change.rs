@@ -48,6 +48,8 @@ impl Kernel {
             }
         } else if !running {
             self.core.higher_enqueue(task, put & enq_flags::HEAD != 0);
+        } else if class == Class::Fair {
+            self.core.fair_change_running(task, old_class != class);
         }
         if running && class < old_class {
             self.core.note_class(cpu, class);

@@ -158,7 +158,8 @@ impl Kernel {
         let same = self.core.current_class(cpu) == class
             && matches!(class, Class::Deadline | Class::Rt)
             && self.core.current(cpu).some().is_some_and(|current| self.core.task(current).class_key > key);
-        if same {
+        let equals = class == Class::Fair && self.core.current_class(cpu) == class;
+        if same || equals && (self.core.cpus[cpu.index()].preempted || self.core.fair_preempts(task)) {
             self.core.resched(cpu);
         }
     }

@@ -22,10 +22,10 @@ impl Kernel {
         let prev_class = prev.some().map_or(Class::Idle, |prev| self.core.task(prev).class);
         if prev_class < Class::Ext && self.core.task(prev).is_runnable() && self.core.task(prev).allowed.contains(cpu) {
             let at_head = !std::mem::take(&mut self.core.cpus[cpu.index()].preempted);
-            self.core.higher_enqueue(prev, at_head);
+            self.core.higher_put_back(prev, at_head);
         }
         let served = self.server_active(cpu);
-        if !served && let Some(task) = self.core.higher_pick(cpu, Class::Ext) {
+        if !served && let Some(task) = self.core.higher_pick(cpu, prev, Class::Ext) {
             self.note_starvation(cpu, true);
             return task;
         }
@@ -34,7 +34,7 @@ impl Kernel {
             return task;
         }
         self.note_starvation(cpu, false);
-        self.core.higher_pick(cpu, Class::Ext).unwrap_or(TaskId::NONE)
+        self.core.higher_pick(cpu, prev, Class::Ext).unwrap_or(TaskId::NONE)
     }
 
     /// Whether the deadline server gives the CPU to ext now.

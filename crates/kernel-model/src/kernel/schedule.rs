@@ -79,6 +79,9 @@ impl Kernel {
     /// `try_to_block_task`; `special` marks a state that no ordinary wakeup ends.
     fn stop_running(&mut self, prev: TaskId, state: RunState, special: u64) {
         assert!(prev != TaskId::NONE, "the idle task neither blocks nor exits");
+        if self.core.task(prev).class == Class::Fair {
+            self.core.fair_sleep(prev);
+        }
         self.core.task_mut(prev).run_state = state;
         if self.core.task(prev).class == Class::Ext {
             self.dequeue_task(prev, deq_flags::SLEEP | deq_flags::NOCLOCK | special);
@@ -87,7 +90,11 @@ impl Kernel {
 
     /// `yield_task_scx` (contract T8).
     fn yield_current(&mut self, prev: TaskId) {
-        if self.core.task(prev).class != Class::Ext {
+        let class = self.core.task(prev).class;
+        if class == Class::Fair {
+            self.core.fair_yield(prev);
+        }
+        if class != Class::Ext {
             self.core.cpus[self.core.this_cpu.index()].preempted = true;
         } else if self.has(Op::Yield) {
             self.call_task(Op::Yield, prev, 0);
@@ -119,7 +126,7 @@ impl Kernel {
         if self.core.task(task).class == Class::Ext {
             self.put_prev_ext(cpu, task, Class::Stop, TaskId::NONE);
         } else {
-            self.core.higher_enqueue(task, true);
+            self.core.higher_put_back(task, true);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
         let asked = self.core.task(task).migrate_to;
@@ -205,6 +212,7 @@ impl Kernel {
                 self.call_task(Op::Running, task, 0);
                 self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
+            Some(task) if self.core.task(task).class == Class::Fair => self.core.fair_start(task),
             Some(_) => {}
             None if prev == TaskId::NONE => self.core.note_idle(cpu, true),
             None => self.update_idle(cpu, true),

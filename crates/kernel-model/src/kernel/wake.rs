@@ -3,6 +3,7 @@
 
 use super::{Kernel, Stage};
 use crate::TaskAttributes;
+use crate::core::fair::Entity;
 use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
@@ -74,6 +75,7 @@ impl Kernel {
             sum_exec: Nanos::ZERO,
             class_key: 0,
             class_seq: 0,
+            fair: Entity::default(),
             ext_state: ExtState::None,
             queued: false,
             owner: Owner::Core,
@@ -149,19 +151,38 @@ impl Kernel {
         self.core.log(task, EventKind::Wakeup { waker, sync, target });
         match class {
             Class::Ext => self.enqueue_task(task, flags),
-            _ => self.core.higher_enqueue(task, false),
+            _ => {
+                self.charge_fair(target);
+                self.core.higher_enqueue(task, false);
+            }
         }
         self.preempt_lower(task);
         self.finish();
     }
 
+    /// A fair task that runs on `cpu` is charged before others are compared with it.
+    fn charge_fair(&mut self, cpu: CpuId) {
+        if self.core.current_class(cpu) == Class::Fair {
+            self.update_current(cpu);
+        }
+    }
+
     /// `select_task_rq`: the CPU of a waking task, and whether it was asked for at all (contract T2).
     fn select_cpu(&mut self, task: TaskId, wake_flags: u64) -> (CpuId, bool) {
+        let forked = wake_flags & WAKE_FORK != 0;
+        let fair = self.core.task(task).class == Class::Fair;
+        if fair {
+            self.charge_fair(self.core.task_cpu(task));
+        }
+        let stays = fair && !forked && self.core.fair_wake(task);
         let entry = self.core.task(task);
         let asked = entry.allowed_count > 1;
         let cpu = match entry.class {
             _ if !asked => entry.allowed.first().expect("an affinity is never empty"),
             Class::Ext => self.select_cpu_ext(task, wake_flags),
+            Class::Fair if stays => entry.cpu,
+            Class::Fair if forked => self.core.fair_select_new(task, self.core.this_cpu),
+            Class::Fair => self.core.fair_select_woken(task, self.core.this_cpu, wake_flags & WAKE_SYNC != 0),
             _ => self.core.higher_select_cpu(task),
         };
         (self.correct_cpu(task, cpu), asked)

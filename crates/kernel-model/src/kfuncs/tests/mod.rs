@@ -5,6 +5,7 @@ mod calls;
 mod masks;
 mod table;
 
+use crate::core::fair::Entity;
 use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task};
 use crate::core::{Core, Running};
 use crate::guest::{Objects, TaskView};
@@ -139,6 +140,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         sum_exec: Nanos::ZERO,
         class_key: 0,
         class_seq: 0,
+        fair: Entity::default(),
         ext_state: ExtState::Enabled,
         queued: true,
         owner: Owner::Bpf(0),

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The fair class, with no scheduler attached: shares, lag, and where tasks go.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::{Bench, TICK, flat, probe};
+use ids::{CpuId, Nanos, Policy, TaskId};
+use kernel_model::{Leave, Topology};
+
+fn bench(topology: Topology) -> Bench {
+    Bench::load(topology, &probe(&[])).expect("the probe loads")
+}
+
+/// Wakes a task, which has the CPU or waits for it.
+fn hog(bench: &mut Bench, name: &str, cpus: &str, nice: i8) -> TaskId {
+    let task = bench.fork(name, cpus, Policy::Other, nice);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    task
+}
+
+fn current(bench: &Bench, cpu: u32) -> TaskId {
+    bench.kernel.current(CpuId(cpu))
+}
+
+#[test]
+fn shares_follow_weights() {
+    for (nices, expected) in [([0, 0], 0.5), ([0, 5], 1024.0 / 1359.0), ([-5, 10], 3121.0 / 3231.0)] {
+        let mut bench = bench(flat(1));
+        let tasks = nices.map(|nice| hog(&mut bench, "hog", "", nice));
+        let mut ticks = 0;
+        for _ in 0..2500 {
+            ticks += u32::from(current(&bench, 0) == tasks[0]);
+            bench.run(&[0], TICK);
+        }
+        let share = f64::from(ticks) / 2500.0;
+        assert!((share - expected).abs() < 0.005, "nice {nices:?}: {share}, expected {expected}");
+    }
+}
+
+#[test]
+fn who_was_made_to_wait_preempts_but_not_who_was_just_picked() {
+    let mut bench = bench(flat(1));
+    let (hog, task) = (hog(&mut bench, "hog", "", 0), hog(&mut bench, "task", "", 0));
+    bench.run(&[0], TICK);
+    assert_eq!(current(&bench, 0), task, "the hog has had more than its slice");
+    bench.block(task);
+    // It could have had 2 of the 4 ms. The hog is safe for 0.7 ms of the new turn all the same.
+    bench.pass(Nanos::from_us(600));
+    bench.wake(task);
+    assert_eq!(current(&bench, 0), hog);
+    bench.run(&[0], TICK);
+    assert_eq!(current(&bench, 0), task);
+    bench.block(task);
+    bench.pass(Nanos::from_us(800));
+    bench.wake(task);
+    assert_eq!(current(&bench, 0), task, "it is owed time, and the hog's turn is over");
+}
+
+#[test]
+fn who_is_owed_nothing_waits_for_a_deadline() {
+    let mut bench = bench(flat(1));
+    let task = bench.task("task", "");
+    let hog = hog(&mut bench, "hog", "", 0);
+    bench.run(&[0], Nanos::from_ms(40));
+    bench.wake(task);
+    assert_eq!(current(&bench, 0), hog, "both deadlines are one slice away, and the hog's is the older one");
+    bench.run(&[0], TICK);
+    assert_eq!(current(&bench, 0), task);
+}
+
+#[test]
+fn who_sleeps_ahead_of_the_others_stays_with_them_until_they_caught_up() {
+    let mut bench = bench(flat(2));
+    let task = hog(&mut bench, "task", "0-1", 0);
+    let other = hog(&mut bench, "other", "1", 0);
+    let stay = hog(&mut bench, "stay", "0", 0);
+    assert_eq!((current(&bench, 0), current(&bench, 1)), (task, other));
+    bench.pass(Nanos::from_ms(2));
+    bench.block(task);
+    bench.block(other);
+    assert_eq!(current(&bench, 0), stay);
+    // CPU 1 is idle now, but the task has not left the queue of CPU 0: it is 2 ms ahead there.
+    bench.wake(task);
+    assert_eq!((bench.kernel.task_cpu(task), current(&bench, 1)), (CpuId(0), TaskId::NONE));
+    bench.run(&[0], TICK);
+    assert_eq!(current(&bench, 0), task, "the other has caught up");
+    bench.block(task);
+    bench.wake(task);
+    assert_eq!((current(&bench, 0), current(&bench, 1)), (stay, task), "it owes nothing, and looks for an idle CPU");
+}
+
+#[test]
+fn a_debt_is_paid_by_waiting() {
+    let mut bench = bench(flat(1));
+    let (first, second) = (hog(&mut bench, "first", "", 0), hog(&mut bench, "second", "", 0));
+    bench.pass(Nanos::from_ms(3));
+    bench.block(first);
+    // The second has caught up when it has run for 3 ms: only then does a wakeup forget what the first had too much.
+    bench.pass(Nanos::from_ms(1));
+    bench.wake(first);
+    assert_eq!(current(&bench, 0), second);
+    bench.pass(Nanos::from_ms(1));
+    bench.kernel.tick(CpuId(0));
+    bench.settle();
+    assert_eq!(current(&bench, 0), second, "its slice is over, but the first is not eligible yet");
+    bench.pass(Nanos::from_ms(2));
+    bench.kernel.tick(CpuId(0));
+    bench.settle();
+    assert_eq!(current(&bench, 0), first);
+}
+
+#[test]
+fn a_task_that_wakes_looks_below_its_cache_and_a_new_one_everywhere() {
+    let two_caches = || Topology { llc: vec![0, 0, 1, 1], ..flat(4) };
+    let mut bench = bench(two_caches());
+    let task = bench.task("task", "");
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(0));
+    let first = hog(&mut bench, "first", "0", 0);
+    bench.wake(task);
+    assert_eq!(current(&bench, 1), task, "the idle CPU below the same cache");
+    bench.block(task);
+    let second = hog(&mut bench, "second", "1", 0);
+    assert_eq!([current(&bench, 0), current(&bench, 1)], [first, second]);
+    bench.wake(task);
+    assert!(bench.kernel.task_cpu(task).0 < 2, "no CPU of the other cache, though idle");
+    let new = hog(&mut bench, "new", "", 0);
+    assert_eq!(current(&bench, 2), new);
+}
+
+#[test]
+fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
+    let mut bench = bench(flat(3));
+    let [a, b, c] = ["a", "b", "c"].map(|name| hog(&mut bench, name, "", 0));
+    assert_eq!([0, 1, 2].map(|cpu| current(&bench, cpu)), [a, b, c]);
+    let alone = hog(&mut bench, "alone", "0,2", 0);
+    let waits = hog(&mut bench, "waits", "1,2", 0);
+    hog(&mut bench, "pinned", "1", 0);
+    assert_eq!([alone, waits].map(|task| bench.kernel.task_cpu(task)), [CpuId(0), CpuId(1)]);
+    bench.block(c);
+    // The one that is pinned stays: of those that may come there is one on each CPU, and CPU 0 is the first.
+    assert_eq!(current(&bench, 2), alone);
+    bench.block(alone);
+    assert_eq!(current(&bench, 2), waits);
+    bench.block(waits);
+    assert_eq!(current(&bench, 2), TaskId::NONE);
+}
+
+#[test]
+fn a_task_that_yields_gives_its_request_up() {
+    let mut bench = bench(flat(1));
+    let tasks = [hog(&mut bench, "a", "", 0), hog(&mut bench, "b", "", 0)];
+    for turn in 0..6 {
+        assert_eq!(current(&bench, 0), tasks[turn % 2], "turn {turn}");
+        bench.leave(tasks[turn % 2], Leave::Yield);
+    }
+}
