@@ -142,7 +142,7 @@ impl<'a> Weir<'a> {
         )?;
         let scratch = root.join("target/predict");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        let kernel = host::kernel_object(&root, &scratch)?;
+        let kernel = host::kernel_object(root, &scratch)?;
         Ok(Weir { program: root.join("target/release/weir"), scratch, kernel, directory })
     }
 
