@@ -99,7 +99,9 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     // The first round fills the page cache and counts for nothing. Kinds of runs alternate, so that whatever else
     // happens on the machine meanwhile meets all of them.
     for round in 0..=arguments.runs {
-        eprintln!("round {round} of {}", arguments.runs);
+        // Others who want the CPUs make real runs slower, and no prediction knows of them.
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        eprintln!("round {round} of {}, load {}", arguments.runs, load.split(' ').next().unwrap_or("unknown"));
         let file = weir.scratch.join(format!("recording-{round}.weir"));
         weir.prepare(arguments)?;
         weir.record(&file, &arguments.shell(&cases[0]))?;
