@@ -7,7 +7,8 @@ use crate::{Counts, Kernel, SetError, State, arch};
 
 /// A map of block states over `B`: `&[u8]` to read, `&mut [u8]` or an owned buffer to change too.
 ///
-/// Every byte holds four blocks, so a map of `n` bytes has `4 n` blocks, numbered from 0.
+/// Every byte holds four blocks, so a map of `n` bytes has `4 n` blocks, numbered from 0. All of them must have a number
+/// in `usize`: on 32-bit machines a map is smaller than 1 GiB.
 #[derive(Clone, Debug)]
 pub struct Bitmap<B> {
     bytes: B,

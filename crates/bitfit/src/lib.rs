@@ -22,6 +22,11 @@
 //! asks the processor which vector instructions it may use, and has [`gfs2`], which reads images of that file system.
 #![no_std]
 
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(any(feature = "std", test))]
 extern crate std;
 

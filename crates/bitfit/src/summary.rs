@@ -130,7 +130,7 @@ impl<'a> Levels<'a> {
 /// A map with an index for some states. A search for such a state reads a few words of index and one KiB of map.
 ///
 /// The index never misses a block. It may point at a KiB whose last block in the state has gone; the next search that
-/// finds nothing there forgets it. It takes 0.0125 % of the map's size for each state.
+/// finds nothing there forgets it. It takes 0.0125 % of a large map's size for each state, and 8 bytes at least.
 ///
 /// ```
 /// use bitfit::{Indexed, State};
