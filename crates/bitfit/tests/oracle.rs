@@ -162,17 +162,16 @@ fn the_yardstick_reads_every_whole_line() {
 }
 
 fn maps() -> impl Strategy<Value = (Vec<u8>, usize)> {
-    let mostly = (0u8..4, prop::collection::vec((any::<prop::sample::Index>(), 0u8..4), 0..12), 0usize..4096).prop_map(
-        |(common, rare, length)| {
+    let mostly = (0u8..4, prop::collection::vec((any::<prop::sample::Index>(), 0u8..4), 0..12), 0usize..=4096)
+        .prop_map(|(common, rare, length)| {
             let mut bytes = vec![common * 0x55; length];
             for (index, state) in rare.iter().filter(|_| length > 0) {
                 let block = index.index(length * 4);
                 bytes[block / 4] = bytes[block / 4] & !(3 << (block % 4 * 2)) | state << (block % 4 * 2);
             }
             bytes
-        },
-    );
-    (prop_oneof![prop::collection::vec(any::<u8>(), 0..4096), mostly], 0usize..64)
+        });
+    (prop_oneof![prop::collection::vec(any::<u8>(), 0..=4096), mostly], 0usize..64)
 }
 
 proptest! {
