@@ -171,6 +171,7 @@ fn bench_measures_all_searches_and_draws_them() {
     let quick = ["bench", "--rounds", "1", "--max-mib", "1", "--format", "json", "--plot"];
     let (status, json, errors) = bitfit(&[&quick[..], &[plot.to_str().unwrap()]].concat());
     assert_eq!((status, &*errors), (0, ""));
+    assert!(json.ends_with("]\n"), "the last line is a whole one");
     let races: serde_json::Value = serde_json::from_str(&json).unwrap();
     let race = races.as_array().unwrap().iter().find(|race| race["what"] == "sizes").unwrap();
     let names: Vec<_> = race["results"].as_array().unwrap().iter().map(|time| time["name"].as_str().unwrap()).collect();
@@ -182,6 +183,11 @@ fn bench_measures_all_searches_and_draws_them() {
         assert!(svg.contains(text), "{text}");
     }
     assert!(!svg.contains("NaN") && !svg.contains("fragmentation"), "a map of 50 MiB was not asked for");
+    for mib in ["0", "1025", "18446744073709551615"] {
+        let (status, text, errors) = bitfit(&["bench", "--max-mib", mib]);
+        assert_eq!((status, &*text), (2, ""));
+        assert!(errors.contains("is not in 1..=1024") || errors.contains("invalid value"), "{errors}");
+    }
     let (status, text, errors) = bitfit(&[&quick[..5], &["--plot", "/nowhere/bench.svg"]].concat());
     assert_eq!((status, &*text), (2, ""));
     assert!(

@@ -72,7 +72,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     match options.format {
         Format::Text => races.iter().try_for_each(|race| print::text(&mut out, race)),
-        Format::Json => serde_json::to_writer_pretty(&mut out, &races).map_err(io::Error::from),
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &races).map_err(io::Error::from).and_then(|()| writeln!(out))
+        }
         Format::Markdown => print::markdown(&mut out, &races),
     }
     .and_then(|()| out.flush())
