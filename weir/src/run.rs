@@ -246,14 +246,19 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     }
     let followed = Followed { ejected, failure, cut };
     let report = report_of(args, &kernel, measured, (followed, restarts), played.as_ref());
-    let meter = report.meter.as_ref().expect("just set");
-    let fine = report.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0;
+    let fine = is_fine(&report);
     let text = match args.format {
         Format::Text => report::to_text(&[report]),
         Format::Json => report::to_json(&[report]),
     };
     print(&text)?;
     Ok(fine)
+}
+
+/// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
+fn is_fine(report: &RunReport) -> bool {
+    let meter = report.meter.as_ref().expect("it was measured");
+    report.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -304,5 +309,41 @@ fn report_of(
         log_hash,
         meter: Some(meter),
         measures,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_fine_unless_something_was_ejected_failed_or_lost() {
+        let fine = |change: &dyn Fn(&mut RunReport, &mut report::Meter)| {
+            let collector = measures::Collector::new(&[]);
+            let mut report = RunReport {
+                scheduler: "kernel".to_owned(),
+                machine: "host".to_owned(),
+                workload: "true".to_owned(),
+                seed: 0,
+                kernel: "7.2".to_owned(),
+                ejected: None,
+                deadlocked: false,
+                failed_forks: 0,
+                refused_changes: 0,
+                restarts: 3,
+                log_hash: 0,
+                meter: None,
+                measures: collector.finish(measures::Totals::default()),
+            };
+            let mut meter = report::Meter { unseen_switches: 7, unfinished_tasks: 1, ..report::Meter::default() };
+            change(&mut report, &mut meter);
+            report.meter = Some(meter);
+            is_fine(&report)
+        };
+        let exit = Exit { kind: 1025, reason: String::new(), message: String::new(), fault: None, dump: String::new() };
+        assert!(fine(&|_, _| ()));
+        assert!(!fine(&|report, _| report.ejected = Some(exit.clone())));
+        assert!(!fine(&|_, meter| meter.failure = Some("the command failed: exit status: 2".to_owned())));
+        assert!(!fine(&|_, meter| meter.lost_events = 1));
     }
 }

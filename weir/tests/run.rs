@@ -3,8 +3,10 @@
 //! otherwise. What needs sched_ext is tried in a virtual machine.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,23 +35,59 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn keys(value: &Value) -> Vec<&String> {
-    value.as_object().unwrap().keys().collect()
+/// All keys of a document, as paths; what stands in a list is `[]`, and `null` has no keys.
+fn keys(value: &Value) -> BTreeSet<String> {
+    let below = |key: &str, value| keys(value).into_iter().map(|path| format!("{key}/{path}")).collect::<Vec<_>>();
+    match value {
+        Value::Object(members) => {
+            let parts = members.iter().flat_map(|(key, value)| [vec![key.clone()], below(key, value)].concat());
+            parts.collect()
+        }
+        Value::Array(values) => values.iter().flat_map(|value| below("[]", value)).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// What every run has, simulated or real; `LATENCY` stands for its seven numbers.
+const KEYS: &str = "weir runs runs/[]/scheduler runs/[]/machine runs/[]/workload runs/[]/seed runs/[]/kernel \
+    runs/[]/outcome runs/[]/exit runs/[]/exit/kind runs/[]/exit/reason runs/[]/exit/message runs/[]/exit/fault \
+    runs/[]/exit/dump runs/[]/log_hash runs/[]/elapsed_ns runs/[]/makespan_ns runs/[]/context_switches runs/[]/wakeups \
+    runs/[]/idle_while_runnable_ns runs/[]/migrations runs/[]/migrations/smt runs/[]/migrations/llc \
+    runs/[]/migrations/node runs/[]/migrations/far runs/[]/wakeup_latency_ns LATENCY runs/[]/queue_wait_ns \
+    runs/[]/cpu_ns runs/[]/cpu_ns/run runs/[]/cpu_ns/idle runs/[]/cpu_ns/scheduler runs/[]/cpu_ns/stolen \
+    runs/[]/cpu_ns/offline runs/[]/bpf_instructions runs/[]/lock_wait_ns runs/[]/failed_forks runs/[]/refused_changes \
+    runs/[]/restarts runs/[]/meter runs/[]/tasks runs/[]/tasks/[]/id runs/[]/tasks/[]/name runs/[]/tasks/[]/work_ns \
+    runs/[]/tasks/[]/cpu_ns runs/[]/tasks/[]/stolen_ns runs/[]/tasks/[]/runnable_ns runs/[]/tasks/[]/blocked_ns \
+    runs/[]/tasks/[]/cpus_allowed runs/[]/tasks/[]/cpus_used runs/[]/tasks/[]/wakeup_latency_ns";
+
+#[test]
+fn simulated_and_real_runs_have_the_same_keys() {
+    let simulated =
+        weir().args(["sim", "fifo", "-w", "pingpong", "--for", "1ms", "--format", "json"]).output().unwrap();
+    let simulated = keys(&serde_json::from_slice(&simulated.stdout).unwrap());
+    let expected = KEYS.replace("LATENCY", "");
+    let missing: Vec<&str> = expected.split_whitespace().filter(|key| !simulated.contains(*key)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {simulated:#?}");
+    for latency in ["runs/[]/wakeup_latency_ns", "runs/[]/tasks/[]/wakeup_latency_ns"] {
+        for number in ["count", "mean", "p50", "p90", "p99", "p999", "max"] {
+            assert!(simulated.contains(&format!("{latency}/{number}")), "{latency}/{number}");
+        }
+    }
+    let Some(real) = run(&["--format", "json", "--", "true"]) else { return };
+    let mut real = keys(&serde_json::from_slice(&real.stdout).unwrap());
+    // How it was measured is said of a real run alone.
+    real.retain(|key| !key.starts_with("runs/[]/meter/"));
+    assert_eq!(real, simulated);
 }
 
 #[test]
-fn a_run_has_the_keys_of_a_simulated_one_and_says_that_the_command_failed() {
+fn a_run_adds_up_and_says_that_the_command_failed() {
     let script = "echo out; sleep 0.02; exit 3";
     let Some(output) = run(&["--format", "json", "--", "sh", "-c", script]) else { return };
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), "out\n", "standard output has the JSON alone");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let real = &document["runs"][0];
-    let simulated =
-        weir().args(["sim", "fifo", "-w", "pingpong", "--for", "1ms", "--format", "json"]).output().unwrap();
-    let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
-    assert_eq!(keys(real), keys(&simulated["runs"][0]));
-    assert_eq!(keys(&real["tasks"][0]), keys(&simulated["runs"][0]["tasks"][0]));
     assert_eq!(real["scheduler"], "kernel");
     assert_eq!(real["workload"], "sh -c 'echo out; sleep 0.02; exit 3'");
     assert_eq!(real["meter"]["failure"], "the command failed: exit status: 3");
@@ -64,6 +102,7 @@ fn a_run_has_the_keys_of_a_simulated_one_and_says_that_the_command_failed() {
 fn a_command_that_is_cut_short_as_asked_has_not_failed() {
     let Some(output) = run(&["--for", "100ms", "--", "sleep", "60"]) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("\ncompleted: ran for "), "not all was done: {}", text(&output.stdout));
     let own_end = run(&["--for", "60s", "--", "sh", "-c", "kill $$"]).unwrap();
     assert_eq!(own_end.status.code(), Some(1), "it was not asked for: {}", text(&own_end.stdout));
 }
@@ -153,4 +192,85 @@ fn a_command_that_cannot_start_is_bad_input() {
     assert_eq!(output.status.code(), Some(2));
     let expected = "weir: error: cannot start `/does/not/exist`: No such file or directory (os error 2)\n";
     assert_eq!((text(&output.stderr).as_str(), output.stdout.len()), (expected, 0));
+}
+
+#[test]
+fn a_signal_that_weir_was_told_to_ignore_is_ignored() {
+    if run(&["--for", "10ms"]).is_none() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let script = "trap '' HUP; exec \"$0\" run -- sh -c 'echo >ready; sleep 0.5'";
+    let mut child = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_weir")]);
+    let mut child = child.current_dir(directory.path()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&directory.path().join("ready"));
+    assert!(Command::new("sh").args(["-c", &format!("kill -HUP {}", child.id())]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0), "as under nohup");
+}
+
+fn wait_for(file: &Path) {
+    let began = Instant::now();
+    while !file.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no {}", file.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Records a shell script to `x.weir`, and sends this signal to weir alone once there is a file `ready`.
+fn record(directory: &Path, script: &str, signal: Option<&str>) -> Option<i32> {
+    let args = ["record", "-o", "x.weir", "--", "sh", "-c", script];
+    let mut child = weir().args(args).current_dir(directory).stderr(Stdio::null()).spawn().unwrap();
+    if let Some(signal) = signal {
+        wait_for(&directory.join("ready"));
+        let kill = format!("kill -{signal} {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+    child.wait().unwrap().code()
+}
+
+#[test]
+fn a_recording_is_whole_or_not_there() {
+    if run(&["--for", "10ms"]).is_none() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let endless = "trap 'echo >stopped; exit 7' TERM; echo >ready; while :; do sleep 0.05; done";
+    let cases = [
+        ("true", None, Some(0), &["x.weir"][..]),
+        ("exit 3", None, Some(1), &["x.weir"]),
+        // It reaches the command, and what was recorded until then is kept.
+        (endless, Some("TERM"), Some(1), &["ready", "stopped", "x.weir"]),
+        ("echo >ready; sleep 1", Some("KILL"), None, &["ready"]),
+    ];
+    for (script, signal, status, left) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(record(directory.path(), script, signal), status, "{script}");
+        assert_eq!(names(directory.path()), left, "{script}");
+        if left.contains(&"x.weir") {
+            let replay = ["sim", "fifo", "-m", "laptop-2c4t", "-w", "x.weir", "--for", "1ms"];
+            assert!(weir().args(replay).current_dir(directory.path()).output().unwrap().status.success(), "{script}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_is_written_and_not_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("out.weir");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    if run(&["--for", "10ms"]).is_none() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let status = weir().args(["record", "-o"]).arg(&link).args(["--", "true"]).output().unwrap().status;
+    assert_eq!((status.code(), names(directory.path())), (Some(0), vec!["out.weir".to_owned()]));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && !fs::metadata(&link).unwrap().is_file());
 }

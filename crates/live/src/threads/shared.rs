@@ -257,16 +257,12 @@ impl<'w> Shared<'w> {
 
     /// `task` was enrolled, but the kernel created no thread for it.
     pub fn dismiss(&self, task: TaskId) {
-        let mut woken = Vec::new();
         let mut state = self.state();
-        state.player.refused(task, &mut woken);
-        state.awake += woken.len();
+        // Nobody but its parent could wait for it, and that is here.
+        state.player.refused(task, &mut Vec::new());
         state.awake -= 1;
         state.failed_forks += 1;
         state.seats[task.index()].thread.store(NO_THREAD, SeqCst);
-        let rung: Vec<Arc<Seat>> = woken.into_iter().map(|other| state.seats[other.index()].clone()).collect();
-        drop(state);
-        rung.iter().for_each(|seat| seat.ring());
     }
 
     /// Comes to the gate and waits until it opens.
