@@ -235,14 +235,16 @@ fn record(directory: &Path, script: &str, signal: Option<&str>) -> Option<i32> {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(30) {
+    loop {
         if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
+            break status.code();
+        }
+        if began.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+            panic!("it goes on: {script}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    child.kill().unwrap();
-    panic!("it goes on: {script}");
 }
 
 #[test]
