@@ -70,7 +70,11 @@ fn defines(source: &str, text: &str) -> Result<Vec<String>> {
         let Some((name, value)) = member.split_once(" = ") else { bail!("{source}: not a member: {member}") };
         match value.strip_prefix("(void *)") {
             Some(function) => {
-                defines.push(format!("-DPOLICY_{}={}", name.to_uppercase(), function.trim_end_matches(',')));
+                let (name, function) = (name.to_uppercase(), function.trim_end_matches(','));
+                defines.push(format!("-DPOLICY_{name}={function}"));
+                // What may sleep may call other functions of the kernel.
+                let sleeps = text.contains(&format!("SLEEPABLE_OP1(void, {function},"));
+                defines.push(format!("-DPOLICY_{name}_OP1={}OP1", if sleeps { "SLEEPABLE_" } else { "" }));
             }
             None if name == "name" => {}
             None => bail!("{source}: the witness does not take over the member {name}"),

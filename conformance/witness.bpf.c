@@ -3,7 +3,8 @@
  * witness: a policy whose ops are logged (`log.bpf.h`).
  *
  * 1. The policy's source is part of this one, unchanged: POLICY is its file. Its ops become functions, which the
- *    witness's ops call: POLICY_RUNNING is its `running`, if it has one.
+ *    witness's ops call: POLICY_RUNNING is its `running`, if it has one. POLICY_CPU_ONLINE_OP1 is SLEEPABLE_OP1 or OP1,
+ *    as in the policy.
  * 2. Ops that the policy does not have are logged as well, if it makes no difference to the kernel whether they exist.
  * 3. Where the policy puts a task is an entry of its own, after the one of the op in which it does.
  */
@@ -156,7 +157,7 @@ OP2(void, witness_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 }
 
 #ifdef POLICY_CPU_ONLINE
-SLEEPABLE_OP1(void, witness_cpu_online, s32, cpu)
+POLICY_CPU_ONLINE_OP1(void, witness_cpu_online, s32, cpu)
 {
 	new_entry(CPU_ONLINE, cpu, 0);
 	POLICY_CPU_ONLINE(cpu);
@@ -164,7 +165,7 @@ SLEEPABLE_OP1(void, witness_cpu_online, s32, cpu)
 #endif
 
 #ifdef POLICY_CPU_OFFLINE
-SLEEPABLE_OP1(void, witness_cpu_offline, s32, cpu)
+POLICY_CPU_OFFLINE_OP1(void, witness_cpu_offline, s32, cpu)
 {
 	new_entry(CPU_OFFLINE, cpu, 0);
 	POLICY_CPU_OFFLINE(cpu);
