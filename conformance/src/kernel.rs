@@ -106,7 +106,7 @@ fn attach(scenario: &Scenario) -> Result<Attached, LiveError> {
         object: scenario.object(),
         profile: scenario.profile(),
         host: &host,
-        measure: false,
+        measure: scenario.only_ours,
     })
 }
 
@@ -182,6 +182,11 @@ fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Ru
     };
     let logged = u32::from_le_bytes(variable("logged")?.try_into().context("four bytes")?);
     run.calls = log::read(variable("entries")?, logged)?;
+    if scenario.only_ours {
+        let ops = attached.statistics()?.ops;
+        let counted = ops.into_iter().map(|op| (op.op, op.runs)).collect();
+        log::check_counts(&run.calls, &counted).with_context(|| format!("scenario {}", scenario.name))?;
+    }
     Ok(run)
 }
 

@@ -56,6 +56,22 @@ pub fn read(entries: &[u8], logged: u32) -> Result<Vec<Call>> {
     Ok(entries.iter().map(|entry| call(entry, &names)).collect())
 }
 
+/// Holds the log against how often the ops were called, as the kernel itself counts (`run_cnt` of the programs). Where
+/// only the tasks of the scenario are under the scheduler these must agree, but for ops that are called about all tasks.
+pub fn check_counts(calls: &[Call], counted: &BTreeMap<String, u64>) -> Result<()> {
+    let is_compared = |op: &str| !matches!(op, "insert" | "init_task" | "exit_task");
+    let mut logged: BTreeMap<String, u64> = BTreeMap::new();
+    for call in calls.iter().filter(|call| is_compared(&call.op)) {
+        *logged.entry(call.op.clone()).or_default() += 1;
+    }
+    let mut counted = counted.clone();
+    counted.retain(|op, count| is_compared(op) && *count > 0);
+    if logged != counted {
+        bail!("the log has {logged:?}, and the ops were called {counted:?}");
+    }
+    Ok(())
+}
+
 fn call(entry: &Entry, names: &BTreeMap<i32, String>) -> Call {
     let task = match entry.pid() {
         -1 => String::new(),

@@ -46,7 +46,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         kernel: (7, 2),
     };
     let mut run = Ok(Run::default());
-    let mut read = |kernel: &Kernel, object: &LinkedObject| run = last(kernel, object);
+    let mut read = |kernel: &Kernel, object: &LinkedObject| run = last(scenario, kernel, object);
     let result = if scenario.sysrq {
         simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
             kernel.sysrq(CpuId(0));
@@ -69,11 +69,15 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
 }
 
 /// Reads what the scheduler left.
-fn last(kernel: &Kernel, object: &LinkedObject) -> Result<Run> {
+fn last(scenario: &Scenario, kernel: &Kernel, object: &LinkedObject) -> Result<Run> {
     let mut run = Run { exit: kernel.exit_info().map(exit), ..Run::default() };
     let variable = |name| kernel.variable(object, name).expect("a variable of log.bpf.h");
     let logged = u32::from_le_bytes(variable("logged").try_into().expect("four bytes"));
     run.calls = log::read(variable("entries"), logged)?;
+    if scenario.only_ours {
+        let counted = kernel.op_counts().map(|(op, count)| (op.to_owned(), count)).collect();
+        log::check_counts(&run.calls, &counted).with_context(|| format!("scenario {}", scenario.name))?;
+    }
     Ok(run)
 }
 
