@@ -50,15 +50,16 @@ pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
 }
 
 fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
-    let mut attached = match attach(scenario) {
-        Ok(attached) => attached,
-        Err(error) => return Ok(Run { refused: Some(error.to_string()), ..Run::default() }),
-    };
     let mut workload = scenario.workload.clone();
     workload.tasks.retain(|task| Some(&task.name) != scenario.executes.as_ref());
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
+    // Before the scheduler comes: the threads that try policies are no part of the scenario.
     let stage = Stage::prepare(&workload, &options)?;
+    let mut attached = match attach(scenario) {
+        Ok(attached) => attached,
+        Err(error) => return Ok(Run { refused: Some(error.to_string()), ..Run::default() }),
+    };
     // Threads of the player that are in no scenario stay where the director is.
     let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
     sched_setaffinity(None, &only_cpu_0()).context("a thread for CPU 0")?;
