@@ -103,7 +103,8 @@ impl Core {
         if std::mem::take(&mut fair.stays) {
             return;
         }
-        let lag = if load == 0 { 0 } else { fair.lag * (load + weight) as i64 / load as i64 };
+        let whole = |sum: u64| i128::from(fair.lag) * i128::from(sum);
+        let lag = if load == 0 { 0 } else { (whole(load + weight) / i128::from(load)) as i64 };
         let request = match fair.request {
             // PLACE_DEADLINE_INITIAL: a new task begins with half a slice, for it joins amidst one.
             0 if !fair.known => full / 2,
