@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Plays the scenarios of `conformance/` in the virtual machine, one boot for all, and compares with the model.
 
+use super::build;
 use super::files::Transfer;
 use super::kernel::KernelArgument;
 use super::machine::{self, Job};
 use super::topology::Topology;
-use super::{build, parts};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct ConformanceArguments {
 
 /// Plays, compares, prints the table. 1 if something differs, or something went wrong in the machine.
 pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
-    parts::all(&arguments.kernel.kernel)?;
+    machine::provide(&arguments.kernel.kernel)?;
     let compare = build::program("conformance")?;
     let (script, files) = if arguments.shares { shares()? } else { scenarios(arguments, &compare) };
     let outcome = machine::run(&Job {

@@ -67,7 +67,7 @@ fn common() -> Vec<Step> {
 
 /// Runs it, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
-    parts::all(&arguments.kernel.kernel)?;
+    machine::provide(&arguments.kernel.kernel)?;
     let mut files = build::programs()?;
     let known = policies()?;
     if let Some(unknown) = arguments.policies.iter().find(|policy| !known.contains(policy)) {

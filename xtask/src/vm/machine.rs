@@ -101,6 +101,14 @@ impl Outcome {
     }
 }
 
+/// Sees to it that everything is there; the kernel first, because fetching it tells whether there is a network.
+pub fn provide(kernel: &Kernel) -> Result<()> {
+    kernel.image()?;
+    parts::qemu(false)?;
+    parts::busybox()?;
+    Ok(())
+}
+
 /// Boots, runs, powers off.
 ///
 /// # Errors

@@ -2,7 +2,6 @@
 //! What a virtual machine is made of beside its kernel, and where it comes from: QEMU, busybox.
 
 use super::apt::{self, Suite};
-use super::kernel::Kernel;
 use super::missing::Missing;
 use anyhow::{Context, Result};
 use std::env;
@@ -26,14 +25,6 @@ pub struct Qemu {
 /// State that outlives a run; `cargo clean` removes it.
 pub fn state() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from).join("vm")
-}
-
-/// Sees to it that everything is there; the kernel first, because fetching it tells whether there is a network.
-pub fn all(kernel: &Kernel) -> Result<()> {
-    kernel.image()?;
-    qemu(false)?;
-    busybox()?;
-    Ok(())
 }
 
 /// QEMU from the search path; for `icount` one that is new enough, if need be from Debian's backports.

@@ -5,7 +5,7 @@
 use super::kernel::KernelArgument;
 use super::missing::Missing;
 use super::steps::{self, Step};
-use super::{build, machine, parts};
+use super::{build, machine};
 use anyhow::Result;
 use std::env;
 use std::fs;
@@ -40,7 +40,7 @@ fn list() -> Vec<Step> {
 /// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in
 /// CI) only a dead network is an excuse.
 pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
-    match parts::all(&arguments.kernel.kernel) {
+    match machine::provide(&arguments.kernel.kernel) {
         Ok(()) => {}
         Err(error) => match error.downcast_ref::<Missing>() {
             Some(Missing::Thing(_)) if must_run() => {

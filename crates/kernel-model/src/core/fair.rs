@@ -14,7 +14,7 @@
 //! CPUs with each other, slices of a task's own, and what later kernels do with buddies.
 
 use super::Core;
-use super::task::{Class, TaskKey, load_weight};
+use super::task::{Class, Entity, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 
 /// `sched_base_slice` for one CPU; it grows with the logarithm of their number, up to that of 8 CPUs.
@@ -23,23 +23,6 @@ const SLICE_NS: u64 = 700_000;
 const NICE_0: u64 = 1024;
 /// Where the virtual clocks of queues begin: far above any lag, which is at most 2 s for the lightest task.
 pub(super) const CLOCK_START: u64 = 1 << 40;
-
-/// What the class knows of a task. Times are virtual, in nanoseconds of a task of nice 0.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Entity {
-    vruntime: u64,
-    deadline: u64,
-    /// It cannot be preempted by its equals before this time.
-    safe_until: u64,
-    /// The average less its own time when it left its queue.
-    lag: i64,
-    /// What was left of its request then; 0 for a new one.
-    request: u64,
-    /// It has been on a queue before.
-    known: bool,
-    /// It was woken before the others had caught up with it.
-    stays: bool,
-}
 
 impl Core {
     /// Position of a fair task among those that wait.

@@ -2,7 +2,6 @@
 //! What the kernel knows of a task.
 
 use super::dsq::{Position, QueueRef};
-use super::fair::Entity;
 use crate::ops::Op;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use std::sync::Arc;
@@ -91,6 +90,23 @@ pub(crate) struct Verdict {
 
 /// Where a task of a class above ext stands among those that wait: class, position, arrival.
 pub(crate) type TaskKey = (Class, u64, u64, TaskId);
+
+/// What the fair class knows of a task (`super::fair`). Times are virtual, in nanoseconds of a task of nice 0.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Entity {
+    pub(super) vruntime: u64,
+    pub(super) deadline: u64,
+    /// It cannot be preempted by its equals before this time.
+    pub(super) safe_until: u64,
+    /// The average less its own time when it left its queue.
+    pub(super) lag: i64,
+    /// What was left of its request then; 0 for a new one.
+    pub(super) request: u64,
+    /// It has been on a queue before.
+    pub(super) known: bool,
+    /// It was woken before the others had caught up with it.
+    pub(super) stays: bool,
+}
 
 /// A task.
 #[derive(Debug)]

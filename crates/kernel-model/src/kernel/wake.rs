@@ -3,8 +3,7 @@
 
 use super::{Kernel, Stage};
 use crate::TaskAttributes;
-use crate::core::fair::Entity;
-use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
+use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
 use crate::ops::Op;

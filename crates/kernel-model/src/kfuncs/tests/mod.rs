@@ -5,8 +5,7 @@ mod calls;
 mod masks;
 mod table;
 
-use crate::core::fair::Entity;
-use crate::core::task::{Class, ExtState, Owner, ReenqueueReason, RunState, Task};
+use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task};
 use crate::core::{Core, Running};
 use crate::guest::{Objects, TaskView};
 use crate::ops::Op;
