@@ -156,3 +156,85 @@ fn a_task_that_yields_gives_its_request_up() {
         bench.leave(tasks[turn % 2], Leave::Yield);
     }
 }
+
+#[test]
+fn who_is_ahead_of_the_average_waits_even_with_the_earliest_deadline() {
+    let mut bench = bench(flat(1));
+    let (heavy, light) = (hog(&mut bench, "heavy", "", -10), hog(&mut bench, "light", "", 10));
+    assert_eq!(current(&bench, 0), heavy);
+    // 4 ms are 0.43 ms of the heavy one's time. Its next request ends 0.08 ms later, that of the light one at 3.26 ms.
+    bench.run(&[0], TICK);
+    assert_eq!(current(&bench, 0), light);
+}
+
+#[test]
+fn a_new_task_asks_for_half_a_slice_first() {
+    for (pass_us, preempts) in [(200, true), (500, false)] {
+        let mut bench = bench(flat(1));
+        let hog = hog(&mut bench, "hog", "", 0);
+        (0..10).for_each(|_| bench.run(&[0], TICK));
+        bench.pass(Nanos::from_us(pass_us));
+        // The request of the hog ends at 700 us, the new one's 350 us from now.
+        let new = self::hog(&mut bench, "new", "", 0);
+        assert_eq!(current(&bench, 0), if preempts { new } else { hog }, "after {pass_us} us");
+    }
+}
+
+#[test]
+fn of_several_the_one_that_waited_longest_is_pulled() {
+    let mut bench = bench(flat(2));
+    hog(&mut bench, "here", "0", 0);
+    let there = ["b", "c"].map(|name| hog(&mut bench, name, "1", 0));
+    let [first, second] = ["first", "second"].map(|name| hog(&mut bench, name, "0", 0));
+    for task in [first, second] {
+        bench.kernel.set_affinity(CpuId(0), task, &"0-1".parse().unwrap()).unwrap();
+    }
+    there.into_iter().for_each(|task| bench.block(task));
+    assert_eq!(current(&bench, 1), first);
+    bench.block(first);
+    assert_eq!(current(&bench, 1), second);
+}
+
+#[test]
+fn what_a_task_is_owed_goes_along_to_another_cpu() {
+    let mut bench = bench(flat(2));
+    hog(&mut bench, "here", "0", 0);
+    let there = hog(&mut bench, "there", "1", 0);
+    let task = hog(&mut bench, "task", "0", 0);
+    bench.pass(Nanos::from_ms(3));
+    bench.kernel.tick(CpuId(1));
+    bench.settle();
+    assert_eq!(current(&bench, 1), there);
+    bench.kernel.set_affinity(CpuId(0), task, &"1".parse().unwrap()).unwrap();
+    bench.settle();
+    assert_eq!(current(&bench, 1), task, "it waited for 3 ms, and the turn of the other is over");
+}
+
+#[test]
+fn policies_decide_who_may_preempt() {
+    let mut bench = bench(flat(1));
+    let idle = bench.fork("idle", "", Policy::Idle, 0);
+    bench.kernel.wake_new(CpuId(0), idle);
+    bench.settle();
+    assert_eq!(current(&bench, 0), idle);
+    let hog = hog(&mut bench, "hog", "", 0);
+    assert_eq!(current(&bench, 0), hog, "nobody is safe from it in the idle policy");
+    (0..10).for_each(|_| bench.run(&[0], TICK));
+    let batch = bench.fork("batch", "", Policy::Batch, 0);
+    bench.pass(Nanos::from_us(200));
+    bench.kernel.wake_new(CpuId(0), batch);
+    bench.settle();
+    assert_eq!(current(&bench, 0), hog, "a new task of the same policy would have preempted");
+}
+
+#[test]
+fn who_becomes_lighter_while_it_runs_asks_anew() {
+    let mut bench = bench(flat(1));
+    let task = bench.task("task", "");
+    let hog = hog(&mut bench, "hog", "", 0);
+    bench.run(&[0], Nanos::from_ms(40));
+    bench.kernel.set_policy(CpuId(0), hog, Policy::Other, 19).unwrap();
+    bench.settle();
+    bench.wake(task);
+    assert_eq!(current(&bench, 0), task, "its slice is now 48 ms of its own time");
+}

@@ -184,11 +184,12 @@ impl Core {
     }
 
     /// `check_preempt_wakeup_fair`: whether a task that has just been enqueued takes the CPU from its equal.
-    pub fn fair_preempts(&self, task: TaskId) -> bool {
+    pub fn fair_preempts(&mut self, task: TaskId) -> bool {
         let cpu = self.task_cpu(task);
         let Some(running) = self.fair_running(cpu) else { return false };
         let (new, old) = (self.task(task), self.task(running));
         if old.policy == Policy::Idle && new.policy != Policy::Idle {
+            self.task_mut(running).fair.safe_until = 0;
             return true;
         }
         if new.policy != old.policy && matches!(new.policy, Policy::Idle | Policy::Batch) {
