@@ -11,7 +11,9 @@
 //!    its own at times, for which it takes a CPU away. Both are seen only beside the model's log. A kernel that always
 //!    differs so is noticed all the same: where all plays are disturbed, one must still be like the model's.
 //! 4. Where only the scenario's tasks are under the scheduler, what is foreign is seen by the CPUs that it finds idle.
-//! 5. The player's own lock is no part of the scenario: who slept for it slept once more than the scenario says.
+//! 5. CPU 0 may stand still as well. Then wakeups come late that follow each other at once in the model, and others have
+//!    gone on meanwhile.
+//! 6. The player's own lock is no part of the scenario: who slept for it slept once more than the scenario says.
 
 use crate::compare::{DIRECTOR, between_marks, odd_ticks, owners};
 use crate::record::Call;
@@ -23,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const HOUSE: i32 = 0;
 /// A tick and a half at 250 Hz: when a running task is not heard of for longer, a tick is lost.
 const STALL_NS: u64 = 6_000_000;
+/// More than a waker needs from one to the next.
+const AT_ONCE_NS: u64 = 1_000_000;
 /// `DEQUEUE_SLEEP`.
 const SLEEP: u64 = 1;
 
@@ -43,10 +47,28 @@ pub fn of_log_beside(calls: &[Call], model: &[Call]) -> Vec<String> {
     if let Some(task) = late.iter().find(|task| !expected.contains(task)) {
         found.push(format!("the end came before {task} was done"));
     }
+    if are_late(calls, model) {
+        found.push("wakeups came late".to_owned());
+    }
     if taken(calls) > taken(model) {
         found.push("a higher class took a CPU from a task".to_owned());
     }
     found
+}
+
+/// Whether wakeups that follow each other at once in the model did not do so.
+fn are_late(calls: &[Call], model: &[Call]) -> bool {
+    let pairs = wakeups(calls).zip(wakeups(model));
+    let same: Vec<(u64, u64)> =
+        pairs.take_while(|(here, there)| here.task == there.task).map(|two| (two.0.time_ns, two.1.time_ns)).collect();
+    same.windows(2)
+        .any(|two| two[1].1.saturating_sub(two[0].1) < AT_ONCE_NS && two[1].0.saturating_sub(two[0].0) > STALL_NS)
+}
+
+/// Those of the scenario's tasks.
+fn wakeups(calls: &[Call]) -> impl Iterator<Item = &Call> {
+    let ours = |call: &&Call| call.op == "runnable" && !is_at_home(call);
+    between_marks(calls).iter().filter(ours)
 }
 
 /// How often a higher class took a CPU from a task of the scenario.
@@ -90,6 +112,9 @@ struct Watch<'a> {
     foreign: BTreeSet<i32>,
     /// CPUs that a task of the scenario left, and nobody came since.
     left: BTreeSet<i32>,
+    /// CPUs that looked for work in vain, and nothing came since. A foreign task that comes now hides that: it looks as
+    /// if it had been found.
+    vain: BTreeSet<i32>,
     /// When the running task of the scenario was last heard of, by CPU.
     heard: BTreeMap<i32, u64>,
     /// CPUs on which a running task was not heard of for long.
@@ -104,6 +129,11 @@ impl<'a> Watch<'a> {
                 self.still.insert(call.cpu);
             }
             *last = call.time_ns;
+        }
+        if (call.task.as_str(), call.op.as_str()) == ("", "dispatch") {
+            self.vain.insert(call.cpu);
+        } else if !matches!(call.op.as_str(), "update_idle" | "running") {
+            self.vain.remove(&call.cpu);
         }
         match (call.task.as_str(), call.op.as_str()) {
             ("", "update_idle") => self.see_idle(call.cpu, call.b != 0),
@@ -138,7 +168,7 @@ impl<'a> Watch<'a> {
         match op {
             "running" if cpu != HOUSE || self.guests => {
                 self.foreign.insert(cpu);
-                if self.left.remove(&cpu) {
+                if self.left.remove(&cpu) || self.vain.remove(&cpu) {
                     self.found.insert(format!("a foreign task comes to CPU {cpu}"));
                 }
             }
@@ -152,6 +182,7 @@ impl<'a> Watch<'a> {
             "select_cpu" | "runnable" | "enqueue" => _ = self.active.insert(task),
             // Who changes a task that runs elsewhere is another CPU.
             "running" => {
+                self.vain.remove(&call.cpu);
                 self.active.insert(task);
                 self.left.remove(&call.task_cpu);
                 self.woken.remove(&call.task_cpu);
@@ -232,6 +263,27 @@ mod tests {
         assert_eq!(beside(&taken, &whole), ["a higher class took a CPU from a task"]);
         assert_eq!(beside(&taken, &taken), [""; 0]);
         assert_eq!(beside(&format!("{whole},cpu_release 1 - 3"), &whole), [""; 0], "the CPU was idle");
+    }
+
+    #[test]
+    fn wakeups_that_follow_each_other_come_at_once() {
+        let log =
+            |second: &str, third: &str| format!("runnable 1 w_a 1,runnable 1 w_b {second},runnable 1 w_a {third}");
+        let beside = |log: &str, model: &str| are_late(&parse(log), &parse(model));
+        let model = log("1", "30");
+        assert!(!beside(&log("2", "50"), &model), "the second at once, and the third at its time");
+        assert!(beside(&log("9", "50"), &model));
+        assert!(!beside(&log("9", "50"), &log("9", "50")));
+        assert!(!beside("runnable 1 w_b 1,runnable 1 w_a 9", &model), "another order is for the comparison");
+    }
+
+    #[test]
+    fn a_foreign_task_hides_that_a_cpu_looked_for_work() {
+        let vain = "dispatch 2 - 1,update_idle 2 - 4";
+        assert_eq!(found(&format!("{vain},running 2 * 4")), ["a foreign task comes to CPU 2"]);
+        assert_eq!(found(&format!("{vain},running 3 * 4")), [""; 0]);
+        assert_eq!(found(&format!("{vain},runnable 2 w_a 4,running 2 w_a 4,stopping 2 w_a 5")), [""; 0]);
+        assert_eq!(found("dispatch 2 - 1,stopping 2 * 2,running 2 * 4"), [""; 0], "something came in between");
     }
 
     #[test]
