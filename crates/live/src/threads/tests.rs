@@ -460,16 +460,17 @@ fn a_task_changes_another_that_sleeps() {
     let one = cpus.first().unwrap();
     let on = Some(std::iter::once(one).collect());
     let change = Op::ChangeOf { spec: 1, cpus: on, policy: Some((Policy::Batch, 3)) };
-    let workload = workload(vec![spec("a", vec![change, nap(300)]), spec("b", vec![nap(400)])]);
+    let workload = workload(vec![spec("a", vec![change, nap(60_000)]), spec("b", vec![nap(60_000)])]);
     let options = options();
     let stage = Stage::prepare(&workload, &options).unwrap();
-    let (played, seen) = std::thread::scope(|scope| {
+    let changed = format!("policy 3 nice 3 priority 0 on {one}");
+    let played = std::thread::scope(|scope| {
         let running = stage.begin(scope);
-        std::thread::sleep(Duration::from_millis(200));
-        let seen = ["a", "b"].map(|name| attributes(&running, name));
-        (running.join().unwrap(), seen)
+        wait_until(|| attributes(&running, "b") == changed);
+        assert_eq!(attributes(&running, "a"), format!("policy 0 nice 0 priority 0 on {cpus}"));
+        running.stopper().stop();
+        running.join().unwrap()
     });
-    assert_eq!(seen, [format!("policy 0 nice 0 priority 0 on {cpus}"), format!("policy 3 nice 3 priority 0 on {one}")]);
     assert_eq!(played.refused_changes, 0);
 }
 
