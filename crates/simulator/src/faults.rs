@@ -143,6 +143,8 @@ impl<M: Model> Run<'_, M> {
         self.tell_time();
         self.model.kill_cpu(cpu);
         self.apply(BOOT_CPU, Charge::default());
+        // No CPU waits for this one to switch: only one that runs a task of the scheduler is waited for (contract K1), and
+        // it has switched to idle since.
         let entry = &mut self.cpus[cpu.index()];
         (entry.offline, entry.next_tick) = (true, Nanos::MAX);
         self.alarms.cancel(Alarm::Cpu(cpu));
