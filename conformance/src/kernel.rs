@@ -7,8 +7,8 @@ use crate::{disturbance, log, model, process};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{LinkedObject, Object};
 use fault_plan::Action;
-use ids::{CpuId, Nanos};
-use kernel_model::{Config, Kernel, Topology};
+use ids::{CpuId, Nanos, Topology};
+use kernel_model::{Config, Kernel};
 use live::LiveError;
 use live::scheduler::{Attached, Host, KernelExit, Request, load};
 use live::threads::{Calibration, Options, Played, Stage};
@@ -193,7 +193,6 @@ fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Ru
 
 /// The object as we link it ourselves: it tells where its variables are.
 fn linked(scenario: &Scenario) -> Result<LinkedObject> {
-    let topology = Topology { core: vec![0], llc: vec![0], node: vec![0], distances: vec![vec![10]] };
-    let config = Config { topology, hz: 250, version: (7, 2), budget: 1, seed: 1 };
+    let config = Config { topology: Topology::flat(1), hz: 250, version: (7, 2), budget: 1, seed: 1 };
     Ok(Object::parse(scenario.object())?.link(&*Kernel::target(&config))?)
 }

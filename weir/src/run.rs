@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn a_run_is_fine_unless_something_was_ejected_failed_or_lost() {
         let fine = |change: &dyn Fn(&mut RunReport, &mut report::Meter)| {
-            let collector = measures::Collector::new(&[]);
+            let collector = measures::Collector::new(&ids::Topology::flat(0));
             let mut report = RunReport {
                 scheduler: "kernel".to_owned(),
                 machine: "host".to_owned(),

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The numbers that every crate speaks: which CPU, which task, which queue, when.
+//! The numbers that every crate speaks: which CPU and where it sits, which task, which queue, when.
 //!
 //! A CPU is not a task and a duration is not a count; newtypes keep them apart. Nothing else belongs here: a type
 //! that only two crates share lives in the lower one of them.
 
 mod cpu_set;
+mod topology;
 
 pub use cpu_set::{CpuSet, ParseCpuSetError};
+pub use topology::{Locality, Place, Topology, TopologyError};
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};

@@ -3,20 +3,7 @@
 
 use bpf_machine::TimerId;
 use event_log::{BlockCause, Event, LockKind, SwitchReason};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-
-/// The machine as the kernel sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Topology {
-    /// Core of each CPU.
-    pub core: Vec<u32>,
-    /// Last-level cache of each CPU.
-    pub llc: Vec<u32>,
-    /// NUMA node of each CPU.
-    pub node: Vec<u32>,
-    /// SLIT distances between nodes.
-    pub distances: Vec<Vec<u32>>,
-}
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 
 /// What a kernel is built and booted with.
 #[derive(Clone, Debug, PartialEq)]

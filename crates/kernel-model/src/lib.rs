@@ -10,7 +10,5 @@ mod kernel;
 mod kfuncs;
 mod ops;
 
-pub use api::{
-    Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Topology, Usage,
-};
+pub use api::{Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Usage};
 pub use kernel::Kernel;

@@ -5,8 +5,8 @@
 mod bench;
 
 use bench::Bench;
-use ids::{CpuId, Policy, TaskId};
-use kernel_model::{Leave, Topology};
+use ids::{CpuId, Policy, TaskId, Topology};
+use kernel_model::Leave;
 
 const BASE: [&str; 4] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_DEQUEUE"];
 
@@ -41,8 +41,7 @@ fn held(cpus: u32, body: &str, more: &[&str]) -> Bench {
 
 #[test]
 fn o2_global_queues_belong_to_nodes() {
-    let topology =
-        Topology { core: vec![0, 1], llc: vec![0, 1], node: vec![0, 1], distances: vec![vec![10, 20], vec![20, 10]] };
+    let topology = Topology::of_groups(&[0, 1], &[0, 1], &[0, 1]);
     let object = bench::probe(&with(&["ON_SELECT=return 0;", "ON_ENQUEUE=dsq_insert(p,GLOBAL,SCX_SLICE_DFL,0);"]));
     let mut bench = Bench::load(topology, &object).unwrap();
     bench.attach();

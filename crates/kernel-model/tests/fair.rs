@@ -5,8 +5,8 @@
 mod bench;
 
 use bench::{Bench, TICK, flat, probe};
-use ids::{CpuId, Nanos, Policy, TaskId};
-use kernel_model::{Leave, Topology};
+use ids::{CpuId, Nanos, Policy, TaskId, Topology};
+use kernel_model::Leave;
 
 fn bench(topology: Topology) -> Bench {
     Bench::load(topology, &probe(&[])).expect("the probe loads")
@@ -113,7 +113,7 @@ fn a_debt_is_paid_by_waiting() {
 
 #[test]
 fn a_task_that_wakes_looks_below_its_cache_and_a_new_one_everywhere() {
-    let two_caches = || Topology { llc: vec![0, 0, 1, 1], ..flat(4) };
+    let two_caches = || Topology::of_groups(&[0, 1, 2, 3], &[0, 0, 1, 1], &[0; 4]);
     let mut bench = bench(two_caches());
     let task = bench.task("task", "");
     assert_eq!(bench.kernel.task_cpu(task), CpuId(0));

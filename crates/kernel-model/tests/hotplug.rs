@@ -6,8 +6,8 @@ mod bench;
 
 use bench::{Bench, TICK, flat, probe};
 use event_log::Waker;
-use ids::{CpuId, CpuSet, Policy, TaskId};
-use kernel_model::{Leave, Topology};
+use ids::{CpuId, CpuSet, Policy, TaskId, Topology};
+use kernel_model::Leave;
 
 const OPS: [&str; 5] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE"];
 
@@ -295,7 +295,7 @@ fn h1_an_attach_counts_online_cpus_as_idle() {
 
 #[test]
 fn h1_a_core_whose_other_thread_is_gone_is_whole() {
-    let smt = Topology { core: vec![0, 0, 1, 1], ..flat(4) };
+    let smt = Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4]);
     let core = "ON_SELECT=s32 c=scx_bpf_pick_idle_cpu(p->cpus_ptr,1);return c<0?prev_cpu:c;";
     let mut bench = Bench::load(smt, &probe(&with(&[core]))).unwrap();
     bench.attach();
@@ -317,7 +317,7 @@ const DEFAULT_SEARCH: &str = "ON_SELECT=return scx_bpf_select_cpu_dfl(p,prev_cpu
 
 /// A cache of four CPUs and one of two.
 fn two_caches() -> Bench {
-    let caches = Topology { llc: vec![0, 0, 0, 0, 1, 1], ..flat(6) };
+    let caches = Topology::of_groups(&[0, 1, 2, 3, 4, 5], &[0, 0, 0, 0, 1, 1], &[0; 6]);
     Bench::load(caches, &probe(&with(&[DEFAULT_SEARCH]))).unwrap()
 }
 

@@ -5,8 +5,7 @@
 mod bench;
 
 use bench::{Bench, flat};
-use ids::{CpuId, Policy, TaskId};
-use kernel_model::Topology;
+use ids::{CpuId, Policy, TaskId, Topology};
 
 const DEFAULT: &str = "ON_SELECT=s32 c=scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);\
                        counter=idle;if(idle)dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return c;";
@@ -30,9 +29,9 @@ fn occupy(bench: &mut Bench, cpu: u32) -> TaskId {
 
 /// Three nodes of one core with two threads each; node 2 is nearer to node 0 than node 1 is.
 fn three_nodes() -> Topology {
-    let groups = vec![0, 0, 1, 1, 2, 2];
+    let groups = [0, 0, 1, 1, 2, 2];
     let distances = vec![vec![10, 30, 20], vec![30, 10, 20], vec![20, 20, 10]];
-    Topology { core: groups.clone(), llc: groups.clone(), node: groups, distances }
+    Topology::of_groups(&groups, &groups, &groups).with_distances(distances)
 }
 
 #[test]
@@ -79,7 +78,7 @@ fn i4_sync_does_not_go_where_others_wait_nor_when_no_cpu_idles() {
 
 #[test]
 fn i4_the_sibling_of_prev_comes_before_the_rest_of_its_cache() {
-    let topology = Topology { core: vec![0, 0, 1, 1], llc: vec![0; 4], node: vec![0; 4], distances: vec![vec![10]] };
+    let topology = Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4]);
     let mut bench = bench(topology, &[DEFAULT]);
     let task = bench.task("a", "");
     occupy(&mut bench, 0);
@@ -167,7 +166,7 @@ fn c2_the_search_is_for_the_task_of_the_callback() {
 #[test]
 fn i1_the_last_thread_makes_its_core_idle_and_any_claim_ends_that() {
     let select = "ON_SELECT=const struct cpumask*m=scx_bpf_get_idle_smtmask();counter=m->bits[0];scx_bpf_put_idle_cpumask(m);return prev_cpu;";
-    let topology = Topology { core: vec![0, 0, 1, 1], llc: vec![0; 4], node: vec![0; 4], distances: vec![vec![10]] };
+    let topology = Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4]);
     let mut bench = bench(topology, &[select]);
     let task = bench.task("a", "");
     assert_eq!(bench.variable("counter"), 0xf);

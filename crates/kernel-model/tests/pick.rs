@@ -5,8 +5,8 @@
 mod bench;
 
 use bench::{Bench, flat};
-use ids::{CpuId, Nanos, Policy, TaskId};
-use kernel_model::{Leave, Topology};
+use ids::{CpuId, Nanos, Policy, TaskId, Topology};
+use kernel_model::Leave;
 
 const BASE: [&str; 3] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH"];
 
@@ -272,7 +272,7 @@ fn k1_contradicting_flags_and_bad_cpus_are_errors() {
 
 /// Two cores of two threads: CPUs 0 and 1, 2 and 3.
 fn smt() -> Topology {
-    Topology { core: vec![0, 0, 1, 1], llc: vec![0; 4], node: vec![0; 4], distances: vec![vec![10]] }
+    Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4])
 }
 
 /// A probe whose `select_cpu` is the default search, on a topology; wakes tasks one after the other and tells the CPUs.
@@ -299,12 +299,8 @@ fn i4_the_default_search_prefers_prev_then_whole_cores_then_siblings() {
 
 #[test]
 fn i4_the_search_stays_in_the_cache_then_in_the_node() {
-    let topology = Topology {
-        core: (0..8).collect(),
-        llc: vec![0, 0, 1, 1, 2, 2, 3, 3],
-        node: vec![0, 0, 0, 0, 1, 1, 1, 1],
-        distances: vec![vec![10, 20], vec![20, 10]],
-    };
+    let cores: Vec<u32> = (0..8).collect();
+    let topology = Topology::of_groups(&cores, &[0, 0, 1, 1, 2, 2, 3, 3], &[0, 0, 0, 0, 1, 1, 1, 1]);
     let found = placements(topology, 8);
     assert_eq!(found[..2], [0, 1], "the cache of CPU 0");
     assert!(found[2..4].iter().all(|cpu| (2..4).contains(cpu)), "then its node: {found:?}");

@@ -7,8 +7,8 @@ mod bench;
 
 use bench::{Bench, TICK};
 use event_log::{BlockCause, Waker};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes, Topology};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
+use kernel_model::{Leave, TaskAttributes};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -78,7 +78,8 @@ fn machine(cpus: u32, threads: u32, llc: u32, node: u32) -> Topology {
     let groups = |size: u32| (0..cpus).map(|cpu| cpu / size).collect::<Vec<u32>>();
     let nodes = (cpus - 1) / node + 1;
     let row = |from: u32| (0..nodes).map(|to| 10 + 10 * from.abs_diff(to)).collect();
-    Topology { core: groups(threads), llc: groups(llc), node: groups(node), distances: (0..nodes).map(row).collect() }
+    let distances = (0..nodes).map(row).collect();
+    Topology::of_groups(&groups(threads), &groups(llc), &groups(node)).with_distances(distances)
 }
 
 #[derive(Clone, Debug)]
@@ -181,7 +182,7 @@ struct Life {
 
 impl World {
     fn new(kind: usize, topology: Topology) -> World {
-        let cpus = topology.core.len() as u32;
+        let cpus = topology.len() as u32;
         let mut bench = Bench::load(topology, object(kind)).unwrap();
         bench.attach();
         let online = CpuSet::first_n(cpus as usize);

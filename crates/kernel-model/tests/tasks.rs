@@ -6,7 +6,7 @@ mod bench;
 
 use bench::{Bench, TICK};
 use event_log::BlockCause;
-use ids::{CpuId, CpuSet, Nanos, Policy};
+use ids::{CpuId, CpuSet, Nanos, Policy, Topology};
 use kernel_model::Leave;
 
 const LIFE: [&str; 5] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE"];
@@ -334,12 +334,7 @@ fn blocking_and_waking_again_is_a_whole_cycle() {
 
 #[test]
 fn t2_a_cpu_that_cannot_be_is_replaced_by_one_of_the_same_node() {
-    let topology = kernel_model::Topology {
-        core: (0..4).collect(),
-        llc: vec![0, 0, 1, 1],
-        node: vec![0, 0, 1, 1],
-        distances: vec![vec![10, 20], vec![20, 10]],
-    };
+    let topology = Topology::of_groups(&[0, 1, 2, 3], &[0, 0, 1, 1], &[0, 0, 1, 1]);
     let mut bench = Bench::load(topology, &bench::probe(&with(&["ON_SELECT=return 2;"]))).unwrap();
     bench.attach();
     let task = bench.task("a", "0,3");

@@ -2,7 +2,7 @@
 //! What a machine can tell a scheduler.
 
 use crate::Constant;
-use ids::CpuId;
+use ids::{CpuId, Place};
 use machine_model::Machine;
 
 /// A number or table that the machine gives: `{ machine = "NAME" }`.
@@ -70,28 +70,26 @@ impl Source {
 
     /// What `machine` answers.
     pub(crate) fn of(self, machine: &Machine) -> Constant {
-        let cpus = &machine.cpus;
-        let groups = |group: fn(&machine_model::Cpu) -> u32| {
-            number(cpus.iter().map(group).max().map_or(0, |last| last as usize + 1))
-        };
+        let topology = &machine.topology;
+        let of_cpu = |group: fn(&Place) -> u32| table(topology.places.iter().map(|place| group(place) as usize));
         match self {
-            Source::Cpus => number(cpus.len()),
-            Source::OnlineCpus => number(cpus.len() - machine.offline.len()),
-            Source::Cores => groups(|cpu| cpu.core),
-            Source::Llcs => groups(|cpu| cpu.llc),
-            Source::Nodes => groups(|cpu| cpu.node),
+            Source::Cpus => number(topology.len()),
+            Source::OnlineCpus => number(topology.len() - machine.offline.len()),
+            Source::Cores => number(topology.cores()),
+            Source::Llcs => number(topology.llcs()),
+            Source::Nodes => number(topology.nodes()),
             Source::Hz => Constant::Integer(machine.hz.into()),
-            Source::CoreOfCpu => table(cpus.iter().map(|cpu| cpu.core as usize)),
-            Source::LlcOfCpu => table(cpus.iter().map(|cpu| cpu.llc as usize)),
-            Source::NodeOfCpu => table(cpus.iter().map(|cpu| cpu.node as usize)),
+            Source::CoreOfCpu => of_cpu(|place| place.core),
+            Source::LlcOfCpu => of_cpu(|place| place.llc),
+            Source::NodeOfCpu => of_cpu(|place| place.node),
             Source::CpusByPlace => table(by_place(machine).into_iter()),
             Source::PlaceOfCpu => table(place_of(machine).into_iter()),
-            Source::LlcBeginOfCpu => table(ranges(machine, |cpu| (cpu.node, cpu.llc)).map(|range| range.0)),
-            Source::LlcEndOfCpu => table(ranges(machine, |cpu| (cpu.node, cpu.llc)).map(|range| range.1)),
-            Source::NodeBeginOfCpu => table(ranges(machine, |cpu| (cpu.node, 0)).map(|range| range.0)),
-            Source::NodeEndOfCpu => table(ranges(machine, |cpu| (cpu.node, 0)).map(|range| range.1)),
+            Source::LlcBeginOfCpu => table(ranges(machine, |place| (place.node, place.llc)).map(|range| range.0)),
+            Source::LlcEndOfCpu => table(ranges(machine, |place| (place.node, place.llc)).map(|range| range.1)),
+            Source::NodeBeginOfCpu => table(ranges(machine, |place| (place.node, 0)).map(|range| range.0)),
+            Source::NodeEndOfCpu => table(ranges(machine, |place| (place.node, 0)).map(|range| range.1)),
             Source::Distance => Constant::Array(
-                machine.distances.iter().map(|row| table(row.iter().map(|distance| *distance as usize))).collect(),
+                topology.distances.iter().map(|row| table(row.iter().map(|distance| *distance as usize))).collect(),
             ),
         }
     }
@@ -109,7 +107,7 @@ fn table(values: impl Iterator<Item = usize>) -> Constant {
 fn by_place(machine: &Machine) -> Vec<usize> {
     let mut order: Vec<usize> = machine.online_cpus().iter().map(CpuId::index).collect();
     order.sort_by_key(|cpu| {
-        let place = machine.cpus[*cpu];
+        let place = machine.topology.places[*cpu];
         (place.node, place.llc, place.core, *cpu)
     });
     order
@@ -117,7 +115,7 @@ fn by_place(machine: &Machine) -> Vec<usize> {
 
 /// Place of each CPU; for one that is offline, the first below its cache.
 fn place_of(machine: &Machine) -> Vec<usize> {
-    let mut places: Vec<usize> = ranges(machine, |cpu| (cpu.node, cpu.llc)).map(|range| range.0).collect();
+    let mut places: Vec<usize> = ranges(machine, |place| (place.node, place.llc)).map(|range| range.0).collect();
     for (place, cpu) in by_place(machine).into_iter().enumerate() {
         places[cpu] = place;
     }
@@ -125,13 +123,11 @@ fn place_of(machine: &Machine) -> Vec<usize> {
 }
 
 /// For each CPU, the first place of its group and the place after its last.
-fn ranges(
-    machine: &Machine,
-    group: fn(&machine_model::Cpu) -> (u32, u32),
-) -> impl Iterator<Item = (usize, usize)> + '_ {
-    let order: Vec<(u32, u32)> = by_place(machine).into_iter().map(|cpu| group(&machine.cpus[cpu])).collect();
-    machine.cpus.iter().map(move |cpu| {
-        let wanted = group(cpu);
+fn ranges(machine: &Machine, group: fn(&Place) -> (u32, u32)) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let places = &machine.topology.places;
+    let order: Vec<(u32, u32)> = by_place(machine).into_iter().map(|cpu| group(&places[cpu])).collect();
+    places.iter().map(move |place| {
+        let wanted = group(place);
         (order.partition_point(|at| *at < wanted), order.partition_point(|at| *at <= wanted))
     })
 }

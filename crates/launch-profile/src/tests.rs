@@ -5,18 +5,18 @@ use super::*;
 use bpf_object::btf::{Btf, BtfBuilder, Member};
 use bpf_object::{LinkedObject, MapDef, MapId, MapKind, MemberValue, StructOps, StructOpsMember, Variable};
 use expect_test::{Expect, expect};
-use ids::CpuSet;
-use machine_model::{Costs, Cpu, Machine};
+use ids::{CpuSet, Place, Topology};
+use machine_model::{Costs, Machine};
 
 /// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
 fn machine() -> Machine {
-    let cpu = |number: u32| Cpu { core: number % 4, llc: number % 4 / 2, node: number % 4 / 2 };
+    let halves = [0, 0, 1, 1, 0, 0, 1, 1];
+    let topology = Topology::of_groups(&[0, 1, 2, 3, 0, 1, 2, 3], &halves, &halves);
     Machine {
         name: "test".to_owned(),
         description: String::new(),
-        cpus: (0..8).map(cpu).collect(),
+        topology: topology.with_distances(vec![vec![10, 21], vec![21, 10]]),
         offline: CpuSet::new(),
-        distances: vec![vec![10, 21], vec![21, 10]],
         hz: 250,
         no_hz_idle: true,
         costs: Costs {
@@ -315,7 +315,8 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
 fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
     let mut machine = machine();
     machine.offline = [ids::CpuId(1), ids::CpuId(7)].into_iter().collect();
-    (machine.cpus[1], machine.cpus[7]) = (Cpu { core: 4, llc: 0, node: 0 }, Cpu { core: 5, llc: 1, node: 1 });
+    machine.topology.places[1] = Place { core: 4, llc: 0, node: 0 };
+    machine.topology.places[7] = Place { core: 5, llc: 1, node: 1 };
     machine.validate().unwrap();
     let of = |name: &str| match Source::find(name).unwrap().of(&machine) {
         Constant::Array(values) => values.into_iter().map(integer).collect(),

@@ -182,7 +182,7 @@ fn an_object_of_another_house_is_called_before_it_is_attached() {
     assert_eq!(attached.exited().unwrap(), None);
     let variables = attached.section(".bss").unwrap();
     let words: Vec<u64> = variables.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
-    let cpus = host.machine.cpus.len() as u64;
+    let cpus = host.machine.topology.len() as u64;
     assert!(words.contains(&cpus) && words.contains(&(100 * cpus)), "each CPU is registered with its weight");
     let statistics = attached.statistics().unwrap();
     assert!(statistics.ops.iter().any(|op| op.op == "dispatch" && op.runs > 10), "{statistics:?}");
@@ -239,7 +239,7 @@ fn set_online(cpu: usize, online: bool) {
 #[test]
 fn a_cpu_that_goes_asks_for_a_restart() {
     let Some((host, _turn)) = here() else { return };
-    let last = host.machine.cpus.len() - 1;
+    let last = host.machine.topology.len() - 1;
     if last == 0 {
         eprintln!("skipped: one CPU only");
         return;
@@ -264,7 +264,7 @@ fn a_cpu_that_goes_asks_for_a_restart() {
 #[test]
 fn schedulers_are_loaded_while_a_cpu_in_the_middle_is_offline() {
     let Some((host, _turn)) = here() else { return };
-    if host.machine.cpus.len() < 3 {
+    if host.machine.topology.len() < 3 {
         eprintln!("skipped: fewer than three CPUs");
         return;
     }
@@ -273,7 +273,10 @@ fn schedulers_are_loaded_while_a_cpu_in_the_middle_is_offline() {
     let exit = ejection(attached);
     assert!(exit.wants_restart() && exit.by_hotplug(), "{exit:?}");
     let gap = Host::read().unwrap();
-    assert_eq!((gap.machine.cpus.len(), gap.machine.offline.to_string()), (host.machine.cpus.len(), "1".into()));
+    assert_eq!(
+        (gap.machine.topology.len(), gap.machine.offline.to_string()),
+        (host.machine.topology.len(), "1".into())
+    );
     for name in ["fifo", "bfs"] {
         let attached = load_policy(name, &gap, false);
         work(6, "1");
@@ -295,7 +298,7 @@ fn bfs_keeps_all_cpus_but_one_coming_and_going() {
     let busy = thread::spawn(|| work(6, "6"));
     for _ in 0..3 {
         for online in [false, true] {
-            for cpu in 1..host.machine.cpus.len() {
+            for cpu in 1..host.machine.topology.len() {
                 set_online(cpu, online);
                 thread::sleep(Duration::from_millis(50));
             }
@@ -309,7 +312,7 @@ fn bfs_keeps_all_cpus_but_one_coming_and_going() {
 #[test]
 fn bfs_asks_to_be_loaded_again_when_a_cpu_comes_that_its_tables_lack() {
     let Some((host, _turn)) = here() else { return };
-    let last = host.machine.cpus.len() - 1;
+    let last = host.machine.topology.len() - 1;
     if last == 0 {
         eprintln!("skipped: one CPU only");
         return;

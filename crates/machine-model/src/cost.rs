@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What things cost. Every number of a machine file stands here with its unit; its source stands in the file.
 
+use ids::Locality;
+
 /// What kind of kernel work a kfunc or helper is: the model charges by nature, not by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Nature {
@@ -64,6 +66,15 @@ impl Costs {
             attach_ns: 0,
             disable_ns: 0,
         }
+    }
+
+    /// From sending an interprocessor interrupt to its handler's start on a CPU at this distance, in nanoseconds.
+    pub fn ipi(&self, locality: Locality) -> u64 {
+        self.ipi_ns[match locality {
+            Locality::Same | Locality::Smt | Locality::Llc => 0,
+            Locality::Node => 1,
+            Locality::Far => 2,
+        }]
     }
 
     /// Cost of one call of this nature, in nanoseconds.

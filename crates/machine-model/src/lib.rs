@@ -29,5 +29,5 @@ mod sysfs;
 mod toml_file;
 
 pub use cost::{Costs, Nature};
-pub use machine::{Cpu, Locality, Machine, MachineError};
+pub use machine::{Machine, MachineError};
 pub use presets::presets;

@@ -37,7 +37,7 @@ impl Machine {
 mod tests {
     use super::*;
     use expect_test::expect;
-    use ids::CpuId;
+    use ids::{CpuId, Locality};
 
     #[test]
     fn all_presets_load() {
@@ -46,9 +46,9 @@ mod tests {
             let machine = Machine::preset(name).unwrap();
             assert_eq!(machine.name, *name);
             assert!(!machine.description.is_empty() && machine.costs.call_ns.iter().all(|&cost| cost > 0));
-            let count = |group: fn(&crate::Cpu) -> u32| machine.cpus.iter().map(group).max().unwrap() + 1;
-            let groups = (count(|cpu| cpu.core), count(|cpu| cpu.llc), count(|cpu| cpu.node));
-            summary += &format!("{name} {} {groups:?} {}\n", machine.cpus.len(), machine.hz);
+            let topology = &machine.topology;
+            let groups = (topology.cores(), topology.llcs(), topology.nodes());
+            summary += &format!("{name} {} {groups:?} {}\n", topology.len(), machine.hz);
         }
         expect![[r#"
             laptop-2c4t 4 (2, 1, 1) 1000
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn the_laptop_counts_its_siblings_as_the_post_says() {
         let laptop = Machine::preset("laptop-2c4t").unwrap();
-        let siblings = |a, b| laptop.locality(CpuId(a), CpuId(b)) == crate::Locality::Smt;
+        let siblings = |a, b| laptop.topology.locality(CpuId(a), CpuId(b)) == Locality::Smt;
         assert!(siblings(0, 2) && siblings(1, 3) && !siblings(0, 1) && !siblings(2, 3));
     }
 

@@ -5,9 +5,8 @@
 //! forms are accepted); bare numbers get their types from the innermost outwards: PU, core, L2, NUMA node, package,
 //! group. What hwloc writes in parentheses (sizes, indexes) and memory nodes in brackets is refused, not skipped.
 
-use crate::machine::{check_cpus, flat_distances};
-use crate::{Cpu, Machine, MachineError};
-use ids::MAX_CPUS;
+use crate::{Machine, MachineError};
+use ids::{MAX_CPUS, Place, Topology};
 
 /// A level of the tree, outermost first in hwloc's usual order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +25,7 @@ enum Level {
 }
 
 /// The CPUs of the string in the order of the tree, or why not.
-pub(crate) fn cpus(text: &str) -> Result<Vec<Cpu>, String> {
+pub(crate) fn places(text: &str) -> Result<Vec<Place>, String> {
     let levels = levels(text)?;
     let total = levels.iter().try_fold(1usize, |total, &(_, count)| total.checked_mul(count));
     let total = total.filter(|&total| total <= MAX_CPUS).ok_or(format!("more than {MAX_CPUS} CPUs"))?;
@@ -43,10 +42,10 @@ pub(crate) fn cpus(text: &str) -> Result<Vec<Cpu>, String> {
         |level: Option<usize>| level.map_or(total, |at| levels[at + 1..].iter().map(|&(_, count)| count).product());
     let (core, llc, node) = (size(Some(core)), size(llc), size(node));
     let group = |cpu: usize, size: usize| (cpu / size) as u32;
-    let cpus: Vec<Cpu> =
-        (0..total).map(|cpu| Cpu { core: group(cpu, core), llc: group(cpu, llc), node: group(cpu, node) }).collect();
-    check_cpus(&cpus)?;
-    Ok(cpus)
+    let place = |cpu| Place { core: group(cpu, core), llc: group(cpu, llc), node: group(cpu, node) };
+    let places: Vec<Place> = (0..total).map(place).collect();
+    Topology::check_places(&places).map_err(|error| error.0)?;
+    Ok(places)
 }
 
 fn levels(text: &str) -> Result<Vec<(Level, usize)>, String> {
@@ -142,13 +141,11 @@ impl Machine {
     /// foreign nodes are 20 away, and HZ, NO_HZ and costs are those of the preset `server-64`.
     pub fn from_synthetic(text: &str) -> Result<Machine, MachineError> {
         let error = |problem| MachineError { place: format!("synthetic topology {text:?}"), problem };
-        let cpus = cpus(text).map_err(error)?;
-        let nodes = cpus.iter().map(|cpu| cpu.node).max().map_or(0, |last| last as usize + 1);
+        let topology = Topology::new(places(text).map_err(error)?);
         let machine = Machine {
             name: text.split_whitespace().collect::<Vec<_>>().join(" "),
-            description: format!("{} CPUs by a synthetic topology", cpus.len()),
-            cpus,
-            distances: flat_distances(nodes),
+            description: format!("{} CPUs by a synthetic topology", topology.len()),
+            topology,
             ..Machine::reference()
         };
         machine.validate()?;
@@ -162,12 +159,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn groups(text: &str) -> String {
-        let cpus = match cpus(text) {
-            Ok(cpus) => cpus,
+        let places = match places(text) {
+            Ok(places) => places,
             Err(problem) => return problem,
         };
-        let row = |group: fn(&Cpu) -> u32| cpus.iter().map(|cpu| group(cpu).to_string()).collect::<Vec<_>>().join(" ");
-        format!("core {}; llc {}; node {}", row(|cpu| cpu.core), row(|cpu| cpu.llc), row(|cpu| cpu.node))
+        let row = |group: fn(&Place) -> u32| {
+            places.iter().map(|place| group(place).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        format!("core {}; llc {}; node {}", row(|place| place.core), row(|place| place.llc), row(|place| place.node))
     }
 
     #[test]
@@ -211,8 +210,8 @@ mod tests {
     #[test]
     fn a_string_makes_a_whole_machine() {
         let machine = Machine::from_synthetic("node:2  core:8 pu:2").unwrap();
-        assert_eq!((machine.name.as_str(), machine.cpus.len()), ("node:2 core:8 pu:2", 32));
-        assert_eq!(machine.distances, [[10, 20], [20, 10]]);
+        assert_eq!((machine.name.as_str(), machine.topology.len()), ("node:2 core:8 pu:2", 32));
+        assert_eq!(machine.topology.distances, [[10, 20], [20, 10]]);
         let error = Machine::from_synthetic("x").unwrap_err().to_string();
         assert_eq!(error, r#"synthetic topology "x": "x": expected a count from 1 to 4096"#);
     }

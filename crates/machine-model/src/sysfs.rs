@@ -2,9 +2,9 @@
 //! The running machine, from sysfs. Facts: `Documentation/ABI/stable/sysfs-devices-system-cpu`, `sysfs-devices-node`
 //! and `Documentation/admin-guide/cputopology.rst` of Linux.
 
-use crate::machine::{LOCAL_DISTANCE, REMOTE_DISTANCE, with_offline};
-use crate::{Cpu, Machine, MachineError};
-use ids::{CpuId, CpuSet};
+use crate::machine::with_offline;
+use crate::{Machine, MachineError};
+use ids::{CpuId, CpuSet, Place, Topology};
 use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
@@ -74,15 +74,15 @@ impl Sysfs<'_> {
     /// SLIT rows hold one entry for each online node, in order. Firmware tables are sometimes asymmetric: the larger
     /// of both directions counts.
     fn distances(&self, nodes: &[(usize, CpuSet)]) -> Result<Vec<Vec<u32>>, MachineError> {
-        let Some(online) = self.set(&format!("{NODE}/online"))? else { return Ok(vec![vec![LOCAL_DISTANCE]]) };
+        let Some(online) = self.set(&format!("{NODE}/online"))? else {
+            return Ok(vec![vec![Topology::LOCAL_DISTANCE]]);
+        };
         let online: Vec<usize> = online.iter().map(CpuId::index).collect();
         let mut rows = Vec::new();
         for &(node, _) in nodes {
             let path = format!("{NODE}/node{node}/distance");
             let Some(text) = self.text(&path) else {
-                rows.push(
-                    nodes.iter().map(|&(to, _)| if to == node { LOCAL_DISTANCE } else { REMOTE_DISTANCE }).collect(),
-                );
+                rows.push(Topology::default_distances(nodes.len()).swap_remove(rows.len()));
                 continue;
             };
             let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
@@ -144,7 +144,7 @@ impl Machine {
         let sysfs = Sysfs { read };
         let (online, all) = sysfs.cpus()?;
         let nodes = sysfs.nodes(&online)?;
-        let mut cpus = vec![None; all.len()];
+        let mut places = vec![None; all.len()];
         let (mut cores, mut llcs) = (Numbering(BTreeMap::new()), Numbering(BTreeMap::new()));
         for cpu in online.iter() {
             let node = nodes.iter().position(|(_, set)| set.contains(cpu));
@@ -152,15 +152,15 @@ impl Machine {
             let llc = sysfs.llc(cpu, &online)?.intersection(&nodes[node].1);
             let core = sysfs.core(cpu)?.intersection(&llc);
             let (core, llc) = (cores.number(&core, cpu), llcs.number(&llc, cpu));
-            cpus[cpu.index()] = Some(Cpu { core, llc, node: node as u32 });
+            places[cpu.index()] = Some(Place { core, llc, node: node as u32 });
         }
         let offline: CpuSet = all.iter().filter(|cpu| !online.contains(*cpu)).collect();
+        let places = with_offline(places, |cpu| sysfs.node_of_offline(cpu, &nodes) as u32);
         let machine = Machine {
             name: "host".into(),
             description: format!("this machine, {} CPUs", online.len()),
-            cpus: with_offline(cpus, |cpu| sysfs.node_of_offline(cpu, &nodes) as u32),
+            topology: Topology { places, distances: sysfs.distances(&nodes)? },
             offline,
-            distances: sysfs.distances(&nodes)?,
             ..Machine::reference()
         };
         machine.validate()?;
@@ -217,14 +217,14 @@ mod tests {
     fn sysfs_becomes_a_machine() {
         let machine = machine(&[]).unwrap();
         assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (0, 0, 0), (1, 1, 1)]);
-        assert_eq!(machine.distances, [[10, 28], [28, 10]]);
+        assert_eq!(machine.topology.distances, [[10, 28], [28, 10]]);
     }
 
     #[test]
     fn a_kernel_without_numa_is_one_node() {
         let machine = machine(&[("node/online", "absent"), ("cpu/cpu0/cache/index1/shared_cpu_list", "0,2")]).unwrap();
-        assert_eq!(machine.distances, [[10]]);
-        assert_eq!(machine.cpus.iter().map(|cpu| cpu.llc).collect::<Vec<_>>(), [0, 1, 0, 1]);
+        assert_eq!(machine.topology.distances, [[10]]);
+        assert_eq!(machine.topology.places.iter().map(|cpu| cpu.llc).collect::<Vec<_>>(), [0, 1, 0, 1]);
     }
 
     /// What the kernel shows when CPUs of [`FILES`] are offline: they are in no list, and their topology is gone.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn groups(machine: &Machine) -> Vec<(u32, u32, u32)> {
-        machine.cpus.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node)).collect()
+        machine.topology.places.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node)).collect()
     }
 
     #[test]
@@ -282,15 +282,15 @@ mod tests {
     fn a_node_whose_cpus_all_went_is_no_node_of_the_machine() {
         let machine = without("1,3", "0,2\n", ["0,2", "\n"]);
         assert_eq!(groups(&machine), [(0, 0, 0), (1, 0, 0), (0, 0, 0), (2, 0, 0)]);
-        assert_eq!(machine.distances, [[10]]);
+        assert_eq!(machine.topology.distances, [[10]]);
     }
 
     #[test]
     fn cpus_that_are_only_possible_do_not_count() {
         let machine = machine(&[("cpu/present", "0-3\n")]).unwrap();
-        assert_eq!((machine.cpus.len(), machine.offline.is_empty()), (4, true));
+        assert_eq!((machine.topology.len(), machine.offline.is_empty()), (4, true));
         let holes = self::machine(&[("cpu/present", "0-3,6\n")]).unwrap();
-        assert_eq!((holes.cpus.len(), holes.offline.to_string()), (7, "4-6".into()));
+        assert_eq!((holes.topology.len(), holes.offline.to_string()), (7, "4-6".into()));
     }
 
     #[test]

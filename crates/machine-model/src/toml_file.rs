@@ -2,9 +2,9 @@
 //! Machine files. Read by hand from the spanned document, so that every error names its line and an unknown key its
 //! nearest known one.
 
-use crate::machine::{HZ, check_distances, flat_distances};
-use crate::{Costs, Cpu, Machine, MachineError, synthetic};
-use ids::{CpuSet, MAX_CPUS};
+use crate::machine::HZ;
+use crate::{Costs, Machine, MachineError, synthetic};
+use ids::{CpuSet, MAX_CPUS, Place, Topology};
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -114,7 +114,7 @@ impl Machine {
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
-        let (cpus, distances) = read_topology(topology)?;
+        let topology = read_topology(topology)?;
         let costs = match file.table("costs", "[costs]")? {
             Some(table) => read_costs(table)?,
             None => Machine::reference().costs,
@@ -123,40 +123,41 @@ impl Machine {
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
         let offline = CpuSet::new();
-        let machine = Machine { name, description, cpus, offline, distances, hz, no_hz_idle, costs };
+        let machine = Machine { name, description, topology, offline, hz, no_hz_idle, costs };
         machine.validate()?;
         Ok(machine)
     }
 }
 
-fn read_topology(mut table: Table<'_, '_>) -> Result<(Vec<Cpu>, Vec<Vec<u32>>), MachineError> {
+fn read_topology(mut table: Table<'_, '_>) -> Result<Topology, MachineError> {
     let shape = table.required("shape")?;
     let text = table.string("shape", shape)?;
     let tree =
-        synthetic::cpus(text).map_err(|problem| table.source.error(&shape.span(), format!("shape: {problem}")))?;
-    let cpus = match table.optional("numbering") {
+        synthetic::places(text).map_err(|problem| table.source.error(&shape.span(), format!("shape: {problem}")))?;
+    let places = match table.optional("numbering") {
         Some(value) => number(&table, value, &tree)?,
         None => tree,
     };
-    let nodes = cpus.iter().map(|cpu| cpu.node).max().map_or(0, |last| last as usize + 1);
-    let distances = match table.optional("distances") {
-        None => flat_distances(nodes),
+    let topology = Topology::new(places);
+    let topology = match table.optional("distances") {
+        None => topology,
         Some(value) => {
             let rows = value.get_ref().as_array().ok_or_else(|| table.wrong("distances", value, "an array of rows"))?;
             let row = |row| -> Result<Vec<u32>, MachineError> {
                 Ok(table.list("distances", row, 0..=255)?.into_iter().map(|distance| distance as u32).collect())
             };
             let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
-            check_distances(&rows, nodes).map_err(|problem| table.source.error(&value.span(), problem))?;
-            rows
+            let checked = Topology::check_distances(&rows, topology.nodes());
+            checked.map_err(|error| table.source.error(&value.span(), error.0))?;
+            topology.with_distances(rows)
         }
     };
     table.finish()?;
-    Ok((cpus, distances))
+    Ok(topology)
 }
 
 /// Gives each CPU of the tree its number. Firmware often counts one thread of every core before the second ones.
-fn number(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &[Cpu]) -> Result<Vec<Cpu>, MachineError> {
+fn number(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &[Place]) -> Result<Vec<Place>, MachineError> {
     let expected = "\"threads-together\", \"threads-last\" or the list of the numbers";
     let order: Vec<usize> = match value.get_ref() {
         DeValue::String(word) if word == "threads-together" => return Ok(tree.to_vec()),
@@ -248,7 +249,7 @@ fn array<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ids::CpuId;
+    use ids::{CpuId, Locality};
     use proptest::prelude::*;
 
     const GOOD: &str = r#"description = "test"
@@ -267,9 +268,9 @@ ipi_ns = [1, 2, 3]
     fn a_file_is_read() {
         let machine = Machine::from_toml("dir/my.toml", GOOD).unwrap();
         assert_eq!((machine.name.as_str(), machine.description.as_str(), machine.hz), ("my", "test", 250));
-        let nodes: Vec<u32> = machine.cpus.iter().map(|cpu| cpu.node).collect();
+        let nodes: Vec<u32> = machine.topology.places.iter().map(|cpu| cpu.node).collect();
         assert_eq!(nodes, [0, 1, 0, 1]);
-        assert_eq!(machine.distances, [[10, 21], [21, 10]]);
+        assert_eq!(machine.topology.distances, [[10, 21], [21, 10]]);
         assert_eq!((machine.costs.context_switch_ns, machine.costs.ipi_ns), (7, [1, 2, 3]));
         assert_eq!(machine.costs.tick_ns, Machine::preset("server-64").unwrap().costs.tick_ns);
     }
@@ -278,8 +279,8 @@ ipi_ns = [1, 2, 3]
     fn a_numbering_may_be_given_number_by_number() {
         let machine = Machine::from_toml("t", &GOOD.replace("\"threads-last\"", "[3, 0, 2, 1]")).unwrap();
         // The tree's CPUs 0 and 1 (node 0) became 3 and 0.
-        assert_eq!(machine.cpus.iter().map(|cpu| cpu.node).collect::<Vec<_>>(), [0, 1, 1, 0]);
-        assert_eq!(machine.locality(CpuId(0), CpuId(3)), crate::Locality::Smt);
+        assert_eq!(machine.topology.places.iter().map(|cpu| cpu.node).collect::<Vec<_>>(), [0, 1, 1, 0]);
+        assert_eq!(machine.topology.locality(CpuId(0), CpuId(3)), Locality::Smt);
     }
 
     #[test]

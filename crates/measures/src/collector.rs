@@ -4,18 +4,7 @@
 use crate::idle_while_runnable::{GroupId, IdleWhileRunnable};
 use crate::{CpuAccount, Histogram, Migrations, RunMeasures, TaskAccount, TaskMeasures};
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
-use ids::{CpuId, CpuSet, Nanos, TaskId};
-
-/// Where a CPU sits; equal numbers are the same core, last-level cache, node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// Physical core.
-    pub core: u32,
-    /// Last-level cache.
-    pub llc: u32,
-    /// NUMA node.
-    pub node: u32,
-}
+use ids::{CpuId, CpuSet, Locality, Nanos, TaskId, Topology};
 
 /// What only the one who ran it knows at the end of a run.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +56,7 @@ struct Task {
 /// an idle event that leaves, whichever comes first; at time 0 all CPUs idle.
 #[derive(Debug)]
 pub struct Collector {
-    places: Vec<Place>,
+    topology: Topology,
     tasks: Vec<Task>,
     idle: IdleWhileRunnable,
     context_switches: u64,
@@ -79,12 +68,12 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// For a machine whose CPUs sit at `places`; index = [`CpuId`].
-    pub fn new(places: &[Place]) -> Collector {
+    /// For a machine of this topology.
+    pub fn new(topology: &Topology) -> Collector {
         Collector {
-            places: places.to_vec(),
+            topology: topology.clone(),
             tasks: Vec::new(),
-            idle: IdleWhileRunnable::new(places.len()),
+            idle: IdleWhileRunnable::new(topology.len()),
             context_switches: 0,
             wakeups: 0,
             migrations: Migrations::default(),
@@ -98,7 +87,7 @@ impl Collector {
     /// # Panics
     /// If the accounts do not add up: every nanosecond has one owner, and a lost one is a bug of who kept them.
     pub fn finish(self, totals: Totals) -> RunMeasures {
-        let cpu = conserved_cpus(&totals, self.places.len());
+        let cpu = conserved_cpus(&totals, self.topology.len());
         self.assert_tasks_conserved(&totals);
         let idle = &self.idle;
         let measured = |(index, (task, &account)): (usize, (Task, &TaskAccount))| TaskMeasures {
@@ -192,8 +181,7 @@ impl Collector {
         }
         task.cpus_used.insert(cpu);
         if let Some(last) = task.last_cpu.replace(cpu) {
-            let (from, to) = (self.places[last.index()], self.places[cpu.index()]);
-            *self.migrations.counter(from, to) += 1;
+            self.migrations.count(self.topology.locality(last, cpu));
         }
     }
 
@@ -206,12 +194,13 @@ impl Collector {
 }
 
 impl Migrations {
-    fn counter(&mut self, from: Place, to: Place) -> &mut u64 {
-        match (from.node == to.node, from.llc == to.llc, from.core == to.core) {
-            (false, ..) => &mut self.far,
-            (_, false, _) => &mut self.node,
-            (_, _, false) => &mut self.llc,
-            _ => &mut self.smt,
+    fn count(&mut self, locality: Locality) {
+        match locality {
+            Locality::Same => {}
+            Locality::Smt => self.smt += 1,
+            Locality::Llc => self.llc += 1,
+            Locality::Node => self.node += 1,
+            Locality::Far => self.far += 1,
         }
     }
 }

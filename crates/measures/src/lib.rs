@@ -9,6 +9,6 @@ mod histogram;
 mod idle_while_runnable;
 mod run;
 
-pub use collector::{Collector, Place, Totals};
+pub use collector::{Collector, Totals};
 pub use histogram::Histogram;
 pub use run::{CpuAccount, LatencySummary, Migrations, RunMeasures, TaskAccount, TaskMeasures};

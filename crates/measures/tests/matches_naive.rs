@@ -2,16 +2,15 @@
 //! The collector against an oracle that keeps every record and looks back through all of them for each answer.
 
 use event_log::{BlockCause, CallbackSite, Event, EventKind, Record, Sink, SwitchReason, TaskInfo, Waker};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use measures::{Collector, CpuAccount, LatencySummary, Migrations, Place, RunMeasures, TaskAccount, Totals};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
+use measures::{Collector, CpuAccount, LatencySummary, Migrations, RunMeasures, TaskAccount, Totals};
 use proptest::prelude::*;
 
 const CPUS: u32 = 6;
 
 /// Two nodes; CPUs 0-3 in the first with two caches, 0 and 1 threads of one core.
-fn places() -> Vec<Place> {
-    let place = |core, llc, node| Place { core, llc, node };
-    vec![place(0, 0, 0), place(0, 0, 0), place(1, 0, 0), place(2, 1, 0), place(3, 2, 1), place(4, 2, 1)]
+fn topology() -> Topology {
+    Topology::of_groups(&[0, 0, 1, 2, 3, 4], &[0, 0, 0, 1, 2, 2], &[0, 0, 0, 0, 1, 1])
 }
 
 fn info(id: u32, allowed: &CpuSet) -> TaskInfo {
@@ -98,7 +97,7 @@ impl Story {
 }
 
 fn collect(records: &[Record], elapsed: Nanos) -> RunMeasures {
-    let mut collector = Collector::new(&places());
+    let mut collector = Collector::new(&topology());
     let mut tasks = Vec::new();
     for record in records {
         match record {
@@ -175,7 +174,7 @@ fn naive_idle_while_runnable(records: &[Record], tasks: u32, elapsed: Nanos) -> 
 
 /// (waited, after a wakeup, task) of each switch-in, and the moves.
 fn naive_switches(records: &[Record]) -> (Vec<(Nanos, bool, TaskId)>, Migrations) {
-    let (mut waits, mut moves, places) = (Vec::new(), Migrations::default(), places());
+    let (mut waits, mut moves, places) = (Vec::new(), Migrations::default(), topology().places);
     let switched = |record: &Record| match record {
         Record::Event(event) if matches!(event.kind, EventKind::Switch { .. }) => Some(*event),
         _ => None,
@@ -247,7 +246,7 @@ proptest! {
 
 /// A collector at 10 ns after one task was born at 4 and ended at 9.
 fn one_task() -> Collector {
-    let mut collector = Collector::new(&places()[..1]);
+    let mut collector = Collector::new(&Topology::flat(1));
     collector.task(Nanos(4), &info(0, &CpuSet::first_n(1)));
     let exit =
         Event { time: Nanos(9), cpu: CpuId(0), task: TaskId(0), kind: EventKind::Exit, site: CallbackSite::default() };

@@ -55,7 +55,7 @@ fn play(case: &Case) {
     let object = Object::parse(policy.object).expect("it is compiled for us");
     let profile = Profile::from_toml("fifo", policy.profile).expect("it ships");
     let machine = Machine::from_synthetic(case.shape).expect("a shape");
-    assert_eq!(machine.cpus.len(), case.cpus as usize);
+    assert_eq!(machine.topology.len(), case.cpus as usize);
     let text = format!(
         r#"{{"tasks": {{"periodic": {{"instance": {}, "loop": -1, "run": 10000, "sleep": 10000}}}}}}"#,
         case.tasks

@@ -15,13 +15,7 @@ pub(crate) fn price(costs: &Costs, usage: &Usage) -> Nanos {
 
 /// From sending an interprocessor interrupt to its handler's start.
 pub(crate) fn ipi(machine: &Machine, from: CpuId, to: CpuId) -> Nanos {
-    let (from, to) = (&machine.cpus[from.index()], &machine.cpus[to.index()]);
-    let distance = match (from.llc == to.llc, from.node == to.node) {
-        (true, _) => 0,
-        (false, true) => 1,
-        (false, false) => 2,
-    };
-    Nanos(machine.costs.ipi_ns[distance])
+    Nanos(machine.costs.ipi(machine.topology.locality(from, to)))
 }
 
 /// CPU time that this much work takes. The reference speed for every CPU; frequency, SMT and caches belong here.

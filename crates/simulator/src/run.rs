@@ -23,7 +23,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Leave, Output, TaskAttributes};
 use launch_profile::Profile;
 use machine_model::Machine;
-use measures::{Collector, Place, Totals};
+use measures::{Collector, Totals};
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
 
@@ -143,11 +143,9 @@ pub(crate) struct Run<'a, M> {
 impl<'a, M: Model> Run<'a, M> {
     /// At time 0, before anything happened. The workload was checked against the machine.
     pub fn new(model: M, machine: &'a Machine, workload: &'a Workload, ticks: Ticks, log: &'a mut dyn Sink) -> Self {
-        let places: Vec<Place> =
-            machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
         let first_tick = if machine.no_hz_idle { Nanos::MAX } else { ticks.after(Nanos::ZERO) };
         let starts = starts(workload);
-        let mut alarms = Alarms::new(machine.cpus.len());
+        let mut alarms = Alarms::new(machine.topology.len());
         if let Some(&(first, _)) = starts.front() {
             alarms.set(Alarm::Start, first);
         }
@@ -160,9 +158,9 @@ impl<'a, M: Model> Run<'a, M> {
             player: Player::new(workload),
             now: Nanos::ZERO,
             alarms,
-            cpus: machine.cpus.iter().map(|_| Cpu::new(first_tick)).collect(),
+            cpus: machine.topology.places.iter().map(|_| Cpu::new(first_tick)).collect(),
             tasks: Vec::new(),
-            sinks: Sinks { hash: LogHash::new(), collector: Collector::new(&places), log },
+            sinks: Sinks { hash: LogHash::new(), collector: Collector::new(&machine.topology), log },
             left: Left { starts: starts.len(), ..Left::default() },
             end: None,
             spinning: Vec::new(),

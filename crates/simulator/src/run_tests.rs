@@ -5,7 +5,7 @@ use crate::run::Run;
 use crate::testing::{Fifo, Story, free_machine};
 use crate::{Outcome, SetupError, setup};
 use event_log::{Event, EventKind};
-use ids::{CpuId, Nanos, Policy, TaskId};
+use ids::{CpuId, Nanos, Policy, TaskId, Topology};
 use machine_model::Machine;
 use measures::CpuAccount;
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ fn try_play(
     let mut story = Story::default();
     let ticks = setup::check_machine(machine)?;
     setup::check_workload(workload, machine, workload.duration)?;
-    let mut kernel = Fifo::new(machine.cpus.len(), Nanos(10 * MS));
+    let mut kernel = Fifo::new(machine.topology.len(), Nanos(10 * MS));
     kernel.disturb_every = disturb_every;
     let mut run = Run::new(kernel, machine, workload, ticks, &mut story);
     run.skip_ticks = skip_ticks;
@@ -167,9 +167,7 @@ fn every_price_is_paid() {
 #[test]
 fn interrupts_take_their_way() {
     let mut machine = free_machine(4);
-    machine.cpus[2].llc = 1;
-    machine.cpus[3].llc = 2;
-    machine.cpus[3].node = 1;
+    machine.topology = Topology::of_groups(&[0, 1, 2, 3], &[0, 0, 1, 2], &[0, 0, 0, 1]);
     machine.costs.fork_ns = 1_000;
     machine.costs.ipi_ns = [10, 20, 30];
     machine.costs.idle_exit_ns = 100;
@@ -245,7 +243,7 @@ fn ticks_that_take_all_time_are_refused() {
     machine.costs.tick_ns = 4_000_000;
     let problem = "free: a tick that takes 4000000 ns, 250 times per second, leaves no time to work";
     assert_eq!(setup::check_machine(&machine).unwrap_err(), SetupError::Machine(problem.to_owned()));
-    machine.cpus.clear();
+    machine.topology.places.clear();
     let problem = "free: it has 0 CPUs, expected 1 to 4096";
     assert_eq!(setup::check_machine(&machine).unwrap_err(), SetupError::Machine(problem.to_owned()));
 }
@@ -321,7 +319,7 @@ fn random_machine() -> impl Strategy<Value = Machine> {
 
 fn scenario() -> impl Strategy<Value = (Machine, Workload, Option<Nanos>)> {
     random_machine().prop_flat_map(|machine| {
-        let workload = random_workload(machine.cpus.len() as u32);
+        let workload = random_workload(machine.topology.len() as u32);
         let disturb = prop::option::of((300_000..9 * MS).prop_map(Nanos));
         (Just(machine), workload, disturb)
     })

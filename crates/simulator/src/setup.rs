@@ -8,7 +8,7 @@ use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Setup, SetupError};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
-use kernel_model::{Config, Kernel, Topology};
+use kernel_model::{Config, Kernel};
 use machine_model::Machine;
 use workload::{Op, Workload};
 
@@ -53,8 +53,8 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
 /// Checks what the clock needs of a machine.
 pub(crate) fn check_machine(machine: &Machine) -> Result<Ticks, SetupError> {
     let problem = |text: String| SetupError::Machine(format!("{}: {text}", machine.name));
-    if machine.cpus.is_empty() || machine.cpus.len() > MAX_CPUS {
-        return Err(problem(format!("it has {} CPUs, expected 1 to {MAX_CPUS}", machine.cpus.len())));
+    if !(1..=MAX_CPUS).contains(&machine.topology.len()) {
+        return Err(problem(format!("it has {} CPUs, expected 1 to {MAX_CPUS}", machine.topology.len())));
     }
     if machine.offline.contains(BOOT_CPU) {
         return Err(problem(format!("CPU {BOOT_CPU} is offline, and a simulated machine boots on it")));
@@ -94,14 +94,8 @@ pub(crate) fn check_workload(
 
 fn config(setup: &Setup<'_>) -> Config {
     let machine = setup.machine;
-    let groups = |group: fn(&machine_model::Cpu) -> u32| machine.cpus.iter().map(group).collect();
     Config {
-        topology: Topology {
-            core: groups(|cpu| cpu.core),
-            llc: groups(|cpu| cpu.llc),
-            node: groups(|cpu| cpu.node),
-            distances: machine.distances.clone(),
-        },
+        topology: machine.topology.clone(),
         hz: machine.hz,
         version: setup.kernel,
         budget: CALLBACK_BUDGET,

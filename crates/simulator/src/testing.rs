@@ -6,10 +6,10 @@ use crate::model::Model;
 use bpf_machine::TimerId;
 use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 use kernel_model::{Effect, ExitInfo, Leave, Output, Switch, TaskAttributes, TimerKey};
 use launch_profile::ProgramCall;
-use machine_model::{Costs, Cpu, Machine};
+use machine_model::{Costs, Machine};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
@@ -304,9 +304,8 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
     Machine {
         name: "free".to_owned(),
         description: String::new(),
-        cpus: (0..cpus).map(|core| Cpu { core, llc: 0, node: 0 }).collect(),
+        topology: Topology::flat(cpus),
         offline: CpuSet::new(),
-        distances: vec![vec![10]],
         hz: 250,
         no_hz_idle: true,
         costs: Costs::zero(),

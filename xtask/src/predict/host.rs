@@ -92,18 +92,17 @@ fn machine_file(machine: &Machine, topology: &str, idle_exit_ns: u64) -> String 
 
 /// The keys of `[topology]` for this machine, if it has equally many CPUs everywhere.
 fn topology(machine: &Machine) -> Option<String> {
-    let groups = |of: fn(&machine_model::Cpu) -> u32| machine.cpus.iter().map(of).max().map_or(0, |last| last + 1);
-    let (nodes, caches, cores) = (groups(|cpu| cpu.node), groups(|cpu| cpu.llc), groups(|cpu| cpu.core));
-    let cpus = machine.cpus.len() as u32;
+    let topology = &machine.topology;
+    let (nodes, caches, cores, cpus) = (topology.nodes(), topology.llcs(), topology.cores(), topology.len());
     let shape = format!("node:{nodes} l3:{} core:{} pu:{}", caches / nodes, cores / caches, cpus / cores);
     let numberings = ["threads-together", "threads-last"].into_iter();
     let mut texts = numberings.map(|numbering| {
-        let distances = &machine.distances;
+        let distances = &topology.distances;
         format!("shape = \"{shape}\"\nnumbering = \"{numbering}\"\ndistances = {distances:?}")
     });
     let same = |text: &String| {
         let made = Machine::from_toml("host.toml", &machine_file(machine, text, 0));
-        made.is_ok_and(|made| made.cpus == machine.cpus && machine.offline.is_empty())
+        made.is_ok_and(|made| made.topology.places == topology.places && machine.offline.is_empty())
     };
     texts.find(same)
 }
@@ -127,7 +126,7 @@ mod tests {
             let machine = Machine::from_synthetic(shape).unwrap();
             let text = machine_file(&machine, &topology(&machine).expect(shape), 7_000);
             let back = Machine::from_toml("host.toml", &text).unwrap();
-            assert_eq!((&back.cpus, &back.distances), (&machine.cpus, &machine.distances), "{shape}");
+            assert_eq!(back.topology, machine.topology, "{shape}");
             assert_eq!(back.costs.idle_exit_ns, 7_000);
         }
         // The laptop's threads are numbered last.
@@ -138,7 +137,7 @@ mod tests {
     #[test]
     fn other_machines_have_no_file() {
         let mut machine = Machine::from_synthetic("core:4 pu:1").unwrap();
-        machine.cpus[3].core = 2;
+        machine.topology.places[3].core = 2;
         assert_eq!(topology(&machine), None, "a core of two threads beside two of one");
         let mut machine = Machine::from_synthetic("core:2 pu:1").unwrap();
         machine.offline = machine.all_cpus();

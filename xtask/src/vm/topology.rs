@@ -43,13 +43,13 @@ impl Topology {
 
     /// Of a machine.
     pub fn of(machine: &Machine) -> Result<Topology> {
-        let count = machine.cpus.len();
+        let count = machine.topology.len();
         if count > MOST_CPUS {
             bail!("{}: {count} CPUs; a virtual machine has at most {MOST_CPUS}", machine.name);
         }
         let mut cores: BTreeMap<u32, BTreeMap<u32, usize>> = BTreeMap::new();
         let mut nodes: BTreeMap<u32, u32> = BTreeMap::new();
-        for cpu in &machine.cpus {
+        for cpu in &machine.topology.places {
             *cores.entry(cpu.llc).or_default().entry(cpu.core).or_default() += 1;
             nodes.insert(cpu.llc, cpu.node);
         }
@@ -58,7 +58,7 @@ impl Topology {
         if cores.values().any(|cores| cores.len() != per_cache || cores.values().any(|&count| count != threads)) {
             bail!("{}: QEMU needs caches of equally many cores and cores of equally many threads", machine.name);
         }
-        let mut of_node = vec![Vec::new(); machine.distances.len()];
+        let mut of_node = vec![Vec::new(); machine.topology.distances.len()];
         for (&llc, &node) in &nodes {
             of_node[node as usize].push(llc as usize);
         }
@@ -67,13 +67,13 @@ impl Topology {
             notes.push("each last-level cache is a socket of its own".to_owned());
         }
         // QEMU numbers socket by socket, core by core, thread by thread.
-        let in_order = |index: usize| (index / (per_cache * threads)) as u32 == machine.cpus[index].llc;
-        let together = machine.cpus.windows(2).all(|two| two[0].core <= two[1].core);
+        let in_order = |index: usize| (index / (per_cache * threads)) as u32 == machine.topology.places[index].llc;
+        let together = machine.topology.places.windows(2).all(|two| two[0].core <= two[1].core);
         if !together || !(0..count).all(in_order) {
             notes.push("CPUs have other numbers: threads of a core follow each other".to_owned());
         }
         notes.push("HZ is the kernel's, all CPUs are equally fast, and memory is equally near".to_owned());
-        let distances = machine.distances.clone();
+        let distances = machine.topology.distances.clone();
         Ok(Topology { sockets: cores.len(), cores: per_cache, threads, nodes: of_node, distances, notes })
     }
 

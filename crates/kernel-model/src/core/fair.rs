@@ -15,7 +15,7 @@
 
 use super::Core;
 use super::task::{Class, Entity, TaskKey, load_weight};
-use ids::{CpuId, Nanos, Policy, TaskId};
+use ids::{CpuId, Locality, Nanos, Policy, TaskId};
 
 /// `sched_base_slice` for one CPU; it grows with the logarithm of their number, up to that of 8 CPUs.
 const SLICE_NS: u64 = 700_000;
@@ -206,7 +206,6 @@ impl Core {
         let prev = self.task_cpu(task);
         let usable = |cpu: CpuId| self.task(task).allowed.contains(cpu) && self.cpus[cpu.index()].active;
         let idle = |cpu: CpuId| usable(cpu) && self.fair_idle(cpu);
-        let llc = &self.config.topology.llc;
         let load = |cpu| self.fair_average(cpu).0;
         // wake_affine: near the waker if nobody else is there, or less is to do.
         let alone = sync && self.fair_waiting(from).next().is_none();
@@ -215,16 +214,16 @@ impl Core {
         // select_idle_sibling.
         let cpus = self.cpus();
         let round = (0..cpus).map(|step| CpuId((target.0 + step) % cpus));
-        let same = |&cpu: &CpuId| llc[cpu.index()] == llc[target.index()];
+        let same = |&cpu: &CpuId| self.config.topology.locality(cpu, target) <= Locality::Llc;
         [target, prev].into_iter().chain(round).filter(same).find(|&cpu| idle(cpu)).unwrap_or(target)
     }
 
     /// `sched_balance_find_dst_cpu` for a new task: the least loaded CPU, near its parent's if there are several.
     pub fn fair_select_new(&self, task: TaskId, from: CpuId) -> CpuId {
-        let topology = &self.config.topology;
-        let far = |cpu: CpuId| {
-            let (here, there) = (from.index(), cpu.index());
-            (topology.node[here] != topology.node[there], topology.llc[here] != topology.llc[there], cpu != from)
+        // Threads of its core are no nearer than the rest of its cache.
+        let far = |cpu: CpuId| match self.config.topology.locality(from, cpu) {
+            Locality::Smt => Locality::Llc,
+            locality => locality,
         };
         let usable = self.task(task).allowed.iter().filter(|&cpu| self.cpus[cpu.index()].active);
         usable.min_by_key(|&cpu| (!self.fair_idle(cpu), self.fair_average(cpu).0, far(cpu), cpu)).unwrap_or(from)

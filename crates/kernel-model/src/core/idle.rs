@@ -2,9 +2,8 @@
 //! Built-in idle tracking and the default choice of a CPU (contract 1.8).
 
 use super::{Core, DirectDispatch};
-use crate::api::Topology;
 use crate::ops::Op;
-use ids::{CpuId, CpuSet, TaskId};
+use ids::{CpuId, CpuSet, Locality, Place, TaskId, Topology};
 
 /// `-EBUSY`.
 const EBUSY: i32 = -16;
@@ -52,26 +51,34 @@ pub(crate) struct Spans {
     others: Vec<Vec<u32>>,
 }
 
-/// The sets of `members` by their number in `groups`.
-fn spans(groups: &[u32], members: &CpuSet) -> Vec<CpuSet> {
-    let mut spans = vec![CpuSet::new(); groups.iter().max().map_or(0, |&last| last as usize + 1)];
+/// The `count` groups of CPUs of a kind, with those of their CPUs that are in `members`.
+fn spans(topology: &Topology, count: usize, group: fn(Place) -> u32, members: &CpuSet) -> Vec<CpuSet> {
+    let mut spans = vec![CpuSet::new(); count];
     for cpu in members.iter() {
-        spans[groups[cpu.index()] as usize].insert(cpu);
+        spans[group(topology.place(cpu)) as usize].insert(cpu);
     }
     spans
 }
 
+fn cores(topology: &Topology, members: &CpuSet) -> Vec<CpuSet> {
+    spans(topology, topology.cores(), |place| place.core, members)
+}
+
+fn llcs(topology: &Topology, members: &CpuSet) -> Vec<CpuSet> {
+    spans(topology, topology.llcs(), |place| place.llc, members)
+}
+
+fn nodes(topology: &Topology, members: &CpuSet) -> Vec<CpuSet> {
+    spans(topology, topology.nodes(), |place| place.node, members)
+}
+
 impl Spans {
     fn new(topology: &Topology) -> Spans {
-        let distance = |from: u32, to: u32| {
-            topology.distances.get(from as usize).and_then(|row| row.get(to as usize)).copied().unwrap_or(u32::MAX)
-        };
-        let all = CpuSet::first_n(topology.core.len());
-        let node = spans(&topology.node, &all);
-        let nodes = node.len() as u32;
+        let all = topology.cpus();
+        let count = topology.nodes() as u32;
         let others = |from: u32| {
-            let mut others: Vec<u32> = (0..nodes).filter(|&to| to != from).collect();
-            others.sort_by_key(|&to| (distance(from, to), to));
+            let mut others: Vec<u32> = (0..count).filter(|&to| to != from).collect();
+            others.sort_by_key(|&to| (topology.distance(from, to), to));
             others
         };
         let mut made = Spans {
@@ -83,9 +90,9 @@ impl Spans {
             smt: false,
             use_llc: false,
             use_node: false,
-            others: (0..nodes).map(others).collect(),
+            others: (0..count).map(others).collect(),
             all: all.clone(),
-            node,
+            node: nodes(topology, &all),
             topology: topology.clone(),
         };
         made.set_online(&all);
@@ -97,14 +104,14 @@ impl Spans {
     /// `cpu_online_mask` changed: which threads a core has.
     pub fn set_online(&mut self, online: &CpuSet) {
         self.online = online.clone();
-        self.core = spans(&self.topology.core, online);
+        self.core = cores(&self.topology, online);
     }
 
     /// The scheduling domains are built anew. Whether there is SMT counts cores with two CPUs in them.
     pub fn set_members(&mut self, members: &CpuSet) {
-        self.llc = spans(&self.topology.llc, members);
-        self.domain_node = spans(&self.topology.node, members);
-        self.smt = spans(&self.topology.core, members).iter().any(|span| span.len() > 1);
+        self.llc = llcs(&self.topology, members);
+        self.domain_node = nodes(&self.topology, members);
+        self.smt = cores(&self.topology, members).iter().any(|span| span.len() > 1);
         self.members = members.clone();
     }
 
@@ -120,18 +127,18 @@ impl Spans {
     }
 
     fn core_of(&self, cpu: CpuId) -> &CpuSet {
-        &self.core[self.topology.core[cpu.index()] as usize]
+        &self.core[self.topology.place(cpu).core as usize]
     }
 
     /// Its cache's domain, if that has other CPUs too.
     fn llc_of(&self, cpu: CpuId) -> Option<&CpuSet> {
-        let span = &self.llc[self.topology.llc[cpu.index()] as usize];
+        let span = &self.llc[self.topology.place(cpu).llc as usize];
         (self.members.contains(cpu) && span.len() > 1).then_some(span)
     }
 
     /// Its node's domain, if there are CPUs of other nodes in domains too.
     fn node_of(&self, cpu: CpuId) -> Option<&CpuSet> {
-        let span = &self.domain_node[self.topology.node[cpu.index()] as usize];
+        let span = &self.domain_node[self.topology.place(cpu).node as usize];
         (self.members.contains(cpu) && span.len() < self.members.len()).then_some(span)
     }
 
@@ -247,13 +254,13 @@ impl Idle {
     /// All CPUs idle.
     pub fn new(topology: &Topology) -> Idle {
         let spans = Spans::new(topology);
-        let masks = Masks { cpus: spans.all.clone(), cores: spans.all.clone(), cursor: vec![0; topology.core.len()] };
+        let masks = Masks { cpus: spans.all.clone(), cores: spans.all.clone(), cursor: vec![0; topology.len()] };
         Idle { spans, masks, enabled: true, per_node: false }
     }
 
     /// Node of a CPU if the masks are kept per node.
     fn node_if_used(&self, cpu: CpuId) -> Option<u32> {
-        self.per_node.then(|| self.spans.topology.node[cpu.index()])
+        self.per_node.then(|| self.spans.topology.place(cpu).node)
     }
 
     /// The search of contract I4 without its SYNC step: near before far, whole cores before threads. The flag IN_NODE
@@ -303,8 +310,8 @@ impl Idle {
     ) -> Option<CpuId> {
         let (waker_node, home) = (self.node_if_used(waker), self.node_if_used(prev));
         let Idle { spans, masks, .. } = self;
-        let llc = &spans.topology.llc;
-        if allowed.contains(prev) && llc[prev.index()] == llc[waker.index()] && masks.claim(spans, prev) {
+        let near = spans.topology.locality(prev, waker) <= Locality::Llc;
+        if allowed.contains(prev) && near && masks.claim(spans, prev) {
             return Some(prev);
         }
         let within = waker_node.map_or(&spans.all, |node| &spans.node[node as usize]);

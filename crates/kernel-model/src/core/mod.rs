@@ -286,7 +286,7 @@ impl Core {
     /// A kernel without tasks; all CPUs idle.
     pub fn new(config: Config, objects: Objects) -> Core {
         let topology = &config.topology;
-        let cpus = topology.core.len();
+        let cpus = topology.len();
         let idle = Idle::new(topology);
         let mut objects = objects;
         objects.hz = config.hz;
@@ -447,7 +447,7 @@ impl Core {
 
     /// Node of a CPU.
     pub fn node_of(&self, cpu: CpuId) -> u32 {
-        self.config.topology.node[cpu.index()]
+        self.config.topology.place(cpu).node
     }
 
     /// `scx_rq_online`: tasks of the scheduler may come to this CPU.

@@ -88,7 +88,7 @@ pub struct Kernel {
 impl Kernel {
     /// A kernel with idle CPUs and no tasks.
     pub fn new(config: Config) -> Kernel {
-        let cpus = config.topology.core.len() as u32;
+        let cpus = config.topology.len() as u32;
         let mut memory = Memory::default();
         let objects = Objects::new(&mut memory, cpus);
         let machine = Machine::load(&load::empty_object(), memory, cpus, &Nothing).expect("nothing always loads");
@@ -113,7 +113,7 @@ impl Kernel {
 
     /// The types, kfuncs and kconfig that objects are linked against.
     pub fn target(config: &Config) -> Box<dyn Target> {
-        guest::target(config.version, config.hz, config.topology.core.len() as u32)
+        guest::target(config.version, config.hz, config.topology.len() as u32)
     }
 
     /// The time from now on. Time does not go back.

@@ -4,8 +4,8 @@
 
 use bpf_object::{LinkedObject, Object};
 use event_log::{BlockCause, Waker};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Config, Effect, ExitInfo, Kernel, LaunchError, Leave, Output, TaskAttributes, TimerKey, Topology};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
+use kernel_model::{Config, Effect, ExitInfo, Kernel, LaunchError, Leave, Output, TaskAttributes, TimerKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
@@ -22,12 +22,7 @@ pub fn probe(defines: &[&str]) -> Vec<u8> {
 
 /// A machine of `cpus` cores without SMT, one cache, one node, 250 Hz.
 pub fn flat(cpus: u32) -> Topology {
-    Topology {
-        core: (0..cpus).collect(),
-        llc: vec![0; cpus as usize],
-        node: vec![0; cpus as usize],
-        distances: vec![vec![10]],
-    }
+    Topology::flat(cpus)
 }
 
 /// A kernel on a bench.

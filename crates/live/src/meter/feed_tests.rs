@@ -2,7 +2,8 @@
 //! Hand-made events whose measures are known, and random ones that must never break the accounts.
 
 use super::*;
-use measures::{Collector, Place, RunMeasures, Totals};
+use ids::Topology;
+use measures::{Collector, RunMeasures, Totals};
 use proptest::prelude::*;
 
 const CPUS: usize = 4;
@@ -30,9 +31,8 @@ fn switch(time_us: u64, cpu: u32, previous: Occupant, next: Occupant, left: Left
 }
 
 fn feed(events: &[Event], scope: Scope) -> (RunMeasures, Fed) {
-    let place = Place { core: 0, llc: 0, node: 0 };
-    let places: Vec<Place> = (0..CPUS as u32).map(|core| Place { core, ..place }).collect();
-    let mut feed = Feed::new(CPUS, &VISITED.parse().expect("CPUs"), scope, Collector::new(&places));
+    let collector = Collector::new(&Topology::flat(CPUS as u32));
+    let mut feed = Feed::new(CPUS, &VISITED.parse().expect("CPUs"), scope, collector);
     events.iter().for_each(|event| feed.take(event));
     let end = events.last().map_or(Nanos::ZERO, |event| event.time);
     let (collector, fed) = feed.finish(end);

@@ -21,7 +21,7 @@ use feed::Feed;
 use ids::{CpuId, CpuSet, Nanos};
 use libbpf_rs::{Link, RingBuffer};
 use machine_model::Machine;
-use measures::{Collector, Place, RunMeasures, Totals};
+use measures::{Collector, RunMeasures, Totals};
 use nix::sched::{CpuSet as Affinity, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use order::Order;
@@ -165,11 +165,9 @@ impl<S: Sink> Meter<S> {
         let ring = probes.listen(&inbox)?;
         let metering = Metering::start()?;
         let links = probes.attach()?;
-        let places: Vec<Place> =
-            machine.cpus.iter().map(|cpu| Place { core: cpu.core, llc: cpu.llc, node: cpu.node }).collect();
-        let sinks = Tee(LogHash::new(), Tee(Collector::new(&places), sink));
+        let sinks = Tee(LogHash::new(), Tee(Collector::new(&machine.topology), sink));
         let visited = visit_cpus(&machine.all_cpus());
-        let mut feed = Feed::new(places.len(), &visited, scope, sinks);
+        let mut feed = Feed::new(machine.topology.len(), &visited, scope, sinks);
         // Who goes or comes after this look is told by the programs.
         let online = kernel::online()?;
         machine.all_cpus().iter().filter(|cpu| !online.contains(*cpu)).for_each(|cpu| feed.hotplug(cpu, false));

@@ -283,8 +283,7 @@ const SHAPES: [&str; 5] = [
 
 /// Theory 6 without any shortcut: the sum of what is wrong with `cpu` for a task that ran on `last`.
 fn rank(world: &World, last: u32, cpu: u32) -> u32 {
-    let cpus = &world.machine.cpus;
-    let place = |cpu: u32| cpus[cpu as usize];
+    let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let busy = |shares: &dyn Fn(u32) -> bool| {
         (0..world.cpus()).any(|other| shares(other) && world.running(other) != TaskId::NONE)
     };

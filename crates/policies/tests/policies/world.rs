@@ -5,7 +5,7 @@
 use bpf_object::Object;
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes, Topology};
+use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes};
 use launch_profile::Profile;
 use machine_model::Machine;
 
@@ -35,13 +35,7 @@ impl World {
     }
 
     pub fn on(spec: &str, machine: Machine, version: (u16, u16)) -> World {
-        let cpus = &machine.cpus;
-        let topology = Topology {
-            core: cpus.iter().map(|cpu| cpu.core).collect(),
-            llc: cpus.iter().map(|cpu| cpu.llc).collect(),
-            node: cpus.iter().map(|cpu| cpu.node).collect(),
-            distances: machine.distances.clone(),
-        };
+        let topology = machine.topology.clone();
         let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1 };
         let mut parts = spec.split(',');
         let policy = policies::find(parts.next().unwrap()).unwrap();
@@ -64,7 +58,7 @@ impl World {
             name: "task".to_owned(),
             policy: Policy::Other,
             nice: 0,
-            allowed: CpuSet::first_n(self.machine.cpus.len()),
+            allowed: CpuSet::first_n(self.machine.topology.len()),
             kernel_thread: false,
             parent: None,
         }
@@ -127,7 +121,7 @@ impl World {
     }
 
     pub fn cpus(&self) -> u32 {
-        self.machine.cpus.len() as u32
+        self.machine.topology.len() as u32
     }
 
     /// CPU time of a task, in milliseconds.

@@ -86,7 +86,7 @@ impl Scheduler {
     /// Why such a run cannot begin.
     pub fn refused(&self, machine: &Machine, workload: &Workload, faults: &FaultPlan) -> SetupError {
         let setup = self.setup(machine, workload, 1, faults);
-        simulator::run(&setup, &mut Watcher::new(machine.cpus.len()), &mut |_| ()).expect_err("it is refused")
+        simulator::run(&setup, &mut Watcher::new(machine.topology.len()), &mut |_| ()).expect_err("it is refused")
     }
 
     fn setup<'a>(
@@ -104,7 +104,7 @@ impl Scheduler {
     pub fn play_and_unload(&self, machine: &Machine, workload: &Workload) -> (Outcome, Option<u32>) {
         let faults = FaultPlan::default();
         let setup = self.setup(machine, workload, 1, &faults);
-        let (mut kind, mut watcher) = (None, Watcher::new(machine.cpus.len()));
+        let (mut kind, mut watcher) = (None, Watcher::new(machine.topology.len()));
         let outcome = simulator::run_and_unload(&setup, &mut watcher, &mut |_| (), &mut |kernel, _| {
             kind = kernel.exit_info().map(|exit| exit.kind);
         });
@@ -114,7 +114,7 @@ impl Scheduler {
     /// The same on a machine to which things happen.
     pub fn play_faults(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
         let setup = self.setup(machine, workload, seed, faults);
-        let mut watcher = Watcher::new(machine.cpus.len());
+        let mut watcher = Watcher::new(machine.topology.len());
         let outcome = simulator::run(&setup, &mut watcher, &mut |_| ()).unwrap();
         assert_eq!(outcome.measures.elapsed, outcome.measures.elapsed.max(watcher.last));
         Played { outcome, events: watcher.events }

@@ -5,14 +5,14 @@ mod calls;
 mod masks;
 mod table;
 
+use crate::Config;
 use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task};
 use crate::core::{Core, Running};
 use crate::guest::{Objects, TaskView};
 use crate::ops::Op;
-use crate::{Config, Topology};
 use bpf_machine::{Access, CodeSite, Context, FaultKind, GuestAddr, Maps, Memory, RegionId};
 use bpf_object::FunctionId;
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 
 /// A kernel of 7.2 without a machine: two nodes of two cores of two CPUs each, and some memory of the program's own.
 struct Bench {
@@ -27,12 +27,8 @@ impl Bench {
         let mut memory = Memory::default();
         let objects = Objects::new(&mut memory, 8);
         let own = memory.add_region("stack", 512, 2, Access::ReadWrite);
-        let topology = Topology {
-            core: vec![0, 0, 1, 1, 2, 2, 3, 3],
-            llc: vec![0, 0, 0, 0, 1, 1, 1, 1],
-            node: vec![0, 0, 0, 0, 1, 1, 1, 1],
-            distances: vec![vec![10, 20], vec![20, 10]],
-        };
+        let halves = [0, 0, 0, 0, 1, 1, 1, 1];
+        let topology = Topology::of_groups(&[0, 0, 1, 1, 2, 2, 3, 3], &halves, &halves);
         let config = Config { topology, hz: 250, version: (7, 2), budget: 1 << 20, seed: 1 };
         let mut bench = Bench { core: Core::new(config, objects), memory, maps: Maps::default(), own };
         for task in 0..tasks {

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which CPUs share a core, a cache, a node, and how far apart they are. Everybody who asks for a distance asks here.
+
+use crate::{CpuId, CpuSet, MAX_CPUS};
+use std::collections::BTreeMap;
+
+/// Where a CPU sits: CPUs with equal numbers share the core, the last-level cache, the node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place {
+    /// Physical core: its CPUs are SMT siblings.
+    pub core: u32,
+    /// Last-level cache.
+    pub llc: u32,
+    /// NUMA node.
+    pub node: u32,
+}
+
+/// How far a task moved, or two CPUs are apart. Ordered from near to far.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Locality {
+    /// The same CPU.
+    Same,
+    /// Another thread of the same core.
+    Smt,
+    /// Another core below the same last-level cache.
+    Llc,
+    /// Another cache in the same node.
+    Node,
+    /// Another node.
+    Far,
+}
+
+/// The CPUs of a machine and the distances between its nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Topology {
+    /// Where each CPU sits; index = [`CpuId`].
+    pub places: Vec<Place>,
+    /// SLIT distances between nodes, [`Topology::LOCAL_DISTANCE`] within one; square, symmetric.
+    pub distances: Vec<Vec<u32>>,
+}
+
+/// Why a topology cannot be: what was found and what was expected.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TopologyError(pub String);
+
+impl Topology {
+    /// SLIT distance of a node to itself (`LOCAL_DISTANCE` in Linux's `include/linux/topology.h`).
+    pub const LOCAL_DISTANCE: u32 = 10;
+    /// What Linux takes for any other node where firmware gives no table (`REMOTE_DISTANCE`, same file).
+    pub const REMOTE_DISTANCE: u32 = 20;
+    /// A SLIT entry is a byte and 255 means unreachable (ACPI 6.5, 5.2.17).
+    pub const MAX_DISTANCE: u32 = 254;
+
+    /// Of CPUs at these places, with the distances that Linux assumes without a table.
+    pub fn new(places: Vec<Place>) -> Topology {
+        let nodes = count(&places, |place| place.node);
+        Topology { places, distances: Topology::default_distances(nodes) }
+    }
+
+    /// Of CPUs that are all alike: cores of one thread below one cache in one node.
+    pub fn flat(cpus: u32) -> Topology {
+        Topology::new((0..cpus).map(|core| Place { core, llc: 0, node: 0 }).collect())
+    }
+
+    /// From the number of each CPU's core, cache and node, as three lists of equal length.
+    ///
+    /// # Panics
+    /// If the lists have different lengths.
+    pub fn of_groups(core: &[u32], llc: &[u32], node: &[u32]) -> Topology {
+        assert!(core.len() == llc.len() && llc.len() == node.len(), "a core, a cache and a node for each CPU");
+        let places = core.iter().zip(llc).zip(node);
+        Topology::new(places.map(|((&core, &llc), &node)| Place { core, llc, node }).collect())
+    }
+
+    /// The same CPUs with this table of distances.
+    pub fn with_distances(self, distances: Vec<Vec<u32>>) -> Topology {
+        Topology { distances, ..self }
+    }
+
+    /// The table that Linux assumes where firmware gives none.
+    pub fn default_distances(nodes: usize) -> Vec<Vec<u32>> {
+        let distance = |from, to| if from == to { Topology::LOCAL_DISTANCE } else { Topology::REMOTE_DISTANCE };
+        (0..nodes).map(|from| (0..nodes).map(|to| distance(from, to)).collect()).collect()
+    }
+
+    /// How many CPUs there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is no CPU.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// All CPUs.
+    pub fn cpus(&self) -> CpuSet {
+        CpuSet::first_n(self.len())
+    }
+
+    /// Where a CPU sits. It must exist.
+    pub fn place(&self, cpu: CpuId) -> Place {
+        self.places[cpu.index()]
+    }
+
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        count(&self.places, |place| place.core)
+    }
+
+    /// How many last-level caches there are.
+    pub fn llcs(&self) -> usize {
+        count(&self.places, |place| place.llc)
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.distances.len()
+    }
+
+    /// How far apart two CPUs are. Both must exist.
+    pub fn locality(&self, a: CpuId, b: CpuId) -> Locality {
+        let (x, y) = (self.place(a), self.place(b));
+        if a == b {
+            Locality::Same
+        } else if x.core == y.core {
+            Locality::Smt
+        } else if x.llc == y.llc {
+            Locality::Llc
+        } else if x.node == y.node {
+            Locality::Node
+        } else {
+            Locality::Far
+        }
+    }
+
+    /// SLIT distance between two nodes. Both must exist.
+    pub fn distance(&self, from: u32, to: u32) -> u32 {
+        self.distances[from as usize][to as usize]
+    }
+
+    /// Checks the CPUs ([`Topology::check_places`]) and the distances ([`Topology::check_distances`]).
+    ///
+    /// # Errors
+    /// Says what is wrong and what was expected.
+    pub fn check(&self) -> Result<(), TopologyError> {
+        Topology::check_places(&self.places)?;
+        Topology::check_distances(&self.distances, count(&self.places, |place| place.node))
+    }
+
+    /// Checks number and nesting: 1 to [`MAX_CPUS`] CPUs, dense numbers, cores inside caches inside nodes.
+    ///
+    /// # Errors
+    /// Says what is wrong and what was expected.
+    pub fn check_places(places: &[Place]) -> Result<(), TopologyError> {
+        if !(1..=MAX_CPUS).contains(&places.len()) {
+            return Err(TopologyError(format!("{} CPUs; expected 1 to {MAX_CPUS}", places.len())));
+        }
+        check_dense(places, "core", |place| place.core)?;
+        check_dense(places, "last-level cache", |place| place.llc)?;
+        check_dense(places, "node", |place| place.node)?;
+        check_nested(places, ("core", |place| place.core), ("last-level cache", |place| place.llc))?;
+        check_nested(places, ("last-level cache", |place| place.llc), ("node", |place| place.node))
+    }
+
+    /// Checks shape and values of a table of distances: square, symmetric, [`Topology::LOCAL_DISTANCE`] at home and more
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// Says what is wrong and what was expected.
+    pub fn check_distances(distances: &[Vec<u32>], nodes: usize) -> Result<(), TopologyError> {
+        let (local, most) = (Topology::LOCAL_DISTANCE, Topology::MAX_DISTANCE);
+        if distances.len() != nodes || distances.iter().any(|row| row.len() != nodes) {
+            let shape: Vec<usize> = distances.iter().map(Vec::len).collect();
+            let problem =
+                format!("distances have rows of {shape:?}; expected {nodes} rows of {nodes}, one for each node");
+            return Err(TopologyError(problem));
+        }
+        for (from, row) in distances.iter().enumerate() {
+            for (to, &distance) in row.iter().enumerate() {
+                let back = distances[to][from];
+                let problem = if from == to && distance != local {
+                    format!("distance of node {from} to itself is {distance}; expected {local}")
+                } else if from != to && !(local + 1..=most).contains(&distance) {
+                    format!("distance from node {from} to {to} is {distance}; expected {} to {most}", local + 1)
+                } else if distance != back {
+                    format!("distance from node {from} to {to} is {distance}, but back it is {back}")
+                } else {
+                    continue;
+                };
+                return Err(TopologyError(problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many groups of a kind there are: their numbers are dense from 0.
+fn count(places: &[Place], group: fn(&Place) -> u32) -> usize {
+    places.iter().map(group).max().map_or(0, |last| last as usize + 1)
+}
+
+fn check_dense(places: &[Place], what: &str, group: fn(&Place) -> u32) -> Result<(), TopologyError> {
+    let mut used = vec![false; places.len()];
+    for place in places {
+        let number = group(place) as usize;
+        let problem = || TopologyError(format!("{what} {number} on a machine of {} CPUs", places.len()));
+        *used.get_mut(number).ok_or_else(problem)? = true;
+    }
+    let count = used.iter().rposition(|&used| used).map_or(0, |last| last + 1);
+    match used[..count].iter().position(|&used| !used) {
+        Some(hole) => Err(TopologyError(format!("no CPU belongs to {what} {hole}; expected numbers without gaps"))),
+        None => Ok(()),
+    }
+}
+
+type Group<'a> = (&'a str, fn(&Place) -> u32);
+
+fn check_nested(places: &[Place], inner: Group<'_>, outer: Group<'_>) -> Result<(), TopologyError> {
+    let mut first_of = BTreeMap::new();
+    for (index, place) in places.iter().enumerate() {
+        let &mut (first, expected) = first_of.entry(inner.1(place)).or_insert((index, outer.1(place)));
+        if outer.1(place) != expected {
+            return Err(TopologyError(format!(
+                "{} {} spans two {}s: CPU {first} is in {} {expected}, CPU {index} in {}",
+                inner.0,
+                inner.1(place),
+                outer.0,
+                outer.0,
+                outer.1(place)
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(groups: &[(u32, u32, u32)]) -> Vec<Place> {
+        groups.iter().map(|&(core, llc, node)| Place { core, llc, node }).collect()
+    }
+
+    #[test]
+    fn locality_grows_from_the_same_cpu_to_another_node() {
+        let topology = Topology::new(places(&[(0, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1)]));
+        topology.check().unwrap();
+        let expected = [Locality::Same, Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
+        for (cpu, expected) in expected.into_iter().enumerate() {
+            assert_eq!(topology.locality(CpuId(0), CpuId(cpu as u32)), expected);
+            assert_eq!(topology.locality(CpuId(cpu as u32), CpuId(0)), expected);
+        }
+        assert!(expected.is_sorted());
+        assert_eq!((topology.cores(), topology.llcs(), topology.nodes()), (4, 3, 2));
+        assert_eq!((topology.distance(0, 0), topology.distance(0, 1)), (10, 20));
+    }
+
+    #[test]
+    fn three_lists_and_a_flat_machine_say_the_same() {
+        assert_eq!(Topology::of_groups(&[0, 1, 2], &[0; 3], &[0; 3]), Topology::flat(3));
+        assert_eq!(Topology::flat(3).cpus().to_string(), "0-2");
+    }
+
+    #[test]
+    fn broken_topologies_are_refused_with_the_reason() {
+        let two: &[&[u32]] = &[&[10, 20], &[20, 10]];
+        type Case<'a> = (&'a [(u32, u32, u32)], &'a [&'a [u32]], &'a str);
+        let cases: &[Case<'_>] = &[
+            (&[], &[], "0 CPUs; expected 1 to 4096"),
+            (&[(0, 0, 0), (2, 0, 0)], &[&[10]], "core 2 on a machine of 2 CPUs"),
+            (&[(1, 0, 0), (1, 0, 0)], &[&[10]], "no CPU belongs to core 0; expected numbers without gaps"),
+            (
+                &[(0, 0, 0), (0, 1, 0)],
+                &[&[10]],
+                "core 0 spans two last-level caches: CPU 0 is in last-level cache 0, CPU 1 in 1",
+            ),
+            (&[(0, 0, 0), (1, 0, 1)], two, "last-level cache 0 spans two nodes: CPU 0 is in node 0, CPU 1 in 1"),
+            (&[(0, 0, 0)], two, "distances have rows of [2, 2]; expected 1 rows of 1, one for each node"),
+            (&[(0, 0, 0), (1, 1, 1)], &[&[10, 20], &[21, 10]], "distance from node 0 to 1 is 20, but back it is 21"),
+            (&[(0, 0, 0), (1, 1, 1)], &[&[11, 20], &[20, 10]], "distance of node 0 to itself is 11; expected 10"),
+            (&[(0, 0, 0), (1, 1, 1)], &[&[10, 10], &[10, 10]], "distance from node 0 to 1 is 10; expected 11 to 254"),
+        ];
+        for (groups, distances, expected) in cases {
+            let distances = distances.iter().map(|row| row.to_vec()).collect();
+            let topology = Topology::new(places(groups)).with_distances(distances);
+            assert_eq!(topology.check().unwrap_err().to_string(), *expected);
+        }
+    }
+}
