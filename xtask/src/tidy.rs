@@ -41,7 +41,7 @@ const AMBIENT: [&str; 7] =
 /// Iterating over these differs from run to run.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
 /// Crates that may: programs, what needs the running kernel, and what helps build scripts and tests.
-const WORLDLY: [&str; 5] = ["weir/", "crates/live/", "crates/bpf-clang/", "crates/bitfit/src/cli/", "xtask/"];
+const WORLDLY: [&str; 4] = ["crates/live/", "crates/bpf-clang/", "workhorses/bitfit/src/cli/", "workhorses/lrz/"];
 
 /// A file of the repository.
 struct File {
@@ -106,8 +106,8 @@ fn check(file: &File, complaints: &mut Vec<String>) {
 }
 
 fn check_licence(file: &File, complain: &mut dyn FnMut(usize, String)) {
-    // What stands alone may have another licence.
-    let licence = if file.path.starts_with("crates/bitfit/") {
+    // The workhorses stand alone, for others to use.
+    let licence = if file.path.starts_with("workhorses/") {
         "SPDX-License-Identifier: MIT OR Apache-2.0"
     } else {
         "SPDX-License-Identifier: GPL-2.0-only"
@@ -158,7 +158,7 @@ fn is_function(text: &str) -> bool {
 
 fn check_ambient(file: &File, complain: &mut dyn FnMut(usize, String)) {
     // Build scripts, tests and benches run on the developer's machine, not in a simulation.
-    if !file.path.starts_with("crates/")
+    if !["crates/", "workhorses/"].iter().any(|folder| file.path.starts_with(folder))
         || WORLDLY.iter().any(|worldly| file.path.starts_with(worldly))
         || TESTS.iter().any(|part| file.path.contains(part))
         || file.path.ends_with("build.rs")
