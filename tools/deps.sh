@@ -73,6 +73,7 @@ missing() {
 missing_for_tests() {
     PATH=$PATH:/usr/sbin:/sbin
     command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
+    command -v lrzip >/dev/null || echo lrzip
     [ -n "${vm:-}" ] && [ "$(uname -m)" = x86_64 ] || return 0
     command -v qemu-system-x86_64 >/dev/null || echo qemu-system-x86
     [ -e /usr/bin/busybox ] || [ -e /bin/busybox ] || echo busybox-static
