@@ -40,7 +40,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         workload: &scenario.workload,
         object: &object,
         profile: scenario.profile(),
-        seed: 1,
+        seed: 0,
         duration: None,
         faults: &scenario.faults,
         kernel: (7, 2),

@@ -162,7 +162,7 @@ pub fn simulated() -> Result<Vec<Got>> {
             workload: &workload,
             object: &Object::parse(shipped.object)?,
             profile: &Profile::from_toml(policy, shipped.profile)?,
-            seed: 1,
+            seed: 0,
             duration: None,
             faults: &FaultPlan::default(),
             kernel: (7, 2),

@@ -103,8 +103,8 @@ pub struct Sim {
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    /// What differs between two real runs is drawn by this; 0 is the nominal run, of which nothing is drawn
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
     /// Kernel version to model
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]

@@ -249,6 +249,6 @@ mod tests {
             first,
             r"weir sim bfs,x=1 fifo --machine 'core:2 pu:1' --workload 'it'\''s' --for 1500ms --seed 9 --kernel 7.2"
         );
-        assert_eq!(line(&["weir", "sim", "bfs"]), "weir sim bfs --machine host --workload build --seed 1 --kernel 7.2");
+        assert_eq!(line(&["weir", "sim", "bfs"]), "weir sim bfs --machine host --workload build --seed 0 --kernel 7.2");
     }
 }

@@ -138,7 +138,7 @@ fn text_is_80_columns_and_begins_with_the_command() {
         let args = [&["sim"], schedulers, &["-m", "node:1 core:2 pu:2", "-w", "load.json"]].concat();
         let output = weir(directory.path(), &args);
         let first = format!(
-            "weir sim {} --machine 'node:1 core:2 pu:2' --workload load.json --seed 1 --kernel 7.2\n",
+            "weir sim {} --machine 'node:1 core:2 pu:2' --workload load.json --seed 0 --kernel 7.2\n",
             schedulers.join(" ")
         );
         assert_eq!(String::from_utf8(output.stderr).unwrap(), first);

@@ -19,6 +19,7 @@ fn machine() -> Machine {
         offline: CpuSet::new(),
         hz: 250,
         no_hz_idle: true,
+        noise: Default::default(),
         costs: Costs {
             context_switch_ns: 0,
             ipi_ns: [0; 3],

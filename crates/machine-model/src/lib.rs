@@ -19,10 +19,23 @@
 //!
 //! [costs]
 //! context_switch_ns = 800
+//!
+//! [noise]                   # what a seed draws; absent: as in server-64
+//! off = ["threads"]         # sources that draw nothing
+//! # The least value, the quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, and the greatest; absent: nothing.
+//! timer_ns = [0, 0, 0, 0, 0, 100, 200, 400, 800, 2000, 9000]
+//!
+//! [[noise.threads]]
+//! name = "kworker"
+//! each_cpu = true           # one on each CPU, which never leaves it
+//! nice = 0
+//! sleep_us = [1000, 1000, 1000, 1000, 1000, 2000, 3000, 4000, 5000, 6000, 7000]
+//! work_ns = [100, 100, 100, 100, 100, 200, 300, 400, 500, 600, 700]
 //! ```
 
 mod cost;
 mod machine;
+mod noise;
 mod presets;
 mod synthetic;
 mod sysfs;
@@ -30,4 +43,5 @@ mod toml_file;
 
 pub use cost::{Costs, Nature};
 pub use machine::{Machine, MachineError};
+pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};
 pub use presets::presets;

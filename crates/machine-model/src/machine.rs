@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A machine: its CPUs, how far they are from each other, and what things cost.
 
-use crate::Costs;
+use crate::{Costs, Noise};
 use ids::{CpuId, CpuSet, Place, Topology, TopologyError};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,8 @@ pub struct Machine {
     pub no_hz_idle: bool,
     /// What things cost.
     pub costs: Costs,
+    /// What differs from run to run.
+    pub noise: Noise,
 }
 
 /// Why a machine description was refused: where, what, and what was expected.
@@ -130,6 +132,7 @@ mod tests {
             hz: 250,
             no_hz_idle: true,
             costs: Costs::zero(),
+            noise: Noise::default(),
         }
     }
 

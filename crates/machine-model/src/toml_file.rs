@@ -2,6 +2,8 @@
 //! Machine files. Read by hand from the spanned document, so that every error names its line and an unknown key its
 //! nearest known one.
 
+mod noise;
+
 use crate::machine::HZ;
 use crate::{Costs, Machine, MachineError, synthetic};
 use ids::{CpuSet, MAX_CPUS, Place, Topology};
@@ -119,11 +121,15 @@ impl Machine {
             Some(table) => read_costs(table)?,
             None => Machine::reference().costs,
         };
+        let noise = match file.table("noise", "[noise]")? {
+            Some(table) => noise::read(table)?,
+            None => Machine::reference().noise,
+        };
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
         let offline = CpuSet::new();
-        let machine = Machine { name, description, topology, offline, hz, no_hz_idle, costs };
+        let machine = Machine { name, description, topology, offline, hz, no_hz_idle, costs, noise };
         machine.validate()?;
         Ok(machine)
     }
@@ -333,7 +339,7 @@ ipi_ns = [1, 2, 3]
             (
                 "[costs]",
                 "[caches]",
-                "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, topology, costs",
+                "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, topology, costs, noise",
             ),
         ];
         for (from, to, expected) in cases {

@@ -52,6 +52,9 @@ struct Task {
 
 /// Measures a run event by event. Memory grows with CPUs and tasks, never with time.
 ///
+/// Switches, wakeups, latencies and migrations are those of the workload's tasks, as the meter of a real run counts
+/// them. Threads of the kernel have their own rows.
+///
 /// A CPU idles from a switch to the idle task, or an [`EventKind::Idle`] event that enters, to a switch to a task or
 /// an idle event that leaves, whichever comes first; at time 0 all CPUs idle.
 #[derive(Debug)]
@@ -126,8 +129,8 @@ impl Collector {
     }
 
     fn wakeup(&mut self, now: Nanos, id: TaskId) {
-        self.wakeups += 1;
         let task = &mut self.tasks[id.index()];
+        self.wakeups += u64::from(!task.kernel_thread);
         if task.state == State::Blocked {
             task.state = State::Waiting { woken: true };
             task.since = now;
@@ -164,14 +167,19 @@ impl Collector {
     }
 
     fn switch_in(&mut self, now: Nanos, cpu: CpuId, id: TaskId) {
-        self.context_switches += 1;
         let task = &mut self.tasks[id.index()];
+        let counts = !task.kernel_thread;
+        self.context_switches += u64::from(counts);
         if let State::Waiting { woken } = task.state {
             let waited = now - task.since;
-            self.queue_wait.record(waited);
+            if counts {
+                self.queue_wait.record(waited);
+            }
             if woken {
-                self.wakeup_latency.record(waited);
                 task.wakeup_latency.record(waited);
+                if counts {
+                    self.wakeup_latency.record(waited);
+                }
             }
             self.idle.stop_waiting(now, task.group);
         }
@@ -180,7 +188,8 @@ impl Collector {
             return;
         }
         task.cpus_used.insert(cpu);
-        if let Some(last) = task.last_cpu.replace(cpu) {
+        let last = task.last_cpu.replace(cpu);
+        if let Some(last) = last.filter(|_| counts) {
             self.migrations.count(self.topology.locality(last, cpu));
         }
     }

@@ -72,7 +72,7 @@ pub struct TaskMeasures {
     pub id: TaskId,
     /// Its name.
     pub name: String,
-    /// A thread of the kernel (the watchdog's worker).
+    /// A thread of the kernel (the watchdog's worker, or one of the background), which the run's own numbers leave out.
     pub kernel_thread: bool,
     /// Its time.
     pub account: TaskAccount,
@@ -91,7 +91,7 @@ pub struct RunMeasures {
     pub elapsed: Nanos,
     /// When the last finite task ended; `None` if one is endless or was cut short.
     pub makespan: Option<Nanos>,
-    /// Switch-ins of tasks, not of idle.
+    /// Switch-ins of the workload's tasks, not of idle.
     pub context_switches: u64,
     /// Tasks made runnable.
     pub wakeups: u64,
@@ -99,9 +99,9 @@ pub struct RunMeasures {
     pub idle_while_runnable: Nanos,
     /// Where tasks moved.
     pub migrations: Migrations,
-    /// From woken to running, all tasks.
+    /// From woken to running, all tasks of the workload.
     pub wakeup_latency: LatencySummary,
-    /// From runnable to running, all tasks, whether woken or switched out while runnable.
+    /// From runnable to running, all tasks of the workload, whether woken or switched out while runnable.
     pub queue_wait: LatencySummary,
     /// All CPUs together.
     pub cpu: CpuAccount,

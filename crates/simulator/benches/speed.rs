@@ -67,7 +67,7 @@ fn play(case: &Case) {
         workload: &workload,
         object: &object,
         profile: &profile,
-        seed: 1,
+        seed: 0,
         duration: Some(Nanos::from_secs(case.seconds)),
         kernel: (7, 2),
     };

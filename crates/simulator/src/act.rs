@@ -6,7 +6,7 @@ use crate::cpu::Charge;
 use crate::model::Model;
 use crate::run::Run;
 use crate::setup::existing;
-use crate::tasks::{Later, Phase, State, Task};
+use crate::tasks::{Later, Phase, Role, State, Task};
 use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
@@ -22,8 +22,10 @@ impl<M: Model> Run<'_, M> {
     pub fn act(&mut self, cpu: CpuId, id: TaskId) {
         self.count_step(id);
         let task = &mut self.tasks[id.index()];
-        if task.is_worker {
-            return self.work_for_kernel(cpu, id);
+        match task.role {
+            Role::Workload => {}
+            Role::Watchdog => return self.work_for_kernel(cpu, id),
+            Role::Background(number) => return self.work_in_background(cpu, id, number),
         }
         if task.phase != Phase::Act {
             return self.ask(cpu, id);
@@ -54,7 +56,7 @@ impl<M: Model> Run<'_, M> {
         match demand {
             Demand::Work { work, system } => {
                 debug_assert!(system <= work);
-                task.begin_work(work);
+                task.begin_work(self.noise.work(id, work));
             }
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
             Demand::Sleep(length, why) => {
@@ -64,6 +66,7 @@ impl<M: Model> Run<'_, M> {
                     Sleep::Io => BlockCause::Io,
                     Sleep::External => BlockCause::External,
                 };
+                let length = self.noise.sleep(id, length, why);
                 let (cause, over) = (task.slept_for, (asked_at + length + self.suspended).max(self.now));
                 self.left.asleep += 1;
                 self.alarms.set(Alarm::Sleep(id), over);
@@ -112,6 +115,7 @@ impl<M: Model> Run<'_, M> {
         self.tell_time();
         let (child, result) = self.fork(cpu, attributes);
         self.tasks[child.index()].spec = spec;
+        self.noise.started(child, spec);
         if result.is_ok() {
             let born = self.kernel_now();
             match parent {
@@ -142,7 +146,7 @@ impl<M: Model> Run<'_, M> {
             assert_eq!(id, info.id, "tasks are numbered in the order of their creation");
         });
         self.left.alive += usize::from(!info.kernel_thread);
-        self.tasks.push(Task::new(self.now, info.kernel_thread));
+        self.tasks.push(Task::new(self.now));
         self.sinks.task(self.now, &info);
         (info.id, result)
     }

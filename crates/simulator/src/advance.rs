@@ -6,7 +6,7 @@ use crate::cpu::Charge;
 use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
-use crate::tasks::Need;
+use crate::tasks::{Need, Role};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::Leave;
@@ -34,7 +34,7 @@ impl<M: Model> Run<'_, M> {
         }
         let entry = &mut self.cpus[cpu.index()];
         if entry.sleeps() {
-            let idle_exit = Nanos(self.machine.costs.idle_exit_ns);
+            let idle_exit = self.noise.idle_exit(cpu, Nanos(self.machine.costs.idle_exit_ns));
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
         match interrupt {
@@ -53,7 +53,7 @@ impl<M: Model> Run<'_, M> {
                 return self.wait_until_free(cpu);
             }
             let current = entry.current;
-            if self.freezing && current != TaskId::NONE && !self.tasks[current.index()].is_worker {
+            if self.freezing && current != TaskId::NONE && self.tasks[current.index()].role == Role::Workload {
                 self.freeze(cpu, current);
             } else if current != TaskId::NONE && self.tasks[current.index()].is_complete() {
                 self.tasks[current.index()].complete();
@@ -151,7 +151,7 @@ impl<M: Model> Run<'_, M> {
     /// A tick is due now.
     fn tick(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
-        entry.next_tick = self.ticks.after(self.now);
+        entry.next_tick = self.ticks.after(self.now, entry.tick_late);
         let charge = Charge { interrupt: self.ticks.cost(), ..Charge::default() };
         if self.skip_ticks && self.tick_is_idle_until(cpu, self.now + Nanos(1)) {
             return self.cpus[cpu.index()].charge(charge);
@@ -164,7 +164,7 @@ impl<M: Model> Run<'_, M> {
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
         // Loaders are frozen like all of user space; threads of the kernel go on.
         let goes_on = |interrupt: &Interrupt| match interrupt {
-            Interrupt::Timer(_) | Interrupt::Fault(_) => true,
+            Interrupt::Timer(_) | Interrupt::Fault(_) | Interrupt::Theft(_) => true,
             Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
             Interrupt::Sleep(_) | Interrupt::Start(_) => false,
         };
@@ -172,10 +172,13 @@ impl<M: Model> Run<'_, M> {
             return self.faults.missed.push(interrupt);
         }
         let taken = Charge { interrupt: Nanos(self.machine.costs.interrupt_ns), ..Charge::default() };
+        if let Interrupt::Theft(interrupt) = interrupt {
+            return self.cpus[cpu.index()].charge(Charge { interrupt, ..Charge::default() });
+        }
         self.tell_time();
         match interrupt {
             Interrupt::Sleep(task) => {
-                self.left.asleep -= 1;
+                self.left.asleep -= usize::from(self.tasks[task.index()].role == Role::Workload);
                 let waker = match self.tasks[task.index()].slept_for {
                     BlockCause::Timer => Waker::Timer,
                     BlockCause::Io => Waker::Interrupt,
@@ -200,6 +203,7 @@ impl<M: Model> Run<'_, M> {
                 self.do_load(cpu, load);
                 self.apply(cpu, Charge::default());
             }
+            Interrupt::Theft(_) => unreachable!("the kernel does not see it"),
         }
     }
 
@@ -222,7 +226,7 @@ impl<M: Model> Run<'_, M> {
                 if switch.next == TaskId::NONE {
                     entry.next_tick = Nanos::MAX;
                 } else if switch.prev == TaskId::NONE {
-                    entry.next_tick = self.ticks.after(self.now);
+                    entry.next_tick = self.ticks.after(self.now, entry.tick_late);
                 }
             }
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which alarm is which slot of the event queue.
 
+use crate::noise::draw::Draw;
 use crate::queue::EventQueue;
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::TimerKey;
@@ -23,13 +24,17 @@ pub(crate) enum Alarm {
     Sleep(TaskId),
     /// A timer of the kernel fires on this CPU. There is one alarm for each key.
     Timer(TimerKey, CpuId),
+    /// The host takes the CPU away.
+    Theft(CpuId),
 }
 
-/// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, the starts, the faults, the
-/// scheduler, then alternately tasks and timers, since both grow.
+/// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, what the host takes of them, the
+/// starts, the faults, the scheduler, then alternately tasks and timers, since both grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     queue: EventQueue,
+    /// Orders alarms that are due at the same time; `None`: their slots do.
+    order: Option<Draw>,
     cpus: u32,
     timers: Vec<(TimerKey, CpuId)>,
     timer_numbers: BTreeMap<TimerKey, u32>,
@@ -37,8 +42,9 @@ pub(crate) struct Alarms {
 
 impl Alarms {
     /// For a machine of this size.
-    pub fn new(cpus: usize) -> Alarms {
-        Alarms { queue: EventQueue::default(), cpus: cpus as u32, timers: Vec::new(), timer_numbers: BTreeMap::new() }
+    pub fn new(cpus: usize, order: Option<Draw>) -> Alarms {
+        let (queue, cpus) = (EventQueue::default(), cpus as u32);
+        Alarms { queue, order, cpus, timers: Vec::new(), timer_numbers: BTreeMap::new() }
     }
 
     /// Sets or moves an alarm.
@@ -48,7 +54,12 @@ impl Alarms {
             let number = self.timer_number(key);
             self.timers[number as usize].1 = cpu;
         }
-        self.queue.set(slot, time);
+        self.set_slot(slot, time);
+    }
+
+    fn set_slot(&mut self, slot: u32, time: Nanos) {
+        let rank = self.order.as_mut().map_or(0, Draw::word);
+        self.queue.set(slot, time, rank);
     }
 
     /// Forgets an alarm.
@@ -66,7 +77,7 @@ impl Alarms {
     pub fn postpone(&mut self, by: Nanos) {
         for slot in 0..self.queue.slots() {
             if let Some(due) = self.queue.due(slot) {
-                self.queue.set(slot, due + by);
+                self.set_slot(slot, due + by);
             }
         }
     }
@@ -94,8 +105,10 @@ impl Alarms {
             Alarm::Cpu(CpuId(slot))
         } else if slot < 2 * self.cpus {
             Alarm::Resched(CpuId(slot - self.cpus))
+        } else if slot < 3 * self.cpus {
+            Alarm::Theft(CpuId(slot - 2 * self.cpus))
         } else {
-            match slot - 2 * self.cpus {
+            match slot - 3 * self.cpus {
                 0 => Alarm::Start,
                 1 => Alarm::Fault,
                 2 => Alarm::Load,
@@ -110,8 +123,9 @@ impl Alarms {
     }
 
     fn slot(&mut self, alarm: Alarm) -> u32 {
-        let rest = 2 * self.cpus;
+        let rest = 3 * self.cpus;
         match alarm {
+            Alarm::Theft(cpu) => 2 * self.cpus + cpu.0,
             Alarm::Cpu(cpu) => cpu.0,
             Alarm::Resched(cpu) => self.cpus + cpu.0,
             Alarm::Start => rest,
@@ -145,6 +159,7 @@ mod tests {
             Alarm::Cpu(CpuId(2)),
             Alarm::Resched(CpuId(0)),
             Alarm::Resched(CpuId(2)),
+            Alarm::Theft(CpuId(1)),
             Alarm::Start,
             Alarm::Fault,
             Alarm::Load,
@@ -153,7 +168,7 @@ mod tests {
             Alarm::Sleep(TaskId(1)),
             Alarm::Timer(TimerKey::Watchdog, CpuId(2)),
         ];
-        let mut alarms = Alarms::new(3);
+        let mut alarms = Alarms::new(3, None);
         for alarm in all {
             alarms.set(alarm, Nanos(5));
         }
@@ -163,8 +178,23 @@ mod tests {
         alarms.move_timers(CpuId(2), CpuId(0));
         let order: Vec<(Nanos, Alarm)> = std::iter::from_fn(|| alarms.pop()).collect();
         let moved = Alarm::Timer(TimerKey::Watchdog, CpuId(0));
-        let rest = [all[0], all[1], all[2], all[3], all[5], all[6], all[7], all[8], moved];
-        assert_eq!(order[0], (Nanos(14), all[9]));
+        let rest = [all[0], all[1], all[2], all[3], all[4], all[6], all[7], all[8], all[9], moved];
+        assert_eq!(order[0], (Nanos(14), all[10]));
         assert_eq!(order[1..], rest.map(|alarm| (Nanos(15), alarm)));
+    }
+
+    #[test]
+    fn a_draw_gives_each_of_two_at_one_time_its_chance() {
+        let mut alarms = Alarms::new(2, Some(Draw::new(1, "test")));
+        let mut first = || {
+            alarms.set(Alarm::Cpu(CpuId(0)), Nanos(5));
+            alarms.set(Alarm::Cpu(CpuId(1)), Nanos(5));
+            alarms.set(Alarm::Start, Nanos(6));
+            let order: Vec<Alarm> = std::iter::from_fn(|| alarms.pop()).map(|(_, alarm)| alarm).collect();
+            assert_eq!((order.len(), order[2]), (3, Alarm::Start), "time comes before rank");
+            order[0]
+        };
+        let zeros = (0..1_000).filter(|_| first() == Alarm::Cpu(CpuId(0))).count();
+        assert!((400..600).contains(&zeros), "CPU 0 was first {zeros} times of 1000");
     }
 }

@@ -68,7 +68,8 @@ impl<M: Model> Run<'_, M> {
         match effect {
             Effect::Resched { cpu: target } if target == cpu => self.cpus[cpu.index()].resched = true,
             Effect::Resched { cpu: target } => {
-                let arrives = self.cpus[cpu.index()].free_at() + ipi(self.machine, cpu, target);
+                let way = self.noise.ipi(cpu, ipi(self.machine, cpu, target));
+                let arrives = self.cpus[cpu.index()].free_at() + way;
                 let alarm = Alarm::Resched(target);
                 if self.alarms.due(alarm).is_none_or(|due| arrives < due) {
                     self.alarms.set(alarm, arrives);
@@ -76,7 +77,9 @@ impl<M: Model> Run<'_, M> {
             }
             Effect::ArmTimer { timer, cpu: target, at } => {
                 self.forget_fired(timer);
-                let at = Nanos(at.0.saturating_add(self.suspended.0)).max(self.now);
+                // The watchdog's work waits for a tick anyway.
+                let late = if timer == TimerKey::Watchdog { Nanos::ZERO } else { self.noise.timer(target) };
+                let at = Nanos(at.0.saturating_add(self.suspended.0).saturating_add(late.0)).max(self.now);
                 self.alarms.set(Alarm::Timer(timer, target), at);
             }
             Effect::CancelTimer { timer } => {

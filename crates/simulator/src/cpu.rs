@@ -42,6 +42,8 @@ pub(crate) struct Spent {
 pub(crate) struct Cpu {
     /// Who has it; [`TaskId::NONE`]: idle.
     pub current: TaskId,
+    /// How long after the common grid its ticks come.
+    pub tick_late: Nanos,
     /// The next tick of its grid that was not taken yet; [`Nanos::MAX`] while the tick is stopped.
     pub next_tick: Nanos,
     /// It does nothing: it is offline, or the whole machine sleeps.
@@ -66,9 +68,10 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     /// Idle from time 0 on.
-    pub fn new(next_tick: Nanos) -> Cpu {
+    pub fn new(next_tick: Nanos, tick_late: Nanos) -> Cpu {
         Cpu {
             current: TaskId::NONE,
+            tick_late,
             next_tick,
             offline: false,
             resched: false,
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn debts_are_paid_in_order_and_then_the_task_runs() {
-        let mut cpu = Cpu::new(Nanos::MAX);
+        let mut cpu = Cpu::new(Nanos::MAX, Nanos::ZERO);
         cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30) });
         cpu.current = TaskId(0);
         assert_eq!(cpu.free_at(), Nanos(60));
@@ -196,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_span_that_ends_within_a_tick_leaves_its_rest_owed() {
-        let mut cpu = Cpu::new(Nanos(4_000_000));
+        let mut cpu = Cpu::new(Nanos(4_000_000), Nanos::ZERO);
         cpu.current = TaskId(0);
         let spent = cpu.settle(Nanos(8_000_400), &ticks());
         assert_eq!(spent, Spent { run: Nanos(8_000_400 - 1_400), stolen: Nanos(1_400) });
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_tick_at_the_end_of_a_span_is_not_in_it() {
-        let mut cpu = Cpu::new(Nanos(4_000_000));
+        let mut cpu = Cpu::new(Nanos(4_000_000), Nanos::ZERO);
         cpu.current = TaskId(0);
         assert_eq!(cpu.settle(Nanos(4_000_000), &ticks()).run, Nanos(4_000_000));
         assert_eq!(cpu.next_tick, Nanos(4_000_000));
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_waits_for_another_is_in_scheduler_code() {
-        let mut cpu = Cpu::new(Nanos::MAX);
+        let mut cpu = Cpu::new(Nanos::MAX, Nanos::ZERO);
         cpu.charge(Charge { scheduler: Nanos(5), ..Charge::default() });
         cpu.spins_for.push((CpuId(1), 0));
         cpu.current = TaskId(3);

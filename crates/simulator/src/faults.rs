@@ -156,8 +156,9 @@ impl<M: Model> Run<'_, M> {
 
     fn bring_up(&mut self, cpu: CpuId) {
         self.settle(cpu);
-        let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { self.ticks.after(self.now) };
         let entry = &mut self.cpus[cpu.index()];
+        let first_tick = || self.ticks.after(self.now, entry.tick_late);
+        let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { first_tick() };
         (entry.offline, entry.next_tick) = (false, next_tick);
         self.tell_time();
         self.model.online_cpu(cpu);

@@ -17,6 +17,8 @@ pub(crate) enum Interrupt {
     Fault(Step),
     /// Something is done to the scheduler.
     Load(Load),
+    /// The host takes the CPU away for so long.
+    Theft(Nanos),
 }
 
 /// One step of a fault.

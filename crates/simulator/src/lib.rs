@@ -11,6 +11,7 @@ mod faults;
 mod interrupt;
 mod loader;
 mod model;
+mod noise;
 mod plan;
 mod queue;
 mod run;
@@ -43,7 +44,8 @@ pub struct Setup<'a> {
     pub object: &'a bpf_object::Object,
     /// What its user space would set.
     pub profile: &'a launch_profile::Profile,
-    /// Seed of everything random.
+    /// What is drawn of what differs between two real runs ([`Machine::noise`]), and of what schedulers ask for as
+    /// random numbers. 0 is the nominal run: only the latter.
     pub seed: u64,
     /// Overrides the workload's duration.
     pub duration: Option<Nanos>,

@@ -3,8 +3,8 @@
 //! fixed set of things that can each be due at one time or not at all (a CPU's next own step, a task's sleep timer).
 //! Setting an alarm moves it. So the queue never holds more than one entry for each alarm, however long the run.
 //!
-//! Alarms that are due at the same time come in the order of their slots: CPUs first, then interrupts, then timers.
-//! That order depends on nothing but the machine, so a run is deterministic and two ways to reach the same time agree.
+//! Alarms that are due at the same time come in the order of their ranks, which a seed may draw, and then of their slots:
+//! CPUs first, then interrupts, then timers. So without ranks the order depends on nothing but the machine.
 
 use ids::Nanos;
 
@@ -13,17 +13,17 @@ const ARITY: usize = 4;
 /// Marks a slot that is not set.
 const UNSET: u32 = u32::MAX;
 
-/// Time in the high bits, slot in the low 32: one comparison of integers orders both.
+/// Time in the high 64 bits, then the rank, then the slot, 32 each: one comparison of integers orders all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Entry(u128);
 
 impl Entry {
-    fn new(time: Nanos, slot: u32) -> Entry {
-        Entry(u128::from(time.0) << 32 | u128::from(slot))
+    fn new(time: Nanos, rank: u32, slot: u32) -> Entry {
+        Entry(u128::from(time.0) << 64 | u128::from(rank) << 32 | u128::from(slot))
     }
 
     fn time(self) -> Nanos {
-        Nanos((self.0 >> 32) as u64)
+        Nanos((self.0 >> 64) as u64)
     }
 
     fn slot(self) -> u32 {
@@ -43,12 +43,12 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// Sets the alarm `slot` to `time`, whether it was set or not.
-    pub fn set(&mut self, slot: u32, time: Nanos) {
+    /// Sets the alarm `slot` to `time`, whether it was set or not; `rank` orders it among those of the same time.
+    pub fn set(&mut self, slot: u32, time: Nanos, rank: u32) {
         if slot as usize >= self.place.len() {
             self.place.resize(slot as usize + 1, UNSET);
         }
-        let entry = Entry::new(time, slot);
+        let entry = Entry::new(time, rank, slot);
         let place = self.place[slot as usize];
         if place == UNSET && std::mem::take(&mut self.gap_at_root) {
             self.sift_down(0, entry);
@@ -171,14 +171,14 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Set(u32, u64),
+        Set(u32, u64, u32),
         Cancel(u32),
         Pop,
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (0u32..40, 0u64..60).prop_map(|(slot, time)| Step::Set(slot, time)),
+            4 => (0u32..40, 0u64..60, 0u32..3).prop_map(|(slot, time, rank)| Step::Set(slot, time, rank)),
             1 => (0u32..45).prop_map(Step::Cancel),
             2 => Just(Step::Pop),
         ]
@@ -188,19 +188,20 @@ mod tests {
         #[test]
         fn matches_naive(steps in prop::collection::vec(step(), 0..300)) {
             let mut queue = EventQueue::default();
-            let mut naive: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut naive: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
             for step in steps {
                 match step {
-                    Step::Set(slot, time) => {
-                        queue.set(slot, Nanos(time));
-                        naive.insert(slot, time);
+                    Step::Set(slot, time, rank) => {
+                        queue.set(slot, Nanos(time), rank);
+                        naive.insert(slot, (time, rank));
                     }
                     Step::Cancel(slot) => {
                         queue.cancel(slot);
                         naive.remove(&slot);
                     }
                     Step::Pop => {
-                        let expected = naive.iter().map(|(&slot, &time)| (Nanos(time), slot)).min();
+                        let first = naive.iter().map(|(&slot, &(time, rank))| (Nanos(time), rank, slot)).min();
+                        let expected = first.map(|(time, _, slot)| (time, slot));
                         prop_assert_eq!(queue.pop(), expected);
                         if let Some((_, slot)) = expected {
                             naive.remove(&slot);
@@ -208,9 +209,9 @@ mod tests {
                     }
                 }
                 for slot in 0..45 {
-                    prop_assert_eq!(queue.due(slot), naive.get(&slot).copied().map(Nanos));
+                    prop_assert_eq!(queue.due(slot), naive.get(&slot).map(|&(time, _)| Nanos(time)));
                 }
-                prop_assert_eq!(queue.next_due(), naive.values().min().copied().map(Nanos));
+                prop_assert_eq!(queue.next_due(), naive.values().min().map(|&(time, _)| Nanos(time)));
             }
         }
     }

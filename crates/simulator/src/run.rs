@@ -10,17 +10,18 @@
 //! The rest of this is in `advance` (a CPU goes on), `act` (a task acts) and `apply` (what a call of the kernel left).
 
 use crate::alarms::{Alarm, Alarms};
-use crate::cpu::{Charge, Cpu};
+use crate::cpu::Cpu;
 use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
+use crate::noise::Noise;
 use crate::plan::Faults;
-use crate::tasks::{State, Task};
+use crate::tasks::{Role, State, Task};
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
 use bpf_object::LinkedObject;
-use event_log::{BlockCause, Event, LogHash, Sink, TaskInfo};
+use event_log::{Event, LogHash, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{ExitInfo, Leave, Output, TaskAttributes};
+use kernel_model::{ExitInfo, Output, TaskAttributes};
 use launch_profile::Profile;
 use machine_model::Machine;
 use measures::{Collector, Totals};
@@ -103,6 +104,8 @@ pub(crate) struct Run<'a, M> {
     /// Ticks that can do nothing but account time are not played one by one. Off where the scheduler could notice.
     pub skip_ticks: bool,
     pub player: Player<'a>,
+    /// What the seed draws.
+    pub noise: Noise<'a>,
     pub now: Nanos,
     pub alarms: Alarms,
     pub cpus: Vec<Cpu>,
@@ -142,10 +145,23 @@ pub(crate) struct Run<'a, M> {
 
 impl<'a, M: Model> Run<'a, M> {
     /// At time 0, before anything happened. The workload was checked against the machine.
-    pub fn new(model: M, machine: &'a Machine, workload: &'a Workload, ticks: Ticks, log: &'a mut dyn Sink) -> Self {
-        let first_tick = if machine.no_hz_idle { Nanos::MAX } else { ticks.after(Nanos::ZERO) };
-        let starts = starts(workload);
-        let mut alarms = Alarms::new(machine.topology.len());
+    pub fn new(
+        model: M,
+        machine: &'a Machine,
+        workload: &'a Workload,
+        mut ticks: Ticks,
+        seed: u64,
+        log: &'a mut dyn Sink,
+    ) -> Self {
+        let mut noise = Noise::new(seed, machine, workload);
+        ticks.postpone(noise.grid(ticks.period()));
+        let cpu = |cpu: CpuId| {
+            let late = noise.tick(cpu);
+            Cpu::new(if machine.no_hz_idle { Nanos::MAX } else { ticks.after(Nanos::ZERO, late) }, late)
+        };
+        let cpus: Vec<Cpu> = machine.all_cpus().iter().map(cpu).collect();
+        let starts = starts(workload, &mut noise);
+        let mut alarms = Alarms::new(cpus.len(), noise.order());
         if let Some(&(first, _)) = starts.front() {
             alarms.set(Alarm::Start, first);
         }
@@ -156,9 +172,10 @@ impl<'a, M: Model> Run<'a, M> {
             ticks,
             skip_ticks: true,
             player: Player::new(workload),
+            noise,
             now: Nanos::ZERO,
             alarms,
-            cpus: machine.topology.places.iter().map(|_| Cpu::new(first_tick)).collect(),
+            cpus,
             tasks: Vec::new(),
             sinks: Sinks { hash: LogHash::new(), collector: Collector::new(&machine.topology), log },
             left: Left { starts: starts.len(), ..Left::default() },
@@ -200,19 +217,12 @@ impl<'a, M: Model> Run<'a, M> {
             kernel_thread: true,
             parent: None,
         };
-        let (worker, result) = self.fork(BOOT_CPU, attributes);
-        result.expect("no scheduler is attached that could refuse it");
-        self.model.wake_new(BOOT_CPU, worker);
-        let switch = self.model.schedule(BOOT_CPU, Leave::Preempt);
-        assert_eq!(switch.next, worker, "nobody else is there");
-        self.model.schedule(BOOT_CPU, Leave::Block(BlockCause::External));
-        self.apply(BOOT_CPU, Charge::default());
-        self.cpus[BOOT_CPU.index()].resched = false;
-        worker
+        self.boot_thread(BOOT_CPU, attributes, Role::Watchdog)
     }
 
     /// Plays on until nothing is left to happen, or the time is over.
     pub fn play(&mut self, progress: &mut dyn FnMut(Nanos)) {
+        self.plan_thefts();
         for cpu in 0..self.cpus.len() {
             self.advance(CpuId(cpu as u32));
         }
@@ -252,11 +262,12 @@ impl<'a, M: Model> Run<'a, M> {
                 self.cpus[cpu.index()].resched = true;
                 self.interrupt(cpu, None);
             }
-            Alarm::Sleep(task) => self.interrupt(self.tasks[task.index()].slept_on, Some(Interrupt::Sleep(task))),
+            Alarm::Sleep(task) => self.sleep_over(task),
             Alarm::Timer(key, cpu) => self.interrupt(cpu, Some(Interrupt::Timer(key))),
             Alarm::Start => self.start_due(),
             Alarm::Fault => self.fault_due(),
             Alarm::Load => self.load_due(),
+            Alarm::Theft(cpu) => self.theft_due(cpu),
         }
     }
 
@@ -316,7 +327,7 @@ impl<'a, M: Model> Run<'a, M> {
         let entry = &mut self.tasks[task.index()];
         let old = entry.state();
         entry.enter(now, state);
-        if entry.is_worker {
+        if entry.role != Role::Workload {
             return;
         }
         let ready = |state| usize::from(matches!(state, State::Runnable | State::Running));
@@ -363,11 +374,11 @@ impl<'a, M: Model> Run<'a, M> {
 }
 
 /// Tasks that start by themselves, by time and then by number.
-fn starts(workload: &Workload) -> VecDeque<(Nanos, u32)> {
+fn starts(workload: &Workload, noise: &mut Noise<'_>) -> VecDeque<(Nanos, u32)> {
     let specs = workload.tasks.iter().zip(0..);
     let mut starts: Vec<(Nanos, u32)> = specs
         .filter_map(|(spec, index)| match spec.start {
-            Start::At(time) => Some((time, index)),
+            Start::At(time) => Some((time + noise.start(), index)),
             Start::Forked => None,
         })
         .collect();

@@ -85,7 +85,7 @@ fn try_play(
     setup::check_workload(workload, machine, workload.duration)?;
     let mut kernel = Fifo::new(machine.topology.len(), Nanos(10 * MS));
     kernel.disturb_every = disturb_every;
-    let mut run = Run::new(kernel, machine, workload, ticks, &mut story);
+    let mut run = Run::new(kernel, machine, workload, ticks, 0, &mut story);
     run.skip_ticks = skip_ticks;
     run.create_worker();
     run.play(&mut |_| ());

@@ -2,6 +2,7 @@
 //! From what the user gave to a kernel with a scheduler attached: checks, links, loads.
 
 use crate::cpu::Charge;
+use crate::noise::draw::derive_seed;
 use crate::run::{BOOT_CPU, Loader, Run};
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
@@ -27,7 +28,7 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     setup.profile.apply(&mut linked, setup.machine)?;
     let mut kernel = Kernel::new(config);
     kernel.load(&linked)?;
-    let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, log);
+    let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, setup.seed, log);
     run.skip_ticks = !touches_what_ticks_change(&linked, target.btf());
     if let Some(duration) = setup.duration {
         run.stop_at(duration);
@@ -35,6 +36,7 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     run.model.set_now(Nanos::ZERO);
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);
+    run.create_background();
     run.boot_without(&setup.machine.offline);
     for call in setup.profile.calls(&linked, setup.machine)? {
         match run.model.run_program(&linked, &call.program, &call.context).expect("the profile knows the object") {
@@ -101,11 +103,6 @@ fn config(setup: &Setup<'_>) -> Config {
         budget: CALLBACK_BUDGET,
         seed: derive_seed(setup.seed, "kernel"),
     }
-}
-
-/// A seed of its own for each user of random numbers, so that one of them drawing more does not change the others.
-fn derive_seed(seed: u64, label: &str) -> u64 {
-    event_log::hash_bytes(format!("{label} {seed}").as_bytes()) as u64
 }
 
 /// The CPUs of `wanted` that exist; all if nothing was wanted.

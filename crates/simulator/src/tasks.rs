@@ -35,6 +35,17 @@ pub(crate) enum Phase {
     Act,
 }
 
+/// Whose task it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// The workload's: it follows a script.
+    Workload,
+    /// The kernel's worker, which looks after the watchdog.
+    Watchdog,
+    /// This thread of the kernel's background.
+    Background(u32),
+}
+
 /// What a task needs until it acts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
@@ -55,7 +66,7 @@ pub(crate) struct Later {
     pub asked_at: Nanos,
 }
 
-/// A task of the workload, or the watchdog's worker. Two cache lines: a large run lives in what the host's caches
+/// A task of the workload, or a thread of the kernel. Two cache lines: a large run lives in what the host's caches
 /// hold.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -70,13 +81,13 @@ pub(crate) struct Task {
     pub slept_on: CpuId,
     /// What it slept for.
     pub slept_for: BlockCause,
-    /// Index of its spec in the workload; 0 for the worker.
+    /// Index of its spec in the workload; 0 for the kernel's threads.
     pub spec: u32,
-    /// The kernel's worker; follows no script.
-    pub is_worker: bool,
+    /// Whose it is.
+    pub role: Role,
     /// Frozen because the machine is about to sleep; blocked in the eyes of the scheduler, and nobody can wake it.
     pub frozen: bool,
-    /// The worker has run for a moment and is about to do its job.
+    /// A thread of the kernel has run for a moment and is about to do its job, or to sleep.
     pub took_job: bool,
     state: State,
     /// Since when it is in this state.
@@ -91,7 +102,7 @@ pub(crate) struct Task {
 
 impl Task {
     /// A new task.
-    pub fn new(born: Nanos, is_worker: bool) -> Task {
+    pub fn new(born: Nanos) -> Task {
         Task {
             phase: Phase::Ask,
             later: None,
@@ -99,7 +110,7 @@ impl Task {
             slept_on: CpuId(0),
             slept_for: BlockCause::Timer,
             spec: 0,
-            is_worker,
+            role: Role::Workload,
             frozen: false,
             took_job: false,
             state: State::Blocked,
@@ -217,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_life_is_accounted_for() {
-        let mut task = Task::new(Nanos(100), false);
+        let mut task = Task::new(Nanos(100));
         task.enter(Nanos(110), State::Runnable);
         task.enter(Nanos(130), State::Running);
         task.begin_work(Nanos(50));
@@ -237,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_cpu_clock_counts_what_was_stolen_and_is_seen_by_who_runs() {
-        let mut task = Task::new(Nanos(0), false);
+        let mut task = Task::new(Nanos(0));
         task.phase = Phase::CpuTime(Nanos(50));
         task.take(spent(20, 5), false);
         assert_eq!(task.needs(), Some(Need::Clock(Nanos(25))));
@@ -251,7 +262,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "run or stolen")]
     fn time_that_the_cpu_did_not_give_is_noticed() {
-        let mut task = Task::new(Nanos(0), false);
+        let mut task = Task::new(Nanos(0));
         task.enter(Nanos(0), State::Runnable);
         task.enter(Nanos(0), State::Running);
         task.begin_work(Nanos(50));

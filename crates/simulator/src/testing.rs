@@ -309,6 +309,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         hz: 250,
         no_hz_idle: true,
         costs: Costs::zero(),
+        noise: Default::default(),
     }
 }
 

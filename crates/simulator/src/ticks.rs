@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The periodic timer interrupt in closed form: what it takes from a task over any span of time.
 //!
-//! 1. All CPUs tick on one grid, multiples of the period (a stock kernel does not skew them: `skew_tick` is off).
+//! 1. All CPUs tick on one grid of the period (a stock kernel does not skew them: `skew_tick` is off). A CPU may come to
+//!    it late, by the same time for each of its ticks.
 //! 2. A tick takes `cost` from whatever runs; the cost is below the period, so ticks never pile up for long.
 //! 3. Work that ends at the very time of a tick ends before it.
 //!
@@ -14,7 +15,7 @@ use ids::Nanos;
 pub(crate) struct Ticks {
     period: u64,
     cost: u64,
-    /// How long the machine slept so far, in parts of a period: the grid stood still then.
+    /// Where the first point of the grid is: it may be drawn, and the grid stands still while the machine sleeps.
     phase: u64,
 }
 
@@ -51,10 +52,11 @@ impl Ticks {
         self.phase = (self.phase + by.0) % self.period;
     }
 
-    /// The first tick after `time`.
-    pub fn after(&self, time: Nanos) -> Nanos {
-        let before = time.0 + self.period - self.phase;
-        Nanos((before / self.period) * self.period + self.phase)
+    /// The first tick after `time` of a CPU that is `late`.
+    pub fn after(&self, time: Nanos, late: Nanos) -> Nanos {
+        let phase = (self.phase + late.0) % self.period;
+        let before = time.0 + self.period - phase;
+        Nanos((before / self.period) * self.period + phase)
     }
 
     /// When a task is done that needs the CPU for `need` from `from` on, and is disturbed by each tick from `first` on
@@ -129,12 +131,14 @@ mod tests {
         }
 
         #[test]
-        fn after_is_the_next_on_the_grid(hz in 1u32..2000, time in 0u64..1 << 50, slept in 0u64..1 << 40) {
+        fn after_is_the_next_on_the_grid(
+            hz in 1u32..2000, time in 0u64..1 << 50, slept in 0u64..1 << 40, late in 0u64..1 << 30,
+        ) {
             let mut ticks = Ticks::new(hz, Nanos(0)).unwrap();
             ticks.postpone(Nanos(slept));
-            let next = ticks.after(Nanos(time)).0;
+            let next = ticks.after(Nanos(time), Nanos(late)).0;
             prop_assert!(next > time && next - time <= ticks.period);
-            prop_assert_eq!(next % ticks.period, slept % ticks.period);
+            prop_assert_eq!(next % ticks.period, (slept + late) % ticks.period);
         }
     }
 }

@@ -52,11 +52,11 @@ fn a_build_ends_although_cpus_go_and_come() {
     let faults = plan("cpu3:offline@1s,cpu1-2:offline@2s,cpu2:online@3s,cpu3:online@3500ms,cpu1:online@5s");
     // fifo knows nothing of hotplug. CPU 2 goes before its loader has noticed that CPU 1 did.
     for (name, restarts) in [("fifo", 5), ("bfs", 0)] {
-        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &faults).completed();
+        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &faults).completed();
         assert!(played.outcome.measures.makespan.is_some(), "{name}: every task is done");
         assert_eq!(played.outcome.restarts.len(), restarts, "{name}");
         check_accounts(&played, Nanos::ZERO);
-        let again = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &faults);
+        let again = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &faults);
         assert_eq!(again.outcome, played.outcome, "{name}: same plan, same bytes");
     }
 }
@@ -68,7 +68,7 @@ fn a_machine_may_boot_without_some_of_its_cpus() {
     let workload = build();
     let never = FaultPlan::default();
     for name in ["fifo", "bfs"] {
-        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &never).completed();
+        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &never).completed();
         let measures = &played.outcome.measures;
         assert!(measures.makespan.is_some() && played.outcome.restarts.is_empty(), "{name}");
         assert_eq!(measures.cpus[1].offline, measures.elapsed, "{name}");
@@ -77,7 +77,7 @@ fn a_machine_may_boot_without_some_of_its_cpus() {
         check_accounts(&played, Nanos::ZERO);
         // bfs has cpu_online, but its tables do not know this CPU.
         let late = plan("cpu1:online@1s");
-        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 1, &late).completed();
+        let played = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &late).completed();
         assert_eq!(played.outcome.restarts.len(), 1, "{name}");
         assert!(played.outcome.measures.tasks.iter().any(|task| task.cpus_used.contains(CpuId(1))), "{name}");
         check_accounts(&played, Nanos::ZERO);
@@ -102,7 +102,7 @@ fn timers_stand_still_while_the_machine_sleeps() {
     let machine = free_machine("core:3 pu:1");
     let workload = rt_app(SLEEPER);
     let awake = timer_wakeups(&Scheduler::shipped("bfs").play(&machine, &workload).completed());
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &workload, 1, &plan("suspend@100ms+1s")).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &workload, 0, &plan("suspend@100ms+1s")).completed();
     let slept = timer_wakeups(&played);
     let before = awake.iter().take_while(|&&time| time < 100).count();
     assert_eq!(slept[..before], awake[..before]);
@@ -118,7 +118,7 @@ fn who_was_to_come_during_the_sleep_comes_after_it() {
     let work =
         rt_app(r#"{"tasks": {"first": {"loop": 1, "run": 1000}, "late": {"delay": 500000, "loop": 1, "run": 1000}}}"#);
     let machine = free_machine("core:2 pu:1");
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("suspend@100ms+1s")).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("suspend@100ms+1s")).completed();
     assert_eq!(played.outcome.measures.makespan, Some(Nanos::from_ms(1_501)));
 }
 
@@ -128,7 +128,7 @@ fn ticks_keep_the_grid_of_the_kernels_clock() {
     let (machine, sleep) = (free_machine("core:1 pu:1"), Nanos(1_234_567));
     let work = rt_app(r#"{"tasks": {"hog": {"loop": 1, "run": 300000}}}"#);
     let faults = plan("suspend@50ms+1234567ns");
-    let played = Scheduler::compiled("clock", "").play_faults(&machine, &work, 1, &faults).completed();
+    let played = Scheduler::compiled("clock", "").play_faults(&machine, &work, 0, &faults).completed();
     let ticks = played.events.iter().filter(|event| matches!(event.kind, EventKind::Tick)).map(|event| event.time);
     let (before, after): (Vec<Nanos>, Vec<Nanos>) = ticks.partition(|&time| time < Nanos::from_ms(50));
     let period = Nanos::from_ms(4).0;
@@ -141,7 +141,7 @@ fn a_cpu_that_ticks_while_it_idles_does_so_for_as_long_as_it_is_there() {
     let mut machine = free_machine("core:3 pu:1");
     (machine.no_hz_idle, machine.costs.tick_ns) = (false, 1_000);
     let faults = plan("cpu2:offline@500ms,cpu2:online@1200ms,suspend@1500ms+200ms");
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &rt_app(SLEEPER), 1, &faults).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &rt_app(SLEEPER), 0, &faults).completed();
     let measures = &played.outcome.measures;
     for (cpu, account) in measures.cpus.iter().enumerate() {
         let ticks = (measures.elapsed - account.offline).0 / Nanos::from_ms(4).0;
@@ -156,7 +156,7 @@ fn a_cpu_that_goes_leaves_its_timers_to_the_boot_cpu() {
     // Asleep on CPU 2 for longer than that takes to go.
     let machine = free_machine("core:3 pu:1");
     let work = rt_app(r#"{"tasks": {"t": {"cpus": [2], "loop": 1, "run": 1000, "sleep": 100000}}}"#);
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("cpu2:offline@40ms")).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("cpu2:offline@40ms")).completed();
     let timer = |event: &&Event| matches!(event.kind, EventKind::Wakeup { waker: Waker::Timer, .. });
     let woken: Vec<_> = played.events.iter().filter(timer).map(|event| (event.cpu, event.time)).collect();
     assert_eq!(woken, [(CpuId(0), Nanos::from_ms(101))]);
@@ -164,7 +164,7 @@ fn a_cpu_that_goes_leaves_its_timers_to_the_boot_cpu() {
     // watchdog would be found to be late 30 s later.
     let machine = free_machine("core:2 pu:1");
     let work = rt_app(r#"{"global": {"duration": 60}, "tasks": {"hog": {"cpus": [0], "loop": -1, "run": 1000000}}}"#);
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("cpu1:offline@20s")).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("cpu1:offline@20s")).completed();
     assert_eq!(played.outcome.ejected, None);
 }
 
@@ -177,7 +177,7 @@ fn whoever_works_goes_on_after_the_sleep() {
     for (name, no_hz) in [("fifo", true), ("bfs", true), ("bfs", false)] {
         machine.no_hz_idle = no_hz;
         let plan = plan("cpu2:offline@50ms,suspend@300ms+123456789ns,cpu2:online@600ms,suspend@900ms+2s");
-        let played = Scheduler::shipped(name).play_faults(&machine, &rt_app(work), 1, &plan).completed();
+        let played = Scheduler::shipped(name).play_faults(&machine, &rt_app(work), 0, &plan).completed();
         assert!(played.outcome.measures.makespan.is_some(), "{name}: every task is done");
         check_accounts(&played, Nanos(2_123_456_789));
         for task in played.outcome.measures.tasks.iter().filter(|task| task.name.starts_with("hog")) {
@@ -195,7 +195,7 @@ fn a_sleep_longer_than_the_timeout_is_no_stall() {
         r#"{"global": {"duration": 40}, "tasks": {
             "hog": {"instance": 3, "loop": -1, "run": 1000000}, "sleeper": {"loop": -1, "sleep": 15000000, "run": 100}}}"#,
     );
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("suspend@1s+35s"));
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("suspend@1s+35s"));
     assert_eq!(played.outcome.ejected, None);
     check_accounts(&played, Nanos::from_secs(35));
 }
@@ -208,7 +208,7 @@ fn a_pinned_task_runs_elsewhere_when_its_cpu_is_gone() {
             "pinned": {"cpus": [2], "loop": 30, "run": 3000, "sleep": 2000},
             "hog": {"cpus": [2], "loop": 1, "run": 200000}}}"#,
     );
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &plan("cpu2:offline@40ms")).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("cpu2:offline@40ms")).completed();
     for task in &played.outcome.measures.tasks[1..] {
         assert_eq!(task.cpus_allowed.to_string(), "0-2", "{}: nothing of its affinity is left", task.name);
         assert!(task.cpus_used.contains(CpuId(2)) && task.cpus_used.len() > 1, "{}", task.name);
@@ -221,7 +221,7 @@ fn faults_wait_for_each_other_and_a_plan_may_outlast_the_work() {
     let machine = free_machine("core:4 pu:1");
     let work = rt_app(r#"{"tasks": {"t": {"loop": 1, "run": 50000}}}"#);
     let at_once = plan("cpu1-3:offline@10ms,cpu1:online@10ms,cpu3:online@9s");
-    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 1, &at_once).completed();
+    let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &at_once).completed();
     let hotplug = |event: &&Event| matches!(event.kind, EventKind::Hotplug { .. });
     let times: Vec<(u32, u64)> =
         played.events.iter().filter(hotplug).map(|event| (event.cpu.0, event.time.0 / 1_000_000)).collect();
@@ -250,7 +250,7 @@ fn the_hash_with_faults_is_the_same_everywhere() {
             "light": {"instance": 6, "loop": -1, "run": 200, "sleep": 3000}}}"#,
     );
     let faults = plan("cpu3:offline@200ms,cpu1:offline@500ms,suspend@700ms+1s,cpu1:online@2s,cpu3:online@2500ms");
-    let played = scheduler.play_faults(&Machine::preset("laptop-2c4t").unwrap(), &work, 1, &faults).completed();
+    let played = scheduler.play_faults(&Machine::preset("laptop-2c4t").unwrap(), &work, 0, &faults).completed();
     check_accounts(&played, Nanos::from_secs(1));
     expect_test::expect!["5fc6a83f33fefda01c18f7b9f7049a68"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }

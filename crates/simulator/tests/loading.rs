@@ -84,7 +84,7 @@ fn b1_a_run_that_ends_while_the_scheduler_leaves_tells_why_it_left() {
 #[test]
 fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
     let plan: FaultPlan = "cpu2:offline@100ms".parse().unwrap();
-    let played = Scheduler::shipped("fifo").play_faults(&machine(3), &hogs(5), 1, &plan).completed();
+    let played = Scheduler::shipped("fifo").play_faults(&machine(3), &hogs(5), 0, &plan).completed();
     assert_eq!(played.outcome.restarts.len(), 1);
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { .. }));
     // The first attach was before the tasks.
@@ -102,7 +102,7 @@ fn b1_an_attach_is_over_before_a_disable_begins() {
     let plan: FaultPlan = "cpu2:offline@100ms,cpu1:offline@215ms".parse().unwrap();
     let mut machine = machine(3);
     machine.costs.disable_ns = 0;
-    let played = Scheduler::shipped("fifo").play_faults(&machine, &hogs(5), 1, &plan).completed();
+    let played = Scheduler::shipped("fifo").play_faults(&machine, &hogs(5), 0, &plan).completed();
     assert_eq!(played.outcome.restarts.len(), 2);
     let ends = |event: &&Event| matches!(event.kind, EventKind::Disabled { .. } | EventKind::Attached);
     let ends: Vec<(Nanos, bool)> =

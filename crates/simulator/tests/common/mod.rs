@@ -75,7 +75,7 @@ impl Scheduler {
 
     /// Plays `workload`; what must hold in every run is checked.
     pub fn play(&self, machine: &Machine, workload: &Workload) -> Played {
-        self.play_with(machine, workload, 1)
+        self.play_with(machine, workload, 0)
     }
 
     /// The same with another seed.
@@ -85,7 +85,7 @@ impl Scheduler {
 
     /// Why such a run cannot begin.
     pub fn refused(&self, machine: &Machine, workload: &Workload, faults: &FaultPlan) -> SetupError {
-        let setup = self.setup(machine, workload, 1, faults);
+        let setup = self.setup(machine, workload, 0, faults);
         simulator::run(&setup, &mut Watcher::new(machine.topology.len()), &mut |_| ()).expect_err("it is refused")
     }
 
@@ -103,7 +103,7 @@ impl Scheduler {
     /// Plays `workload` and unloads the scheduler; the exit kind that the kernel kept.
     pub fn play_and_unload(&self, machine: &Machine, workload: &Workload) -> (Outcome, Option<u32>) {
         let faults = FaultPlan::default();
-        let setup = self.setup(machine, workload, 1, &faults);
+        let setup = self.setup(machine, workload, 0, &faults);
         let (mut kind, mut watcher) = (None, Watcher::new(machine.topology.len()));
         let outcome = simulator::run_and_unload(&setup, &mut watcher, &mut |_| (), &mut |kernel, _| {
             kind = kernel.exit_info().map(|exit| exit.kind);
@@ -122,6 +122,7 @@ impl Scheduler {
 }
 
 /// A run that is over.
+#[derive(PartialEq, Debug)]
 pub struct Played {
     pub outcome: Outcome,
     pub events: Vec<Event>,

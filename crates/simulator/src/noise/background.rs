@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel's own threads: real tasks that wake up now and then, want a CPU like any other task, and sleep again.
+//!
+//! 1. A machine is booted when a run begins: each thread has run once on its CPU and sleeps, at no cost.
+//! 2. The first wakeup comes after a part of a sleep, as nobody knows where in its sleep a thread is.
+//! 3. A thread of a CPU that is offline sleeps on. One whose CPU goes while it runs may run anywhere from then on, as the
+//!    kernel's kworkers do; it does not come back.
+
+use super::draw::Draw;
+use crate::alarms::Alarm;
+use crate::cpu::Charge;
+use crate::interrupt::Interrupt;
+use crate::model::Model;
+use crate::run::{BOOT_CPU, Run};
+use crate::tasks::Role;
+use event_log::BlockCause;
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
+use machine_model::{BackgroundThread, Machine};
+
+/// A thread of the kernel.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    name: String,
+    nice: i8,
+    /// The only CPU that it may use.
+    cpu: Option<CpuId>,
+    size: BackgroundThread,
+    draw: Draw,
+}
+
+/// All threads of a machine, those of each kind together.
+pub(super) fn threads(seed: u64, machine: &Machine) -> Vec<Thread> {
+    let mut threads = Vec::new();
+    for size in &machine.noise.threads {
+        let mut thread = |name: String, cpu| {
+            let draw = Draw::new(seed, &format!("thread {name}"));
+            threads.push(Thread { name, nice: size.nice, cpu, size: size.clone(), draw });
+        };
+        if size.each_cpu {
+            machine.all_cpus().iter().for_each(|cpu| thread(format!("{}/{cpu}", size.name), Some(cpu)));
+        } else {
+            thread(size.name.clone(), None);
+        }
+    }
+    threads
+}
+
+impl Thread {
+    fn sleep(&mut self) -> Nanos {
+        Nanos(self.draw.time(&self.size.sleep_us).0 * 1_000)
+    }
+
+    fn work(&mut self) -> Nanos {
+        self.draw.time(&self.size.work_ns).max(Nanos(1))
+    }
+}
+
+impl<M: Model> Run<'_, M> {
+    /// Boots: makes the threads, which takes no time.
+    pub fn create_background(&mut self) {
+        for number in 0..self.noise.threads.len() {
+            let thread = &mut self.noise.threads[number];
+            let cpu = thread.cpu.unwrap_or(BOOT_CPU);
+            let first = thread.sleep();
+            let first = thread.draw.before(first);
+            let attributes = TaskAttributes {
+                name: thread.name.clone(),
+                policy: Policy::Other,
+                nice: thread.nice,
+                allowed: thread.cpu.map_or_else(|| self.all_cpus.clone(), |cpu| CpuSet::from_iter([cpu])),
+                kernel_thread: true,
+                parent: None,
+            };
+            let task = self.boot_thread(cpu, attributes, Role::Background(number as u32));
+            self.alarms.set(Alarm::Sleep(task), first);
+        }
+    }
+
+    /// Makes a thread of the kernel, which runs once on `cpu` and goes to sleep.
+    pub fn boot_thread(&mut self, cpu: CpuId, attributes: TaskAttributes, role: Role) -> TaskId {
+        let (task, result) = self.fork(cpu, attributes);
+        result.expect("no scheduler is attached that could refuse it");
+        let entry = &mut self.tasks[task.index()];
+        (entry.role, entry.slept_on) = (role, cpu);
+        self.model.wake_new(cpu, task);
+        let switch = self.model.schedule(cpu, Leave::Preempt);
+        assert_eq!(switch.next, task, "nobody else is there");
+        self.model.schedule(cpu, Leave::Block(BlockCause::External));
+        self.apply(cpu, Charge::default());
+        self.cpus[cpu.index()].resched = false;
+        task
+    }
+
+    /// The sleep of a task is over.
+    pub fn sleep_over(&mut self, task: TaskId) {
+        let entry = &self.tasks[task.index()];
+        let cpu = entry.slept_on;
+        if let Role::Background(number) = entry.role {
+            let thread = &mut self.noise.threads[number as usize];
+            if thread.cpu.is_some_and(|own| self.cpus[own.index()].offline) {
+                let later = self.now + thread.sleep();
+                return self.alarms.set(Alarm::Sleep(task), later);
+            }
+        }
+        self.interrupt(cpu, Some(Interrupt::Sleep(task)));
+    }
+
+    /// Thread `number` of the background works, and sleeps again after that.
+    pub fn work_in_background(&mut self, cpu: CpuId, task: TaskId, number: u32) {
+        let thread = &mut self.noise.threads[number as usize];
+        let entry = &mut self.tasks[task.index()];
+        if !std::mem::replace(&mut entry.took_job, true) {
+            return entry.begin_work(thread.work());
+        }
+        (entry.took_job, entry.slept_on, entry.slept_for) = (false, cpu, BlockCause::Timer);
+        let over = self.now + thread.sleep();
+        self.alarms.set(Alarm::Sleep(task), over);
+        self.schedule(cpu, Leave::Block(BlockCause::Timer));
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What differs between two runs of the same thing, drawn by the seed: `docs/noise.md` has each source with its size.
+//!
+//! 1. Seed 0 is the nominal run: nothing is drawn, and every question here is answered with what it was asked with.
+//! 2. Each source has streams of its own. One that is switched off changes nothing of the others.
+//! 3. How large a source is stands in the machine's description ([`machine_model::Noise`]).
+
+mod background;
+pub(crate) mod draw;
+
+use crate::alarms::Alarm;
+use crate::interrupt::Interrupt;
+use crate::model::Model;
+use crate::run::Run;
+use draw::{Draw, more};
+use ids::{CpuId, Nanos, TaskId};
+use machine_model::{Machine, NoiseSource};
+use workload::{Sleep, Workload};
+
+pub(crate) use background::Thread;
+
+/// What a run draws.
+#[derive(Debug)]
+pub(crate) struct Noise<'a> {
+    /// `None`: nothing.
+    sources: Option<Box<Sources<'a>>>,
+    /// The kernel's own threads.
+    pub threads: Vec<Thread>,
+}
+
+#[derive(Debug)]
+struct Sources<'a> {
+    seed: u64,
+    sizes: &'a machine_model::Noise,
+    work: bool,
+    wakeups: bool,
+    steal: bool,
+    /// All work of this run.
+    run_ppm: i64,
+    starts: Draw,
+    cpus: Vec<OfCpu>,
+    /// By task; `None` for those of the kernel.
+    tasks: Vec<Option<OfTask>>,
+    /// How many tasks played each spec.
+    instances: Vec<u32>,
+}
+
+/// What a CPU draws.
+#[derive(Debug)]
+struct OfCpu {
+    idle_exit: Draw,
+    ipi: Draw,
+    timer: Draw,
+    steal: Draw,
+}
+
+/// What a task draws.
+#[derive(Debug)]
+struct OfTask {
+    /// All of its work.
+    ppm: i64,
+    work: Draw,
+    sleep: Draw,
+}
+
+impl<'a> Noise<'a> {
+    /// Of this seed, on this machine.
+    pub fn new(seed: u64, machine: &'a Machine, workload: &Workload) -> Noise<'a> {
+        if seed == 0 {
+            return Noise { sources: None, threads: Vec::new() };
+        }
+        let sizes = &machine.noise;
+        let work = sizes.has(NoiseSource::Work);
+        let run_ppm = if work { Draw::new(seed, "work").of(&sizes.work_run_ppm) } else { 0 };
+        let of_cpu = |cpu: usize| OfCpu {
+            idle_exit: Draw::new(seed, &format!("idle exit {cpu}")),
+            ipi: Draw::new(seed, &format!("ipi {cpu}")),
+            timer: Draw::new(seed, &format!("timer {cpu}")),
+            steal: Draw::new(seed, &format!("steal {cpu}")),
+        };
+        let sources = Sources {
+            seed,
+            sizes,
+            work,
+            wakeups: sizes.has(NoiseSource::Wakeups),
+            steal: sizes.has(NoiseSource::Steal) && !sizes.steal_every_us.is_none(),
+            run_ppm,
+            starts: Draw::new(seed, "starts"),
+            cpus: (0..machine.topology.len()).map(of_cpu).collect(),
+            tasks: Vec::new(),
+            instances: vec![0; workload.tasks.len()],
+        };
+        let threads = if sizes.has(NoiseSource::Threads) { background::threads(seed, machine) } else { Vec::new() };
+        Noise { sources: Some(Box::new(sources)), threads }
+    }
+
+    fn source(&self, source: NoiseSource) -> Option<&Sources<'a>> {
+        self.sources.as_deref().filter(|sources| sources.sizes.has(source))
+    }
+
+    fn wakeups(&mut self) -> Option<&mut Sources<'a>> {
+        self.sources.as_deref_mut().filter(|sources| sources.wakeups)
+    }
+
+    /// By what events that are due at the same time are ordered, if not by their slots.
+    pub fn order(&self) -> Option<Draw> {
+        self.source(NoiseSource::Order).map(|sources| Draw::new(sources.seed, "order"))
+    }
+
+    /// How long after time 0 the grid of ticks has its first point.
+    pub fn grid(&self, period: Nanos) -> Nanos {
+        let sources = self.source(NoiseSource::Ticks);
+        sources.map_or(Nanos::ZERO, |sources| Draw::new(sources.seed, "grid").before(period))
+    }
+
+    /// How long after that grid the ticks of `cpu` come.
+    pub fn tick(&self, cpu: CpuId) -> Nanos {
+        let sources = self.source(NoiseSource::Ticks);
+        sources
+            .map_or(Nanos::ZERO, |sources| Draw::new(sources.seed, &format!("tick {cpu}")).time(&sources.sizes.tick_ns))
+    }
+
+    /// How much later than planned a task from outside starts.
+    pub fn start(&mut self) -> Nanos {
+        match self.sources.as_deref_mut() {
+            Some(sources) if sources.sizes.has(NoiseSource::Starts) => sources.starts.time(&sources.sizes.start_ns),
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// `task` plays the spec of this index.
+    pub fn started(&mut self, task: TaskId, spec: u32) {
+        let Some(sources) = self.sources.as_deref_mut() else { return };
+        let instance = sources.instances[spec as usize];
+        sources.instances[spec as usize] += 1;
+        let mut work = Draw::new(sources.seed, &format!("work {spec}.{instance}"));
+        let of_task = OfTask {
+            ppm: work.of(&sources.sizes.work_task_ppm),
+            work,
+            sleep: Draw::new(sources.seed, &format!("sleep {spec}.{instance}")),
+        };
+        sources.tasks.resize_with(task.index(), || None);
+        sources.tasks.push(Some(of_task));
+    }
+
+    /// How much work it is for `task` this time.
+    pub fn work(&mut self, task: TaskId, work: Nanos) -> Nanos {
+        let Some(sources) = self.sources.as_deref_mut().filter(|sources| sources.work) else { return work };
+        let of_task = sources.tasks[task.index()].as_mut().expect("a task that works was started");
+        let segment_ppm = of_task.work.of(&sources.sizes.work_segment_ppm);
+        more(more(more(work, sources.run_ppm), of_task.ppm), segment_ppm)
+    }
+
+    /// How long this sleep of `task` is.
+    pub fn sleep(&mut self, task: TaskId, length: Nanos, why: Sleep) -> Nanos {
+        let Some(sources) = self.wakeups() else { return length };
+        let draw = &mut sources.tasks[task.index()].as_mut().expect("a task that sleeps was started").sleep;
+        match why {
+            Sleep::Timer => length + draw.time(&sources.sizes.timer_ns),
+            Sleep::Io | Sleep::External => more(length, draw.of(&sources.sizes.device_ppm)),
+        }
+    }
+
+    /// How late a timer fires on `cpu`.
+    pub fn timer(&mut self, cpu: CpuId) -> Nanos {
+        let Some(sources) = self.wakeups() else { return Nanos::ZERO };
+        sources.cpus[cpu.index()].timer.time(&sources.sizes.timer_ns)
+    }
+
+    /// How long `cpu` takes to leave its idle state, which nominally takes so long.
+    pub fn idle_exit(&mut self, cpu: CpuId, nominal: Nanos) -> Nanos {
+        let Some(sources) = self.wakeups() else { return nominal };
+        more(nominal, sources.cpus[cpu.index()].idle_exit.of(&sources.sizes.idle_exit_ppm))
+    }
+
+    /// How long an interrupt from `cpu` takes to another, which nominally takes so long.
+    pub fn ipi(&mut self, cpu: CpuId, nominal: Nanos) -> Nanos {
+        let Some(sources) = self.wakeups() else { return nominal };
+        more(nominal, sources.cpus[cpu.index()].ipi.of(&sources.sizes.ipi_ppm))
+    }
+
+    /// How long it is until the host takes `cpu` away next; `None`: it never does.
+    fn next_theft(&mut self, cpu: CpuId) -> Option<Nanos> {
+        let sources = self.sources.as_deref_mut().filter(|sources| sources.steal)?;
+        let after = sources.cpus[cpu.index()].steal.time(&sources.sizes.steal_every_us);
+        Some(Nanos(after.0 * 1_000).max(Nanos(1)))
+    }
+
+    /// For how long.
+    fn theft(&mut self, cpu: CpuId) -> Nanos {
+        let sources = self.sources.as_deref_mut().expect("the host takes something");
+        sources.cpus[cpu.index()].steal.time(&sources.sizes.steal_ns)
+    }
+}
+
+impl<M: Model> Run<'_, M> {
+    /// The host begins to take CPUs away now and then, if it does.
+    pub fn plan_thefts(&mut self) {
+        for cpu in self.all_cpus.clone().iter() {
+            self.plan_theft(cpu);
+        }
+    }
+
+    fn plan_theft(&mut self, cpu: CpuId) {
+        if let Some(after) = self.noise.next_theft(cpu) {
+            self.alarms.set(Alarm::Theft(cpu), self.now + after);
+        }
+    }
+
+    /// The host takes `cpu` away. Of one that does nothing it takes nothing.
+    pub fn theft_due(&mut self, cpu: CpuId) {
+        self.settle(cpu);
+        let entry = &self.cpus[cpu.index()];
+        if !entry.offline && !entry.sleeps() {
+            let length = self.noise.theft(cpu);
+            self.interrupt(cpu, Some(Interrupt::Theft(length)));
+        }
+        self.plan_theft(cpu);
+    }
+}

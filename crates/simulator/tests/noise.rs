@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a seed draws: runs that differ as real runs do, repeat by the byte, and keep all that must hold in every run
+//! (which the watcher of `common` and the accounts check).
+
+mod common;
+
+use common::{Scheduler, rt_app};
+use event_log::EventKind;
+use fault_plan::FaultPlan;
+use ids::Nanos;
+use machine_model::{BackgroundThread, Machine, Noise, NoiseSource, Spread};
+use std::collections::BTreeSet;
+use workload::Workload;
+
+fn machine(shape: &str) -> Machine {
+    Machine::from_synthetic(shape).unwrap()
+}
+
+/// A machine on which everything can be drawn, the host's theft too.
+fn noisy(shape: &str) -> Machine {
+    let mut machine = machine(shape);
+    machine.noise.steal_every_us = Spread::new([1_000; 11]).unwrap();
+    machine.noise.steal_ns = Spread::new([50_000; 11]).unwrap();
+    machine
+}
+
+/// Hogs and periodic tasks for 300 ms.
+fn mix() -> Workload {
+    rt_app(
+        r#"{"global": {"duration": 1}, "tasks": {
+            "hog": {"instance": 3, "loop": 30, "run": 9000, "sleep": 700},
+            "beat": {"instance": 3, "loop": 30, "run": 1000, "timer": {"ref": "tick", "period": 10000}}}}"#,
+    )
+}
+
+#[test]
+fn seeds_differ_and_repeat() {
+    let (machine, mix) = (machine("core:2 pu:2"), mix());
+    for scheduler in [Scheduler::shipped("fifo"), Scheduler::shipped("bfs")] {
+        let play = |seed| scheduler.play_with(&machine, &mix, seed).completed().outcome;
+        let outcomes: Vec<_> = (0..12).map(play).collect();
+        let hashes: BTreeSet<u128> = outcomes.iter().map(|outcome| outcome.log_hash).collect();
+        let makespans: BTreeSet<_> = outcomes.iter().map(|outcome| outcome.measures.makespan.unwrap()).collect();
+        assert_eq!((hashes.len(), makespans.len()), (12, 12));
+        assert_eq!(outcomes[5], play(5));
+    }
+}
+
+/// Written down: debug and release builds, and every host, give the same.
+#[test]
+fn the_hash_of_a_seed_is_the_same_everywhere() {
+    let mut machine = noisy("core:2 pu:2");
+    machine.noise = written_down();
+    let played = Scheduler::shipped("fifo").play_with(&machine, &mix(), 7).completed();
+    expect_test::expect!["57501593bc35297f1518a8214402e3c8"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
+}
+
+/// Sizes that do not follow what is measured anew.
+fn written_down() -> Noise {
+    let spread = |least: i64, step: i64| Spread::new(std::array::from_fn(|index| least + step * index as i64)).unwrap();
+    let thread = BackgroundThread {
+        name: "kworker".to_owned(),
+        each_cpu: true,
+        nice: 0,
+        sleep_us: spread(1_000, 2_000),
+        work_ns: spread(1_000, 7_000),
+    };
+    Noise {
+        off: Vec::new(),
+        start_ns: spread(0, 10_000),
+        work_run_ppm: spread(-5_000, 1_000),
+        work_task_ppm: spread(-5_000, 1_000),
+        work_segment_ppm: spread(-50_000, 10_000),
+        tick_ns: spread(0, 100),
+        idle_exit_ppm: spread(-100_000, 50_000),
+        ipi_ppm: spread(-100_000, 50_000),
+        timer_ns: spread(0, 1_000),
+        device_ppm: spread(-50_000, 10_000),
+        threads: vec![thread],
+        steal_every_us: spread(1_000, 1_000),
+        steal_ns: spread(1_000, 10_000),
+    }
+}
+
+#[test]
+fn without_any_source_a_seed_is_the_nominal_run() {
+    let (nominal, mix) = (machine("core:2 pu:2"), mix());
+    let mut silent = noisy("core:2 pu:2");
+    silent.noise = NoiseSource::ALL.into_iter().fold(silent.noise, Noise::without);
+    for scheduler in [Scheduler::shipped("fifo"), Scheduler::shipped("bfs")] {
+        assert_eq!(scheduler.play_with(&silent, &mix, 9), scheduler.play(&nominal, &mix));
+        assert_eq!(scheduler.play_with(&noisy("core:2 pu:2"), &mix, 0), scheduler.play(&nominal, &mix));
+    }
+}
+
+#[test]
+fn every_source_changes_runs_alone() {
+    let (loud, mix) = (noisy("core:2 pu:2"), mix());
+    let fifo = Scheduler::shipped("fifo");
+    let nominal = fifo.play(&loud, &mix).outcome.log_hash;
+    for source in NoiseSource::ALL {
+        let others = NoiseSource::ALL.into_iter().filter(|&other| other != source);
+        let alone = Machine { noise: others.fold(loud.noise.clone(), Noise::without), ..loud.clone() };
+        let played = fifo.play_with(&alone, &mix, 3).completed();
+        assert_ne!(played.outcome.log_hash, nominal, "{source}");
+        let tasks = &played.outcome.measures.tasks;
+        let threads = tasks.iter().filter(|task| task.kernel_thread).count();
+        assert_eq!(threads > 1, source == NoiseSource::Threads, "{source}: the watchdog's worker is always there");
+        let work: Vec<Nanos> =
+            tasks.iter().filter(|task| task.name.starts_with("beat")).map(|t| t.account.work).collect();
+        assert_eq!(work != [Nanos::from_ms(30); 3], source == NoiseSource::Work, "{source}: {work:?}");
+    }
+}
+
+/// Two schedulers with one seed meet the same work, so that their difference is theirs.
+#[test]
+fn schedulers_meet_the_same_work() {
+    let (machine, mix) = (machine("core:2 pu:2"), mix());
+    let work = |name: &str, seed| -> Vec<Nanos> {
+        let played = Scheduler::shipped(name).play_with(&machine, &mix, seed).completed();
+        let tasks = played.outcome.measures.tasks;
+        tasks.iter().filter(|task| !task.kernel_thread).map(|task| task.account.work).collect()
+    };
+    for seed in 1..4 {
+        assert_eq!(work("fifo", seed), work("bfs", seed));
+    }
+    assert_ne!(work("fifo", 1), work("fifo", 2));
+}
+
+/// Two equal tasks of one CPU each, which are both woken at the same time, over and over.
+#[test]
+fn who_comes_first_of_two_at_one_time_is_drawn() {
+    let mut machine = common::free_machine("core:2 pu:1");
+    machine.noise = Noise::default();
+    let pair = rt_app(
+        r#"{"tasks": {"a": {"cpus": [0], "loop": 200, "run": 500, "sleep": 500},
+                                    "b": {"cpus": [1], "loop": 200, "run": 500, "sleep": 500}}}"#,
+    );
+    let firsts = |seed| {
+        let played = Scheduler::shipped("fifo").play_with(&machine, &pair, seed).completed();
+        let wakeups = played.events.iter().filter(|event| matches!(event.kind, EventKind::Wakeup { .. }));
+        let wakeups: Vec<_> = wakeups.map(|event| (event.time, event.task)).collect();
+        let pairs = wakeups.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        pairs.filter(|pair| pair[0].1 < pair[1].1).count()
+    };
+    let nominal = firsts(0);
+    assert!(nominal > 150, "{nominal}");
+    assert!((nominal / 4..nominal * 3 / 4).contains(&firsts(1)), "{} of {nominal}", firsts(1));
+}
+
+/// A thread of the kernel is a task like any other: the scheduler sees it, and it takes CPU time from a hog.
+#[test]
+fn threads_of_the_kernel_take_their_turn() {
+    let mut machine = common::free_machine("core:2 pu:1");
+    let always = |value| Spread::new([value; 11]).unwrap();
+    let thread = |name: &str, each_cpu| BackgroundThread {
+        name: name.to_owned(),
+        each_cpu,
+        nice: 0,
+        sleep_us: always(9_000),
+        work_ns: always(1_000_000),
+    };
+    machine.noise = Noise { threads: vec![thread("kworker", true), thread("kdamond", false)], ..Noise::default() };
+    let hogs = rt_app(r#"{"global": {"duration": 1}, "tasks": {"hog": {"instance": 2, "loop": -1, "run": 5000}}}"#);
+    let played = Scheduler::shipped("bfs").play_with(&machine, &hogs, 1).completed();
+    let tasks = &played.outcome.measures.tasks;
+    let names: Vec<&str> = tasks.iter().filter(|task| task.kernel_thread).map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["kworker/u:0", "kworker/0", "kworker/1", "kdamond"]);
+    for task in &tasks[1..4] {
+        // Every 10 ms at most, less what it waits for the hogs.
+        let worked = task.account.run;
+        assert!((Nanos::from_ms(50)..=Nanos::from_ms(100)).contains(&worked), "{} worked {worked}", task.name);
+    }
+    assert_eq!([&tasks[1], &tasks[2]].map(|task| task.cpus_used.to_string()), ["0", "1"]);
+    assert_eq!(played.outcome.measures.wakeups, 2, "the hogs' own: the meter of a real run counts no more");
+}
+
+#[test]
+fn what_the_host_steals_has_an_owner() {
+    let mut machine = common::free_machine("core:1 pu:1");
+    machine.noise = Noise::default();
+    machine.noise.steal_every_us = Spread::new([9_900; 11]).unwrap();
+    machine.noise.steal_ns = Spread::new([100_000; 11]).unwrap();
+    let hog = rt_app(r#"{"global": {"duration": 1}, "tasks": {"hog": {"loop": -1, "run": 5000}}}"#);
+    let played = Scheduler::shipped("fifo").play_with(&machine, &hog, 1).completed();
+    let stolen = played.outcome.measures.cpu.stolen;
+    assert_eq!(stolen, Nanos(101 * 100_000), "every 9.9 ms, whatever the last theft took");
+}
+
+/// CPUs go and come and the machine sleeps while all sources draw.
+#[test]
+fn noise_and_faults_get_along() {
+    let (machine, mix) = (noisy("core:2 pu:2"), mix());
+    let faults: FaultPlan = "cpu1:offline@20ms,cpu3:offline@40ms,cpu1:online@90ms,suspend@120ms+50ms".parse().unwrap();
+    for name in ["fifo", "bfs"] {
+        let scheduler = Scheduler::shipped(name);
+        let hashes: BTreeSet<u128> = (1..9)
+            .map(|seed| scheduler.play_faults(&machine, &mix, seed, &faults).completed().outcome.log_hash)
+            .collect();
+        assert_eq!(hashes.len(), 8);
+    }
+}
