@@ -62,6 +62,10 @@ pub trait Host {
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
     /// `bpf_timer_start`: fire in `nsecs`, or at `nsecs` with flag 1 (ABS); flag 2 pins it to this CPU.
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32);
+    /// Whether `bpf_timer_cancel` may be called now: kernels refuse it with interrupts off.
+    fn may_cancel_timers(&self) -> bool {
+        true
+    }
     /// `bpf_timer_cancel`; true if it was armed.
     fn timer_cancel(&mut self, timer: TimerId) -> bool;
 }

@@ -163,6 +163,12 @@ impl Op {
         )
     }
 
+    /// Whether the kernel calls it with interrupts off: under the lock of a runqueue, of the task that is woken
+    /// (`pi_lock`), or of the dump.
+    pub fn runs_without_interrupts(self) -> bool {
+        self.locks_runqueue() || matches!(self, Op::SelectCpu | Op::Dump)
+    }
+
     /// Whether it may call kfuncs of a group (contract 1.2).
     pub fn allows(self, group: Group) -> bool {
         use Op::*;

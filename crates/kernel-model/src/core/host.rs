@@ -4,6 +4,7 @@
 use super::Core;
 use crate::api::{Effect, TimerKey};
 use crate::kfuncs;
+use crate::ops::Op;
 use bpf_machine::{Context, FaultKind, Host, TimerId};
 use ids::{CpuId, Nanos};
 
@@ -26,6 +27,11 @@ impl Host for Core {
         let (timer, at) = (TimerKey::Bpf(timer), Nanos(at).max(self.now));
         self.armed.insert(timer);
         self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(cpu), at });
+    }
+
+    /// `defer_timer_wq_op`: not where interrupts are off (kernel/bpf/helpers.c of 7.2).
+    fn may_cancel_timers(&self) -> bool {
+        !self.running.op.is_some_and(Op::runs_without_interrupts)
     }
 
     fn timer_cancel(&mut self, timer: TimerId) -> bool {

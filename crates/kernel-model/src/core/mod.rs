@@ -5,6 +5,7 @@
 //! object is handed the memory. What calls back into the scheduler is in `kernel`.
 
 mod classes;
+mod cpu_time;
 pub(crate) mod counters;
 pub(crate) mod dsq;
 pub(crate) mod fair;
@@ -16,7 +17,7 @@ pub(crate) mod queues;
 pub(crate) mod task;
 
 use crate::api::{Config, Effect, ExitInfo, Output, TimerKey};
-use crate::guest::Objects;
+use crate::guest::{CpuTime, Objects};
 use crate::ops::{Group, Op};
 use counters::Counters;
 use dsq::Dsq;
@@ -140,6 +141,8 @@ pub(crate) struct Runqueue {
     pub server_until: Nanos,
     /// Performance level that the scheduler asked for, 0..=1024.
     pub cpuperf: u32,
+    /// Whose its time was until `exec_start`.
+    pub time: CpuTime,
 }
 
 impl Runqueue {
@@ -167,6 +170,7 @@ impl Runqueue {
             starved_since: None,
             server_until: Nanos::ZERO,
             cpuperf: 1024,
+            time: CpuTime::default(),
         }
     }
 }
@@ -273,6 +277,8 @@ pub(crate) struct Core {
     pub exit: Option<ExitInfo>,
     /// CPU that the reason names, if it names one.
     pub exit_cpu: Option<CpuId>,
+    /// `cgroup_init` was called for the root cgroup and `cgroup_exit` was not.
+    pub cgroup_known: bool,
     /// Timers that the driver has been told to fire.
     pub armed: BTreeSet<TimerKey>,
     /// Dump in the making.
@@ -319,6 +325,7 @@ impl Core {
             bypass_since: Nanos::ZERO,
             exit: None,
             exit_cpu: None,
+            cgroup_known: false,
             armed: BTreeSet::new(),
             dump: None,
             counters: Counters::default(),

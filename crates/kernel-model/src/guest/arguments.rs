@@ -2,7 +2,8 @@
 //! Structures that the kernel passes to ops by pointer. One slot each: an op never nests in another of its kind.
 
 use super::structs::{
-    SCX_CPU_ACQUIRE_ARGS, SCX_CPU_RELEASE_ARGS, SCX_DUMP_CTX, SCX_EXIT_INFO, SCX_EXIT_TASK_ARGS, SCX_INIT_TASK_ARGS,
+    SCX_CGROUP_INIT_ARGS, SCX_CPU_ACQUIRE_ARGS, SCX_CPU_RELEASE_ARGS, SCX_DUMP_CTX, SCX_EXIT_INFO, SCX_EXIT_TASK_ARGS,
+    SCX_INIT_TASK_ARGS,
 };
 use super::writer::{Writer, put_text};
 use super::{enums, layout::Struct};
@@ -10,14 +11,20 @@ use crate::ExitInfo;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
 /// The structures, each at the slot of its position.
-const KINDS: [&Struct; 6] = [
+const KINDS: [&Struct; 7] = [
     &SCX_INIT_TASK_ARGS,
     &SCX_EXIT_TASK_ARGS,
     &SCX_EXIT_INFO,
     &SCX_CPU_RELEASE_ARGS,
     &SCX_CPU_ACQUIRE_ARGS,
     &SCX_DUMP_CTX,
+    &SCX_CGROUP_INIT_ARGS,
 ];
+
+/// CGROUP_WEIGHT_DFL.
+const CGROUP_WEIGHT: u64 = 100;
+/// `default_bw_period_us()`.
+const BANDWIDTH_PERIOD_US: u64 = 100_000;
 
 /// Texts of an exit, each at the slot of its position: reason, message, dump.
 const REASON: u32 = 0;
@@ -51,6 +58,15 @@ impl Arguments {
         let (addr, mut to) = self.writer(memory, &SCX_INIT_TASK_ARGS);
         to.set("fork", fork.into());
         to.set("cgroup", cgroup);
+        addr
+    }
+
+    /// A cgroup with the kernel's defaults: no limit of bandwidth, which is the largest number.
+    pub fn cgroup_init(&self, memory: &mut Memory) -> GuestAddr {
+        let (addr, mut to) = self.writer(memory, &SCX_CGROUP_INIT_ARGS);
+        to.set("weight", CGROUP_WEIGHT);
+        to.set("bw_period_us", BANDWIDTH_PERIOD_US);
+        to.set("bw_quota_us", u64::MAX);
         addr
     }
 

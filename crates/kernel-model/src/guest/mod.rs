@@ -12,6 +12,7 @@ mod iterators;
 mod layout;
 mod masks;
 mod objects;
+mod per_cpu;
 mod read_mask;
 mod structs;
 mod target;
@@ -24,6 +25,7 @@ pub(crate) use masks::write as write_mask;
 pub(crate) use objects::{Objects, TaskView, jiffies};
 /// The counters of `scx_bpf_events`, in its order.
 pub(crate) const EVENT_COUNTERS: &[layout::Field] = structs::SCX_EVENT_STATS.fields;
+pub(crate) use per_cpu::CpuTime;
 pub(crate) use target::target;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::cgroup::RootCgroup;
 use super::idle_masks::IdleMasks;
 use super::iterators::Iterators;
 use super::masks::{self, CpumaskPool, FixedMasks};
+use super::per_cpu::PerCpu;
 use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
 use super::writer::Writer;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
@@ -48,7 +49,9 @@ pub(crate) struct Objects {
     pub tasks: RegionId,
     /// Idle tasks.
     pub idle_tasks: RegionId,
-    /// `struct rq`, one a CPU.
+    /// Variables that every CPU has.
+    pub per_cpu: PerCpu,
+    /// One of them: `struct rq`.
     pub rqs: RegionId,
     /// CONFIG_HZ, for the dump context. 1000 until whoever boots the kernel says otherwise.
     pub hz: u32,
@@ -93,12 +96,13 @@ impl Objects {
         // Programs may store to slice, vtime and disallow of a task; a kernel's verifier refuses the other fields.
         let tasks = memory.add_region("task_struct", TASK_STRUCT.size(), 64, Access::ReadWrite);
         let idle_tasks = memory.add_region("idle task_struct", TASK_STRUCT.size(), cpus, Access::ReadOnly);
-        let rqs = memory.add_region("rq", RQ.size(), cpus, Access::ReadOnly);
+        let per_cpu = PerCpu::new(memory, cpus);
         let mm = memory.add_region("mm_struct", MM_STRUCT.size(), 1, Access::ReadOnly);
         let objects = Objects {
             tasks,
             idle_tasks,
-            rqs,
+            rqs: per_cpu.runqueues(),
+            per_cpu,
             hz: 1000,
             initialized: false,
             cpumasks: CpumaskPool::new(memory, cpus),
@@ -285,20 +289,18 @@ impl Objects {
 
     /// Address of a kernel variable that programs may name; of the first CPU's for per-CPU ones.
     pub fn variable(&self, memory: &Memory, name: &str) -> Option<GuestAddr> {
-        super::target::VARIABLES.contains(&name).then(|| memory.addr(self.rqs, 0))
-    }
-
-    /// Where a per-CPU variable lies on `cpu`: `addr` as [`Objects::variable`] gave it. `None`: not a per-CPU variable,
-    /// or no such CPU.
-    pub fn per_cpu(&self, memory: &Memory, addr: GuestAddr, cpu: u32) -> Option<GuestAddr> {
-        let first = memory.addr(self.rqs, 0);
-        (addr == first && cpu < self.cpus).then(|| memory.addr(self.rqs, cpu))
+        self.per_cpu.variable(memory, name)
     }
 
     /// `struct scx_init_task_args { fork, cgroup }` in guest memory; valid until the next call.
     pub fn init_task_args(&self, memory: &mut Memory, fork: bool) -> GuestAddr {
         let cgroup = self.root_cgroup.addr(memory);
         self.arguments.init_task(memory, fork, cgroup)
+    }
+
+    /// `struct scx_cgroup_init_args` of the root cgroup.
+    pub fn cgroup_init_args(&self, memory: &mut Memory) -> GuestAddr {
+        self.arguments.cgroup_init(memory)
     }
 
     /// `struct scx_exit_task_args { cancelled }`.

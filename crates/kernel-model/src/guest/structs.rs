@@ -176,6 +176,10 @@ const SIGNAL_STRUCT: Struct = Struct {
     fields: &[field("nr_threads", Ty::I32), field("thread_head", Ty::Struct(&LIST_HEAD))],
 };
 
+/// NR_STATS with CONFIG_SCHED_CORE, which adds the last one.
+pub(crate) const KERNEL_CPUSTAT: Struct =
+    Struct { name: "kernel_cpustat", fields: &[field("cpustat", Ty::Array(&Ty::U64, 11))] };
+
 const CPUFREQ_POLICY: Struct = Struct {
     name: "cpufreq_policy",
     fields: &[field("cpu", Ty::U32), field("min", Ty::U32), field("max", Ty::U32), field("cur", Ty::U32)],
@@ -205,7 +209,7 @@ pub(crate) const SCX_INIT_TASK_ARGS: Struct =
 pub(crate) const SCX_EXIT_TASK_ARGS: Struct =
     Struct { name: "scx_exit_task_args", fields: &[field("cancelled", Ty::Bool)] };
 
-const SCX_CGROUP_INIT_ARGS: Struct = Struct {
+pub(crate) const SCX_CGROUP_INIT_ARGS: Struct = Struct {
     name: "scx_cgroup_init_args",
     fields: &[
         field("weight", Ty::U32),
@@ -359,6 +363,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     KUID,
     CRED,
     SIGNAL_STRUCT,
+    KERNEL_CPUSTAT,
     CPUFREQ_POLICY,
     SCX_EXIT_INFO,
     SCX_INIT_TASK_ARGS,

@@ -3,14 +3,12 @@
 
 use super::enums::{self, ENUMS};
 use super::layout::{Enum, Struct, Ty};
+use super::per_cpu;
 use super::structs::{self, STRUCTS};
 use crate::kfuncs;
 use bpf_object::Target;
 use bpf_object::btf::{Btf, BtfBuilder, Enumerator, Member, Type};
 use std::collections::BTreeMap;
-
-/// Kernel variables that programs may name, all per-CPU.
-pub(super) const VARIABLES: &[&str] = &["runqueues"];
 
 /// CONFIG_NR_CPUS: the size that `struct cpumask` has in every object (contract 2.4).
 const NR_CPUS: u32 = 8192;
@@ -38,7 +36,7 @@ impl Target for Kernel {
     }
 
     fn has_variable(&self, name: &str) -> bool {
-        VARIABLES.contains(&name)
+        per_cpu::exists(name)
     }
 
     /// Not set, because the model is such a kernel: PREEMPT_RCU (programs then need not correct `migration_disabled`
@@ -291,7 +289,8 @@ mod tests {
         let values = ["LINUX_KERNEL_VERSION", "CONFIG_HZ", "CONFIG_NR_CPUS", "CONFIG_PREEMPT_RT", "CONFIG_PREEMPT_RCU"]
             .map(|name| kernel.kconfig(name));
         assert_eq!(values, [Some(0x7_0200), Some(250), Some(8192), None, None]);
-        assert!(kernel.has_variable("runqueues") && !kernel.has_variable("cpu_irqtime"));
+        assert!(kernel.has_variable("runqueues") && kernel.has_variable("sd_llc_id"));
+        assert!(!kernel.has_variable("cpu_irqtime"));
         let old = btf((6, 12));
         assert_eq!(old.find("scx_bpf_dsq_insert_vtime_args", Kind::Struct), None);
         assert_eq!(old.find_enumerator("SCX_ENQ_IMMED"), None);

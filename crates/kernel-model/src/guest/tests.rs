@@ -114,13 +114,13 @@ fn runqueues_show_who_runs() {
     let first = objects.variable(&memory, "runqueues").unwrap();
     let curr = super::structs::RQ.offset("curr");
     let running = [0, 1, 2].map(|cpu| {
-        let rq = objects.per_cpu(&memory, first, cpu).unwrap();
+        let rq = objects.per_cpu.find(&memory, first, cpu).unwrap().1;
         memory.load(rq + u64::from(curr), 8).unwrap()
     });
     let idle = |cpu| objects.task_addr(&memory, TaskId::NONE, CpuId(cpu));
     assert_eq!(running, [idle(0), idle(1), objects.task_addr(&memory, TaskId(0), CpuId(0))]);
-    assert_eq!(objects.per_cpu(&memory, first, 3), None);
-    assert_eq!(objects.per_cpu(&memory, first + 8, 0), None);
+    assert_eq!(objects.per_cpu.find(&memory, first, 3), None);
+    assert_eq!(objects.per_cpu.find(&memory, first + 8, 0), None);
     assert_eq!(objects.variable(&memory, "jiffies"), None);
 }
 

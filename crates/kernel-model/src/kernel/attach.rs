@@ -102,6 +102,9 @@ impl Kernel {
         self.enter_bypass();
         self.watchdog_checked = self.core.jiffies_now();
         self.arm_watchdog(self.core.this_cpu);
+        if !self.init_cgroup() {
+            return;
+        }
         for task in self.all_tasks() {
             if self.init_task(task, false).is_err() {
                 return;
@@ -118,6 +121,20 @@ impl Kernel {
         }
         // An error on the way does not stop the switch, but bypass goes on until the scheduler is disabled.
         self.attaching = self.core.exit.is_none();
+    }
+
+    /// Step 7: `cgroup_init` for the only cgroup, the root. False if it failed.
+    fn init_cgroup(&mut self) -> bool {
+        let args = self.core.objects.cgroup_init_args(&mut self.machine.memory);
+        let root = self.core.objects.root_cgroup.addr(&self.machine.memory);
+        let result = self.call(Op::CgroupInit, &[root, args]).unwrap_or(0) as i32;
+        if result != 0 {
+            let result = self.sane_errno(Op::CgroupInit, result);
+            self.core.fail(format!("ops.cgroup_init() failed ({result})"));
+            return false;
+        }
+        self.core.cgroup_known = true;
+        true
     }
 
     /// The second half of an attach (contract 1.3, step 10), done on `cpu`. No effect if the scheduler is gone already.
@@ -269,6 +286,10 @@ impl Kernel {
 
     fn take_down(&mut self) {
         let info = self.core.exit.clone().expect("there is a reason to disable");
+        if std::mem::take(&mut self.core.cgroup_known) {
+            let root = self.core.objects.root_cgroup.addr(&self.machine.memory);
+            self.call(Op::CgroupExit, &[root]);
+        }
         for task in self.all_tasks() {
             if self.core.task(task).class == Class::Ext {
                 self.change(task, deq_flags::MOVE | deq_flags::CLASS, |kernel| {

@@ -79,6 +79,7 @@ impl Kernel {
         self.core.this_cpu = cpu;
         assert!(!self.core.cpus[cpu.index()].scx_online && self.is_vacant(cpu), "CPU {cpu} is vacant");
         self.core.note_idle(cpu, false);
+        self.update_current(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
         (rq.online, rq.need_resched) = (false, false);
         self.show_online();
@@ -115,7 +116,9 @@ impl Kernel {
     fn show_online(&mut self) {
         let online = self.core.online_cpus();
         self.core.idle.spans.set_online(&online);
-        self.core.objects.fixed_masks.set_online(&mut self.machine.memory, &online);
+        let memory = &mut self.machine.memory;
+        self.core.objects.fixed_masks.set_online(memory, &online);
+        self.core.objects.per_cpu.show_caches(memory, &self.core.config.topology.llc, &online);
     }
 
     /// `handle_hotplug`: the op, or the end of a scheduler that has none.

@@ -91,6 +91,8 @@ impl Kernel {
         let cpus = config.topology.len() as u32;
         let mut memory = Memory::default();
         let objects = Objects::new(&mut memory, cpus);
+        let all = CpuSet::first_n(cpus as usize);
+        objects.per_cpu.show_caches(&mut memory, &config.topology.llc, &all);
         let machine = Machine::load(&load::empty_object(), memory, cpus, &Nothing).expect("nothing always loads");
         let mut execution = machine.execution();
         execution.budget = config.budget;

@@ -242,8 +242,9 @@ impl Kernel {
     /// `update_curr`: charges the current task of `cpu` for the time since the last charge.
     pub(super) fn update_current(&mut self, cpu: CpuId) {
         let now = self.core.now;
+        let ran = now.since(self.core.cpus[cpu.index()].exec_start);
+        self.core.charge_cpu_time(cpu, ran);
         let rq = &mut self.core.cpus[cpu.index()];
-        let ran = now.since(rq.exec_start);
         rq.exec_start = now;
         let Some(task) = rq.current.some() else { return };
         if ran.0 == 0 {

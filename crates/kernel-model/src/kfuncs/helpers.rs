@@ -35,7 +35,7 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
         35 | 158 => current(core, cx.memory),
         42 => core.node_of(core.this_cpu).into(),
         118 => crate::guest::jiffies(core.now.0, core.config.hz),
-        153 => core.objects.per_cpu(cx.memory, a[0], a[1] as u32).unwrap_or(0),
+        153 => per_cpu_ptr(core, cx.memory, a[0], a[1] as u32).unwrap_or(0),
         154 => this_cpu_ptr(core, cx.memory, a[0])?,
         160 => core.jiffies_now().0,
         165 => snprintf(cx, a)?,
@@ -78,10 +78,20 @@ fn current_comm(core: &Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, F
     Ok(0)
 }
 
+/// `bpf_per_cpu_ptr(ptr, cpu)`: where a per-CPU variable lies on `cpu`. CPU times are as of now: nobody can see one
+/// without asking here first.
+fn per_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr, cpu: u32) -> Option<GuestAddr> {
+    let (name, addr) = core.objects.per_cpu.find(memory, addr, cpu)?;
+    if name == "kernel_cpustat" {
+        core.show_cpu_time(memory, CpuId(cpu));
+    }
+    Some(addr)
+}
+
 /// `bpf_this_cpu_ptr(ptr)`.
-fn this_cpu_ptr(core: &Core, memory: &Memory, addr: GuestAddr) -> Result<u64, FaultKind> {
+fn this_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr) -> Result<u64, FaultKind> {
     let CpuId(cpu) = core.this_cpu;
-    let found = core.objects.per_cpu(memory, addr, cpu);
+    let found = per_cpu_ptr(core, memory, addr, cpu);
     found.ok_or_else(|| FaultKind::BadArgument(format!("{addr:#x} is not a per-CPU variable of the kernel")))
 }
 

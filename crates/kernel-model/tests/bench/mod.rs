@@ -14,9 +14,14 @@ pub const TICK: Nanos = Nanos::from_ms(4);
 
 /// Compiles the probe with these `-D` arguments (without the `-D`).
 pub fn probe(defines: &[&str]) -> Vec<u8> {
+    compiled("probe", defines)
+}
+
+/// Compiles a scheduler of `tests/schedulers` so.
+pub fn compiled(name: &str, defines: &[&str]) -> Vec<u8> {
     let arguments: Vec<String> = defines.iter().map(|define| format!("-D{define}")).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers/probe.bpf.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/schedulers/{name}.bpf.c"));
     bpf_clang::object_of(&source, Path::new(env!("CARGO_TARGET_TMPDIR")), &arguments)
 }
 
@@ -226,6 +231,14 @@ impl Bench {
     pub fn variable(&self, name: &str) -> u64 {
         let bytes = self.kernel.variable(&self.object, name).expect("the probe has that variable");
         bytes.iter().take(8).rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
+    /// An array of numbers of `size` bytes each.
+    pub fn numbers(&self, name: &str, size: usize) -> Vec<i64> {
+        let bytes = self.kernel.variable(&self.object, name).expect("the scheduler has that variable");
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte));
+        let unused = 64 - 8 * size as u32;
+        bytes.chunks_exact(size).map(|bytes| (number(bytes) << unused) as i64 >> unused).collect()
     }
 
     /// Why the scheduler is gone.

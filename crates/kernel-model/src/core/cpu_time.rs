@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whose time each CPU spent, as programs read it from `kernel_cpustat`.
+
+use super::Core;
+use crate::guest::CpuTime;
+use bpf_machine::Memory;
+use ids::{CpuId, Nanos};
+
+impl Core {
+    /// Charges what `cpu` did since its time was charged last.
+    pub fn charge_cpu_time(&mut self, cpu: CpuId, ran: Nanos) {
+        if self.cpus[cpu.index()].online {
+            let mut time = self.cpus[cpu.index()].time;
+            *self.owner(cpu, &mut time) += ran.0;
+            self.cpus[cpu.index()].time = time;
+        }
+    }
+
+    /// Who has the time of `cpu` now. A kernel without CONFIG_VIRT_CPU_ACCOUNTING_GEN gives a whole tick to whoever it
+    /// finds; a task of the model is in user space, and a thread of the kernel is not.
+    fn owner<'t>(&self, cpu: CpuId, time: &'t mut CpuTime) -> &'t mut u64 {
+        match self.current(cpu).some().map(|task| self.task(task)) {
+            None => &mut time.idle,
+            Some(task) if task.kernel_thread => &mut time.system,
+            Some(task) if task.nice > 0 => &mut time.nice,
+            Some(_) => &mut time.user,
+        }
+    }
+
+    /// Makes `kernel_cpustat` of `cpu` what it is now, in whole ticks as in the kernel.
+    pub fn show_cpu_time(&self, memory: &mut Memory, cpu: CpuId) {
+        let rq = &self.cpus[cpu.index()];
+        let mut time = rq.time;
+        if rq.online {
+            *self.owner(cpu, &mut time) += self.now.since(rq.exec_start).0;
+        }
+        let tick = 1_000_000_000 / u64::from(self.config.hz);
+        let CpuTime { user, nice, system, idle } = time;
+        let [user, nice, system, idle] = [user, nice, system, idle].map(|ns| ns / tick * tick);
+        self.objects.per_cpu.show_time(memory, cpu.0, CpuTime { user, nice, system, idle });
+    }
+}

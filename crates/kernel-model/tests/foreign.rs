@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What objects that were not written for Weir rely on: the kernel's variables, cgroups, timers.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::{Bench, TICK, compiled};
+use ids::{Nanos, Policy};
+use kernel_model::Topology;
+
+/// Eight CPUs of eight cores in three caches, whose first CPUs are 0, 1 and 4.
+fn three_caches() -> Topology {
+    let llc = vec![9, 5, 9, 5, 7, 7, 9, 5];
+    Topology { core: (0..8).collect(), llc, node: vec![0; 8], distances: vec![vec![10]] }
+}
+
+fn attached(defines: &[&str]) -> Bench {
+    let mut bench = Bench::load(three_caches(), &compiled("foreign", defines)).expect("it loads");
+    bench.attach();
+    bench
+}
+
+/// Wakes a new task once, so that `select_cpu` looks around.
+fn look(bench: &mut Bench) {
+    let task = bench.fork("looker", "", Policy::Other, 0);
+    bench.kernel.wake_new(ids::CpuId(0), task);
+    bench.settle();
+    bench.block(task);
+}
+
+#[test]
+fn weak_variables_of_the_kernel_are_right_for_each_cpu() {
+    let mut bench = attached(&[]);
+    look(&mut bench);
+    assert_eq!(bench.numbers("llc_id", 4), [0, 1, 0, 1, 2, 2, 0, 1], "dense, in the order of the first CPUs");
+    assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 2, 2, 3, 3]);
+    assert_eq!(bench.numbers("priority", 4), [0; 8]);
+    assert_eq!(bench.variable("absent_is_null") as u32, 1);
+}
+
+#[test]
+fn caches_shrink_with_hotplug() {
+    let mut bench = attached(&[]);
+    bench.offline(4);
+    bench.restart();
+    look(&mut bench);
+    assert_eq!(bench.numbers("llc_id", 4), [0, 1, 0, 1, -1, 2, 0, 1]);
+    assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 1, 1, 3, 3]);
+    bench.online(4);
+    bench.restart();
+    look(&mut bench);
+    assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 2, 2, 3, 3]);
+}
+
+#[test]
+fn cpu_time_is_told_in_whole_ticks_by_owner() {
+    let mut bench = attached(&[]);
+    let busy = bench.fork("busy", "2", Policy::Other, 0);
+    let nice = bench.fork("nice", "3", Policy::Other, 5);
+    for task in [busy, nice] {
+        bench.kernel.wake_new(ids::CpuId(0), task);
+        bench.settle();
+    }
+    bench.run(&[], TICK);
+    bench.run(&[], TICK);
+    bench.pass(Nanos::from_us(100));
+    look(&mut bench);
+    let two_ticks = 2 * TICK.0 as i64;
+    assert_eq!(bench.numbers("user_ns", 8), [0, 0, two_ticks, 0, 0, 0, 0, 0]);
+    assert_eq!(bench.numbers("nice_ns", 8), [0, 0, 0, two_ticks, 0, 0, 0, 0]);
+    let idle = bench.numbers("idle_ns", 8);
+    assert_eq!(idle, [two_ticks, two_ticks, 0, 0, two_ticks, two_ticks, two_ticks, two_ticks]);
+}
+
+#[test]
+fn the_root_cgroup_is_announced_at_attach_and_taken_back_at_the_end() {
+    let mut bench = attached(&[]);
+    let told = ["cgroups", "weight", "period_us", "quota_us", "burst_us"].map(|name| bench.variable(name));
+    assert_eq!(told, [1, 100, 100_000, u64::MAX, 0]);
+    bench.kernel.detach(ids::CpuId(0));
+    bench.settle();
+    assert_eq!(bench.variable("cgroups"), 101);
+}
+
+#[test]
+fn a_refused_cgroup_fails_the_attach() {
+    let mut bench = attached(&["REFUSE"]);
+    bench.settle();
+    assert_eq!(bench.error(), (1024, "ops.cgroup_init() failed (-12)"));
+    assert_eq!(bench.variable("cgroups"), 1, "what was not begun is not ended");
+}
+
+/// kernel/bpf/helpers.c of 7.2: `defer_timer_wq_op()` refuses with interrupts off.
+#[test]
+fn a_timer_cannot_be_cancelled_with_interrupts_off() {
+    let mut bench = attached(&[]);
+    assert_eq!(bench.numbers("cancelled_by_init", 4), [1], "init may, and it was armed");
+    look(&mut bench);
+    assert_eq!(bench.numbers("cancelled_by_select", 4), [-95]);
+}
