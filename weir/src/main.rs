@@ -6,6 +6,7 @@
 
 mod args;
 mod list;
+mod notes;
 mod record;
 mod run;
 mod select;

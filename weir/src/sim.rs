@@ -2,8 +2,8 @@
 //! `weir sim`: every scheduler on every machine with every workload, side by side, reported in order.
 
 use crate::args::{Format, Sim};
-use crate::print;
 use crate::select::{self, Scheduler};
+use crate::{notes, print};
 use anyhow::{Context, Result, bail};
 use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
 use fault_plan::FaultPlan;
@@ -39,6 +39,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         bail!("--trace and --log are for one run, and these are {count}");
     }
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
+    notes::tell(&schedulers);
     let machines = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
     let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();

@@ -60,6 +60,11 @@ impl Object {
         })
     }
 
+    /// Entry points with the names of their functions.
+    pub fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
+        self.programs.iter().map(|program| (self.functions[program.function.0 as usize].name.as_str(), program))
+    }
+
     /// Resolves everything against a kernel.
     pub fn link(&self, target: &dyn Target) -> Result<LinkedObject, ObjectError> {
         let mut functions = self.functions.clone();

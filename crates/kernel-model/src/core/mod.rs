@@ -5,8 +5,8 @@
 //! object is handed the memory. What calls back into the scheduler is in `kernel`.
 
 mod classes;
-mod cpu_time;
 pub(crate) mod counters;
+mod cpu_time;
 pub(crate) mod dsq;
 pub(crate) mod fair;
 mod host;

@@ -56,8 +56,7 @@ pub(crate) struct PerCpu {
 
 impl PerCpu {
     pub fn new(memory: &mut Memory, cpus: u32) -> PerCpu {
-        let regions =
-            VARIABLES.each_ref().map(|one| memory.add_region(one.name, one.size, cpus, Access::ReadOnly));
+        let regions = VARIABLES.each_ref().map(|one| memory.add_region(one.name, one.size, cpus, Access::ReadOnly));
         PerCpu { regions, cpus }
     }
 
