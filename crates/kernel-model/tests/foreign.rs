@@ -5,13 +5,11 @@
 mod bench;
 
 use bench::{Bench, TICK, compiled};
-use ids::{Nanos, Policy};
-use kernel_model::Topology;
+use ids::{Nanos, Policy, Topology};
 
 /// Eight CPUs of eight cores in three caches, whose first CPUs are 0, 1 and 4.
 fn three_caches() -> Topology {
-    let llc = vec![9, 5, 9, 5, 7, 7, 9, 5];
-    Topology { core: (0..8).collect(), llc, node: vec![0; 8], distances: vec![vec![10]] }
+    Topology::of_groups(&[0, 1, 2, 3, 4, 5, 6, 7], &[1, 0, 1, 0, 2, 2, 1, 0], &[0; 8])
 }
 
 fn attached(defines: &[&str]) -> Bench {

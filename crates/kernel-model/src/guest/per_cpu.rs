@@ -4,7 +4,7 @@
 
 use super::structs::{KERNEL_CPUSTAT, RQ};
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
-use ids::{CpuId, CpuSet};
+use ids::{CpuId, CpuSet, Topology};
 use std::collections::BTreeMap;
 
 /// A variable that every CPU has.
@@ -83,16 +83,16 @@ impl PerCpu {
 
     /// The caches by CPU, of which `online` are there: the id is dense in the order of the first CPUs (since 7.1; before
     /// it was the number of the first CPU), the size counts CPUs. One that is offline has -1 and 1.
-    pub fn show_caches(&self, memory: &mut Memory, llc: &[u32], online: &CpuSet) {
+    pub fn show_caches(&self, memory: &mut Memory, topology: &Topology, online: &CpuSet) {
         let mut ids = BTreeMap::new();
         let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
-        for cache in llc {
+        for place in &topology.places {
             let next = ids.len() as u32;
-            ids.entry(cache).or_insert(next);
+            ids.entry(place.llc).or_insert(next);
         }
-        online.iter().for_each(|cpu| *sizes.entry(llc[cpu.index()]).or_default() += 1);
-        for (cpu, cache) in (0..).map(CpuId).zip(llc) {
-            let (id, size) = if online.contains(cpu) { (ids[cache], sizes[cache]) } else { (u32::MAX, 1) };
+        online.iter().for_each(|cpu| *sizes.entry(topology.places[cpu.index()].llc).or_default() += 1);
+        for (cpu, cache) in (0..).map(CpuId).zip(topology.places.iter().map(|place| place.llc)) {
+            let (id, size) = if online.contains(cpu) { (ids[&cache], sizes[&cache]) } else { (u32::MAX, 1) };
             memory.set_u32(self.region("sd_llc_id"), cpu.0, 0, id);
             memory.set_u32(self.region("sd_llc_size"), cpu.0, 0, size);
         }

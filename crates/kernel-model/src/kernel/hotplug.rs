@@ -118,7 +118,7 @@ impl Kernel {
         self.core.idle.spans.set_online(&online);
         let memory = &mut self.machine.memory;
         self.core.objects.fixed_masks.set_online(memory, &online);
-        self.core.objects.per_cpu.show_caches(memory, &self.core.config.topology.llc, &online);
+        self.core.objects.per_cpu.show_caches(memory, &self.core.config.topology, &online);
     }
 
     /// `handle_hotplug`: the op, or the end of a scheduler that has none.
