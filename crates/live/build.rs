@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 /// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
 const OBJECTS: [&str; 3] = ["record", "meter", "watch"];
 
-/// `tests/schedulers/NAME.bpf.c`: one that goes wrong as asked, and one in the style of others.
-const SCHEDULERS: [&str; 2] = ["faulty", "visitor"];
+/// `tests/schedulers/NAME.bpf.c`: one that goes wrong as asked, one that says nothing of its end, and one in the style of
+/// others.
+const SCHEDULERS: [&str; 3] = ["faulty", "silent", "visitor"];
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=bpf");

@@ -20,7 +20,7 @@ use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{End, Options, Played, Stage};
 use report::{Exit, RunReport};
-use scheduler::{Loaded, tell_dump, tell_exit};
+use scheduler::{Ended, Loaded, tell_dump, tell_exit};
 use serde_json::json;
 use statistics::Statistics;
 use std::fs::File;
@@ -32,6 +32,9 @@ const SIGTERM: i32 = 15;
 
 /// How long to sleep between two looks at what nobody announces.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// A fault that takes so long is worth a word: a CPU goes within tens of milliseconds, unless its tasks cannot leave it.
+const SLOW_FAULT: Nanos = Nanos::from_secs(1);
 
 /// What happens beside the work that is measured.
 struct Outside<'a> {
@@ -127,29 +130,24 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         None => eprintln!("weir: watching the scheduler of kernel {kernel}; Ctrl-C ends that"),
     }
     outside.begin();
-    let ejected = loop {
-        if let Some(exit) = outside.look()? {
-            break Some(exit);
-        }
+    while outside.look()?.is_none() {
         if outside.signals.take().is_some() || outside.is_time_up() || outside.unread {
-            break None;
+            break;
         }
         std::thread::sleep(LOOK);
-    };
+    }
     let Some(loaded) = outside.scheduler else { return end_and_tell_faults(outside.faults) };
-    let (name, restarts) = (loaded.name().to_owned(), loaded.restarts());
-    // A scheduler that is ejected while it is being unloaded was ejected.
-    let exit = loaded.unload()?;
+    let name = loaded.name().to_owned();
+    let ended = loaded.end()?;
     let faults_fine = end_and_tell_faults(outside.faults)?;
-    let was_ejected = ejected.is_some() || !exit.is_unload() && exit.kind != 0;
     match args.format {
         Format::Json => {
-            print(&last_line(&name, was_ejected, restarts, &exit))?;
+            print(&last_line(&name, &ended))?;
         }
-        Format::Text if was_ejected => tell_exit(&name, &exit),
+        Format::Text if ended.was_ejected => tell_exit(&name, &ended.exit),
         Format::Text => eprintln!("weir: unloaded {name}"),
     }
-    Ok(!was_ejected && faults_fine)
+    Ok(!ended.was_ejected && faults_fine)
 }
 
 /// Brings back the CPUs, and says what failed. False if something did.
@@ -162,19 +160,22 @@ fn end_and_tell_faults(faults: Option<Faults>) -> Result<bool> {
 /// Brings back the CPUs that a fault plan took away. What failed, if something did.
 fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
     let Some(faults) = faults else { return Ok(None) };
-    let (back, failed) = faults.end().context("CPUs may still be offline")?;
-    if !back.is_empty() {
-        eprintln!("weir: CPUs put back as they were: {back}");
+    let carried = faults.end().context("CPUs may still be offline")?;
+    for slow in carried.done.iter().filter(|done| done.took >= SLOW_FAULT) {
+        eprintln!("weir: {} took {}: the kernel waited for the tasks of that CPU", slow.fault, slow.took);
     }
-    Ok(failed.map(|error| format!("a fault was not possible: {error}")))
+    if !carried.back.is_empty() {
+        eprintln!("weir: CPUs put back as they were: {}", carried.back);
+    }
+    Ok(carried.failed.map(|error| format!("a fault was not possible: {error}")))
 }
 
 /// How a scheduler ended, as one line of JSON.
-fn last_line(name: &str, ejected: bool, restarts: u64, exit: &KernelExit) -> String {
+fn last_line(name: &str, Ended { restarts, exit, was_ejected }: &Ended) -> String {
     let line = json!({
         "weir": 1,
         "scheduler": name,
-        "outcome": if ejected { "ejected" } else { "completed" },
+        "outcome": if *was_ejected { "ejected" } else { "completed" },
         "restarts": restarts,
         "exit": {
             "kind": exit.kind,
@@ -218,7 +219,7 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
             }
         }
     };
-    let Followed { ejected, mut failure, cut } = followed;
+    let Followed { mut ejected, mut failure, cut } = followed;
     let (mut measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
@@ -226,8 +227,10 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     drop(outside.statistics);
     let mut restarts = 0;
     if let Some(loaded) = outside.scheduler {
-        restarts = loaded.restarts();
-        loaded.unload()?;
+        let ended = loaded.end()?;
+        restarts = ended.restarts;
+        // It may have been ejected since anybody looked.
+        ejected = ejected.or(ended.ejection());
     }
     let fault = end_faults(outside.faults)?;
     if let (Some(_), Some(child)) = (&ejected, &mut child) {
@@ -287,6 +290,7 @@ fn report_of(
     };
     let ejected = ejected.map(|exit| Exit {
         kind: exit.kind as u32,
+        code: exit.code,
         reason: exit.reason,
         message: exit.message,
         fault: None,
@@ -340,7 +344,14 @@ mod tests {
             report.meter = Some(meter);
             is_fine(&report)
         };
-        let exit = Exit { kind: 1025, reason: String::new(), message: String::new(), fault: None, dump: String::new() };
+        let exit = Exit {
+            kind: 1025,
+            code: 0,
+            reason: String::new(),
+            message: String::new(),
+            fault: None,
+            dump: String::new(),
+        };
         assert!(fine(&|_, _| ()));
         assert!(!fine(&|report, _| report.ejected = Some(exit.clone())));
         assert!(!fine(&|_, meter| meter.failure = Some("the command failed: exit status: 2".to_owned())));

@@ -161,6 +161,7 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
         kernel: version(args.kernel),
         ejected: outcome.ejected.map(|exit| Exit {
             kind: exit.kind,
+            code: exit.code,
             reason: exit.reason,
             message: exit.message,
             fault: exit.fault,

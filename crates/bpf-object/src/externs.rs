@@ -22,9 +22,22 @@ pub(crate) struct ConfigValue {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ConfigForm {
     Bool,
+    /// An enum, whose values are those of libbpf's `enum libbpf_tristate`.
+    Tristate,
     Unsigned,
     Signed,
     Text,
+}
+
+/// A value of the kernel's configuration that an object asks for (`CONFIG_HZ`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigExtern {
+    /// With its `CONFIG_`.
+    pub name: String,
+    /// The object can do without.
+    pub weak: bool,
+    /// What a kernel's configuration file would hold for it, were it not set: `n`, `0` or `""`.
+    pub unset: &'static str,
 }
 
 /// What an extern is.
@@ -87,6 +100,20 @@ impl Externs {
         Ok(externs)
     }
 
+    /// The values of the kernel's configuration among them.
+    pub fn config(&self) -> Vec<ConfigExtern> {
+        let config = |wanted: &Extern| {
+            let ExternKind::Config(value) = &wanted.kind else { return None };
+            let unset = match value.form {
+                ConfigForm::Bool | ConfigForm::Tristate => "n",
+                ConfigForm::Unsigned | ConfigForm::Signed => "0",
+                ConfigForm::Text => "\"\"",
+            };
+            Some(ConfigExtern { name: wanted.name.clone(), weak: wanted.weak, unset })
+        };
+        self.all.iter().filter(|wanted| wanted.name.starts_with("CONFIG_")).filter_map(config).collect()
+    }
+
     /// The extern behind an ELF symbol.
     pub fn of_symbol(&self, symbol: usize) -> Option<usize> {
         self.by_symbol.get(&symbol).copied()
@@ -132,7 +159,8 @@ fn config_value(btf: &Btf, name: &str, id: u32, end: &mut u32) -> Result<ConfigV
         other if size > 8 => return Err(bad(&format!("{:?} of {size} bytes, at most 8 expected", other.kind()))),
         Type::Int { encoding: IntEncoding { bool: true, .. }, .. } => ConfigForm::Bool,
         Type::Int { encoding: IntEncoding { signed: true, .. }, .. } => ConfigForm::Signed,
-        Type::Int { .. } | Type::Enum { .. } => ConfigForm::Unsigned,
+        Type::Int { .. } => ConfigForm::Unsigned,
+        Type::Enum { .. } => ConfigForm::Tristate,
         other => return Err(bad(&format!("an integer, enum or array of char expected, {:?} found", other.kind()))),
     };
     let align = if form == ConfigForm::Text { 1 } else { size.next_power_of_two() };
@@ -239,7 +267,7 @@ fn fill_config(value: &ConfigValue, name: &str, target: &dyn Target, bytes: &mut
     let fits = match value.form {
         ConfigForm::Bool => number <= 1,
         ConfigForm::Signed => (number << unused) as i64 >> unused == number as i64,
-        ConfigForm::Unsigned | ConfigForm::Text => number << unused >> unused == number,
+        ConfigForm::Tristate | ConfigForm::Unsigned | ConfigForm::Text => number << unused >> unused == number,
     };
     if !fits {
         let problem =

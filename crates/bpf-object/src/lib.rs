@@ -20,6 +20,7 @@ mod sections;
 mod struct_ops;
 
 pub use error::ObjectError;
+pub use externs::ConfigExtern;
 pub use linked::{
     Function, FunctionId, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberValue, Program,
     ProgramKind, StructOps, StructOpsMember, Symbol, Target, Variable,

@@ -5,7 +5,7 @@ use crate::btf::ext::BtfExt;
 use crate::btf::{Btf, parse_with_strings};
 use crate::core_reloc::CoreRelocation;
 use crate::elf::Elf;
-use crate::externs::{Externs, Resolution};
+use crate::externs::{ConfigExtern, Externs, Resolution};
 use crate::functions::Code;
 use crate::maps::MapTable;
 use crate::relocate::{ExternUse, Parts};
@@ -63,6 +63,11 @@ impl Object {
     /// Entry points with the names of their functions.
     pub fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
         self.programs.iter().map(|program| (self.functions[program.function.0 as usize].name.as_str(), program))
+    }
+
+    /// The values of the kernel's configuration that it asks for.
+    pub fn config(&self) -> Vec<ConfigExtern> {
+        self.externs.config()
     }
 
     /// Resolves everything against a kernel.

@@ -15,6 +15,8 @@ use std::{env, fs, thread};
 
 const FAULTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/faulty.bpf.o"));
 
+const SILENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/silent.bpf.o"));
+
 const VISITOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/visitor.bpf.o"));
 
 /// One at a time: there is one scheduler.
@@ -137,6 +139,36 @@ fn the_kernel_ejects_with_kind_reason_and_message() {
         assert!(exit.message.contains(message), "{fault}: {}", exit.message);
         assert_eq!(exit.dump.contains("triggered exit kind"), kind >= 1024, "{fault}: {}", exit.dump);
         assert_eq!(exit.wants_restart(), fault == "exit");
+    }
+}
+
+/// An object without an exit op, which asks for the kernel's configuration as well.
+#[test]
+fn the_kernels_log_tells_what_the_object_does_not() {
+    let Some((host, _turn)) = here() else { return };
+    let load_silent = |text: &str, host: &Host| {
+        let profile = Profile::from_toml("silent.toml", text).expect("a profile");
+        load(&Request { name: "silent", object: SILENT, profile: &profile, host, measure: false })
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+    let attached = load_silent("", &host);
+    let configured = attached.section(".bss").unwrap();
+    let hz = u64::from(host.machine.hz).to_ne_bytes();
+    assert!(configured.chunks_exact(8).any(|word| word == hz), "{configured:?}: the unknown switch is not set");
+    let exit = attached.detach().unwrap();
+    assert_eq!((exit.kind, exit.reason.as_str()), (64, "unregistered from user space"));
+
+    let exit = ejection(load_silent("[ops]\ntimeout_ms = 1000\n[rodata]\ndrop = true\n", &host));
+    assert_eq!((exit.kind, exit.reason.as_str()), (1026, "runnable task stall"), "{exit:?}");
+    assert!(exit.is_ejection() && exit.message.contains("failed to "), "{exit:?}");
+
+    let last = host.machine.topology.len() - 1;
+    if last > 0 {
+        let attached = load_silent("", &host);
+        set_online(last, false);
+        let exit = ejection(attached);
+        set_online(last, true);
+        assert!(exit.wants_restart() && exit.by_hotplug(), "{exit:?}");
     }
 }
 

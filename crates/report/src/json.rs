@@ -45,6 +45,7 @@ struct Run<'a> {
 #[derive(Serialize, Default)]
 struct Exit<'a> {
     kind: u32,
+    code: i64,
     reason: &'a str,
     message: &'a str,
     fault: Option<&'a str>,
@@ -120,6 +121,7 @@ fn run(run: &RunReport) -> Run<'_> {
     let measures = &run.measures;
     let exit = run.ejected.as_ref().map(|exit| Exit {
         kind: exit.kind,
+        code: exit.code,
         reason: &exit.reason,
         message: &exit.message,
         fault: exit.fault.as_deref(),

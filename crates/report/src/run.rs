@@ -9,6 +9,8 @@ use measures::RunMeasures;
 pub struct Exit {
     /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …
     pub kind: u32,
+    /// Exit code of the scheduler or of the kernel: bits 32 and up say what user space shall do, and why.
+    pub code: i64,
     /// Short reason, in the kernel's wording.
     pub reason: String,
     /// Message, in the kernel's wording.

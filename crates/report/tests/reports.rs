@@ -72,6 +72,7 @@ fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
 fn ejected() -> RunReport {
     let exit = Exit {
         kind: 1026,
+        code: 0,
         reason: "runnable task stall".to_owned(),
         message: "cc1[17] failed to run for 30.500s".to_owned(),
         fault: None,
@@ -339,6 +340,7 @@ fn json_keeps_the_contract() {
               "outcome": "ejected",
               "exit": {
                 "kind": 1026,
+                "code": 0,
                 "reason": "runnable task stall",
                 "message": "cc1[17] failed to run for 30.500s",
                 "fault": null,

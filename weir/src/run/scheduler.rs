@@ -14,6 +14,25 @@ pub struct Loaded<'a> {
     /// What was counted before it was loaded again.
     before: Counts,
     restarts: u64,
+    /// Why it was ejected, once that was seen.
+    ejected: Option<KernelExit>,
+}
+
+/// How its time in the kernel ended.
+pub struct Ended {
+    /// How often it was loaded again.
+    pub restarts: u64,
+    /// Why it is gone.
+    pub exit: KernelExit,
+    /// That was not its user's wish, nor for a CPU that came or went.
+    pub was_ejected: bool,
+}
+
+impl Ended {
+    /// Why it was ejected, if it was.
+    pub fn ejection(self) -> Option<KernelExit> {
+        self.was_ejected.then_some(self.exit)
+    }
 }
 
 /// What a scheduler did so far.
@@ -62,7 +81,7 @@ impl<'a> Loaded<'a> {
         for note in attached.notes() {
             eprintln!("weir: {}: {note}", scheduler.name);
         }
-        Ok(Loaded { scheduler, attached, before: Counts::default(), restarts: 0 })
+        Ok(Loaded { scheduler, attached, before: Counts::default(), restarts: 0, ejected: None })
     }
 
     /// As it was asked for.
@@ -75,25 +94,35 @@ impl<'a> Loaded<'a> {
         self.attached.name()
     }
 
-    /// How often it was loaded again.
-    pub fn restarts(&self) -> u64 {
-        self.restarts
-    }
-
     /// Why it was ejected, if it was. When a CPU came or went and the kernel wants it back, it is loaded again.
     pub fn ejected(&mut self) -> Result<Option<KernelExit>> {
-        let Some(exit) = self.attached.exited()? else { return Ok(None) };
-        if !exit.wants_restart() {
-            return Ok(Some(exit));
+        if self.ejected.is_none()
+            && let Some(exit) = self.attached.exited()?
+        {
+            self.ejected = if exit.wants_restart() { self.load_again(exit)? } else { Some(exit) };
         }
+        Ok(self.ejected.clone())
+    }
+
+    /// Loads it again. That this cannot be done makes an ejection of its end.
+    fn load_again(&mut self, mut exit: KernelExit) -> Result<Option<KernelExit>> {
         let why = if exit.by_hotplug() { "a CPU came or went" } else { "it asks for that" };
         eprintln!("weir: {}: loading it again, because {why}", self.name());
         self.before = self.counts()?;
         // The old link goes first: when it is closed, a kernel of 6.16 ends whatever scheduler is there by then.
         self.attached.unload()?;
-        self.attached = attach(self.scheduler)?;
-        self.restarts += 1;
-        Ok(None)
+        match attach(self.scheduler) {
+            Ok(attached) => {
+                self.attached = attached;
+                self.restarts += 1;
+                Ok(None)
+            }
+            Err(error) => {
+                let before = if exit.message.is_empty() { "" } else { "; " };
+                exit.message.push_str(&format!("{before}it cannot be loaded again: {error:#}"));
+                Ok(Some(exit))
+            }
+        }
     }
 
     /// What it did so far.
@@ -107,9 +136,12 @@ impl<'a> Loaded<'a> {
         Ok(counts)
     }
 
-    /// Unloads it, and says why it ended: that may be another reason, if it came first.
-    pub fn unload(self) -> Result<KernelExit> {
-        Ok(self.attached.detach()?)
+    /// Unloads it, and says why it ended. Whoever is first gives the reason: a scheduler that the kernel began to eject
+    /// before was ejected, although nobody could see that until it was gone.
+    pub fn end(self) -> Result<Ended> {
+        let exit = self.attached.detach()?;
+        let was_ejected = self.ejected.is_some() || exit.is_ejection();
+        Ok(Ended { restarts: self.restarts, exit: self.ejected.unwrap_or(exit), was_ejected })
     }
 }
 

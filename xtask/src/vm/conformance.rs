@@ -52,6 +52,7 @@ pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
         texts: Vec::new(),
         files,
         topology: Topology::flat(if arguments.shares { 1 } else { CPUS }),
+        memory_mb: None,
         kernel: arguments.kernel.kernel.clone(),
         timeout: TIMEOUT,
         deterministic: arguments.shares,

@@ -82,16 +82,29 @@ impl Kernel {
         find(&folder, &|name| name.starts_with("vmlinuz"))
             .with_context(|| format!("{}: no vmlinuz; remove the folder to fetch it again", folder.display()))
     }
+
+    /// Its configuration and the place where Debian keeps it, if it came with one: programs ask for it.
+    pub fn config(&self) -> Option<(String, PathBuf)> {
+        let Kernel::Version(version) = self else { return None };
+        let folder = state().join("kernels").join(version.to_string());
+        let path = find(&folder, &|name| name == "config" || name.starts_with("config-"))?;
+        let place = path.strip_prefix(&folder).ok()?.to_str()?;
+        Some((format!("/{place}"), path))
+    }
 }
 
-/// Unpacks the newest kernel of that version into `folder`.
+/// Unpacks the newest kernel of that version into `folder`, with its configuration, which is in a package of its own since
+/// 6.19 or so.
 fn fetch(version: &Version, folder: &Path) -> Result<()> {
     let mut known = Vec::new();
     for name in SUITES {
         let suite = Suite::update(&state().join("apt").join(name), name)?;
         let names = [suite.names("linux-binary-")?, suite.names("linux-image-")?].concat();
         if let Some(package) = newest(&names, version) {
-            return suite.unpack(&[package], folder);
+            let bases = suite.names("linux-base-")?;
+            let base = base(package).filter(|base| bases.contains(base));
+            let packages: Vec<&str> = [Some(package), base.as_deref()].into_iter().flatten().collect();
+            return suite.unpack(&packages, folder);
         }
         known.extend(names.iter().filter_map(|name| Some(read(name)?.0)));
     }
@@ -106,6 +119,12 @@ fn fetch(version: &Version, folder: &Path) -> Result<()> {
 fn newest<'a>(names: &'a [String], version: &Version) -> Option<&'a str> {
     let fits = |name: &'a String| Some((read(name)?, name.as_str())).filter(|(read, _)| read.0.starts_with(&version.0));
     names.iter().filter_map(fits).max().map(|(_, name)| name)
+}
+
+/// Name of the package with what a kernel's package leaves out: `linux-base-7.2.13+deb14-cloud-amd64`.
+fn base(package: &str) -> Option<String> {
+    let release = package.strip_prefix("linux-binary-").or_else(|| package.strip_prefix("linux-image-"))?;
+    Some(format!("linux-base-{}", release.trim_start_matches("unsigned-")))
 }
 
 /// Version of a package with a cloud kernel, whether it is a kernel or may only ask for one (since 6.19), and whether
@@ -153,6 +172,13 @@ mod tests {
         assert_eq!(newest("7.20"), Some("linux-binary-unsigned-7.20.1+deb14-cloud-amd64"));
         assert_eq!(newest("6.18"), Some("linux-image-6.18.15+deb13-cloud-amd64"));
         assert_eq!(newest("6.1"), None);
+    }
+
+    #[test]
+    fn the_configuration_is_in_the_package_of_the_same_release() {
+        let expected = Some("linux-base-7.2.13+deb14-cloud-amd64".to_owned());
+        assert_eq!(base("linux-binary-7.2.13+deb14-cloud-amd64"), expected);
+        assert_eq!(base("linux-binary-unsigned-7.2.13+deb14-cloud-amd64"), expected);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Job {
     pub files: Vec<Transfer>,
     /// CPUs.
     pub topology: Topology,
+    /// Memory in MB; `None`: what the kernel, the files and some work need.
+    pub memory_mb: Option<u64>,
     /// Its kernel.
     pub kernel: Kernel,
     /// Host time after which QEMU is killed.
@@ -125,13 +127,16 @@ pub fn run(job: &Job) -> Result<Outcome> {
     archive.file("/init", 0o755, INIT.as_bytes());
     archive.file("/script", 0o755, job.script.as_bytes());
     archive.folder("/in");
+    if let Some((place, config)) = job.kernel.config() {
+        archive.file(&place, 0o644, &fs::read(config)?);
+    }
     for (path, text) in &job.texts {
         archive.file(path, 0o755, text.as_bytes());
     }
     files::add(&mut archive, &job.files)?;
     let initrd = archive.finish();
     fs::write(folder.join("initrd"), &initrd)?;
-    let memory_mb = MEMORY_MB + 3 * (initrd.len() as u64 >> 20);
+    let memory_mb = job.memory_mb.unwrap_or(MEMORY_MB + 3 * (initrd.len() as u64 >> 20));
     drop(initrd);
 
     let arguments = arguments(job, &qemu, &kernel, &folder, memory_mb);

@@ -63,6 +63,9 @@ pub struct RunArguments {
     /// Number of CPUs
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..))]
     smp: u8,
+    /// Memory in MB; 512 and three times the files by default
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(256..=65_536))]
+    memory: Option<u64>,
     #[command(flatten)]
     kernel: KernelArgument,
     /// Kill the machine after this long
@@ -117,6 +120,7 @@ fn run(arguments: RunArguments) -> Result<u8> {
         texts: Vec::new(),
         files: arguments.files,
         topology,
+        memory_mb: arguments.memory,
         kernel: arguments.kernel.kernel,
         timeout: Duration::from_secs(arguments.timeout),
         deterministic: arguments.deterministic,

@@ -18,8 +18,8 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "command" "conformance" "cycles" "ejection" "hotplug" "kernel" "kill" "measure" "nothing-left" "record" "restart"
-    "stress" "suspend" "sysrq" "tests"
+    "command" "conformance" "cycles" "ejection" "hotplug" "kernel" "kill" "late" "measure" "nothing-left" "record"
+    "restart" "stress" "suspend" "sysrq" "tests"
 };
 
 /// One step.
@@ -69,6 +69,7 @@ pub fn job(steps: &[Step], files: Vec<Transfer>, cpus: usize, kernel: &Kernel, t
         texts,
         files,
         topology: Topology::flat(cpus),
+        memory_mb: None,
         kernel: kernel.clone(),
         timeout,
         deterministic: false,

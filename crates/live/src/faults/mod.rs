@@ -11,12 +11,35 @@ mod sysfs;
 
 use crate::{LiveError, kernel};
 use fault_plan::{Action, Fault, FaultPlan};
-use ids::{CpuId, CpuSet};
+use ids::{CpuId, CpuSet, Nanos};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sysfs::Sysfs;
+
+/// What became of a fault. Times count from [`Faults::begin`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Done {
+    /// As the plan has it.
+    pub fault: Fault,
+    /// When it was begun: when it was due, or when the one before it was done.
+    pub began: Nanos,
+    /// How long that took. The kernel lets a CPU go only when all tasks have left it, which a scheduler can delay for
+    /// as long as its watchdog lets it; nobody can take the request back meanwhile.
+    pub took: Nanos,
+}
+
+/// What became of a plan.
+#[derive(Debug)]
+pub struct Carried {
+    /// The faults that were carried out.
+    pub done: Vec<Done>,
+    /// The fault that failed, if one did; those after it were not tried.
+    pub failed: Option<LiveError>,
+    /// CPUs that were put back as they had been found.
+    pub back: CpuSet,
+}
 
 /// A plan that is carried out.
 #[derive(Debug)]
@@ -27,7 +50,7 @@ pub struct Faults {
     online: CpuSet,
     /// Starts the clock, and stops the thread when it is dropped.
     begin: Option<Sender<Instant>>,
-    worker: Option<JoinHandle<Result<(), LiveError>>>,
+    worker: Option<JoinHandle<(Vec<Done>, Option<LiveError>)>>,
 }
 
 impl Faults {
@@ -60,20 +83,20 @@ impl Faults {
         }
     }
 
-    /// Stops, and brings everything back. Which CPUs were brought back, and the fault that failed, if one did.
+    /// Stops, and brings everything back. Waits for a fault that is on its way.
     ///
     /// # Errors
     /// Names the CPUs that could not be brought back.
-    pub fn end(mut self) -> Result<(CpuSet, Option<LiveError>), LiveError> {
-        let failed = self.stop().err();
-        Ok((self.bring_back()?, failed))
+    pub fn end(mut self) -> Result<Carried, LiveError> {
+        let (done, failed) = self.stop();
+        Ok(Carried { done, failed, back: self.bring_back()? })
     }
 
     /// What is not yet due will not happen.
-    fn stop(&mut self) -> Result<(), LiveError> {
+    fn stop(&mut self) -> (Vec<Done>, Option<LiveError>) {
         drop(self.begin.take());
         // If it panicked, its message is on standard error, and the CPUs must be brought back all the more.
-        self.worker.take().map_or(Ok(()), |worker| worker.join().unwrap_or(Ok(())))
+        self.worker.take().map(|worker| worker.join().unwrap_or_default()).unwrap_or_default()
     }
 
     fn bring_back(&self) -> Result<CpuSet, LiveError> {
@@ -109,22 +132,28 @@ fn cpu_of(action: Action) -> Option<CpuId> {
 }
 
 /// The thread: waits for the beginning, then does what is due until all is done or the sender is gone.
-fn carry_out(sysfs: &Sysfs, faults: &[Fault], control: &Receiver<Instant>) -> Result<(), LiveError> {
-    let Ok(origin) = control.recv() else { return Ok(()) };
+fn carry_out(sysfs: &Sysfs, faults: &[Fault], control: &Receiver<Instant>) -> (Vec<Done>, Option<LiveError>) {
+    let mut all = Vec::new();
+    let Ok(origin) = control.recv() else { return (all, None) };
+    let since_origin = || Nanos(origin.elapsed().as_nanos() as u64);
     for fault in faults {
         let due = origin + Duration::from_nanos(fault.at.0);
         match control.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(_) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return (all, None),
         }
+        let began = since_origin();
         let done = match fault.action {
             Action::Offline(cpu) => sysfs.set_online(cpu, false),
             Action::Online(cpu) => sysfs.set_online(cpu, true),
             Action::Suspend(length) => sysfs.suspend(length),
         };
-        done.map_err(|error| LiveError::Fault { fault: fault.to_string(), problem: error.to_string() })?;
+        if let Err(error) = done {
+            return (all, Some(LiveError::Fault { fault: fault.to_string(), problem: error.to_string() }));
+        }
+        all.push(Done { fault: *fault, began, took: since_origin().since(began) });
     }
-    Ok(())
+    (all, None)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! A folder stands in for `/sys`: its files take what is written to them.
 
 use super::*;
-use ids::Nanos;
 use std::fs;
 use std::time::SystemTime;
 use tempfile::TempDir;
@@ -58,8 +57,11 @@ fn cpus_go_and_come_at_their_times_and_are_brought_back() {
         // File systems note the time of the last tick, which may be 10 ms ago.
         assert!(written >= Duration::from_millis(due_ms - 10), "CPU {cpu} after {written:?}");
     }
-    let (back, failed) = faults.end().unwrap();
+    let Carried { done, failed, back } = faults.end().unwrap();
     assert_eq!((back.to_string(), failed.is_none(), online(&root)), ("2-3".into(), true, "110".into()));
+    let due: Vec<(String, bool)> = done.iter().map(|one| (one.fault.to_string(), one.began >= one.fault.at)).collect();
+    let expected = ["cpu1:offline@20ms", "cpu2:offline@20ms", "cpu3:online@40ms", "cpu1:online@60ms"];
+    assert_eq!(due, expected.map(|fault| (fault.to_owned(), true)), "the last one was not due");
 }
 
 #[test]
@@ -78,8 +80,8 @@ fn nothing_happens_before_the_beginning() {
     let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@0s")).unwrap();
     thread::sleep(Duration::from_millis(30));
     assert_eq!(online(&root), "110");
-    let (back, failed) = faults.end().unwrap();
-    assert!(back.is_empty() && failed.is_none());
+    let Carried { done, failed, back } = faults.end().unwrap();
+    assert!(done.is_empty() && back.is_empty() && failed.is_none());
 }
 
 #[test]
@@ -96,7 +98,8 @@ fn a_fault_that_fails_is_told_and_the_others_are_brought_back() {
     }
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "1").unwrap();
-    let (back, failed) = faults.end().unwrap();
+    let Carried { done, failed, back } = faults.end().unwrap();
+    assert_eq!(done.len(), 1);
     let failed = failed.expect("CPU 2 could not go").to_string();
     assert!(failed.starts_with("cpu2:offline@20ms: ") && failed.contains("cpu2/online: "), "{failed}");
     assert_eq!((back.to_string(), online(&root)), ("1".into(), "110".into()));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From the kernel's events to those of a run, and the accounts of its tasks and CPUs.
 //!
-//! 1. The run begins at the birth of the first task; what happened before only tells who had which CPU then.
+//! 1. The run begins at the birth of the first task, or, if a workload is played, at that of its stage: the first task may
+//!    come later. What happened before only tells who had which CPU then.
 //! 2. A CPU that runs a task outside the tree is busy, but for the run it runs nobody: the switch to no task is
 //!    followed by an event that it does not idle.
 //! 3. A task's time is charged to the state that it is leaving, so that its account adds up whatever was lost.
@@ -114,7 +115,7 @@ impl Cpu {
 /// What is known when the run is over.
 #[derive(Debug)]
 pub(crate) struct Fed {
-    /// From the first birth to the end.
+    /// From the beginning to the end.
     pub elapsed: Nanos,
     /// When the last task ended; `None` if one has not.
     pub makespan: Option<Nanos>,
@@ -214,6 +215,9 @@ impl<S: Sink> Feed<S> {
             _ => 1,
         };
         if self.is_of_stage(event) {
+            if self.origin.is_none() {
+                self.begin(event.time);
+            }
             return;
         }
         match &event.kind {

@@ -208,10 +208,10 @@ fn of_a_play_the_stage_is_no_task_and_its_end_is_that_of_the_run() {
     ];
     let (measures, fed) = feed(&events, Scope::Play);
     assert_eq!((measures.tasks.len(), measures.wakeups, measures.context_switches), (1, 1, 1));
-    assert_eq!((measures.elapsed, measures.makespan), (Nanos::from_us(70), Some(Nanos::from_us(50))));
+    assert_eq!((measures.elapsed, measures.makespan), (Nanos::from_us(170), Some(Nanos::from_us(150))));
     assert_eq!(measures.tasks[0].cpus_allowed, CpuSet::first_n(2), "inherited from the stage");
     assert_eq!((fed.orphans, fed.unseen, fed.threads), (0, (0, 0), vec![1]));
-    assert_eq!((fed.cpus[0].run, fed.cpus[1].run), (Nanos::from_us(70), Nanos::from_us(30)));
+    assert_eq!((fed.cpus[0].run, fed.cpus[1].run), (Nanos::from_us(165), Nanos::from_us(30)));
 }
 
 fn occupant() -> impl Strategy<Value = Occupant> {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scheduler in the kernel: from libbpf's object to the link, and what can be asked of it then.
 
+use super::log::KernelLog;
 use super::prepare::{Prepared, Table};
 use super::record::Record;
-use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kernel};
+use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kernel, open};
 use crate::cost::Metering;
 use crate::kernel::read;
 use crate::{LiveError, complaints};
 use launch_profile::ProgramCall;
-use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, ObjectBuilder, OpenObject, ProgramInput};
-use std::io;
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, OpenObject, ProgramInput};
+use nix::errno::Errno;
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -26,6 +28,9 @@ pub struct Attached {
     object: Object,
     table: Table,
     record: Option<Record>,
+    /// What the kernel says from before it was attached on, and the end that stands there.
+    log: Option<KernelLog>,
+    logged: OnceCell<KernelExit>,
     notes: Vec<String>,
     /// `enable_seq` of this scheduler: another number means that another one has come after it.
     enable_seq: u64,
@@ -45,6 +50,7 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
         run(request.name, &mut object, call)?;
     }
     kernel::check_free(PATIENCE)?;
+    let log = KernelLog::from_now();
     let before = kernel::number("enable_seq")?;
     let is_table = |map: &MapMut<'_>| map.name() == &*prepared.table.variable;
     let link = object.maps_mut().find(is_table).expect("it was just loaded").attach_struct_ops();
@@ -55,6 +61,8 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
         object,
         table: prepared.table,
         record: prepared.record,
+        log,
+        logged: OnceCell::new(),
         notes: prepared.notes,
         enable_seq: before,
         _metering: metering,
@@ -83,13 +91,12 @@ fn run(name: &str, object: &mut Object, call: &ProgramCall) -> Result<(), LiveEr
 
 /// The verifier's part.
 fn load(request: &Request<'_>, prepared: &Prepared) -> Result<Object, LiveError> {
+    let config = open::config(request.name, &prepared.config)?;
     complaints::listen();
     let failed = |_| load_error(request.name, &complaints::take());
-    let mut builder = ObjectBuilder::default();
-    builder.name(&prepared.table.name).map_err(LiveError::bpf("name the object"))?;
     // libbpf's ELF reader wants the bytes aligned, which an allocation is.
     let bytes = request.object.to_vec();
-    let mut open = builder.open_memory(&bytes).map_err(failed)?;
+    let mut open = open::open(&bytes, &prepared.table.name, config.as_deref()).map_err(failed)?;
     fill(request.name, &mut open, prepared)?;
     Ok(open.load().map_err(failed)?)
 }
@@ -156,7 +163,8 @@ pub(super) fn most_telling(log: &str) -> String {
     let first = first.unwrap_or("libbpf gives no reason");
     // Some parameters are the kernel's own, which its BTF must not show; Debian's 7.1.13 shows them for some functions.
     let why = ": this kernel's BTF gives the function other parameters; another build of the kernel may do better";
-    let config = ": it asks for the kernel's configuration; expected /proc/config.gz or /boot/config-RELEASE";
+    let config = ": it asks for the kernel's configuration; expected /proc/config.gz, /boot/config-RELEASE or \
+                  /usr/lib/modules/RELEASE/config";
     match first {
         "failed to open system Kconfig" => format!("{first}{config}"),
         _ if first.contains("] incompatible with vmlinux") => format!("{first}{why}"),
@@ -175,21 +183,17 @@ fn refused(request: &Request<'_>, table: &Table, error: &libbpf_rs::Error) -> Li
              or an isolated CPU (boot parameter isolcpus)",
             table.name, table.flags
         ),
-        _ => error.to_string(),
+        Some(number) => format!("{}, when its table of ops was attached", Errno::from_raw(number)),
+        None => error.to_string(),
     };
     SchedulerError::Attach { name: request.name.to_owned(), errno: errno.unwrap_or(0), reason }.into()
 }
 
 /// The number behind libbpf's error, if there is one.
-fn errno(error: &libbpf_rs::Error) -> Option<i32> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(number) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
-            return Some(number);
-        }
-        cause = error.source();
-    }
-    None
+pub(super) fn errno(error: &libbpf_rs::Error) -> Option<i32> {
+    // libbpf-rs keeps the cause private and prints it with its context, as the standard library does.
+    let text = format!("{error:#}");
+    text.rsplit_once("(os error ")?.1.split(')').next()?.parse().ok()
 }
 
 impl Attached {
@@ -215,7 +219,16 @@ impl Attached {
             return Ok(None);
         }
         // It may have been written since it was read above.
-        Ok(Some(self.recorded()?.unwrap_or_else(unrecorded)))
+        Ok(Some(self.end()?))
+    }
+
+    /// How it ended, which is certain: by its own record, else by the kernel's log.
+    fn end(&self) -> Result<KernelExit, LiveError> {
+        let recorded = self.recorded()?;
+        Ok(recorded.unwrap_or_else(|| {
+            let logged = || self.log.as_ref().and_then(|log| log.exit_of(self.name())).unwrap_or_else(unrecorded);
+            self.logged.get_or_init(logged).clone()
+        }))
     }
 
     /// Whether the kernel has got rid of this scheduler, given the state of sched_ext.
@@ -292,14 +305,15 @@ impl Attached {
         drop(self.link.take());
         self.others.clear();
         kernel::wait_for("disabled", PATIENCE, |state| self.has_ended(state))?;
-        Ok(self.recorded()?.unwrap_or_else(unrecorded))
+        self.end()
     }
 }
 
 /// The end of a scheduler that keeps no record.
 fn unrecorded() -> KernelExit {
     KernelExit {
-        message: "the object keeps no record of its end: see the kernel's log (dmesg)".to_owned(),
+        message: "the object keeps no record of its end, and the kernel's log cannot be read or does not tell it"
+            .to_owned(),
         ..KernelExit::default()
     }
 }

@@ -25,6 +25,8 @@ mod attached;
 mod error;
 mod exit;
 mod kernel;
+mod log;
+mod open;
 mod prepare;
 mod record;
 

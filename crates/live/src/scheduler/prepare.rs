@@ -5,7 +5,7 @@ use super::kernel::KernelTypes;
 use super::record::{self, Record};
 use super::{Request, SchedulerError};
 use bpf_object::btf::{Btf, Kind};
-use bpf_object::{LinkedObject, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
+use bpf_object::{ConfigExtern, LinkedObject, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
 use launch_profile::ProgramCall;
 
 /// Everything that libbpf has to be told.
@@ -15,6 +15,8 @@ pub(super) struct Prepared {
     pub sections: Vec<(String, Vec<u8>)>,
     /// A section that shall have another size than in the file.
     pub resized: Option<(String, u32)>,
+    /// The values of the kernel's configuration that it asks for.
+    pub config: Vec<ConfigExtern>,
     /// The struct_ops variable.
     pub table: Table,
     /// Programs besides the ops that are to be attached to their own places (`tp_btf/…`, `fentry/…`).
@@ -70,8 +72,9 @@ impl Target for Anything {
 /// Applies constants and profile to the object, as the simulator does.
 pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Prepared, SchedulerError> {
     let name = || request.name.to_owned();
-    let parsed = Object::parse(request.object).and_then(|object| object.link(&Anything::default()));
-    let mut object = parsed.map_err(|source| SchedulerError::Object { name: name(), source })?;
+    let wrong = |source| SchedulerError::Object { name: name(), source };
+    let parsed = Object::parse(request.object).map_err(wrong)?;
+    let mut object = parsed.link(&Anything::default()).map_err(wrong)?;
     fill_constants(&mut object, kernel);
     let applied = request.profile.apply(&mut object, &request.host.machine);
     applied.map_err(|source| SchedulerError::Profile { name: name(), source })?;
@@ -85,6 +88,7 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
     Ok(Prepared {
         sections: sections(&object),
         resized,
+        config: parsed.config(),
         table,
         others: others(&object),
         calls,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be said of loading a scheduler without a kernel that has sched_ext. `tests/in_kernel.rs` says the rest.
 
-use super::attached::{fill, most_telling, verifier_verdict};
+use super::attached::{errno, fill, most_telling, verifier_verdict};
 use super::kernel::{KernelTypes, constants, hz};
 use super::prepare::{Prepared, prepare};
 use super::{Host, Request, SchedulerError, load};
@@ -239,5 +239,14 @@ fn the_verifiers_reason_is_picked_from_its_log() {
                                            the kernel may do better"
     ));
     let config = most_telling("libbpf: failed to open system Kconfig\n");
-    assert!(config.ends_with("expected /proc/config.gz or /boot/config-RELEASE"), "{config}");
+    let places = "expected /proc/config.gz, /boot/config-RELEASE or /usr/lib/modules/RELEASE/config";
+    assert!(config.ends_with(places), "{config}");
+}
+
+#[test]
+fn the_number_of_an_error_is_found_behind_its_context() {
+    use libbpf_rs::ErrorExt;
+    let error = libbpf_rs::Error::from(std::io::Error::from_raw_os_error(22));
+    assert_eq!(errno(&error.context("failed to attach struct_ops").context("again")), Some(22));
+    assert_eq!(errno(&libbpf_rs::Error::from(std::io::Error::other("no number"))), None);
 }

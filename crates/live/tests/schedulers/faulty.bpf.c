@@ -28,6 +28,7 @@ enum fault {
 /* Set by the profile. */
 const volatile u32 fault;
 const volatile s32 victim;
+const volatile u32 exit_takes_ms;	/* at most so long, before the end is recorded */
 
 /* For whoever reads sections: how many tasks were queued. */
 u64 queued;
@@ -81,8 +82,20 @@ SLEEPABLE_OP0(s32, faulty_init)
 	return fault == FAULT_INIT ? -12 : scx_bpf_create_dsq(SHARED_DSQ, -1);
 }
 
+static long (*const bpf_loop)(u32 rounds, void *callback, void *context, u64 flags) = (void *)181;
+
+static long is_time_up(u64 round, u64 *until)
+{
+	return bpf_ktime_get_ns() >= *until;
+}
+
 OP1(void, faulty_exit, struct scx_exit_info *, info)
 {
+	u64 until = bpf_ktime_get_ns() + exit_takes_ms * 1000000ULL;
+
+	/* The most rounds that a kernel makes. */
+	if (exit_takes_ms)
+		bpf_loop(1 << 23, is_time_up, &until, 0);
 	record_exit(info);
 }
 
