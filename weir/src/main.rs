@@ -5,6 +5,7 @@
 //! standard error.
 
 mod args;
+mod input;
 mod list;
 mod notes;
 mod record;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From what stands on the command line to schedulers, machines and workloads. All reading of files is here.
+//! From what stands on the command line to schedulers, machines and workloads. Files are read by [`crate::input`].
 
+use crate::input;
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
 use fault_plan::FaultPlan;
@@ -89,7 +90,7 @@ fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
 
 /// The profile is the given one, or the file beside the object that has `.toml` for `.bpf.o`, or none.
 fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>, Profile)> {
-    let bytes = read(path)?;
+    let bytes = input::read(path, input::OBJECT)?;
     let beside = path.to_string_lossy();
     let beside = format!("{}.toml", beside.strip_suffix(".o").unwrap_or(&beside).trim_end_matches(".bpf"));
     let profile = match profile {
@@ -97,7 +98,7 @@ fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>,
         None => Some(Path::new(&beside)).filter(|beside| beside.exists()),
     };
     let launch = match profile {
-        Some(profile) => Profile::from_toml(&profile.to_string_lossy(), &read_text(profile)?)?,
+        Some(profile) => Profile::from_toml(&profile.to_string_lossy(), &input::text(profile, input::PROFILE)?)?,
         None => Profile::default(),
     };
     Ok((Cow::Owned(bytes), launch))
@@ -107,7 +108,9 @@ fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>,
 pub fn machine(name: &str) -> Result<Machine> {
     Ok(match name {
         "host" => host()?,
-        _ if name.contains('/') || name.ends_with(".toml") => Machine::from_toml(name, &read_text(Path::new(name))?)?,
+        _ if name.contains('/') || name.ends_with(".toml") => {
+            Machine::from_toml(name, &input::text(Path::new(name), input::MACHINE)?)?
+        }
         _ if name.contains(':') => Machine::from_synthetic(name)?,
         _ => Machine::preset(name)?,
     })
@@ -115,7 +118,11 @@ pub fn machine(name: &str) -> Result<Machine> {
 
 /// A fault plan: in one line, which always has an `@`, or the path of a TOML file.
 pub fn faults(text: &str) -> Result<FaultPlan> {
-    let plan = if text.contains('@') { text.parse() } else { FaultPlan::from_toml(text, &read_text(Path::new(text))?) };
+    let plan = if text.contains('@') {
+        text.parse()
+    } else {
+        FaultPlan::from_toml(text, &input::text(Path::new(text), input::FAULTS)?)
+    };
     plan.context("--faults")
 }
 
@@ -169,7 +176,7 @@ fn recorded_or_synthetic(name: &str) -> Result<Workload> {
     if !name.contains('/') && path.extension().is_none() && !path.exists() {
         bail!("{}", unknown("workload", name, names));
     }
-    Ok(Workload::from_bytes(name, &read(path)?)?)
+    Ok(Workload::from_bytes(name, &input::read(path, input::WORKLOAD)?)?)
 }
 
 /// Says what is unknown, what may have been meant, and what there is.
@@ -181,15 +188,6 @@ fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
         _ => String::new(),
     };
     format!("no {kind} {name:?}{hint} (there are: {})", known.collect::<Vec<_>>().join(", "))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn read_text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?)
-        .map_err(|error| anyhow!("{}, byte {}: not UTF-8 text", path.display(), error.utf8_error().valid_up_to()))
 }
 
 #[cfg(test)]

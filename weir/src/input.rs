@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads the files that a command line names: regular ones, none larger than its kind ever needs to be.
+
+use anyhow::{Context, Result, anyhow, bail};
+use std::fs::{self, File, FileType};
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// What a file holds, and how large it may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kind {
+    what: &'static str,
+    most_mib: u64,
+}
+
+/// A compiled scheduler. Large ones have 10 MiB, most of it debug information.
+pub const OBJECT: Kind = Kind { what: "an object", most_mib: 64 };
+/// A launch profile.
+pub const PROFILE: Kind = Kind { what: "a launch profile", most_mib: 4 };
+/// A machine. The XML of hwloc has some 3 KiB for each CPU.
+pub const MACHINE: Kind = Kind { what: "a machine", most_mib: 64 };
+/// An rt-app file or a recording, compressed as it is: a minute of the busiest machine has some 100 MiB.
+pub const WORKLOAD: Kind = Kind { what: "a workload", most_mib: 512 };
+/// A fault plan.
+pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
+
+/// All bytes of a regular file.
+///
+/// # Errors
+/// If it cannot be read, is no regular file (a device or a pipe may never end), or is larger than its kind may be.
+pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
+    let cannot = || format!("cannot read {}", path.display());
+    // Before it is opened, which waits for a writer if it is a pipe.
+    let metadata = fs::metadata(path).with_context(cannot)?;
+    if !metadata.is_file() {
+        bail!("{}: it is {}; expected a regular file", cannot(), describe(metadata.file_type()));
+    }
+    let most = kind.most_mib << 20;
+    let too_large =
+        |bytes: u64| anyhow!("{}: {bytes} bytes; {} has at most {} MiB", path.display(), kind.what, kind.most_mib);
+    if metadata.len() > most {
+        return Err(too_large(metadata.len()));
+    }
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
+    // It may grow while it is read, and files of the kernel have no length.
+    File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)).with_context(cannot)?;
+    if bytes.len() as u64 > most { Err(too_large(bytes.len() as u64)) } else { Ok(bytes) }
+}
+
+/// The same as text.
+///
+/// # Errors
+/// As [`read`], and if it is not UTF-8.
+pub fn text(path: &Path, kind: Kind) -> Result<String> {
+    String::from_utf8(read(path, kind)?)
+        .map_err(|error| anyhow!("{}, byte {}: not UTF-8 text", path.display(), error.utf8_error().valid_up_to()))
+}
+
+fn describe(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_a_fair_size_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let error = |path: &Path| format!("{:#}", read(path, PROFILE).unwrap_err());
+        fs::write(path("good"), "summary = \"é\"").unwrap();
+        assert_eq!(text(&path("good"), PROFILE).unwrap(), "summary = \"é\"");
+        fs::write(path("latin"), b"ab\xe9").unwrap();
+        assert!(text(&path("latin"), PROFILE).unwrap_err().to_string().ends_with("latin, byte 2: not UTF-8 text"));
+        let sparse = File::create(path("sparse")).unwrap();
+        sparse.set_len(4 << 20).unwrap();
+        assert_eq!(read(&path("sparse"), PROFILE).unwrap().len(), 4 << 20);
+        sparse.set_len((4 << 20) + 1).unwrap();
+        assert!(error(&path("sparse")).ends_with("sparse: 4194305 bytes; a launch profile has at most 4 MiB"));
+        assert!(error(folder.path()).ends_with(": it is a directory; expected a regular file"));
+        assert_eq!(error(Path::new("/dev/zero")), "cannot read /dev/zero: it is a device; expected a regular file");
+        assert!(error(&path("none")).ends_with("none: No such file or directory (os error 2)"));
+        let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+        assert!(made.success());
+        assert!(error(&path("pipe")).ends_with("pipe: it is a pipe; expected a regular file"));
+        // A file of the kernel says that it has no bytes.
+        assert!(!read(Path::new("/proc/self/status"), PROFILE).unwrap().is_empty());
+    }
+}
