@@ -333,13 +333,18 @@ impl Core {
 
     /// Tasks that are runnable and do not run, in the order of `cpu`'s list.
     pub fn runnable_on(&self, cpu: CpuId) -> Vec<TaskId> {
-        let mut found: Vec<(u64, TaskId)> = Vec::new();
-        for (number, task) in self.tasks.iter().enumerate() {
-            if task.runnable_seq != 0 && task.cpu == cpu {
-                found.push((task.runnable_seq, TaskId(number as u32)));
-            }
-        }
+        self.runnable_where(|task| task.cpu == cpu)
+    }
+
+    /// The same of all CPUs, one after the other.
+    pub fn runnable(&self) -> Vec<TaskId> {
+        self.runnable_where(|_| true)
+    }
+
+    fn runnable_where(&self, counts: impl Fn(&Task) -> bool) -> Vec<TaskId> {
+        let all = self.tasks.iter().zip(0..).filter(|(task, _)| task.runnable_seq != 0 && counts(task));
+        let mut found: Vec<_> = all.map(|(task, id)| (task.cpu, task.runnable_seq, TaskId(id))).collect();
         found.sort_unstable();
-        found.into_iter().map(|(_, task)| task).collect()
+        found.into_iter().map(|(.., task)| task).collect()
     }
 }

@@ -118,14 +118,14 @@ impl Kernel {
     fn find_stalled(&mut self) {
         let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout_jiffies;
         let (timeout, now) = (self.core.jiffies_in_ns(timeout), self.core.jiffies_now());
-        for cpu in 0..self.core.cpus() {
-            for task in self.core.runnable_on(CpuId(cpu)) {
-                let waited = now.since(self.core.task(task).runnable_at);
-                if self.core.task(task).queued && waited > timeout {
-                    let message = format!("{} failed to run for {}", self.core.name_of(task), seconds(waited));
-                    self.core.error_on(Some(CpuId(cpu)), exit_kind::ERROR_STALL, 0, message);
-                    return;
-                }
+        for task in self.core.runnable() {
+            let entry = self.core.task(task);
+            let waited = now.since(entry.runnable_at);
+            if entry.queued && waited > timeout {
+                let (cpu, name) = (entry.cpu, self.core.name_of(task));
+                let message = format!("{name} failed to run for {}", seconds(waited));
+                self.core.error_on(Some(cpu), exit_kind::ERROR_STALL, 0, message);
+                return;
             }
         }
     }
