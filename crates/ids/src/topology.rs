@@ -30,12 +30,16 @@ pub enum Locality {
     Far,
 }
 
-/// The CPUs of a machine and the distances between its nodes.
+/// The CPUs of a machine, how strong they are, and the distances between its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
     /// Where each CPU sits; index = [`CpuId`].
     pub places: Vec<Place>,
-    /// SLIT distances between nodes, [`Topology::LOCAL_DISTANCE`] within one; square, symmetric.
+    /// What each CPU gets done in a given time, as the kernel has it: [`Topology::FULL_CAPACITY`] for the strongest,
+    /// less for the small cores of a hybrid machine; index = [`CpuId`].
+    pub capacities: Vec<u32>,
+    /// SLIT distances between nodes, [`Topology::LOCAL_DISTANCE`] within one; square, symmetric. A node without CPUs has
+    /// memory only.
     pub distances: Vec<Vec<u32>>,
 }
 
@@ -51,11 +55,16 @@ impl Topology {
     pub const REMOTE_DISTANCE: u32 = 20;
     /// A SLIT entry is a byte and 255 means unreachable (ACPI 6.5, 5.2.17).
     pub const MAX_DISTANCE: u32 = 254;
+    /// Capacity of a machine's strongest CPUs (`SCHED_CAPACITY_SCALE` in Linux).
+    pub const FULL_CAPACITY: u32 = 1024;
+    /// Nodes that a machine may have: as many as Linux can be built for (`CONFIG_NODES_SHIFT` 10).
+    pub const MAX_NODES: usize = 1024;
 
-    /// Of CPUs at these places, with the distances that Linux assumes without a table.
+    /// Of equally strong CPUs at these places, with the distances that Linux assumes without a table.
     pub fn new(places: Vec<Place>) -> Topology {
         let nodes = count(&places, |place| place.node);
-        Topology { places, distances: Topology::default_distances(nodes) }
+        let capacities = vec![Topology::FULL_CAPACITY; places.len()];
+        Topology { places, capacities, distances: Topology::default_distances(nodes) }
     }
 
     /// Of CPUs that are all alike: cores of one thread below one cache in one node.
@@ -114,7 +123,7 @@ impl Topology {
         count(&self.places, |place| place.llc)
     }
 
-    /// How many nodes there are.
+    /// How many nodes there are, with those that have memory only.
     pub fn nodes(&self) -> usize {
         self.distances.len()
     }
@@ -140,28 +149,50 @@ impl Topology {
         self.distances[from as usize][to as usize]
     }
 
-    /// Checks the CPUs ([`Topology::check_places`]) and the distances ([`Topology::check_distances`]).
+    /// The same with other numbers of cores and caches: in the order of their nodes, then of their lowest CPUs. Cores and
+    /// caches whose CPUs are all in `unknown` come last, so that a CPU that goes offline changes no other number.
+    pub fn renumbered(self, unknown: &CpuSet) -> Topology {
+        let known = |cpu: usize| !unknown.contains(CpuId(cpu as u32));
+        let llcs = ranks(&self.places, |place| place.llc, |cpu, place| (!known(cpu), place.node, 0));
+        let llc_of = |place: &Place| llcs[&place.llc];
+        let cores = ranks(&self.places, |place| place.core, |cpu, place| (!known(cpu), place.node, llc_of(place)));
+        let renumber = |place: &Place| Place { core: cores[&place.core], llc: llc_of(place), node: place.node };
+        Topology { places: self.places.iter().map(renumber).collect(), ..self }
+    }
+
+    /// Checks the CPUs (1 to [`MAX_CPUS`], dense numbers of cores and caches, cores inside caches inside nodes, capacities
+    /// from 1 to [`Topology::FULL_CAPACITY`]) and the distances ([`Topology::check_distances`]).
     ///
     /// # Errors
     /// Says what is wrong and what was expected.
     pub fn check(&self) -> Result<(), TopologyError> {
-        Topology::check_places(&self.places)?;
-        Topology::check_distances(&self.distances, count(&self.places, |place| place.node))
-    }
-
-    /// Checks number and nesting: 1 to [`MAX_CPUS`] CPUs, dense numbers, cores inside caches inside nodes.
-    ///
-    /// # Errors
-    /// Says what is wrong and what was expected.
-    pub fn check_places(places: &[Place]) -> Result<(), TopologyError> {
+        let (places, nodes) = (&self.places, self.nodes());
         if !(1..=MAX_CPUS).contains(&places.len()) {
             return Err(TopologyError(format!("{} CPUs; expected 1 to {MAX_CPUS}", places.len())));
         }
         check_dense(places, "core", |place| place.core)?;
         check_dense(places, "last-level cache", |place| place.llc)?;
-        check_dense(places, "node", |place| place.node)?;
+        if let Some((cpu, place)) = places.iter().enumerate().find(|(_, place)| place.node as usize >= nodes) {
+            return Err(TopologyError(format!("CPU {cpu} is in node {}, of {nodes} nodes", place.node)));
+        }
         check_nested(places, ("core", |place| place.core), ("last-level cache", |place| place.llc))?;
-        check_nested(places, ("last-level cache", |place| place.llc), ("node", |place| place.node))
+        check_nested(places, ("last-level cache", |place| place.llc), ("node", |place| place.node))?;
+        self.check_capacities()?;
+        Topology::check_distances(&self.distances, nodes)
+    }
+
+    fn check_capacities(&self) -> Result<(), TopologyError> {
+        let (cpus, full) = (self.len(), Topology::FULL_CAPACITY);
+        if self.capacities.len() != cpus {
+            return Err(TopologyError(format!("{} capacities; expected {cpus}, one for each CPU", self.capacities.len())));
+        }
+        match self.capacities.iter().position(|capacity| !(1..=full).contains(capacity)) {
+            Some(cpu) => {
+                let capacity = self.capacities[cpu];
+                Err(TopologyError(format!("CPU {cpu} has capacity {capacity}; expected 1 to {full}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks shape and values of a table of distances: square, symmetric, [`Topology::LOCAL_DISTANCE`] at home and more
@@ -171,6 +202,9 @@ impl Topology {
     /// Says what is wrong and what was expected.
     pub fn check_distances(distances: &[Vec<u32>], nodes: usize) -> Result<(), TopologyError> {
         let (local, most) = (Topology::LOCAL_DISTANCE, Topology::MAX_DISTANCE);
+        if !(1..=Topology::MAX_NODES).contains(&nodes) {
+            return Err(TopologyError(format!("{nodes} nodes; expected 1 to {}", Topology::MAX_NODES)));
+        }
         if distances.len() != nodes || distances.iter().any(|row| row.len() != nodes) {
             let shape: Vec<usize> = distances.iter().map(Vec::len).collect();
             let problem =
@@ -199,6 +233,23 @@ impl Topology {
 /// How many groups of a kind there are: their numbers are dense from 0.
 fn count(places: &[Place], group: fn(&Place) -> u32) -> usize {
     places.iter().map(group).max().map_or(0, |last| last as usize + 1)
+}
+
+/// New numbers of groups, in the order of the least key that a CPU of the group has, then of its lowest CPU.
+fn ranks<K: Ord>(
+    places: &[Place],
+    group: fn(&Place) -> u32,
+    key: impl Fn(usize, &Place) -> K,
+) -> BTreeMap<u32, u32> {
+    let mut order: Vec<(K, usize, u32)> =
+        places.iter().enumerate().map(|(cpu, place)| (key(cpu, place), cpu, group(place))).collect();
+    order.sort();
+    let mut ranks = BTreeMap::new();
+    for (_, _, group) in order {
+        let next = ranks.len() as u32;
+        ranks.entry(group).or_insert(next);
+    }
+    ranks
 }
 
 fn check_dense(places: &[Place], what: &str, group: fn(&Place) -> u32) -> Result<(), TopologyError> {
@@ -264,6 +315,26 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_numbered_by_node_and_lowest_cpu_and_unknown_ones_come_last() {
+        // Two nodes that take turns, threads 4 apart, and nothing known of CPU 2.
+        let llc = [9, 7, 5, 8, 9, 7, 6, 8];
+        let topology = Topology::of_groups(&[3, 2, 7, 0, 3, 2, 1, 0], &llc, &[0, 1, 0, 1, 0, 1, 0, 1]);
+        let unknown = [CpuId(2)].into_iter().collect();
+        let expected = [(0, 0, 0), (2, 2, 1), (4, 4, 0), (3, 3, 1), (0, 0, 0), (2, 2, 1), (1, 1, 0), (3, 3, 1)];
+        let once = topology.renumbered(&unknown);
+        assert_eq!(once.places, places(&expected));
+        assert_eq!(once.clone().renumbered(&unknown), once);
+        once.check().unwrap();
+    }
+
+    #[test]
+    fn a_node_may_have_memory_only() {
+        let topology = Topology::flat(2).with_distances(Topology::default_distances(2));
+        topology.check().unwrap();
+        assert_eq!(topology.nodes(), 2);
+    }
+
+    #[test]
     fn broken_topologies_are_refused_with_the_reason() {
         let two: &[&[u32]] = &[&[10, 20], &[20, 10]];
         type Case<'a> = (&'a [(u32, u32, u32)], &'a [&'a [u32]], &'a str);
@@ -277,15 +348,24 @@ mod tests {
                 "core 0 spans two last-level caches: CPU 0 is in last-level cache 0, CPU 1 in 1",
             ),
             (&[(0, 0, 0), (1, 0, 1)], two, "last-level cache 0 spans two nodes: CPU 0 is in node 0, CPU 1 in 1"),
-            (&[(0, 0, 0)], two, "distances have rows of [2, 2]; expected 1 rows of 1, one for each node"),
+            (&[(0, 0, 1)], &[&[10]], "CPU 0 is in node 1, of 1 nodes"),
+            (&[(0, 0, 0)], &[&[10, 20], &[20]], "distances have rows of [2, 1]; expected 2 rows of 2, one for each node"),
+            (&[(0, 0, 0)], &[&[10, 20], &[20, 0]], "distance of node 1 to itself is 0; expected 10"),
             (&[(0, 0, 0), (1, 1, 1)], &[&[10, 20], &[21, 10]], "distance from node 0 to 1 is 20, but back it is 21"),
             (&[(0, 0, 0), (1, 1, 1)], &[&[11, 20], &[20, 10]], "distance of node 0 to itself is 11; expected 10"),
             (&[(0, 0, 0), (1, 1, 1)], &[&[10, 10], &[10, 10]], "distance from node 0 to 1 is 10; expected 11 to 254"),
         ];
         for (groups, distances, expected) in cases {
-            let distances = distances.iter().map(|row| row.to_vec()).collect();
+            let distances: Vec<Vec<u32>> = distances.iter().map(|row| row.to_vec()).collect();
             let topology = Topology::new(places(groups)).with_distances(distances);
             assert_eq!(topology.check().unwrap_err().to_string(), *expected);
         }
+        let capacities = |capacities: &[u32]| Topology { capacities: capacities.to_vec(), ..Topology::flat(2) }.check();
+        assert_eq!(capacities(&[1, 1024]), Ok(()));
+        assert_eq!(capacities(&[1]).unwrap_err().0, "1 capacities; expected 2, one for each CPU");
+        assert_eq!(capacities(&[1024, 0]).unwrap_err().0, "CPU 1 has capacity 0; expected 1 to 1024");
+        assert_eq!(capacities(&[1025, 9]).unwrap_err().0, "CPU 0 has capacity 1025; expected 1 to 1024");
+        let nodes = Topology::flat(1).with_distances(Topology::default_distances(1025)).check();
+        assert_eq!(nodes.unwrap_err().0, "1025 nodes; expected 1 to 1024");
     }
 }

@@ -17,6 +17,7 @@ fn machine() -> Machine {
         description: String::new(),
         topology: topology.with_distances(vec![vec![10, 21], vec![21, 10]]),
         offline: CpuSet::new(),
+        absent: CpuSet::new(),
         hz: 250,
         no_hz_idle: true,
         noise: Default::default(),

@@ -2,10 +2,11 @@
 //! CPUs, cores, caches, nodes, HZ, and what things cost. Data and arithmetic only: no clock, no files, no scheduling.
 //!
 //! A [`Machine`] comes from a preset ([`Machine::preset`]), a TOML file ([`Machine::from_toml`]), an hwloc synthetic
-//! string ([`Machine::from_synthetic`]) or the sysfs of a running kernel ([`Machine::from_sysfs`]). All of them end in
+//! string ([`Machine::from_synthetic`]), hwloc XML ([`Machine::from_hwloc_xml`]) or the sysfs of a running kernel
+//! ([`Machine::from_sysfs`]). All of them end in
 //! the same checks, so that whoever holds a machine may rely on dense group numbers, nested groups and sane distances.
 //!
-//! A machine file in full; `[costs]` and each of its keys may be absent, then the cost of `server-64` holds:
+//! A machine file in full; where `[costs]` or one of its keys is absent, the cost of `server-64` holds:
 //!
 //! ```toml
 //! description = "two sockets, two cores each, two threads a core"
@@ -16,6 +17,8 @@
 //! shape = "node:2 core:2 pu:2"            # an hwloc synthetic string
 //! numbering = "threads-last"              # or "threads-together" (the default), or the list of the CPU numbers
 //! distances = [[10, 21], [21, 10]]        # SLIT; default: 10 at home, 20 elsewhere, as in Linux
+//! capacity = { "6-7" = 512 }              # what weak CPUs get done; 1024 is the default
+//! offline = "7"                           # CPUs that are not online at the start
 //!
 //! [costs]
 //! context_switch_ns = 800
@@ -31,6 +34,18 @@
 //! nice = 0
 //! sleep_us = [1000, 1000, 1000, 1000, 1000, 2000, 3000, 4000, 5000, 6000, 7000]
 //! work_ns = [100, 100, 100, 100, 100, 200, 300, 400, 500, 600, 700]
+//! ```
+//!
+//! `nodes` may stand for `shape` and `numbering`, and describes any machine: a node is a list of last-level caches, a cache
+//! a list of cores, a core its CPUs. Numbers that no core has are CPUs that do not exist; a node without caches has memory
+//! only:
+//!
+//! ```toml
+//! [topology]
+//! nodes = [
+//!   [["0,4", "1,5"], [8, 9, 10, 11]], # CPUs 0 and 4 share a core; CPUs 8 to 11 are cores of one thread
+//!   [],
+//! ]
 //! ```
 
 mod cost;

@@ -3,7 +3,7 @@
 
 use crate::{Costs, Noise};
 use ids::{CpuId, CpuSet, Place, Topology, TopologyError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A machine description.
 #[derive(Clone, PartialEq, Debug)]
@@ -12,11 +12,14 @@ pub struct Machine {
     pub name: String,
     /// One line for people.
     pub description: String,
-    /// The CPUs and how far they are from each other.
+    /// The CPUs and how far they are from each other. Every number up to the last CPU's has a place, even where no CPU
+    /// is: tables by CPU have no holes.
     pub topology: Topology,
-    /// Those of them that are not online. A kernel does not tell what an offline CPU shares with others: such a CPU is
-    /// a core of its own, below the cache of the first CPU of its node.
+    /// CPUs that are not online, [`Machine::absent`] ones among them. A kernel does not tell what an offline CPU shares
+    /// with others: such a CPU is a core of its own, below the cache of the first CPU of its node.
     pub offline: CpuSet,
+    /// Numbers that no CPU has, between those of others.
+    pub absent: CpuSet,
     /// Timer interrupts per second of a busy CPU.
     pub hz: u32,
     /// Idle CPUs stop their tick (CONFIG_NO_HZ_IDLE).
@@ -41,9 +44,14 @@ pub struct MachineError {
 pub(crate) const HZ: std::ops::RangeInclusive<u64> = 24..=10_000;
 
 impl Machine {
-    /// All CPUs, whether online or not.
+    /// All CPUs, whether online or not, and the numbers between them that no CPU has.
     pub fn all_cpus(&self) -> CpuSet {
         self.topology.cpus()
+    }
+
+    /// The CPUs that exist, whether online or not.
+    pub fn present_cpus(&self) -> CpuSet {
+        self.all_cpus().iter().filter(|cpu| !self.absent.contains(*cpu)).collect()
     }
 
     /// Those that are online.
@@ -51,46 +59,62 @@ impl Machine {
         self.all_cpus().iter().filter(|cpu| !self.offline.contains(*cpu)).collect()
     }
 
-    /// The same machine as its kernel shows it while these CPUs are offline: what they share with others is not known,
-    /// a node where no CPU is left is none, and group numbers are dense again.
-    ///
-    /// # Panics
-    /// If no CPU is left.
+    /// The same machine as its kernel shows it while these CPUs are offline: what they share with others is not known.
     pub fn without(&self, offline: &CpuSet) -> Machine {
-        let online: Vec<CpuId> = self.all_cpus().iter().filter(|cpu| !offline.contains(*cpu)).collect();
-        let place_of = |cpu: CpuId| self.topology.place(cpu);
-        let nodes: Vec<u32> =
-            online.iter().map(|&cpu| place_of(cpu).node).collect::<BTreeSet<u32>>().into_iter().collect();
-        let node_of = |cpu: CpuId| nodes.binary_search(&place_of(cpu).node).ok();
-        let (mut cores, mut llcs) = (BTreeMap::new(), BTreeMap::new());
-        let number = |map: &mut BTreeMap<u32, u32>, old: u32| {
-            let next = map.len() as u32;
-            *map.entry(old).or_insert(next)
-        };
-        let mut places = vec![None; self.topology.len()];
-        for &cpu in &online {
-            let Place { core, llc, .. } = place_of(cpu);
-            let node = node_of(cpu).expect("it is one of its CPUs") as u32;
-            places[cpu.index()] = Some(Place { core: number(&mut cores, core), llc: number(&mut llcs, llc), node });
-        }
-        let row = |from: &u32| nodes.iter().map(|to| self.topology.distance(*from, *to)).collect();
-        let distances = nodes.iter().map(row).collect();
-        Machine {
-            topology: Topology { places: with_offline(places, |cpu| node_of(cpu).unwrap_or(0) as u32), distances },
-            offline: offline.clone(),
-            ..self.clone()
-        }
+        let known = |(cpu, &place)| (!offline.contains(CpuId(cpu as u32))).then_some(place);
+        let places = self.topology.places.iter().enumerate().map(known).collect();
+        let places = with_offline(places, |cpu| self.topology.place(cpu).node);
+        let topology = Topology { places, ..self.topology.clone() }.renumbered(offline);
+        Machine { topology, offline: offline.clone(), ..self.clone() }
     }
 
-    /// Checks what every constructor promises: 1 to 4096 CPUs, dense group numbers, cores inside caches inside nodes,
-    /// distances square, symmetric and 10 at home, a plausible HZ, and some CPU online. For machines that are built by
-    /// hand.
+    /// What it is made of, in a line: `64 CPUs: 32 cores of 2 threads, 2 last-level caches, 2 nodes`.
+    pub fn summary(&self) -> String {
+        let online = self.online_cpus();
+        let count = |group: fn(Place) -> u32| {
+            online.iter().map(|cpu| group(self.topology.place(cpu))).collect::<BTreeSet<u32>>().len()
+        };
+        let some = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let cores = count(|place| place.core);
+        let threads = match online.len() / cores {
+            threads if threads * cores != online.len() => " of 1 or more threads".to_owned(),
+            1 => String::new(),
+            threads => format!(" of {threads} threads"),
+        };
+        let (caches, nodes) = (count(|place| place.llc), count(|place| place.node));
+        let memory = match self.topology.nodes() - nodes {
+            0 => String::new(),
+            memory => format!(" and {} of memory only", some(memory, "node")),
+        };
+        let (cpus, cores) = (some(online.len(), "CPU"), some(cores, "core"));
+        let (caches, nodes) = (some(caches, "last-level cache"), some(nodes, "node"));
+        let mut text = format!("{cpus}: {cores}{threads}, {caches}, {nodes}{memory}");
+        let capacities: BTreeSet<u32> = self.topology.capacities.iter().copied().collect();
+        if capacities.len() > 1 {
+            let list: Vec<String> = capacities.iter().map(u32::to_string).collect();
+            text += &format!("; capacities {}", list.join(", "));
+        }
+        let waiting: CpuSet = self.present_cpus().iter().filter(|cpu| self.offline.contains(*cpu)).collect();
+        if !waiting.is_empty() {
+            text += &format!("; offline: {waiting}");
+        }
+        text
+    }
+
+    /// Checks what every constructor promises: a topology that holds together ([`Topology::check`]), some CPU online,
+    /// and a plausible HZ. For machines that are built by hand.
+    ///
+    /// # Errors
+    /// Says what is wrong and what was expected.
     pub fn validate(&self) -> Result<(), MachineError> {
         let error = |problem| MachineError { place: self.name.clone(), problem };
         self.topology.check().map_err(|TopologyError(problem)| error(problem))?;
         let all = self.all_cpus();
         if !self.offline.is_subset(&all) || self.offline.len() == all.len() {
             return Err(error(format!("CPUs {} of {all} are offline; expected some of them, not all", self.offline)));
+        }
+        if !self.absent.is_subset(&self.offline) {
+            return Err(error(format!("CPUs {} do not exist; expected them among the offline ones", self.absent)));
         }
         if !HZ.contains(&u64::from(self.hz)) {
             return Err(error(format!("hz is {}; expected {} to {}", self.hz, HZ.start(), HZ.end())));
@@ -99,21 +123,31 @@ impl Machine {
     }
 }
 
-/// All CPUs, given those that are online. What the others share is unknown: each is a core of its own beside the first
-/// CPU of its node, so that tables by CPU have nothing that is not there.
+/// All CPUs, given those that are online; the numbers of cores and caches are any. What the others share is unknown: each
+/// is a core of its own, below the cache of the first CPU of its node, so that tables by CPU have nothing that is not
+/// there. In a node without CPUs that are online it has a cache of its own.
+pub(crate) fn with_offline(places: Vec<Option<Place>>, node_of: impl Fn(CpuId) -> u32) -> Vec<Place> {
+    let unused = |group: fn(&Place) -> u32| places.iter().flatten().map(group).max().map_or(0, |last| last + 1);
+    let (core, llc) = (unused(|place| place.core), unused(|place| place.llc));
+    let guess = |number: usize| {
+        let (own, node) = (number as u32, node_of(CpuId(number as u32)));
+        let near = places.iter().flatten().find(|place| place.node == node);
+        Place { core: core + own, llc: near.map_or(llc + own, |near| near.llc), node }
+    };
+    places.iter().enumerate().map(|(number, place)| place.unwrap_or_else(|| guess(number))).collect()
+}
+
+/// All numbers up to the last CPU's, given the CPUs that exist, and the numbers between them that no CPU has: those get
+/// a place beside the first CPU.
 ///
 /// # Panics
-/// If no CPU of that node is online.
-pub(crate) fn with_offline(places: Vec<Option<Place>>, node_of: impl Fn(CpuId) -> u32) -> Vec<Place> {
-    let mut cores = places.iter().flatten().map(|place| place.core + 1).max().unwrap_or(0);
-    let mut guess = |number: usize| {
-        let node = node_of(CpuId(number as u32));
-        let near = places.iter().flatten().find(|place| place.node == node).expect("a node has CPUs that are online");
-        cores += 1;
-        Place { core: cores - 1, ..*near }
-    };
-    let all = places.iter().enumerate();
-    all.map(|(number, place)| place.unwrap_or_else(|| guess(number))).collect()
+/// If there is no CPU.
+pub(crate) fn with_absent(places: Vec<Option<Place>>, distances: Vec<Vec<u32>>) -> (Topology, CpuSet) {
+    let missing = |(number, place): (usize, &Option<Place>)| place.is_none().then_some(CpuId(number as u32));
+    let absent: CpuSet = places.iter().enumerate().filter_map(missing).collect();
+    let node = places.iter().flatten().next().expect("there is a CPU").node;
+    let topology = Topology::new(with_offline(places, |_| node)).with_distances(distances);
+    (topology.renumbered(&absent), absent)
 }
 
 #[cfg(test)]
@@ -124,11 +158,10 @@ mod tests {
         Machine {
             name: "m".into(),
             description: String::new(),
-            topology: Topology {
-                places: cpus.iter().map(|&(core, llc, node)| Place { core, llc, node }).collect(),
-                distances: distances.iter().map(|row| row.to_vec()).collect(),
-            },
+            topology: Topology::new(cpus.iter().map(|&(core, llc, node)| Place { core, llc, node }).collect())
+                .with_distances(distances.iter().map(|row| row.to_vec()).collect()),
             offline: CpuSet::new(),
+            absent: CpuSet::new(),
             hz: 250,
             no_hz_idle: true,
             costs: Costs::zero(),
@@ -147,10 +180,30 @@ mod tests {
         assert_eq!(whole.without(&CpuSet::new()), whole);
         let one = whole.without(&[CpuId(3)].into_iter().collect());
         assert_eq!(groups(&one), [(0, 0, 0), (0, 0, 0), (1, 0, 0), (3, 0, 0), (2, 1, 1), (2, 1, 1)]);
+        // A node without CPUs is still there.
         let node = whole.without(&"0,4-5".parse().unwrap());
-        assert_eq!(groups(&node), [(3, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (4, 0, 0), (5, 0, 0)]);
-        assert_eq!(node.topology.distances, [[10]]);
+        assert_eq!(groups(&node), [(3, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (4, 2, 1), (5, 3, 1)]);
+        assert_eq!(node.topology.distances, whole.topology.distances);
         assert_eq!(node.online_cpus().to_string(), "1-3");
+    }
+
+    #[test]
+    fn a_summary_counts_what_there_is() {
+        let cpus = [(0, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1), (4, 2, 1)];
+        let mut machine = machine(&cpus, &[&[10, 20, 20], &[20, 10, 20], &[20, 20, 10]]);
+        let nodes = "2 nodes and 1 node of memory only";
+        assert_eq!(machine.summary(), format!("6 CPUs: 5 cores of 1 or more threads, 3 last-level caches, {nodes}"));
+        (machine.offline, machine.absent) = ("1,4-5".parse().unwrap(), "4".parse().unwrap());
+        machine.topology.capacities[3] = 512;
+        assert_eq!(
+            machine.summary(),
+            "3 CPUs: 3 cores, 2 last-level caches, 1 node and 2 nodes of memory only; capacities 512, 1024; offline: 1,5"
+        );
+        assert_eq!(
+            Machine::preset("server-64").unwrap().summary(),
+            "64 CPUs: 32 cores of 2 threads, 2 last-level caches, 2 nodes"
+        );
+        assert_eq!(Machine::from_synthetic("pu:1").unwrap().summary(), "1 CPU: 1 core, 1 last-level cache, 1 node");
     }
 
     #[test]
@@ -164,5 +217,8 @@ mod tests {
             let expected = format!("CPUs {offline} of 0-1 are offline; expected some of them, not all");
             assert_eq!(machine.validate().map_err(|error| error.problem), if fine { Ok(()) } else { Err(expected) });
         }
+        let absent = Machine { absent: "1".parse().unwrap(), ..machine(&[(0, 0, 0), (1, 0, 0)], &[&[10]]) };
+        let problem = absent.validate().unwrap_err().problem;
+        assert_eq!(problem, "CPUs 1 do not exist; expected them among the offline ones");
     }
 }

@@ -5,7 +5,6 @@
 use crate::machine::with_offline;
 use crate::{Machine, MachineError};
 use ids::{CpuId, CpuSet, Place, Topology};
-use std::collections::BTreeMap;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
@@ -36,7 +35,7 @@ impl Sysfs<'_> {
         text.parse().map(Some).map_err(|_| error(path, format!("{text:?}; expected a number")))
     }
 
-    /// The CPUs that are online, and all up to the last that is there.
+    /// The CPUs that are online, and those that exist.
     ///
     /// CPUs that are possible but not there do not count: virtual machines have hundreds of them that never come. One
     /// that does come is like any other that was not there when a scheduler was loaded.
@@ -45,30 +44,27 @@ impl Sysfs<'_> {
         let online = self.set(&path)?.filter(|online| !online.is_empty());
         let online = online.ok_or_else(|| error(&path, "cannot be read, or empty; expected the online CPUs"))?;
         let present = self.set(&format!("{CPU}/present"))?.unwrap_or_default();
-        let last = online.iter().chain(present.iter()).max().expect("some CPU is online");
-        Ok((online, CpuSet::first_n(last.index() + 1)))
+        Ok((online.clone(), online.iter().chain(present.iter()).collect()))
     }
 
-    /// The nodes that have CPUs, with their kernel numbers. A kernel without NUMA has no such directory: one node.
+    /// The nodes with their kernel numbers and online CPUs; one without CPUs has memory only. A kernel without NUMA has
+    /// no such directory: one node.
     fn nodes(&self, cpus: &CpuSet) -> Result<Vec<(usize, CpuSet)>, MachineError> {
         let Some(online) = self.set(&format!("{NODE}/online"))? else { return Ok(vec![(0, cpus.clone())]) };
-        let mut nodes = Vec::new();
-        for node in online.iter() {
+        let node = |node: CpuId| {
             let path = format!("{NODE}/node{node}/cpulist");
             let there = self.set(&path)?.ok_or_else(|| error(&path, "cannot be read; expected a list of CPUs"))?;
-            let cpus = there.intersection(cpus);
-            if !cpus.is_empty() {
-                nodes.push((node.index(), cpus));
-            }
-        }
-        Ok(nodes)
+            Ok((node.index(), there.intersection(cpus)))
+        };
+        online.iter().map(node).collect()
     }
 
     /// The node of a CPU that is offline: the list of a node's CPUs leaves it out, but it has a link to each of them.
-    /// Where there is none, or only CPUs that are offline, the first node stands in.
+    /// Where there is none, the first node with CPUs stands in.
     fn node_of_offline(&self, cpu: CpuId, nodes: &[(usize, CpuSet)]) -> usize {
         let linked = |(node, _): &(usize, CpuSet)| self.text(&format!("{NODE}/node{node}/cpu{cpu}/online")).is_some();
-        nodes.iter().position(linked).unwrap_or(0)
+        let with_cpus = || nodes.iter().position(|(_, cpus)| !cpus.is_empty());
+        nodes.iter().position(linked).or_else(with_cpus).unwrap_or(0)
     }
 
     /// SLIT rows hold one entry for each online node, in order. Firmware tables are sometimes asymmetric: the larger
@@ -77,22 +73,29 @@ impl Sysfs<'_> {
         let Some(online) = self.set(&format!("{NODE}/online"))? else {
             return Ok(vec![vec![Topology::LOCAL_DISTANCE]]);
         };
-        let online: Vec<usize> = online.iter().map(CpuId::index).collect();
+        let count = online.len();
         let mut rows = Vec::new();
         for &(node, _) in nodes {
             let path = format!("{NODE}/node{node}/distance");
             let Some(text) = self.text(&path) else {
-                rows.push(Topology::default_distances(nodes.len()).swap_remove(rows.len()));
+                rows.push(Topology::default_distances(count).swap_remove(rows.len()));
                 continue;
             };
             let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
-            let row = row.filter(|row| row.len() == online.len());
-            let row = row.ok_or_else(|| error(&path, format!("{text:?}; expected {} distances", online.len())))?;
-            let column = |wanted: usize| online.iter().position(|&other| other == wanted).map_or(0, |at| row[at]);
-            rows.push(nodes.iter().map(|&(to, _)| column(to)).collect::<Vec<u32>>());
+            let row = row.filter(|row| row.len() == count);
+            rows.push(row.ok_or_else(|| error(&path, format!("{text:?}; expected {count} distances")))?);
         }
         let larger = |from: usize, to: usize| rows[from][to].max(rows[to][from]);
         Ok((0..rows.len()).map(|from| (0..rows.len()).map(|to| larger(from, to)).collect()).collect())
+    }
+
+    /// What a CPU gets done, of 1024; kernels tell it of machines with unequal CPUs.
+    fn capacity(&self, cpu: CpuId) -> Result<u32, MachineError> {
+        let path = format!("{CPU}/cpu{cpu}/cpu_capacity");
+        let Some(capacity) = self.number(&path)? else { return Ok(Topology::FULL_CAPACITY) };
+        let range = 1..=Topology::FULL_CAPACITY;
+        let found = u32::try_from(capacity).ok().filter(|capacity| range.contains(capacity));
+        found.ok_or_else(|| error(&path, format!("{capacity}; expected {} to {}", range.start(), range.end())))
     }
 
     /// The threads of this CPU's core.
@@ -122,44 +125,39 @@ impl Sysfs<'_> {
     }
 }
 
-/// Numbers groups in the order of their lowest CPUs.
-struct Numbering(BTreeMap<CpuId, u32>);
-
-impl Numbering {
-    fn number(&mut self, group: &CpuSet, member: CpuId) -> u32 {
-        let next = self.0.len() as u32;
-        *self.0.entry(group.first().unwrap_or(member)).or_insert(next)
-    }
-}
-
 impl Machine {
     /// From sysfs (`/sys/devices/system/...`), read through `read`: path → contents.
     ///
-    /// CPUs keep the numbers that the kernel gave them; those that are offline, or not there, between the others are in
-    /// [`Machine::offline`].
+    /// CPUs keep the numbers that the kernel gave them; those that are offline are in [`Machine::offline`], and numbers
+    /// that no CPU has in [`Machine::absent`]. Nodes are numbered anew without gaps.
     ///
     /// Where files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at
     /// its cache. HZ, NO_HZ and costs cannot be seen there; those of the preset `server-64` stand in.
     pub fn from_sysfs(read: &dyn Fn(&str) -> Option<String>) -> Result<Machine, MachineError> {
         let sysfs = Sysfs { read };
-        let (online, all) = sysfs.cpus()?;
+        let (online, present) = sysfs.cpus()?;
         let nodes = sysfs.nodes(&online)?;
-        let mut places = vec![None; all.len()];
-        let (mut cores, mut llcs) = (Numbering(BTreeMap::new()), Numbering(BTreeMap::new()));
+        let count = present.iter().last().map_or(0, |last| last.index() + 1);
+        let (mut places, mut capacities) = (vec![None; count], vec![Topology::FULL_CAPACITY; count]);
         for cpu in online.iter() {
             let node = nodes.iter().position(|(_, set)| set.contains(cpu));
             let node = node.ok_or_else(|| error(NODE, format!("CPU {cpu} is in no node's cpulist")))?;
             let llc = sysfs.llc(cpu, &online)?.intersection(&nodes[node].1);
             let core = sysfs.core(cpu)?.intersection(&llc);
-            let (core, llc) = (cores.number(&core, cpu), llcs.number(&llc, cpu));
-            places[cpu.index()] = Some(Place { core, llc, node: node as u32 });
+            // The lowest CPU names the group. A CPU that is in no list is alone.
+            let name = |group: &CpuSet| group.first().unwrap_or(cpu).0;
+            places[cpu.index()] = Some(Place { core: name(&core), llc: name(&llc), node: node as u32 });
+            capacities[cpu.index()] = sysfs.capacity(cpu)?;
         }
+        let all = CpuSet::first_n(count);
         let offline: CpuSet = all.iter().filter(|cpu| !online.contains(*cpu)).collect();
         let places = with_offline(places, |cpu| sysfs.node_of_offline(cpu, &nodes) as u32);
+        let topology = Topology { places, capacities, distances: sysfs.distances(&nodes)? };
         let machine = Machine {
             name: "host".into(),
             description: format!("this machine, {} CPUs", online.len()),
-            topology: Topology { places, distances: sysfs.distances(&nodes)? },
+            topology: topology.renumbered(&offline),
+            absent: all.iter().filter(|cpu| !present.contains(*cpu)).collect(),
             offline,
             ..Machine::reference()
         };
@@ -216,8 +214,10 @@ mod tests {
     #[test]
     fn sysfs_becomes_a_machine() {
         let machine = machine(&[]).unwrap();
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (0, 0, 0), (1, 1, 1)]);
-        assert_eq!(machine.topology.distances, [[10, 28], [28, 10]]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (1, 1, 2)]);
+        assert_eq!(machine.topology.distances, [[10, 17, 28], [17, 10, 17], [28, 17, 10]]);
+        assert_eq!(machine.topology.capacities, [1024; 4]);
+        assert!(machine.summary().ends_with("2 nodes and 1 node of memory only"));
     }
 
     #[test]
@@ -265,24 +265,24 @@ mod tests {
     fn cpus_keep_their_numbers_when_some_are_offline() {
         // CPU 1 went: what it shared is unknown now, but not its node. No number of the others changes.
         let machine = without("1", "0,2-3\n", ["0,2", "3"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (2, 1, 1), (0, 0, 0), (1, 1, 1)]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (2, 1, 2), (0, 0, 0), (1, 1, 2)]);
         assert_eq!(
             (machine.online_cpus().to_string(), machine.description.as_str()),
             ("0,2-3".into(), "this machine, 3 CPUs")
         );
         // The last one: it is still there.
         let machine = without("3", "0-2\n", ["0,2", "1"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (0, 0, 0), (2, 1, 1)]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
         // The second threads of all cores, as with nosmt.
         let machine = without("2-3", "0-1\n", ["0", "1"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 1)]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (2, 0, 0), (3, 1, 2)]);
     }
 
     #[test]
-    fn a_node_whose_cpus_all_went_is_no_node_of_the_machine() {
+    fn a_node_whose_cpus_all_went_is_left_with_its_memory() {
         let machine = without("1,3", "0,2\n", ["0,2", "\n"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 0, 0), (0, 0, 0), (2, 0, 0)]);
-        assert_eq!(machine.topology.distances, [[10]]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 2, 2)]);
+        assert_eq!(machine.topology.nodes(), 3);
     }
 
     #[test]
@@ -290,7 +290,14 @@ mod tests {
         let machine = machine(&[("cpu/present", "0-3\n")]).unwrap();
         assert_eq!((machine.topology.len(), machine.offline.is_empty()), (4, true));
         let holes = self::machine(&[("cpu/present", "0-3,6\n")]).unwrap();
-        assert_eq!((holes.topology.len(), holes.offline.to_string()), (7, "4-6".into()));
+        assert_eq!(holes.topology.len(), 7);
+        assert_eq!((holes.offline.to_string(), holes.absent.to_string()), ("4-6".into(), "4-5".into()));
+    }
+
+    #[test]
+    fn small_cores_have_less_capacity() {
+        let hybrid = machine(&[("cpu/cpu1/cpu_capacity", "446\n"), ("cpu/cpu3/cpu_capacity", "446\n")]).unwrap();
+        assert_eq!(hybrid.topology.capacities, [1024, 446, 1024, 446]);
     }
 
     #[test]
@@ -309,6 +316,7 @@ mod tests {
             ),
             ("node/node2/cpulist", "1", "/sys/devices/system/node: CPU 3 is in no node's cpulist"),
             ("node/node0/distance", "10 x", r#"/sys/devices/system/node/node0/distance: "10 x"; expected 3 distances"#),
+            ("cpu/cpu2/cpu_capacity", "0", "/sys/devices/system/cpu/cpu2/cpu_capacity: 0; expected 1 to 1024"),
             (
                 "cpu/cpu0/cache/index0/level",
                 "one",

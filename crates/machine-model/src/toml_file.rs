@@ -3,10 +3,10 @@
 //! nearest known one.
 
 mod noise;
+mod topology;
 
 use crate::machine::HZ;
-use crate::{Costs, Machine, MachineError, synthetic};
-use ids::{CpuSet, MAX_CPUS, Place, Topology};
+use crate::{Costs, Machine, MachineError};
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -60,10 +60,15 @@ impl<'a, 't> Table<'a, 't> {
         Ok(Some(Table { source: self.source, what, span: value.span(), content, known: Vec::new() }))
     }
 
+    /// An error at a value.
+    fn error(&self, value: Value<'_, '_>, problem: String) -> MachineError {
+        self.source.error(&value.span(), problem)
+    }
+
     fn wrong(&self, key: &str, value: Value<'_, '_>, expected: &str) -> MachineError {
         let found = &self.source.text[value.span()];
         let found: String = found.chars().take(40).collect();
-        self.source.error(&value.span(), format!("{key} is {found}; expected {expected}"))
+        self.error(value, format!("{key} is {found}; expected {expected}"))
     }
 
     fn integer(&self, key: &str, value: Value<'_, '_>, range: RangeInclusive<u64>) -> Result<u64, MachineError> {
@@ -116,7 +121,7 @@ impl Machine {
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
-        let topology = read_topology(topology)?;
+        let (topology, offline, absent) = topology::read(topology)?;
         let costs = match file.table("costs", "[costs]")? {
             Some(table) => read_costs(table)?,
             None => Machine::reference().costs,
@@ -128,71 +133,10 @@ impl Machine {
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
-        let offline = CpuSet::new();
-        let machine = Machine { name, description, topology, offline, hz, no_hz_idle, costs, noise };
+        let machine = Machine { name, description, topology, offline, absent, hz, no_hz_idle, costs, noise };
         machine.validate()?;
         Ok(machine)
     }
-}
-
-fn read_topology(mut table: Table<'_, '_>) -> Result<Topology, MachineError> {
-    let shape = table.required("shape")?;
-    let text = table.string("shape", shape)?;
-    let tree =
-        synthetic::places(text).map_err(|problem| table.source.error(&shape.span(), format!("shape: {problem}")))?;
-    let places = match table.optional("numbering") {
-        Some(value) => number(&table, value, &tree)?,
-        None => tree,
-    };
-    let topology = Topology::new(places);
-    let topology = match table.optional("distances") {
-        None => topology,
-        Some(value) => {
-            let rows = value.get_ref().as_array().ok_or_else(|| table.wrong("distances", value, "an array of rows"))?;
-            let row = |row| -> Result<Vec<u32>, MachineError> {
-                Ok(table.list("distances", row, 0..=255)?.into_iter().map(|distance| distance as u32).collect())
-            };
-            let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
-            let checked = Topology::check_distances(&rows, topology.nodes());
-            checked.map_err(|error| table.source.error(&value.span(), error.0))?;
-            topology.with_distances(rows)
-        }
-    };
-    table.finish()?;
-    Ok(topology)
-}
-
-/// Gives each CPU of the tree its number. Firmware often counts one thread of every core before the second ones.
-fn number(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &[Place]) -> Result<Vec<Place>, MachineError> {
-    let expected = "\"threads-together\", \"threads-last\" or the list of the numbers";
-    let order: Vec<usize> = match value.get_ref() {
-        DeValue::String(word) if word == "threads-together" => return Ok(tree.to_vec()),
-        DeValue::String(word) if word == "threads-last" => {
-            let thread =
-                |index: usize| tree[..index].iter().rev().take_while(|cpu| cpu.core == tree[index].core).count();
-            let mut order: Vec<usize> = (0..tree.len()).collect();
-            order.sort_by_key(|&index| (thread(index), index));
-            order
-        }
-        DeValue::Array(items) => {
-            let mut order = vec![usize::MAX; tree.len()];
-            let last = tree.len() as u64 - 1;
-            if items.len() != tree.len() {
-                let expected = format!("{} numbers, one for each CPU of the shape", tree.len());
-                return Err(table.wrong("numbering", value, &expected));
-            }
-            for (index, item) in items.iter().enumerate() {
-                let cpu = table.integer("numbering", item, 0..=last.min(MAX_CPUS as u64))? as usize;
-                if order[cpu] != usize::MAX {
-                    return Err(table.wrong("numbering", item, "each number once"));
-                }
-                order[cpu] = index;
-            }
-            order
-        }
-        _ => return Err(table.wrong("numbering", value, expected)),
-    };
-    Ok(order.into_iter().map(|index| tree[index]).collect())
 }
 
 fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
@@ -253,116 +197,4 @@ fn array<const N: usize>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ids::{CpuId, Locality};
-    use proptest::prelude::*;
-
-    const GOOD: &str = r#"description = "test"
-hz = 250
-no_hz_idle = true
-[topology]
-shape = "node:2 core:1 pu:2"
-numbering = "threads-last"
-distances = [[10, 21], [21, 10]]
-[costs]
-context_switch_ns = 7
-ipi_ns = [1, 2, 3]
-"#;
-
-    #[test]
-    fn a_file_is_read() {
-        let machine = Machine::from_toml("dir/my.toml", GOOD).unwrap();
-        assert_eq!((machine.name.as_str(), machine.description.as_str(), machine.hz), ("my", "test", 250));
-        let nodes: Vec<u32> = machine.topology.places.iter().map(|cpu| cpu.node).collect();
-        assert_eq!(nodes, [0, 1, 0, 1]);
-        assert_eq!(machine.topology.distances, [[10, 21], [21, 10]]);
-        assert_eq!((machine.costs.context_switch_ns, machine.costs.ipi_ns), (7, [1, 2, 3]));
-        assert_eq!(machine.costs.tick_ns, Machine::preset("server-64").unwrap().costs.tick_ns);
-    }
-
-    #[test]
-    fn a_numbering_may_be_given_number_by_number() {
-        let machine = Machine::from_toml("t", &GOOD.replace("\"threads-last\"", "[3, 0, 2, 1]")).unwrap();
-        // The tree's CPUs 0 and 1 (node 0) became 3 and 0.
-        assert_eq!(machine.topology.places.iter().map(|cpu| cpu.node).collect::<Vec<_>>(), [0, 1, 1, 0]);
-        assert_eq!(machine.topology.locality(CpuId(0), CpuId(3)), Locality::Smt);
-    }
-
-    #[test]
-    fn every_mistake_is_named_with_its_line() {
-        let cases = [
-            ("hz = 250", "hertz = 250", "f.toml:1: the file has no key hz"),
-            ("hz = 250", "hz = 0", "f.toml:2: hz is 0; expected an integer from 24 to 10000"),
-            ("hz = 250", "hz = \"x\"", r#"f.toml:2: hz is "x"; expected an integer from 24 to 10000"#),
-            ("hz = 250", "hz = -1", "f.toml:2: hz is -1; expected an integer from 24 to 10000"),
-            ("hz = 250", "hz = 250\nhz = 3", "f.toml:3: not TOML: duplicate key"),
-            ("hz = 250", "hz = ", "f.toml:2: not TOML: string values must be quoted, expected literal string"),
-            ("true", "1", "f.toml:3: no_hz_idle is 1; expected true or false"),
-            ("pu:2\"", "pu:x\"", r#"f.toml:5: shape: "pu:x": expected a count from 1 to 4096"#),
-            ("shape", "shap", "f.toml:4: [topology] has no key shape"),
-            (
-                "numbering",
-                "numberign",
-                "f.toml:6: [topology] has an unknown key numberign (did you mean numbering?); known are shape, numbering, distances",
-            ),
-            (
-                "\"threads-last\"",
-                "\"last\"",
-                r#"f.toml:6: numbering is "last"; expected "threads-together", "threads-last" or the list of the numbers"#,
-            ),
-            (
-                "\"threads-last\"",
-                "[0, 1]",
-                "f.toml:6: numbering is [0, 1]; expected 4 numbers, one for each CPU of the shape",
-            ),
-            ("\"threads-last\"", "[0, 1, 1, 2]", "f.toml:6: numbering is 1; expected each number once"),
-            ("\"threads-last\"", "[0, 1, 2, 4]", "f.toml:6: numbering is 4; expected an integer from 0 to 3"),
-            (
-                "[[10, 21], [21, 10]]",
-                "[[10, 21], [22, 10]]",
-                "f.toml:7: distance from node 0 to 1 is 21, but back it is 22",
-            ),
-            ("[[10, 21], [21, 10]]", "[10]", "f.toml:7: distances is 10; expected an array of integers"),
-            (
-                "[[10, 21], [21, 10]]",
-                "[[10]]",
-                "f.toml:7: distances have rows of [1]; expected 2 rows of 2, one for each node",
-            ),
-            (
-                "context_switch_ns",
-                "context_swich_ns",
-                "f.toml:9: [costs] has an unknown key context_swich_ns (did you mean context_switch_ns?); known are context_switch_ns, idle_exit_ns, interrupt_ns, tick_ns, instruction_ps, callback_ns, wakeup_ns, fork_ns, attach_ns, disable_ns, ipi_ns, call_ns",
-            ),
-            ("[1, 2, 3]", "[1, 2]", "f.toml:10: ipi_ns is [1, 2]; expected 3 costs: same LLC, same node, far"),
-            ("[1, 2, 3]", "[1, 2, 3e3]", "f.toml:10: ipi_ns is 3e3; expected an integer from 0 to 1000000000"),
-            (
-                "[costs]",
-                "[caches]",
-                "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, topology, costs, noise",
-            ),
-        ];
-        for (from, to, expected) in cases {
-            assert!(GOOD.contains(from));
-            let error = Machine::from_toml("f.toml", &GOOD.replacen(from, to, 1)).unwrap_err();
-            assert_eq!(error.to_string(), expected);
-        }
-        assert_eq!(
-            Machine::from_toml("f.toml", "").unwrap_err().to_string(),
-            "f.toml:1: the file has no key description"
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn damaged_files_never_panic(cut in 0..=GOOD.len(), at in 0..GOOD.len(), bit in 0..7) {
-            let mut bytes = GOOD.as_bytes().to_vec();
-            bytes[at] ^= 1u8 << bit;
-            bytes.truncate(cut.max(1));
-            let text = String::from_utf8_lossy(&bytes);
-            if let Ok(machine) = Machine::from_toml("f.toml", &text) {
-                prop_assert!(machine.validate().is_ok());
-            }
-        }
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ const CALLBACK_BUDGET: u64 = 16_000_000;
 pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
     check_workload(setup.workload, setup.machine, setup.duration)?;
-    setup.faults.check(&setup.machine.name, &setup.machine.all_cpus(), &setup.machine.offline)?;
+    setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
     let config = config(setup);
     let target = Kernel::target(&config);
     let mut linked = setup.object.link(&*target)?;
@@ -78,7 +78,7 @@ pub(crate) fn check_workload(
         let problem = "it has tasks that never end and no duration; give one";
         return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));
     }
-    let all = machine.all_cpus();
+    let all = machine.present_cpus();
     for (index, spec) in workload.tasks.iter().enumerate() {
         let changes = spec.script.iter().filter_map(|op| match op {
             Op::Change { cpus, .. } | Op::ChangeOf { cpus, .. } => cpus.as_ref(),

@@ -306,6 +306,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         description: String::new(),
         topology: Topology::flat(cpus),
         offline: CpuSet::new(),
+        absent: CpuSet::new(),
         hz: 250,
         no_hz_idle: true,
         costs: Costs::zero(),

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! hwloc synthetic strings: levels from the outermost to the innermost, each with its number of children, as
+//! `lstopo --of synthetic` writes them.
+//!
+//! Facts: hwloc 2.x and 3.0 documentation, "Synthetic topologies", and what its programs read and write. Words name the
+//! level (case does not matter, hwloc's short forms are accepted); bare numbers get the types that hwloc gives them.
+//! Attributes stand in parentheses: sizes have no meaning here, `indexes` are the numbers of CPUs and nodes. A memory node
+//! in brackets belongs to each object of the level before it; where a CPU has several, its node is the one that the
+//! fewest CPUs share, and then the first; the others have memory only.
+
+mod indexes;
+mod parse;
+
+use crate::machine::with_absent;
+use crate::{Machine, MachineError};
+use ids::{CpuSet, MAX_CPUS, Place, Topology};
+use parse::{Item, Kind, Level, error};
+use std::cmp::Reverse;
+
+/// A level with the number of CPUs below one of its objects.
+struct Sized<'a> {
+    item: Item<'a>,
+    level: Level,
+    cpus: usize,
+}
+
+/// The memory nodes below objects of one size.
+struct Nodes<'a> {
+    item: Option<Item<'a>>,
+    /// CPUs that share such a node.
+    cpus: usize,
+    /// How many levels are around it, and inner nodes come first.
+    depth: Reverse<usize>,
+    /// Numbers, in the order of the tree.
+    numbers: Vec<usize>,
+}
+
+/// What a string describes.
+pub(crate) struct Tree {
+    /// Where the CPUs sit, in the order of the tree.
+    pub places: Vec<Place>,
+    /// The numbers that the string gives them.
+    pub numbers: Option<Vec<usize>>,
+    /// Number of nodes, with those that have memory only.
+    pub nodes: usize,
+}
+
+impl Tree {
+    /// Reads a string, or says what is wrong with it.
+    pub fn read(text: &str) -> Result<Tree, String> {
+        let items = parse::items(text)?;
+        let (total, levels) = sizes(&items)?;
+        let nodes = nodes(&items, &levels, total)?;
+        Ok(Tree {
+            places: places(&levels, &nodes, total)?,
+            numbers: cpu_numbers(&levels, total)?,
+            nodes: nodes.iter().map(|nodes| nodes.numbers.len()).sum(),
+        })
+    }
+
+    /// The topology when the CPUs have these numbers, in the order of the tree; and the numbers that no CPU has.
+    pub fn numbered(&self, numbers: &[usize]) -> (Topology, CpuSet) {
+        let mut places = vec![None; numbers.iter().max().map_or(0, |last| last + 1)];
+        for (place, &number) in self.places.iter().zip(numbers) {
+            places[number] = Some(*place);
+        }
+        with_absent(places, Topology::default_distances(self.nodes))
+    }
+
+    /// The topology with the string's own numbers, else those of the tree's order; and the numbers that no CPU has.
+    pub fn topology(&self) -> (Topology, CpuSet) {
+        let plain: Vec<usize> = (0..self.places.len()).collect();
+        self.numbered(self.numbers.as_ref().unwrap_or(&plain))
+    }
+}
+
+/// How many CPUs there are, and how many each level has below one object.
+fn sizes<'a>(items: &[Item<'a>]) -> Result<(usize, Vec<Sized<'a>>), String> {
+    let mut total = 1usize;
+    let mut levels = Vec::new();
+    for item in items {
+        let Kind::Level(level, count) = item.kind else { continue };
+        total = total.saturating_mul(count);
+        if total > MAX_CPUS {
+            return error(item.at, format!("more than {MAX_CPUS} CPUs"));
+        }
+        levels.push(Sized { item: *item, level, cpus: total });
+    }
+    for sized in &mut levels {
+        sized.cpus = total / sized.cpus;
+    }
+    Ok((total, levels))
+}
+
+/// All memory nodes. hwloc counts those of inner objects before those of the objects around them.
+fn nodes<'a>(items: &[Item<'a>], levels: &[Sized<'a>], total: usize) -> Result<Vec<Nodes<'a>>, String> {
+    let mut found: Vec<Nodes<'a>> = Vec::new();
+    let mut depth = 0;
+    for item in items {
+        depth += usize::from(matches!(item.kind, Kind::Level(..)));
+        if matches!(item.kind, Kind::Memory | Kind::Level(Level::Node, _)) {
+            let cpus = depth.checked_sub(1).map_or(total, |around| levels[around].cpus);
+            found.push(Nodes { item: Some(*item), cpus, depth: Reverse(depth), numbers: Vec::new() });
+        }
+    }
+    if found.is_empty() {
+        found.push(Nodes { item: None, cpus: total, depth: Reverse(0), numbers: Vec::new() });
+    }
+    let count: usize = found.iter().map(|nodes| total / nodes.cpus).sum();
+    if count > Topology::MAX_NODES {
+        let at = found[0].item.map_or(1, |item| item.at);
+        return error(at, format!("{count} nodes; expected at most {}", Topology::MAX_NODES));
+    }
+    // By the last CPU of their object; of those, inner objects first, then as they stand.
+    let mut order: Vec<(usize, Reverse<usize>, usize)> = Vec::new();
+    for (kind, nodes) in found.iter().enumerate() {
+        order.extend((1..=total / nodes.cpus).map(|object| (object * nodes.cpus, nodes.depth, kind)));
+    }
+    order.sort_unstable();
+    let numbers = node_numbers(&found, levels, count)?;
+    for ((_, _, kind), number) in order.into_iter().zip(numbers) {
+        found[kind].numbers.push(number);
+    }
+    Ok(found)
+}
+
+/// Numbers of `count` nodes, without gaps, in the order of the numbers that the string gives them.
+fn node_numbers(nodes: &[Nodes<'_>], levels: &[Sized<'_>], count: usize) -> Result<Vec<usize>, String> {
+    let given: Vec<(usize, &str)> =
+        nodes.iter().filter_map(|nodes| nodes.item).filter_map(|item| Some((item.at, item.indexes?))).collect();
+    let (at, text) = match given[..] {
+        [] => return Ok((0..count).collect()),
+        [given] => given,
+        [_, (at, _), ..] => return error(at, "indexes of nodes stand twice; expected one list for all nodes"),
+    };
+    let read = indexes::read(text, count, Topology::MAX_NODES, &widths(levels));
+    let numbers = read.or_else(|problem| error(at, problem))?;
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    Ok(numbers.iter().map(|number| sorted.partition_point(|other| other < number)).collect())
+}
+
+/// How many objects there are of each level.
+fn widths(levels: &[Sized<'_>]) -> Vec<(Level, usize)> {
+    let mut width = 1;
+    let widths = levels.iter().map(|sized| {
+        if let Kind::Level(_, count) = sized.item.kind {
+            width *= count;
+        }
+        (sized.level, width)
+    });
+    widths.collect()
+}
+
+/// Where the CPUs sit, in the order of the tree. A cache ends at its node.
+fn places(levels: &[Sized<'_>], nodes: &[Nodes<'_>], total: usize) -> Result<Vec<Place>, String> {
+    let home = nodes.iter().min_by_key(|nodes| (nodes.cpus, nodes.depth)).expect("there is a node");
+    let core = levels.iter().find(|sized| sized.level == Level::Core).map_or(1, |sized| sized.cpus);
+    if let Some(item) = home.item.filter(|_| home.cpus < core) {
+        return error(item.at, format!("{:?} inside a core; expected outer levels first", item.text));
+    }
+    let is_cache = |sized: &&Sized<'_>| matches!(sized.level, Level::Cache(_)) && sized.cpus >= core;
+    let llc = levels.iter().find(is_cache).or_else(|| {
+        // Linux falls back to the package or die where no cache is known; here the innermost such group.
+        levels.iter().rev().find(|sized| matches!(sized.level, Level::Node | Level::Die | Level::Package))
+    });
+    let llc = llc.map_or(total, |sized| sized.cpus).min(home.cpus);
+    // A CPU's number divided by the CPUs in one group is that group's number.
+    let group = |cpu: usize, size: usize| (cpu / size) as u32;
+    let node = |cpu: usize| home.numbers[cpu / home.cpus] as u32;
+    Ok((0..total).map(|cpu| Place { core: group(cpu, core), llc: group(cpu, llc), node: node(cpu) }).collect())
+}
+
+/// The numbers that the string gives the CPUs, in the order of the tree.
+fn cpu_numbers(levels: &[Sized<'_>], total: usize) -> Result<Option<Vec<usize>>, String> {
+    let item = levels.last().expect("the last level is pu").item;
+    let Some(text) = item.indexes else { return Ok(None) };
+    let read = indexes::read(text, total, MAX_CPUS, &widths(levels));
+    read.map(Some).or_else(|problem| error(item.at, problem))
+}
+
+impl Machine {
+    /// From an hwloc synthetic string such as `node:2 core:8 pu:2`. CPUs are numbered in the order of the tree where the
+    /// string gives no `indexes`, all foreign nodes are 20 away, and HZ, NO_HZ and costs are those of the preset
+    /// `server-64`.
+    ///
+    /// # Errors
+    /// Names the character and what was expected.
+    pub fn from_synthetic(text: &str) -> Result<Machine, MachineError> {
+        let short: String = text.chars().take(80).collect();
+        let error = |problem| MachineError { place: format!("synthetic topology {short:?}"), problem };
+        let (topology, absent) = Tree::read(text).map_err(error)?.topology();
+        let machine = Machine {
+            name: text.split_whitespace().collect::<Vec<_>>().join(" "),
+            description: format!("{} CPUs by a synthetic topology", topology.len() - absent.len()),
+            topology,
+            offline: absent.clone(),
+            absent,
+            ..Machine::reference()
+        };
+        machine.validate()?;
+        Ok(machine)
+    }
+}
+
+#[cfg(test)]
+mod tests;

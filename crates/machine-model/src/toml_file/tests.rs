@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Machine files with what they mean, and with every mistake.
+
+use super::*;
+use ids::{CpuId, Locality};
+use proptest::prelude::*;
+
+const GOOD: &str = r#"description = "test"
+hz = 250
+no_hz_idle = true
+[topology]
+shape = "node:2 core:1 pu:2"
+numbering = "threads-last"
+distances = [[10, 21], [21, 10]]
+[costs]
+context_switch_ns = 7
+ipi_ns = [1, 2, 3]
+"#;
+
+#[test]
+fn a_file_is_read() {
+    let machine = Machine::from_toml("dir/my.toml", GOOD).unwrap();
+    assert_eq!((machine.name.as_str(), machine.description.as_str(), machine.hz), ("my", "test", 250));
+    let nodes: Vec<u32> = machine.topology.places.iter().map(|cpu| cpu.node).collect();
+    assert_eq!(nodes, [0, 1, 0, 1]);
+    assert_eq!(machine.topology.distances, [[10, 21], [21, 10]]);
+    assert_eq!((machine.costs.context_switch_ns, machine.costs.ipi_ns), (7, [1, 2, 3]));
+    assert_eq!(machine.costs.tick_ns, Machine::preset("server-64").unwrap().costs.tick_ns);
+}
+
+#[test]
+fn a_numbering_may_be_given_number_by_number() {
+    let machine = Machine::from_toml("t", &GOOD.replace("\"threads-last\"", "[3, 0, 2, 1]")).unwrap();
+    // The tree's CPUs 0 and 1 (node 0) became 3 and 0.
+    assert_eq!(machine.topology.places.iter().map(|cpu| cpu.node).collect::<Vec<_>>(), [0, 1, 1, 0]);
+    assert_eq!(machine.topology.locality(CpuId(0), CpuId(3)), Locality::Smt);
+}
+
+#[test]
+fn every_mistake_is_named_with_its_line() {
+    let cases = [
+        ("hz = 250", "hertz = 250", "f.toml:1: the file has no key hz"),
+        ("hz = 250", "hz = 0", "f.toml:2: hz is 0; expected an integer from 24 to 10000"),
+        ("hz = 250", "hz = \"x\"", r#"f.toml:2: hz is "x"; expected an integer from 24 to 10000"#),
+        ("hz = 250", "hz = -1", "f.toml:2: hz is -1; expected an integer from 24 to 10000"),
+        ("hz = 250", "hz = 250\nhz = 3", "f.toml:3: not TOML: duplicate key"),
+        ("hz = 250", "hz = ", "f.toml:2: not TOML: string values must be quoted, expected literal string"),
+        ("true", "1", "f.toml:3: no_hz_idle is 1; expected true or false"),
+        ("pu:2\"", "pu:x\"", r#"f.toml:5: shape: character 15: "pu:x": expected a count from 1 to 4096"#),
+        ("shape", "shap", "f.toml:4: [topology] has neither shape nor nodes"),
+        (
+            "numbering",
+            "numberign",
+            "f.toml:6: [topology] has an unknown key numberign (did you mean numbering?); known are shape, nodes, numbering, distances, capacity, offline",
+        ),
+        (
+            "\"threads-last\"",
+            "\"last\"",
+            r#"f.toml:6: numbering is "last"; expected "threads-together", "threads-last" or the list of the numbers"#,
+        ),
+        (
+            "\"threads-last\"",
+            "[0, 1]",
+            "f.toml:6: numbering is [0, 1]; expected 4 numbers, one for each CPU of the shape",
+        ),
+        ("\"threads-last\"", "[0, 1, 1, 2]", "f.toml:6: numbering is 1; expected each number once"),
+        ("\"threads-last\"", "[0, 1, 2, 4096]", "f.toml:6: numbering is 4096; expected an integer from 0 to 4095"),
+        (
+            "[[10, 21], [21, 10]]",
+            "[[10, 21], [22, 10]]",
+            "f.toml:7: distance from node 0 to 1 is 21, but back it is 22",
+        ),
+        ("[[10, 21], [21, 10]]", "[10]", "f.toml:7: distances is 10; expected an array of integers"),
+        (
+            "[[10, 21], [21, 10]]",
+            "[[10]]",
+            "f.toml:7: distances have rows of [1]; expected 2 rows of 2, one for each node",
+        ),
+        (
+            "context_switch_ns",
+            "context_swich_ns",
+            "f.toml:9: [costs] has an unknown key context_swich_ns (did you mean context_switch_ns?); known are context_switch_ns, idle_exit_ns, interrupt_ns, tick_ns, instruction_ps, callback_ns, wakeup_ns, fork_ns, attach_ns, disable_ns, ipi_ns, call_ns",
+        ),
+        ("[1, 2, 3]", "[1, 2]", "f.toml:10: ipi_ns is [1, 2]; expected 3 costs: same LLC, same node, far"),
+        ("[1, 2, 3]", "[1, 2, 3e3]", "f.toml:10: ipi_ns is 3e3; expected an integer from 0 to 1000000000"),
+        (
+            "[costs]",
+            "[caches]",
+            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, topology, costs, noise",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert!(GOOD.contains(from));
+        let error = Machine::from_toml("f.toml", &GOOD.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    assert_eq!(Machine::from_toml("f.toml", "").unwrap_err().to_string(), "f.toml:1: the file has no key description");
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_never_panic(cut in 0..=GOOD.len(), at in 0..GOOD.len(), bit in 0..7) {
+        let mut bytes = GOOD.as_bytes().to_vec();
+        bytes[at] ^= 1u8 << bit;
+        bytes.truncate(cut.max(1));
+        let text = String::from_utf8_lossy(&bytes);
+        if let Ok(machine) = Machine::from_toml("f.toml", &text) {
+            prop_assert!(machine.validate().is_ok());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table `[topology]`: which CPUs there are, and what they share.
+
+use super::{Table, Value};
+use crate::MachineError;
+use crate::machine::with_absent;
+use crate::synthetic::Tree;
+use ids::{CpuId, CpuSet, MAX_CPUS, Place, Topology};
+use toml::de::{DeArray, DeValue};
+
+/// The topology, the CPUs that are not online, and the numbers that no CPU has.
+pub(super) fn read(mut table: Table<'_, '_>) -> Result<(Topology, CpuSet, CpuSet), MachineError> {
+    let (topology, absent) = match (table.optional("shape"), table.optional("nodes")) {
+        (Some(shape), None) => of_shape(&mut table, shape)?,
+        (None, Some(nodes)) => of_nodes(&table, nodes)?,
+        (Some(_), Some(nodes)) => return Err(table.error(nodes, "nodes beside a shape; expected one of them".into())),
+        (None, None) => {
+            return Err(table.source.error(&table.span, format!("{} has neither shape nor nodes", table.what)));
+        }
+    };
+    let topology = match table.optional("distances") {
+        Some(value) => with_distances(&table, value, topology)?,
+        None => topology,
+    };
+    let topology = match table.optional("capacity") {
+        Some(value) => with_capacities(&table, value, topology, &absent)?,
+        None => topology,
+    };
+    let offline = match table.optional("offline") {
+        Some(value) => present_cpus(&table, "offline", value, table.string("offline", value)?, &topology, &absent)?,
+        None => CpuSet::new(),
+    };
+    table.finish()?;
+    let offline: CpuSet = offline.iter().chain(absent.iter()).collect();
+    Ok((topology.renumbered(&offline), offline, absent))
+}
+
+/// From an hwloc synthetic string and, if it has no numbers of its own, the numbers of the CPUs.
+fn of_shape<'a, 't>(table: &mut Table<'a, 't>, shape: Value<'a, 't>) -> Result<(Topology, CpuSet), MachineError> {
+    let text = table.string("shape", shape)?;
+    let tree = Tree::read(text).map_err(|problem| table.error(shape, format!("shape: {problem}")))?;
+    let Some(value) = table.optional("numbering") else { return Ok(tree.topology()) };
+    if tree.numbers.is_some() {
+        return Err(table.error(value, "numbering beside the indexes of the shape; expected one of them".into()));
+    }
+    Ok(tree.numbered(&numbers(table, value, &tree.places)?))
+}
+
+/// The number of each CPU of the tree. Firmware often counts one thread of every core before the second ones.
+fn numbers(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &[Place]) -> Result<Vec<usize>, MachineError> {
+    let expected = "\"threads-together\", \"threads-last\" or the list of the numbers";
+    match value.get_ref() {
+        DeValue::String(word) if word == "threads-together" => Ok((0..tree.len()).collect()),
+        DeValue::String(word) if word == "threads-last" => {
+            let thread =
+                |index: usize| tree[..index].iter().rev().take_while(|place| place.core == tree[index].core).count();
+            let mut order: Vec<usize> = (0..tree.len()).collect();
+            order.sort_by_key(|&index| (thread(index), index));
+            let mut numbers = vec![0; tree.len()];
+            order.into_iter().enumerate().for_each(|(number, index)| numbers[index] = number);
+            Ok(numbers)
+        }
+        DeValue::Array(items) if items.len() == tree.len() => {
+            let mut numbers = Vec::new();
+            for item in items.iter() {
+                let number = table.integer("numbering", item, 0..=MAX_CPUS as u64 - 1)? as usize;
+                if numbers.contains(&number) {
+                    return Err(table.wrong("numbering", item, "each number once"));
+                }
+                numbers.push(number);
+            }
+            Ok(numbers)
+        }
+        DeValue::Array(_) => {
+            let expected = format!("{} numbers, one for each CPU of the shape", tree.len());
+            Err(table.wrong("numbering", value, &expected))
+        }
+        _ => Err(table.wrong("numbering", value, expected)),
+    }
+}
+
+/// From lists: a node is a list of last-level caches, a cache a list of cores, a core its CPUs, as `"0,8"` or as the
+/// number of the only one.
+fn of_nodes(table: &Table<'_, '_>, value: Value<'_, '_>) -> Result<(Topology, CpuSet), MachineError> {
+    let nodes = list(table, value, "a list of nodes")?;
+    let (mut places, mut core, mut llc) = (Vec::new(), 0, 0);
+    for (node, caches) in nodes.iter().enumerate() {
+        for cores in list(table, caches, "a list of last-level caches for each node")?.iter() {
+            for cpus in list(table, cores, "a list of cores for each last-level cache")?.iter() {
+                for cpu in core_of(table, cpus)?.iter() {
+                    places.resize(places.len().max(cpu.index() + 1), None);
+                    if places[cpu.index()].replace(Place { core, llc, node: node as u32 }).is_some() {
+                        return Err(table.wrong("nodes", cpus, &format!("each CPU once, but CPU {cpu} stands twice")));
+                    }
+                }
+                core += 1;
+            }
+            llc += 1;
+        }
+    }
+    if places.is_empty() || nodes.len() > Topology::MAX_NODES {
+        let found = format!("nodes has {} nodes and {} CPUs", nodes.len(), places.len());
+        let most = Topology::MAX_NODES;
+        return Err(table.error(value, format!("{found}; expected a CPU at least, and {most} nodes at most")));
+    }
+    Ok(with_absent(places, Topology::default_distances(nodes.len())))
+}
+
+fn list<'a, 't>(table: &Table<'_, '_>, value: Value<'a, 't>, expected: &str) -> Result<&'a DeArray<'t>, MachineError> {
+    value.get_ref().as_array().ok_or_else(|| table.wrong("nodes", value, expected))
+}
+
+fn core_of(table: &Table<'_, '_>, value: Value<'_, '_>) -> Result<CpuSet, MachineError> {
+    let expected = "the CPUs of a core, such as \"0,8\", or the number of its only CPU";
+    let found = match value.get_ref() {
+        DeValue::String(text) => text.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty()),
+        DeValue::Integer(_) => {
+            let cpu = table.integer("nodes", value, 0..=MAX_CPUS as u64 - 1)?;
+            Some([CpuId(cpu as u32)].into_iter().collect())
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| table.wrong("nodes", value, expected))
+}
+
+fn with_distances(table: &Table<'_, '_>, value: Value<'_, '_>, topology: Topology) -> Result<Topology, MachineError> {
+    let rows = value.get_ref().as_array().ok_or_else(|| table.wrong("distances", value, "an array of rows"))?;
+    let row = |row| -> Result<Vec<u32>, MachineError> {
+        Ok(table.list("distances", row, 0..=255)?.into_iter().map(|distance| distance as u32).collect())
+    };
+    let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    Topology::check_distances(&rows, topology.nodes()).map_err(|problem| table.error(value, problem.0))?;
+    Ok(topology.with_distances(rows))
+}
+
+/// `"8-15" = 512`: the capacity of some CPUs; all others have the full one.
+fn with_capacities(
+    table: &Table<'_, '_>,
+    value: Value<'_, '_>,
+    topology: Topology,
+    absent: &CpuSet,
+) -> Result<Topology, MachineError> {
+    let expected = "a table of CPUs and their capacities, such as { \"8-15\" = 512 }";
+    let content = value.get_ref().as_table().ok_or_else(|| table.wrong("capacity", value, expected))?;
+    let mut capacities = topology.capacities.clone();
+    let mut given = CpuSet::new();
+    for (cpus, capacity) in content.iter() {
+        let set = present_cpus(table, "capacity", capacity, cpus.get_ref(), &topology, absent)?;
+        let capacity = table.integer("capacity", capacity, 1..=Topology::FULL_CAPACITY.into())? as u32;
+        if set.intersects(&given) {
+            let twice = set.intersection(&given);
+            return Err(table.source.error(&cpus.span(), format!("capacity of CPUs {twice} stands twice")));
+        }
+        set.iter().for_each(|cpu| capacities[cpu.index()] = capacity);
+        given = given.iter().chain(set.iter()).collect();
+    }
+    Ok(Topology { capacities, ..topology })
+}
+
+/// CPUs that must exist.
+fn present_cpus(
+    table: &Table<'_, '_>,
+    key: &str,
+    value: Value<'_, '_>,
+    text: &str,
+    topology: &Topology,
+    absent: &CpuSet,
+) -> Result<CpuSet, MachineError> {
+    let cpus: CpuSet =
+        text.parse().map_err(|problem: ids::ParseCpuSetError| table.error(value, format!("{key}: {problem}")))?;
+    let present: CpuSet = topology.cpus().iter().filter(|cpu| !absent.contains(*cpu)).collect();
+    if cpus.is_subset(&present) {
+        return Ok(cpus);
+    }
+    Err(table.error(value, format!("{key} names CPUs {cpus}; the machine has CPUs {present}")))
+}
