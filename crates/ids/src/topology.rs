@@ -184,7 +184,10 @@ impl Topology {
     fn check_capacities(&self) -> Result<(), TopologyError> {
         let (cpus, full) = (self.len(), Topology::FULL_CAPACITY);
         if self.capacities.len() != cpus {
-            return Err(TopologyError(format!("{} capacities; expected {cpus}, one for each CPU", self.capacities.len())));
+            return Err(TopologyError(format!(
+                "{} capacities; expected {cpus}, one for each CPU",
+                self.capacities.len()
+            )));
         }
         match self.capacities.iter().position(|capacity| !(1..=full).contains(capacity)) {
             Some(cpu) => {
@@ -236,11 +239,7 @@ fn count(places: &[Place], group: fn(&Place) -> u32) -> usize {
 }
 
 /// New numbers of groups, in the order of the least key that a CPU of the group has, then of its lowest CPU.
-fn ranks<K: Ord>(
-    places: &[Place],
-    group: fn(&Place) -> u32,
-    key: impl Fn(usize, &Place) -> K,
-) -> BTreeMap<u32, u32> {
+fn ranks<K: Ord>(places: &[Place], group: fn(&Place) -> u32, key: impl Fn(usize, &Place) -> K) -> BTreeMap<u32, u32> {
     let mut order: Vec<(K, usize, u32)> =
         places.iter().enumerate().map(|(cpu, place)| (key(cpu, place), cpu, group(place))).collect();
     order.sort();
@@ -349,7 +348,11 @@ mod tests {
             ),
             (&[(0, 0, 0), (1, 0, 1)], two, "last-level cache 0 spans two nodes: CPU 0 is in node 0, CPU 1 in 1"),
             (&[(0, 0, 1)], &[&[10]], "CPU 0 is in node 1, of 1 nodes"),
-            (&[(0, 0, 0)], &[&[10, 20], &[20]], "distances have rows of [2, 1]; expected 2 rows of 2, one for each node"),
+            (
+                &[(0, 0, 0)],
+                &[&[10, 20], &[20]],
+                "distances have rows of [2, 1]; expected 2 rows of 2, one for each node",
+            ),
             (&[(0, 0, 0)], &[&[10, 20], &[20, 0]], "distance of node 1 to itself is 0; expected 10"),
             (&[(0, 0, 0), (1, 1, 1)], &[&[10, 20], &[21, 10]], "distance from node 0 to 1 is 20, but back it is 21"),
             (&[(0, 0, 0), (1, 1, 1)], &[&[11, 20], &[20, 10]], "distance of node 0 to itself is 11; expected 10"),

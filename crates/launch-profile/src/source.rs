@@ -10,7 +10,8 @@ use machine_model::Machine;
 /// Tables are indexed by the kernel's numbers of CPUs, of which some may be offline. The *places* list the CPUs that are
 /// online, ordered by node, last-level cache, core and number, so that the CPUs of a cache, and those of a node, stand
 /// side by side. A CPU that is offline has no place; tables that speak of places give it those of the first CPU below
-/// its cache, so that every entry is valid, and its place is not its own.
+/// its cache, so that every entry is valid, and its place is not its own. If no CPU of its cache or node is online, all
+/// places stand for those of that group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Source {
@@ -30,10 +31,11 @@ pub enum Source {
     NodeBeginOfCpu,
     NodeEndOfCpu,
     Distance,
+    CapacityOfCpu,
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, Source); 16] = [
+const NAMES: [(&str, Source); 17] = [
     ("cpus", Source::Cpus),
     ("online-cpus", Source::OnlineCpus),
     ("cores", Source::Cores),
@@ -50,6 +52,7 @@ const NAMES: [(&str, Source); 16] = [
     ("node-begin-of-cpu", Source::NodeBeginOfCpu),
     ("node-end-of-cpu", Source::NodeEndOfCpu),
     ("distance", Source::Distance),
+    ("capacity-of-cpu", Source::CapacityOfCpu),
 ];
 
 impl Source {
@@ -88,6 +91,7 @@ impl Source {
             Source::LlcEndOfCpu => table(ranges(machine, |place| (place.node, place.llc)).map(|range| range.1)),
             Source::NodeBeginOfCpu => table(ranges(machine, |place| (place.node, 0)).map(|range| range.0)),
             Source::NodeEndOfCpu => table(ranges(machine, |place| (place.node, 0)).map(|range| range.1)),
+            Source::CapacityOfCpu => table(topology.capacities.iter().map(|capacity| *capacity as usize)),
             Source::Distance => Constant::Array(
                 topology.distances.iter().map(|row| table(row.iter().map(|distance| *distance as usize))).collect(),
             ),
@@ -128,7 +132,10 @@ fn ranges(machine: &Machine, group: fn(&Place) -> (u32, u32)) -> impl Iterator<I
     let order: Vec<(u32, u32)> = by_place(machine).into_iter().map(|cpu| group(&places[cpu])).collect();
     places.iter().map(move |place| {
         let wanted = group(place);
-        (order.partition_point(|at| *at < wanted), order.partition_point(|at| *at <= wanted))
+        match (order.partition_point(|at| *at < wanted), order.partition_point(|at| *at <= wanted)) {
+            (begin, end) if begin == end => (0, order.len()),
+            range => range,
+        }
     })
 }
 

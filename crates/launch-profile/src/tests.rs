@@ -319,6 +319,7 @@ fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
     machine.offline = [ids::CpuId(1), ids::CpuId(7)].into_iter().collect();
     machine.topology.places[1] = Place { core: 4, llc: 0, node: 0 };
     machine.topology.places[7] = Place { core: 5, llc: 1, node: 1 };
+    machine.topology.capacities[7] = 512;
     machine.validate().unwrap();
     let of = |name: &str| match Source::find(name).unwrap().of(&machine) {
         Constant::Array(values) => values.into_iter().map(integer).collect(),
@@ -333,6 +334,17 @@ fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
     let known: Vec<usize> =
         (0..8).filter(|&cpu| of("cpus-by-place")[of("place-of-cpu")[cpu] as usize] == cpu as i128).collect();
     assert_eq!(known, [0, 2, 3, 4, 5, 6]);
+    assert_eq!(of("capacity-of-cpu"), [1024, 1024, 1024, 1024, 1024, 1024, 1024, 512]);
+
+    // All CPUs of node 1 are gone: each has a cache of its own, where no place is.
+    let gone = machine.without(&"1-3,6-7".parse().unwrap());
+    let of = |name: &str| match Source::find(name).unwrap().of(&gone) {
+        Constant::Array(values) => values.into_iter().map(integer).collect(),
+        constant => vec![integer(constant)],
+    };
+    assert_eq!((of("nodes"), of("cpus-by-place")), (vec![2], vec![0, 4, 5]));
+    assert_eq!(of("place-of-cpu"), [0, 0, 0, 0, 1, 2, 0, 0]);
+    assert_eq!((of("llc-begin-of-cpu"), of("llc-end-of-cpu")), (vec![0; 8], vec![3; 8]));
 }
 
 fn integer(constant: Constant) -> i128 {

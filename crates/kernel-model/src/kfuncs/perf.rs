@@ -4,14 +4,13 @@
 use crate::core::Core;
 use crate::guest::EVENT_COUNTERS;
 use bpf_machine::{Context, FaultKind};
+use ids::Topology;
 
-/// `SCX_CPUPERF_ONE`: the full performance of the fastest CPU.
-const FULL: u32 = 1024;
-
-/// scx_bpf_cpuperf_cap(cpu): every CPU is as capable as the fastest.
+/// scx_bpf_cpuperf_cap(cpu): `SCX_CPUPERF_ONE` is the fastest CPU's. That is also the answer for a CPU that cannot be.
 pub(super) fn cap(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
     core.check_cpu(a[0] as i32);
-    Ok(FULL.into())
+    let capacity = core.config.topology.capacities.get(a[0] as u32 as usize);
+    Ok(capacity.copied().unwrap_or(Topology::FULL_CAPACITY).into())
 }
 
 /// scx_bpf_cpuperf_cur(cpu).

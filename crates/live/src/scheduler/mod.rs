@@ -105,7 +105,7 @@ impl Host {
     /// Reads it from the running kernel.
     ///
     /// # Errors
-    /// If there is no sched_ext, or the machine cannot be described: CPUs that are offline between others.
+    /// If there is no sched_ext, or what sysfs says of the machine cannot be.
     pub fn read() -> Result<Host, LiveError> {
         kernel::check()?;
         // First: what comes or goes between the two is noticed at attach.

@@ -109,3 +109,70 @@ proptest! {
         }
     }
 }
+
+const NODES: &str = r#"description = "test"
+hz = 250
+no_hz_idle = true
+[topology]
+nodes = [
+  [["0,8", "1,9"], [4, 5]],
+  [["2", 6]],
+  [],
+]
+distances = [[10, 21, 17], [21, 10, 17], [17, 17, 10]]
+capacity = { "4-5" = 512, "2" = 300 }
+offline = "6,9"
+"#;
+
+#[test]
+fn any_machine_can_be_written_as_nodes() {
+    let machine = Machine::from_toml("t", NODES).unwrap();
+    let places: Vec<(u32, u32, u32)> =
+        machine.topology.places.iter().map(|place| (place.core, place.llc, place.node)).collect();
+    // CPUs 3 and 7 do not exist; the core of CPU 6 is not online.
+    let (none, also_none) = ((5, 0, 0), (6, 0, 0));
+    let expected =
+        [(0, 0, 0), (1, 0, 0), (4, 2, 1), none, (2, 1, 0), (3, 1, 0), (7, 2, 1), also_none, (0, 0, 0), (1, 0, 0)];
+    assert_eq!(places, expected);
+    assert_eq!((machine.offline.to_string(), machine.absent.to_string()), ("3,6-7,9".into(), "3,7".into()));
+    assert_eq!(machine.topology.capacities, [1024, 1024, 300, 1024, 512, 512, 1024, 1024, 1024, 1024]);
+    assert_eq!(machine.topology.nodes(), 3);
+}
+
+#[test]
+fn every_mistake_in_nodes_is_named_with_its_line() {
+    let cases = [
+        ("nodes = [", "shape = \"pu:1\"\nnodes = [", "t:6: nodes beside a shape; expected one of them"),
+        ("[],", "3,", "t:8: nodes is 3; expected a list of last-level caches for each node"),
+        ("[4, 5]", "4", "t:6: nodes is 4; expected a list of cores for each last-level cache"),
+        ("[4, 5]", "[4, -5]", "t:6: nodes is -5; expected an integer from 0 to 4095"),
+        ("[4, 5]", "[4, 4096]", "t:6: nodes is 4096; expected an integer from 0 to 4095"),
+        (
+            "[4, 5]",
+            "[4, \"\"]",
+            "t:6: nodes is \"\"; expected the CPUs of a core, such as \"0,8\", or the number of its only CPU",
+        ),
+        ("[4, 5]", "[4, 9]", "t:6: nodes is 9; expected each CPU once, but CPU 9 stands twice"),
+        (
+            "[17, 17, 10]]",
+            "[17, 10]]",
+            "t:10: distances have rows of [3, 3, 2]; expected 3 rows of 3, one for each node",
+        ),
+        ("\"2\" = 300", "\"3\" = 300", "t:11: capacity names CPUs 3; the machine has CPUs 0-2,4-6,8-9"),
+        ("\"2\" = 300", "\"2\" = 0", "t:11: capacity is 0; expected an integer from 1 to 1024"),
+        ("\"2\" = 300", "\"4\" = 300", "t:11: capacity of CPUs 4 stands twice"),
+        ("\"6,9\"", "\"10\"", "t:12: offline names CPUs 10; the machine has CPUs 0-2,4-6,8-9"),
+        ("\"6,9\"", "\"0-2,4-6,8-9\"", "t: CPUs 0-9 of 0-9 are offline; expected some of them, not all"),
+    ];
+    for (from, to, expected) in cases {
+        assert!(NODES.contains(from), "{from}");
+        let error = Machine::from_toml("t", &NODES.replacen(from, to, 1)).unwrap_err().to_string();
+        assert_eq!(error, expected);
+    }
+    let empty = GOOD.replace("shape = \"node:2 core:1 pu:2\"\nnumbering = \"threads-last\"\n", "nodes = [[], []]\n");
+    let error = Machine::from_toml("t", &empty).unwrap_err().to_string();
+    assert_eq!(error, "t:5: nodes has 2 nodes and 0 CPUs; expected a CPU at least, and 1024 nodes at most");
+    let both = GOOD.replace("pu:2\"", "pu:2(indexes=2*2:1*2)\"");
+    let error = Machine::from_toml("t", &both).unwrap_err().to_string();
+    assert_eq!(error, "t:6: numbering beside the indexes of the shape; expected one of them");
+}

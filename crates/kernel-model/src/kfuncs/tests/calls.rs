@@ -11,6 +11,15 @@ const ENOENT: u64 = -2i32 as u32 as u64;
 const EPERM: u64 = -1i32 as u32 as u64;
 
 #[test]
+fn a_cpu_has_the_capacity_that_its_machine_says() {
+    let mut bench = Bench::new(0);
+    bench.core.config.topology.capacities[5] = 446;
+    assert_eq!([4, 5].map(|cpu| bench.call("scx_bpf_cpuperf_cap", &[cpu])), [1024, 446]);
+    assert_eq!(bench.call("scx_bpf_cpuperf_cap", &[9]), 1024, "it is an error of the scheduler");
+    assert!(bench.core.exit.is_some());
+}
+
+#[test]
 fn kfuncs_are_refused_where_they_are_not_allowed() {
     let mut bench = Bench::new(1);
     let task = bench.task(0);
