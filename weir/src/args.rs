@@ -31,7 +31,7 @@ pub struct Args {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// List the policies, machines and workloads that ship with weir
+    /// List what ships with weir, and the measures of its reports
     List(List),
     /// Run schedulers on simulated machines
     Sim(Sim),
@@ -47,6 +47,7 @@ pub enum Kind {
     Policies,
     Machines,
     Workloads,
+    Measures,
 }
 
 /// `weir list`.
@@ -56,7 +57,8 @@ pub enum Kind {
     after_help = "\
 Examples:
   weir list
-  weir list policies"
+  weir list policies
+  weir list measures                  what the rows of reports are"
 )]
 pub struct List {
     /// Only these
@@ -68,6 +70,7 @@ pub struct List {
 pub enum Format {
     Text,
     Json,
+    Csv,
 }
 
 /// `weir sim`.
@@ -82,6 +85,7 @@ profile is --profile or FILE.toml beside it.
 Examples:
   weir sim bfs
   weir sim fifo bfs --machine laptop-2c4t --machine desktop-4c
+  weir sim fifo bfs -w preempt-mix --seeds 32
   weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
   weir sim bfs -m server-64 -w build,jobs=64 -w build,jobs=128
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
@@ -103,9 +107,13 @@ pub struct Sim {
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// What differs between two real runs is drawn by this; 0 is the nominal run, of which nothing is drawn
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    pub seed: u64,
+    /// What differs between two real runs is drawn by this; 0 is the nominal run, of which nothing is drawn [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Run each with the seeds 1 to N, and tell what chance is not to blame for [default: 16 if schedulers are compared]
+    #[arg(long, value_name = "N", conflicts_with = "seed", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: Option<u64>,
     /// Kernel version to model
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]
     pub kernel: (u16, u16),
@@ -118,6 +126,9 @@ pub struct Sim {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Show all measures, not only those that matter most
+    #[arg(long)]
+    pub all: bool,
     /// Write a trace of the run for ui.perfetto.dev; one run only
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,

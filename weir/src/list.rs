@@ -2,10 +2,12 @@
 //! `weir list`: what ships with weir.
 
 use crate::args::{Kind, List};
-use crate::{print, select};
+use crate::output::print;
+use crate::select;
 use anyhow::Result;
 use launch_profile::Profile;
 use machine_model::Machine;
+use measures::catalogue::{Better, CATALOGUE};
 use std::fmt::Write;
 
 /// Prints the list.
@@ -20,6 +22,9 @@ pub fn list(args: &List) -> Result<()> {
     }
     if wanted(Kind::Workloads) {
         sections.push(section("Workloads", select::describe_workloads()?));
+    }
+    if wanted(Kind::Measures) {
+        sections.push(section("Measures", measures()));
     }
     print(&sections.join("\n"))?;
     Ok(())
@@ -67,4 +72,17 @@ fn machines() -> Result<Vec<(String, String)>> {
         rows.push(((*name).to_owned(), Machine::preset(name)?.description));
     }
     Ok(rows)
+}
+
+/// Key, name in tables, meaning, and which way is better; the unit is part of the key.
+fn measures() -> Vec<(String, String)> {
+    let row = |measure: &measures::catalogue::Measure| {
+        let better = match measure.better {
+            Better::Less => "; less is better",
+            Better::More => "; more is better",
+            Better::Neither => "",
+        };
+        (measure.key.to_owned(), format!("{}: {}{better}", measure.label, measure.meaning))
+    };
+    CATALOGUE.iter().map(row).collect()
 }

@@ -8,16 +8,16 @@ mod args;
 mod input;
 mod list;
 mod notes;
+mod output;
+mod progress;
 mod record;
 mod run;
 mod select;
 mod sim;
 
-use anyhow::Result;
 use args::{Args, Command};
 use clap::Parser;
 use clap::error::ErrorKind;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// All was well.
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
     };
     ExitCode::from(result.unwrap_or_else(|error| {
-        eprintln!("weir: error: {}", describe(&error));
+        eprintln!("weir: error: {}", report::escape(&describe(&error)));
         BAD_INPUT
     }))
 }
@@ -66,8 +66,14 @@ fn describe(error: &anyhow::Error) -> String {
 fn usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let _ = error.print();
-            ExitCode::from(FINE)
+            // A reader that has gone away is no error; a full disk is.
+            match error.print() {
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                    eprintln!("weir: error: cannot write to standard output: {error}");
+                    ExitCode::from(BAD_INPUT)
+                }
+                _ => ExitCode::from(FINE),
+            }
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
@@ -84,15 +90,5 @@ fn usage(error: &clap::Error) -> ExitCode {
             }
             ExitCode::from(BAD_INPUT)
         }
-    }
-}
-
-/// Prints to standard output. A reader that has gone away (`weir … | head`) is no error, but false.
-fn print(text: &str) -> Result<bool> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }

@@ -8,7 +8,7 @@ mod scheduler;
 mod statistics;
 
 use crate::args::{Format, Run};
-use crate::print;
+use crate::output::{self, create, print};
 use crate::select;
 use anyhow::{Context, Result, anyhow, bail};
 use event_log::perfetto;
@@ -19,13 +19,10 @@ use live::meter::{Measured, Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{End, Options, Played, Stage};
-use report::{Exit, RunReport};
+use report::{Ending, Exit, RunReport, Tags, World};
 use scheduler::{Ended, Loaded, tell_dump, tell_exit};
 use serde_json::json;
 use statistics::Statistics;
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SIGTERM: i32 = 15;
@@ -81,6 +78,8 @@ impl Outside<'_> {
 /// How the work that was measured came to its end.
 struct Followed {
     ejected: Option<KernelExit>,
+    /// Exit status of the command, if there is one that has ended; of one that a signal ended, 128 and its number.
+    status: Option<i32>,
     /// How the command or the workload failed, if it did.
     failure: Option<String>,
     /// It did not come to its end by itself.
@@ -100,13 +99,19 @@ pub fn run(args: &Run) -> Result<bool> {
     if watches && args.trace.is_some() {
         bail!("--trace is for the run of a command or a workload, and there is none");
     }
+    if watches && args.format == Format::Csv {
+        bail!("--format csv is for the run of a command or a workload, and there is none");
+    }
+    output::check(&[("--trace", args.trace.as_deref())])?;
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
     let scheduler = schedulers.first().map(Loaded::load).transpose()?;
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
     // Who only watches wants to see something.
     let every = every.or(watches.then_some(Duration::from_secs(1)));
-    let statistics = every.map(|every| Statistics::start(every, args.format)).transpose()?;
+    // Standard output has one document: beside a report, lines of statistics go to standard error.
+    let beside = !watches && args.format != Format::Text;
+    let statistics = every.map(|every| Statistics::start(every, args.format, beside)).transpose()?;
     let duration = args.duration;
     let outside = Outside { signals: &signals, scheduler, statistics, unread: false, duration, deadline: None, faults };
     if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
@@ -144,8 +149,8 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         Format::Json => {
             print(&last_line(&name, &ended))?;
         }
-        Format::Text if ended.was_ejected => tell_exit(&name, &ended.exit),
-        Format::Text => eprintln!("weir: unloaded {name}"),
+        _ if ended.was_ejected => tell_exit(&name, &ended.exit),
+        _ => eprintln!("weir: unloaded {name}"),
     }
     Ok(!ended.was_ejected && faults_fine)
 }
@@ -205,7 +210,7 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
             followed
         }
         None => {
-            let apart = args.format == Format::Json;
+            let apart = args.format != Format::Text;
             let child = child.insert(command::start(&meter, &args.command, apart, outside.signals)?);
             match command::follow(&mut meter, child, &mut outside) {
                 Ok(followed) => followed,
@@ -219,7 +224,7 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
             }
         }
     };
-    let Followed { mut ejected, mut failure, cut } = followed;
+    let Followed { mut ejected, mut status, mut failure, cut } = followed;
     let (mut measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
@@ -235,7 +240,8 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     let fault = end_faults(outside.faults)?;
     if let (Some(_), Some(child)) = (&ejected, &mut child) {
         // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
-        failure = command::wait(child, outside.signals)?;
+        let ended = command::wait(child, outside.signals)?;
+        (status, failure) = (command::status_of(ended), command::failure(ended));
     }
     let failure = failure.or(fault);
     if let (Format::Text, Some(exit)) = (args.format, &ejected) {
@@ -247,32 +253,24 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     if cut {
         measured.measures.makespan = None;
     }
-    let followed = Followed { ejected, failure, cut };
+    let followed = Followed { ejected, status, failure, cut };
     let report = report_of(args, &kernel, measured, (followed, restarts), played.as_ref());
     let fine = is_fine(&report);
-    let text = match args.format {
-        Format::Text => report::to_text(&[report]),
-        Format::Json => report::to_json(&[report]),
-    };
-    print(&text)?;
+    print(&output::reports(&[report], args.format, false))?;
     Ok(fine)
 }
 
 /// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
 fn is_fine(report: &RunReport) -> bool {
     let meter = report.meter.as_ref().expect("it was measured");
-    report.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0
-}
-
-fn create(path: &Path) -> Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
+    report.ending.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0
 }
 
 fn report_of(
     args: &Run,
     kernel: &str,
     measured: Measured,
-    (Followed { ejected, failure, .. }, restarts): (Followed, u64),
+    (Followed { ejected, status, failure, .. }, restarts): (Followed, u64),
     played: Option<&Played>,
 ) -> RunReport {
     let Measured { measures, log_hash, cost, .. } = measured;
@@ -297,19 +295,25 @@ fn report_of(
         dump: exit.dump,
     });
     RunReport {
-        scheduler: args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned()),
-        machine: "host".to_owned(),
-        workload: match &args.workload {
-            Some(workload) => workload.clone(),
-            None => live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
+        tags: Tags {
+            scheduler: args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned()),
+            machine: "host".to_owned(),
+            workload: match &args.workload {
+                Some(workload) => workload.clone(),
+                None => live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
+            },
+            world: World::Real,
+            kernel: kernel.to_owned(),
+            ..Tags::default()
         },
-        seed: 0,
-        kernel: kernel.to_owned(),
-        ejected,
-        deadlocked: played.is_some_and(|played| matches!(played.end, End::Stuck(_))),
-        failed_forks: played.map_or(0, |played| played.failed_forks),
-        refused_changes: played.map_or(0, |played| played.refused_changes),
-        restarts,
+        ending: Ending {
+            ejected,
+            deadlocked: played.is_some_and(|played| matches!(played.end, End::Stuck(_))),
+            command_status: status,
+            failed_forks: played.map_or(0, |played| played.failed_forks),
+            refused_changes: played.map_or(0, |played| played.refused_changes),
+            restarts,
+        },
         log_hash,
         meter: Some(meter),
         measures,
@@ -325,16 +329,8 @@ mod tests {
         let fine = |change: &dyn Fn(&mut RunReport, &mut report::Meter)| {
             let collector = measures::Collector::new(&ids::Topology::flat(0));
             let mut report = RunReport {
-                scheduler: "kernel".to_owned(),
-                machine: "host".to_owned(),
-                workload: "true".to_owned(),
-                seed: 0,
-                kernel: "7.2".to_owned(),
-                ejected: None,
-                deadlocked: false,
-                failed_forks: 0,
-                refused_changes: 0,
-                restarts: 3,
+                tags: Tags::default(),
+                ending: Ending { restarts: 3, ..Ending::default() },
                 log_hash: 0,
                 meter: None,
                 measures: collector.finish(measures::Totals::default()),
@@ -344,16 +340,9 @@ mod tests {
             report.meter = Some(meter);
             is_fine(&report)
         };
-        let exit = Exit {
-            kind: 1025,
-            code: 0,
-            reason: String::new(),
-            message: String::new(),
-            fault: None,
-            dump: String::new(),
-        };
+        let exit = Exit { kind: 1025, ..Exit::default() };
         assert!(fine(&|_, _| ()));
-        assert!(!fine(&|report, _| report.ejected = Some(exit.clone())));
+        assert!(!fine(&|report, _| report.ending.ejected = Some(exit.clone())));
         assert!(!fine(&|_, meter| meter.failure = Some("the command failed: exit status: 2".to_owned())));
         assert!(!fine(&|_, meter| meter.lost_events = 1));
     }

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir sim`: every scheduler on every machine with every workload, side by side, reported in order.
+//! `weir sim`: every scheduler on every machine with every workload and every seed, side by side, reported in order.
 
 use crate::args::{Format, Sim};
+use crate::notes;
+use crate::output::{self, create, quote};
+use crate::progress::Progress;
 use crate::select::{self, Scheduler};
-use crate::{notes, print};
 use anyhow::{Context, Result, bail};
 use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
 use fault_plan::FaultPlan;
-use ids::Nanos;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use machine_model::Machine;
-use report::{Exit, RunReport};
+use report::{Ending, Exit, RunReport, Tags, World};
 use simulator::Setup;
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal};
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use workload::Workload;
 
-/// Runs shorter than this show no progress.
-const PROGRESS_AFTER: Duration = Duration::from_secs(1);
+/// How often each setup runs if several schedulers are compared and nothing else was asked for: with fewer than six
+/// pairs a test can never tell anything, and with 16 it has the rows of a table and a few schedulers to spare.
+const SEEDS: u64 = 16;
 
-/// One cell of schedulers × machines × workloads.
+/// One cell of schedulers × machines × workloads × seeds.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     scheduler: &'a Scheduler,
     machine: &'a Machine,
     workload: &'a Workload,
     faults: &'a FaultPlan,
+    seed: u64,
 }
 
 /// Runs and reports. True if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
-    let count = args.schedulers.len() * args.machines.len() * args.workloads.len();
+    let seeds = seeds(args);
+    let count = args.schedulers.len() * args.machines.len() * args.workloads.len() * seeds.len();
     if count > 1 && (args.trace.is_some() || args.log.is_some()) {
-        bail!("--trace and --log are for one run, and these are {count}");
+        let hint = if seeds.len() > 1 { "; --seed 0 makes one of each setup" } else { "" };
+        bail!("--trace and --log are for one run, and these are {count}{hint}");
     }
+    output::check(&[("--trace", args.trace.as_deref()), ("--log", args.log.as_deref())])?;
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
     let machines = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
@@ -46,19 +47,30 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let mut runs = Vec::new();
     for workload in &workloads {
         for machine in &machines {
-            runs.extend(schedulers.iter().map(|scheduler| Run { scheduler, machine, workload, faults: &faults }));
+            for scheduler in &schedulers {
+                runs.extend(seeds.iter().map(|&seed| Run { scheduler, machine, workload, faults: &faults, seed }));
+            }
         }
     }
     if args.format == Format::Text {
-        eprintln!("{}", command_line(args));
+        eprintln!("{}", report::escape(&command_line(args)));
+        if args.seed.is_none() && args.seeds.is_none() && seeds.len() > 1 {
+            eprintln!("weir: {count} runs, as schedulers are compared by {SEEDS} seeds; --seed 0 makes one of each");
+        }
     }
     let reports = run_all(&runs, args)?;
-    let text = match args.format {
-        Format::Text => report::to_text(&reports),
-        Format::Json => report::to_json(&reports),
-    };
-    print(&text)?;
-    Ok(reports.iter().any(|report| report.ejected.is_some() || report.deadlocked))
+    output::print(&output::reports(&reports, args.format, args.all))?;
+    Ok(reports.iter().any(|report| report.ending.outcome() != report::Outcome::Completed))
+}
+
+/// The seeds that were asked for.
+fn seeds(args: &Sim) -> Vec<u64> {
+    match (args.seed, args.seeds) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(seeds)) => (1..=seeds).collect(),
+        (None, None) if args.schedulers.len() > 1 => (1..=SEEDS).collect(),
+        (None, None) => vec![0],
+    }
 }
 
 /// The command line with all defaults filled in: what a bug report needs.
@@ -71,7 +83,10 @@ fn command_line(args: &Sim) -> String {
     if let Some(duration) = args.duration {
         option("for", &duration.exact().to_string());
     }
-    option("seed", &args.seed.to_string());
+    match seeds(args).as_slice() {
+        [seed] if args.seeds.is_none() => option("seed", &seed.to_string()),
+        seeds => option("seeds", &seeds.len().to_string()),
+    }
     option("kernel", &version(args.kernel));
     if let Some(faults) = &args.faults {
         option("faults", faults);
@@ -82,16 +97,6 @@ fn command_line(args: &Sim) -> String {
     words.join(" ")
 }
 
-/// As a shell would need it.
-fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./@,=:+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 fn version((major, minor): (u16, u16)) -> String {
     format!("{major}.{minor}")
 }
@@ -99,7 +104,7 @@ fn version((major, minor): (u16, u16)) -> String {
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
 fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<RunReport>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
-    let (next, bars) = (AtomicUsize::new(0), MultiProgress::new());
+    let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
     let results: Vec<Mutex<Option<Result<RunReport>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -107,23 +112,24 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<RunReport>> {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(index) else { break };
-                    *results[index].lock().expect("only this thread locks it") = Some(run_one(*run, args, &bars));
+                    *results[index].lock().expect("only this thread locks it") = Some(run_one(*run, args, &progress));
                 }
             });
         }
     });
+    progress.end();
     let done = |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was made");
     results.into_iter().map(done).collect()
 }
 
-fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> {
-    let Run { scheduler, machine, workload, faults } = run;
+fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<RunReport> {
+    let Run { scheduler, machine, workload, faults, seed } = run;
     let setup = Setup {
         machine,
         workload,
         object: &scheduler.object,
         profile: &scheduler.profile,
-        seed: args.seed,
+        seed,
         duration: args.duration,
         faults,
         kernel: args.kernel,
@@ -139,9 +145,9 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
     };
     let mut sinks = Tee(trace, Tee(lines, log));
     let end = args.duration.or(workload.duration);
-    let mut progress = Progress::new(bars, run, end);
-    let outcome = simulator::run(&setup, &mut sinks, &mut |now| progress.tell(now));
-    progress.end();
+    let mut part = progress.begin(end);
+    let outcome = simulator::run(&setup, &mut sinks, &mut |now| part.tell(now));
+    part.end();
     let outcome = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
     let Tee(trace, Tee(lines, log)) = sinks;
     if let Some(path) = &args.trace {
@@ -153,28 +159,41 @@ fn run_one(run: Run<'_>, args: &Sim, bars: &MultiProgress) -> Result<RunReport> 
     }
     // Without a time to stop at, a run ends when all work is done, unless something is wrong.
     let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
-    Ok(RunReport {
-        scheduler: scheduler.name.clone(),
-        machine: machine.name.clone(),
-        workload: workload.name.clone(),
-        seed: args.seed,
-        kernel: version(args.kernel),
-        ejected: outcome.ejected.map(|exit| Exit {
-            kind: exit.kind,
-            code: exit.code,
-            reason: exit.reason,
-            message: exit.message,
-            fault: exit.fault,
-            dump: exit.dump,
-        }),
-        deadlocked,
-        failed_forks: outcome.failed_forks,
-        refused_changes: outcome.refused_changes,
-        restarts: outcome.restarts.len() as u64,
+    Ok(report_of(run, args, outcome, deadlocked))
+}
+
+fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: bool) -> RunReport {
+    let exit = |exit: kernel_model::ExitInfo| Exit {
+        kind: exit.kind,
+        code: exit.code,
+        reason: exit.reason,
+        message: exit.message,
+        fault: exit.fault,
+        dump: exit.dump,
+    };
+    RunReport {
+        tags: Tags {
+            scheduler: run.scheduler.name.clone(),
+            machine: run.machine.name.clone(),
+            workload: run.workload.name.clone(),
+            world: World::Sim,
+            seed: Some(run.seed),
+            draw: Some(0),
+            effects: Some(simulator::EFFECTS.map(str::to_owned).to_vec()),
+            kernel: version(args.kernel),
+        },
+        ending: Ending {
+            ejected: outcome.ejected.map(exit),
+            deadlocked,
+            command_status: None,
+            failed_forks: outcome.failed_forks,
+            refused_changes: outcome.refused_changes,
+            restarts: outcome.restarts.len() as u64,
+        },
         log_hash: outcome.log_hash,
         meter: None,
         measures: outcome.measures,
-    })
+    }
 }
 
 fn header(run: Run<'_>, args: &Sim) -> Header {
@@ -185,50 +204,8 @@ fn header(run: Run<'_>, args: &Sim) -> Header {
         object_hash: format!("{:032x}", hash_bytes(&run.scheduler.bytes)),
         machine: run.machine.name.clone(),
         workload: run.workload.name.clone(),
-        seed: args.seed,
+        seed: run.seed,
         kernel: version(args.kernel),
-    }
-}
-
-fn create(path: &Path) -> Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
-}
-
-/// A bar on the terminal that appears once a run has taken a second.
-struct Progress<'a> {
-    bars: &'a MultiProgress,
-    name: String,
-    end: Option<Nanos>,
-    began: Instant,
-    bar: Option<ProgressBar>,
-}
-
-impl<'a> Progress<'a> {
-    fn new(bars: &'a MultiProgress, run: Run<'_>, end: Option<Nanos>) -> Progress<'a> {
-        let name = format!("{} on {}", run.scheduler.name, run.machine.name);
-        Progress { bars, name, end, began: Instant::now(), bar: None }
-    }
-
-    fn tell(&mut self, now: Nanos) {
-        if self.bar.is_none() && (!std::io::stderr().is_terminal() || self.began.elapsed() < PROGRESS_AFTER) {
-            return;
-        }
-        let bar = self.bar.get_or_insert_with(|| {
-            let (bar, template) = match self.end {
-                Some(end) => (ProgressBar::new(end.0), "{prefix} [{bar:30}] {msg}"),
-                None => (ProgressBar::new_spinner(), "{prefix} {spinner} {msg}"),
-            };
-            let style = ProgressStyle::with_template(template).expect("a fixed template");
-            self.bars.add(bar.with_style(style).with_prefix(self.name.clone()))
-        });
-        bar.set_message(now.to_string());
-        bar.set_position(now.0);
-    }
-
-    fn end(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
     }
 }
 
@@ -251,6 +228,10 @@ mod tests {
             first,
             r"weir sim bfs,x=1 fifo --machine 'core:2 pu:1' --workload 'it'\''s' --for 1500ms --seed 9 --kernel 7.2"
         );
-        assert_eq!(line(&["weir", "sim", "bfs"]), "weir sim bfs --machine host --workload build --seed 0 --kernel 7.2");
+        let rest = "--machine host --workload build";
+        assert_eq!(line(&["weir", "sim", "bfs"]), format!("weir sim bfs {rest} --seed 0 --kernel 7.2"));
+        assert_eq!(line(&["weir", "sim", "bfs", "bfs"]), format!("weir sim bfs bfs {rest} --seeds 16 --kernel 7.2"));
+        let one = line(&["weir", "sim", "bfs", "--seeds", "1"]);
+        assert_eq!(one, format!("weir sim bfs {rest} --seeds 1 --kernel 7.2"));
     }
 }

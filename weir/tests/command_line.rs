@@ -37,7 +37,13 @@ fn bad_input_is_one_line_and_status_2() {
         (&["simulate"], "unrecognized subcommand 'simulate'"),
         (&["check", "fifo"], "unrecognized subcommand 'check'"),
         (&["sim"], "<SCHED>..."),
-        (&["sim", "fifo", "--seeds", "3"], "--seeds"),
+        (&["sim", "fifo", "--seeds", "0"], "--seeds"),
+        (&["sim", "fifo", "--seeds", "3", "--seed", "1"], "--seed"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "--trace", "a", "--log", "./a"], "--trace and --log are the same file"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "--trace", "-"], "--trace -: expected the name of a file"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "--log", "-"], "--log -: expected the name of a file"),
+        (&["run", "--trace", "-", "--", "true"], "--trace -: expected the name of a file"),
+        (&["run", "--format", "csv"], "--format csv is for the run of a command or a workload"),
         (&["sim", "fifo", "--faults", "x"], "cannot read x: No such file"),
         (&["sim", "fifo", "--report", "x.html"], "--report"),
         (&["sim", "fifo", "--coverage"], "--coverage"),
@@ -118,12 +124,29 @@ fn help_has_examples_and_fits_a_terminal() {
     assert_eq!(text(&weir(here, &["--version"]).stdout), concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
+/// A full disk is told, whatever was to be written.
+#[test]
+fn what_cannot_be_written_is_an_error() {
+    for args in
+        [&["--help"][..], &["list"], &["sim", "--help"], &["sim", "fifo", "-m", "laptop-2c4t", "-w", "pingpong"]]
+    {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains("cannot write to standard output"), "{args:?}");
+    }
+}
+
 #[test]
 fn list_names_what_ships() {
     let here = Path::new(".");
     let all = text(&weir(here, &["list"]).stdout);
     for name in ["Policies", "  bfs", "  fifo", "Machines", "  host", "  laptop-2c4t", "Workloads", "  build"] {
         assert!(all.contains(name), "{name}\n{all}");
+    }
+    let measures = text(&weir(here, &["list", "measures"]).stdout);
+    for measure in &measures::catalogue::CATALOGUE {
+        assert!(measures.contains(&format!("  {} ", measure.key)), "{}", measure.key);
     }
     let machines = text(&weir(here, &["list", "machines"]).stdout);
     assert!(machines.contains("server-512") && !machines.contains("bfs"), "{machines}");

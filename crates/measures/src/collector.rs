@@ -18,10 +18,10 @@ pub struct Totals {
     /// Each task's time, by number. Each must add up to the task's life: from its announcement ([`Sink::task`]) to
     /// its [`EventKind::Exit`], or to the end of the run.
     pub tasks: Vec<TaskAccount>,
-    /// BPF instructions executed.
-    pub bpf_instructions: u64,
-    /// Time spent waiting for locks.
-    pub lock_wait: Nanos,
+    /// BPF instructions executed, if somebody counted.
+    pub bpf_instructions: Option<u64>,
+    /// Time spent waiting for locks, if somebody knows.
+    pub lock_wait: Option<Nanos>,
 }
 
 /// What a task does now.
@@ -105,6 +105,7 @@ impl Collector {
         RunMeasures {
             elapsed: totals.elapsed,
             makespan: totals.makespan,
+            work: Some(self.work(&totals)),
             context_switches: self.context_switches,
             wakeups: self.wakeups,
             idle_while_runnable: idle.total(totals.elapsed),
@@ -117,6 +118,12 @@ impl Collector {
             bpf_instructions: totals.bpf_instructions,
             lock_wait: totals.lock_wait,
         }
+    }
+
+    /// Work of the workload's tasks.
+    fn work(&self, totals: &Totals) -> Nanos {
+        let tasks = self.tasks.iter().zip(&totals.tasks).filter(|(task, _)| !task.kernel_thread);
+        Nanos(tasks.map(|(_, account)| account.work.0).sum())
     }
 
     fn assert_tasks_conserved(&self, totals: &Totals) {

@@ -4,6 +4,7 @@
 //! A [`Collector`] is a sink: it sees every event once, keeps summaries and forgets the event. [`Histogram`] holds a
 //! latency in a few KB whatever its length; idle CPUs beside waiting tasks are found incrementally, never by a scan.
 
+pub mod catalogue;
 mod collector;
 mod histogram;
 mod idle_while_runnable;

@@ -91,6 +91,8 @@ pub struct RunMeasures {
     pub elapsed: Nanos,
     /// When the last finite task ended; `None` if one is endless or was cut short.
     pub makespan: Option<Nanos>,
+    /// Work of the workload's tasks, in nanoseconds of the reference CPU; `None` where only CPU time is known.
+    pub work: Option<Nanos>,
     /// Switch-ins of the workload's tasks, not of idle.
     pub context_switches: u64,
     /// Tasks made runnable.
@@ -107,10 +109,10 @@ pub struct RunMeasures {
     pub cpu: CpuAccount,
     /// Each CPU.
     pub cpus: Vec<CpuAccount>,
-    /// BPF instructions executed.
-    pub bpf_instructions: u64,
-    /// Time spent waiting for locks.
-    pub lock_wait: Nanos,
+    /// BPF instructions executed; `None` in a real kernel, which does not count them.
+    pub bpf_instructions: Option<u64>,
+    /// Time spent waiting for locks; `None` while nothing models or measures it.
+    pub lock_wait: Option<Nanos>,
     /// Each task, by number.
     pub tasks: Vec<TaskMeasures>,
 }

@@ -1,25 +1,93 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Measures in; JSON and text at 80 columns out. Nothing here runs or re-runs anything.
+//! Measures in; JSON, CSV and text out. Nothing here runs or re-runs anything.
 //!
-//! One run gives a summary ([`summary`]), several give what differs and by how much ([`comparison`]), never two tables
-//! beside each other. [`to_json`] is the contract that other programs read; its field names live in `json.rs` alone.
+//! One run gives a summary, several of one setup give their spread, several setups give what differs and by how much.
+//! [`to_json`] is the contract that other programs read; [`read_json`] reads it back, for comparisons with later runs.
 
 mod comparison;
+mod csv;
+mod headline;
 mod json;
+mod notes;
 mod numbers;
+mod record;
 mod run;
+mod sentence;
+mod setups;
+mod spread;
 mod summary;
+mod table;
 
 pub use comparison::comparison;
-pub use json::to_json;
-pub use numbers::{count, counted};
-pub use run::{Exit, Meter, RunReport};
+pub use csv::to_csv;
+pub use json::{comparisons_to_json, to_json};
+pub use numbers::{count, counted, escape};
+pub use record::{ReadError, Record, read_json};
+pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, World};
+pub use spread::spread;
 pub use summary::summary;
 
-/// The text for these runs: a summary of one, a comparison of several.
-pub fn to_text(runs: &[RunReport]) -> String {
-    match runs {
-        [run] => summary(run),
-        runs => comparison(runs),
+/// How text is to look.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Width of the screen, at least 80.
+    pub columns: usize,
+    /// All measures, not only those that matter most.
+    pub all: bool,
+}
+
+impl Default for View {
+    fn default() -> View {
+        View { columns: 80, all: false }
     }
+}
+
+/// The text for these runs: a summary of one, the spread of one setup, a comparison of several.
+pub fn to_text(runs: &[RunReport], view: View) -> String {
+    let runs: Vec<RunReport> = runs.iter().map(printable).collect();
+    match runs.as_slice() {
+        [run] => summary(run),
+        runs => records_to_text(&runs.iter().map(Record::from).collect::<Vec<_>>(), view),
+    }
+}
+
+/// The same for runs of which the tasks are not known.
+pub fn records_to_text(runs: &[Record], view: View) -> String {
+    let runs: Vec<Record> = runs.iter().map(printable_record).collect();
+    let groups = setups::groups(&runs);
+    match groups.as_slice() {
+        [group] if group.setups.len() == 1 => spread(&runs, view),
+        _ => comparison(&runs, view),
+    }
+}
+
+/// The run with names that cannot steer a terminal.
+fn printable(run: &RunReport) -> RunReport {
+    let mut run = run.clone();
+    printable_parts(&mut run.tags, &mut run.ending, run.meter.as_mut());
+    for task in &mut run.measures.tasks {
+        task.name = escape(&task.name).into_owned();
+    }
+    run
+}
+
+fn printable_record(run: &Record) -> Record {
+    let mut run = run.clone();
+    printable_parts(&mut run.tags, &mut run.ending, run.meter.as_mut());
+    run.file = run.file.map(|file| escape(&file).into_owned());
+    run
+}
+
+fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Meter>) {
+    for name in [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel] {
+        *name = escape(name).into_owned();
+    }
+    if let Some(failure) = meter.and_then(|meter| meter.failure.as_mut()) {
+        *failure = escape(failure).into_owned();
+    }
+    let Some(exit) = &mut ending.ejected else { return };
+    exit.reason = escape(&exit.reason).into_owned();
+    // Messages have lines.
+    exit.message = exit.message.lines().map(escape).collect::<Vec<_>>().join("\n");
+    exit.fault = exit.fault.as_ref().map(|fault| escape(fault).into_owned());
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers as people read them. Integer arithmetic throughout: the same text on every host.
+//! Numbers and names as people read them. Integer arithmetic throughout: the same text on every host.
 
-/// Widest line of any text.
+use ids::Nanos;
+use measures::catalogue::{Measure, Unit};
+use std::borrow::Cow;
+
+/// Width of text that goes on in lines, however wide the screen is.
 pub(crate) const COLUMNS: usize = 80;
 
 /// `1234567` as `1,234,567`.
@@ -44,11 +48,52 @@ pub(crate) fn versus(base: u64, value: u64) -> Option<String> {
     let change = change(base, value)?;
     Some(match change {
         0 => "=".to_owned(),
-        2000.. => times(change as u64 + 1000) + "x",
+        1000.. => times(change as u64 + 1000) + "x",
         1.. => format!("+{}", percent(change as u64)),
         ..-950 if value > 0 => format!("1/{}", count(base / value)),
+        -1000 => "-100 %".to_owned(),
         _ => format!("-{}", percent(change.unsigned_abs())),
     })
+}
+
+/// A difference in millionths as text, as [`versus`] has it.
+pub(crate) fn ppm(difference: i64) -> String {
+    let (base, value) = (1_000_000, (1_000_000 + difference).max(0));
+    versus(base, value as u64).unwrap_or_default()
+}
+
+/// Two differences in millionths: `-3.5 to -2.7 %`, `1/40 to 1/25`.
+pub(crate) fn range(low: i64, high: i64) -> String {
+    let text = |difference: i64| match ppm(difference).as_str() {
+        "=" => "0.0 %".to_owned(),
+        text => text.to_owned(),
+    };
+    let (low, high) = (text(low), text(high));
+    match (low.strip_suffix(" %"), high.ends_with(" %")) {
+        (Some(low), true) => format!("{low} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+/// The value of a measure with its unit; `-` if it is unknown.
+pub(crate) fn value_text(measure: &Measure, value: Option<u64>) -> String {
+    match (value, measure.unit) {
+        (None, _) => "-".to_owned(),
+        (Some(value), Unit::Nanoseconds) => Nanos(value).to_string(),
+        (Some(value), Unit::Count) => count(value),
+    }
+}
+
+/// Control characters and what changes the direction of text, as escapes: a name that came with a file must not steer
+/// the terminal.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if harmful(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// A ratio in thousandths with as many places as people read: `4.6`, `4,664`.
@@ -114,7 +159,7 @@ mod tests {
         assert_eq!(change(0, 5), None);
         let cases = [(1000, 969), (10, 15), (10, 255), (1, 5000), (5000, 1), (5, 5), (5, 0), (0, 5)];
         let texts = cases.map(|(base, value)| versus(base, value).unwrap_or_default());
-        assert_eq!(texts, ["-3.1 %", "+50.0 %", "25.5x", "5,000x", "1/5,000", "=", "-100.0 %", ""]);
+        assert_eq!(texts, ["-3.1 %", "+50.0 %", "25.5x", "5,000x", "1/5,000", "=", "-100 %", ""]);
         assert_eq!(per_second(10, 500_000_000), 20);
         assert_eq!(shorten("abcdefghij", 5), "ab…ij");
         let lines: Vec<usize> = wrap(" ", &["word"; 20].join(" ")).lines().map(str::len).collect();

@@ -1,28 +1,121 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run with its name tags.
+//! A run: what it was, how it ended, what was measured.
 
 use ids::Nanos;
 use measures::RunMeasures;
+use serde::{Deserialize, Serialize};
+
+/// Where it ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum World {
+    /// On a simulated machine.
+    #[default]
+    Sim,
+    /// In a real kernel.
+    Real,
+}
+
+impl World {
+    /// As JSON has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            World::Sim => "sim",
+            World::Real => "real",
+        }
+    }
+}
+
+/// What a run was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tags {
+    /// The scheduler as it was asked for: `bfs@0.360`, or the path of an object.
+    pub scheduler: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The workload's name.
+    pub workload: String,
+    /// Where it ran.
+    #[serde(default)]
+    pub world: World,
+    /// The seed of what is drawn; 0 draws nothing. A real run has none.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// Which draw of the machine's uncertain constants it had; 0 is the machine as its file has it. A real run has none.
+    #[serde(default)]
+    pub draw: Option<u64>,
+    /// Which effects of hardware took part, where there is a choice: a real machine has all of them.
+    #[serde(default)]
+    pub effects: Option<Vec<String>>,
+    /// Kernel version, such as `7.2`.
+    #[serde(default)]
+    pub kernel: String,
+}
 
 /// Why the kernel put the scheduler out before the work was done (contract E2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …
+    /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …; 0 if it was not put out.
     pub kind: u32,
-    /// Exit code of the scheduler or of the kernel: bits 32 and up say what user space shall do, and why.
+    /// Exit code of the scheduler or of the kernel.
+    #[serde(default)]
     pub code: i64,
     /// Short reason, in the kernel's wording.
     pub reason: String,
     /// Message, in the kernel's wording.
     pub message: String,
     /// The BPF fault behind it, with function, file and line, if one was.
+    #[serde(default)]
     pub fault: Option<String>,
     /// The kernel's debug dump; may be empty.
+    #[serde(default)]
     pub dump: String,
 }
 
-/// How a run in a real kernel was measured.
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// All work was done, or the time was over.
+    #[default]
+    Completed,
+    /// The kernel put the scheduler out.
+    Ejected,
+    /// Something happened that must not: the tasks that were left waited for each other for ever.
+    Violation,
+}
+
+/// How a run ended, and what did not happen on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Set if the scheduler was ejected.
+    pub ejected: Option<Exit>,
+    /// The run ended because the tasks that were left waited for each other for ever.
+    pub deadlocked: bool,
+    /// Exit status of the command that ran, 128 and the signal's number if a signal ended it; `None` without a command
+    /// or if it had not ended.
+    pub command_status: Option<i32>,
+    /// Forks that the scheduler refused: these tasks never existed.
+    pub failed_forks: u64,
+    /// Changes of affinity, policy or nice value that the kernel refused.
+    pub refused_changes: u64,
+    /// How often the scheduler was attached again because its exit asked for that (contract E2).
+    pub restarts: u64,
+}
+
+impl Ending {
+    /// What the run came to.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Ending { ejected: Some(_), .. } => Outcome::Ejected,
+            Ending { deadlocked: true, .. } => Outcome::Violation,
+            _ => Outcome::Completed,
+        }
+    }
+}
+
+/// How a run in a real kernel was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     /// Events received.
     pub events: u64,
@@ -33,12 +126,15 @@ pub struct Meter {
     /// Wakeups that it did not report: counted, but not among the latencies, as nobody knows when they were.
     pub unseen_wakeups: u64,
     /// Time in the meter's own programs in the kernel. It is contained in what it measured.
+    #[serde(rename = "probes_ns", with = "nanoseconds")]
     pub probes: Nanos,
     /// How often they ran.
     pub probe_runs: u64,
     /// CPU time of the thread that received the events, beside the run.
+    #[serde(rename = "reader_ns", with = "nanoseconds")]
     pub reader: Nanos,
     /// How long the two above were counted: the run, and a moment before and after it.
+    #[serde(rename = "listened_ns", with = "nanoseconds")]
     pub listened: Nanos,
     /// Tasks that had not ended when the run was over.
     pub unfinished_tasks: u32,
@@ -46,40 +142,30 @@ pub struct Meter {
     pub failure: Option<String>,
 }
 
+mod nanoseconds {
+    use ids::Nanos;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(time.0)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Nanos, D::Error> {
+        u64::deserialize(from).map(Nanos)
+    }
+}
+
 /// Everything a report says of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunReport {
-    /// The scheduler as it was asked for: `bfs@0.360`, or the path of an object.
-    pub scheduler: String,
-    /// The machine's name.
-    pub machine: String,
-    /// The workload's name.
-    pub workload: String,
-    /// The seed.
-    pub seed: u64,
-    /// Kernel version, such as `7.2`.
-    pub kernel: String,
-    /// Set if the scheduler was ejected.
-    pub ejected: Option<Exit>,
-    /// The run ended because the tasks that were left waited for each other for ever.
-    pub deadlocked: bool,
-    /// Forks that the scheduler refused: these tasks never existed.
-    pub failed_forks: u64,
-    /// Changes of affinity, policy or nice value that the kernel refused.
-    pub refused_changes: u64,
-    /// How often the scheduler was attached again because its exit asked for that (contract E2).
-    pub restarts: u64,
+    /// What it was.
+    pub tags: Tags,
+    /// How it ended.
+    pub ending: Ending,
     /// Hash of all events.
     pub log_hash: u128,
     /// How it was measured, if it ran in a real kernel; `None` for a simulated run.
     pub meter: Option<Meter>,
     /// What was measured.
     pub measures: RunMeasures,
-}
-
-impl RunReport {
-    /// `completed` or `ejected`.
-    pub fn outcome(&self) -> &'static str {
-        if self.ejected.is_some() { "ejected" } else { "completed" }
-    }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The text for one run.
 
+use crate::notes::{deadlock, ejection, of_run};
 use crate::numbers::{count, counted, per_second, percent, permille, shorten, wrap};
-use crate::{Exit, RunReport};
-use comfy_table::{CellAlignment, Table, presets};
+use crate::table::{align, plain};
+use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::{CpuAccount, LatencySummary, RunMeasures, TaskMeasures};
 use std::fmt::Write;
@@ -18,15 +19,18 @@ pub fn summary(run: &RunReport) -> String {
     let measures = &run.measures;
     let mut text = String::new();
     // A run in a real kernel has no seed.
-    let seed = if run.meter.is_none() { format!(" seed {},", run.seed) } else { String::new() };
-    let title = format!("{} on {}, workload {},{seed} kernel {}", run.scheduler, run.machine, run.workload, run.kernel);
+    let tags = &run.tags;
+    let seed = tags.seed.map(|seed| format!(" seed {seed},")).unwrap_or_default();
+    let (scheduler, machine) = (&tags.scheduler, &tags.machine);
+    let title = format!("{scheduler} on {machine}, workload {},{seed} kernel {}", tags.workload, tags.kernel);
     let _ = writeln!(text, "{}", wrap("", &title));
     let _ = writeln!(text, "{}", outcome(run));
-    if let Some(exit) = &run.ejected {
+    if let Some(exit) = &run.ending.ejected {
         text.push_str(&ejection(exit));
     }
-    text.push_str(&refusals(run, ""));
-    text.push_str(&warnings(run, ""));
+    for note in of_run(&Record::from(run)) {
+        let _ = writeln!(text, "{}", wrap("", &note));
+    }
     let _ = writeln!(text, "\n{}", owners(&measures.cpu));
     text.push_str(&facts(run));
     let _ = writeln!(text, "\n{}", latencies(measures));
@@ -41,72 +45,12 @@ pub fn summary(run: &RunReport) -> String {
 
 fn outcome(run: &RunReport) -> String {
     let elapsed = run.measures.elapsed;
-    match (run.measures.makespan, &run.ejected) {
+    match (run.measures.makespan, &run.ending.ejected) {
         (_, Some(_)) => format!("EJECTED after {elapsed}"),
         (Some(makespan), None) => format!("completed: all work done after {makespan}"),
-        (None, None) if run.deadlocked => deadlock(run),
+        (None, None) if run.ending.deadlocked => deadlock(elapsed),
         (None, None) => format!("completed: ran for {elapsed}"),
     }
-}
-
-/// That the work will never be done.
-pub(crate) fn deadlock(run: &RunReport) -> String {
-    format!("DEADLOCK after {}: the tasks that are left wait for each other for ever", run.measures.elapsed)
-}
-
-/// The kernel's words on why the scheduler is gone.
-pub(crate) fn ejection(exit: &Exit) -> String {
-    let mut text = String::new();
-    // The message usually quotes the fault.
-    let fault = exit.fault.as_ref().filter(|fault| !exit.message.contains(*fault));
-    for line in [Some(&exit.reason), Some(&exit.message), fault].into_iter().flatten() {
-        for line in line.lines() {
-            let _ = writeln!(text, "{}", wrap("  ", line));
-        }
-    }
-    text
-}
-
-/// What did not happen although the workload asked for it: such a run did other work. `who` begins the lines.
-pub(crate) fn refusals(run: &RunReport, who: &str) -> String {
-    let mut text = String::new();
-    for (number, noun, what) in [
-        (run.failed_forks, "fork", "failed: the scheduler refused new tasks"),
-        (run.refused_changes, "change", "of affinity, policy or nice value refused"),
-        (run.restarts, "restart", "in which the scheduler left and was attached again"),
-    ] {
-        if number > 0 {
-            let _ = writeln!(text, "{}", wrap("", &format!("{who}{} {what}", counted(number, noun))));
-        }
-    }
-    text
-}
-
-/// What may be wrong with a measured run. `who` begins the lines.
-pub(crate) fn warnings(run: &RunReport, who: &str) -> String {
-    let mut text = String::new();
-    let Some(meter) = &run.meter else { return text };
-    let mut warn = |what: String| text.push_str(&(wrap("", &format!("{who}WARNING: {what}")) + "\n"));
-    if meter.lost_events > 0 {
-        let lost = counted(meter.lost_events, "event");
-        warn(format!("{lost} lost: counts are too low, and times may have the wrong owner"));
-    }
-    // One in a thousand is below what two runs differ by.
-    let unseen = meter.unseen_switches.max(meter.unseen_wakeups);
-    if unseen * 1000 > run.measures.context_switches {
-        let (switches, wakeups) = (count(meter.unseen_switches), counted(meter.unseen_wakeups, "wakeup"));
-        warn(format!(
-            "the kernel hid {switches} switches and {wakeups}, in turns of tasks that it keeps from all probes: \
-             they are inferred and counted, but these wakeups are missing from the latencies"
-        ));
-    }
-    if let Some(failure) = &meter.failure {
-        warn(failure.clone());
-    }
-    if meter.unfinished_tasks > 0 {
-        warn(format!("{} had not ended when the run was over", counted(meter.unfinished_tasks.into(), "task")));
-    }
-    text
 }
 
 /// Time of all CPUs together.
@@ -156,8 +100,8 @@ fn facts(run: &RunReport) -> String {
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
     match &run.meter {
         None => {
-            fact("BPF instructions", rate(measures.bpf_instructions));
-            fact("lock wait", measures.lock_wait.to_string());
+            fact("BPF instructions", measures.bpf_instructions.map_or("-".to_owned(), rate));
+            fact("lock wait", measures.lock_wait.map_or("-".to_owned(), |time| time.to_string()));
         }
         Some(meter) => {
             // The probes listened a little longer than the run took: what they cost is held against all of that.
@@ -176,7 +120,8 @@ fn latencies(measures: &RunMeasures) -> String {
     let mut row = |name: &str, latency: &LatencySummary| {
         let times = [latency.mean, latency.p50, latency.p90, latency.p99, latency.p999, latency.max];
         let cells = [name.to_owned(), count(latency.count)];
-        table.add_row(cells.into_iter().chain(times.map(|time| time.to_string())));
+        let text = |time: Nanos| if latency.count > 0 { time.to_string() } else { "-".to_owned() };
+        table.add_row(cells.into_iter().chain(times.map(text)));
     };
     row("after wakeup", &measures.wakeup_latency);
     row("every time", &measures.queue_wait);
@@ -211,22 +156,4 @@ fn top_tasks(measures: &RunMeasures) -> String {
 fn cpus_used(cpus: &CpuSet) -> String {
     let list = cpus.to_string();
     if list.len() <= 10 { list } else { format!("{} of them", cpus.len()) }
-}
-
-/// A table without lines.
-pub(crate) fn plain(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table
-}
-
-/// Names to the left, numbers to the right; no padding at the edges.
-pub(crate) fn align(table: &mut Table) -> String {
-    for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((if index == 0 { 0 } else { 1 }, 1));
-        if index > 0 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

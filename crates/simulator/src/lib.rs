@@ -33,6 +33,9 @@ use machine_model::Machine;
 use measures::RunMeasures;
 use workload::Workload;
 
+/// The effects of hardware that runs have, in the words that all commands share.
+pub const EFFECTS: [&str; 1] = ["interrupts"];
+
 /// What a run is made of. Same values, same bytes out.
 #[derive(Debug)]
 pub struct Setup<'a> {

@@ -359,8 +359,9 @@ impl<'a, M: Model> Run<'a, M> {
         let (elapsed, makespan) = (self.now, self.last_exit.filter(|_| complete));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
-        let lock_wait = Nanos::ZERO;
-        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions: self.instructions, lock_wait };
+        // Nothing prices locks yet: how long they were waited for is not known.
+        let (bpf_instructions, lock_wait) = (Some(self.instructions), None);
+        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, lock_wait };
         let outcome = Outcome {
             measures: self.sinks.collector.finish(totals),
             log_hash: self.sinks.hash.finish(),

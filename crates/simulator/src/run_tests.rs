@@ -158,7 +158,7 @@ fn every_price_is_paid() {
     assert_eq!(played.account(1), [6_000_000, 6_000_000, 2_120, 720, 1_000_500]);
     assert_eq!(played.cpu(0), [6_000_000, 999_990, 3_450, 400]);
     assert_eq!(played.outcome.measures.makespan, Some(Nanos(7_003_840)));
-    assert_eq!(played.outcome.measures.bpf_instructions, 600);
+    assert_eq!(played.outcome.measures.bpf_instructions, Some(600));
 }
 
 /// The interrupt for another CPU takes its way, longer to another cache, and an idle one wakes up first. The parent

@@ -37,7 +37,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
             (seen, last_news) = (meter.own_events(), Instant::now());
         }
         if let Some(exit) = outside.look()? {
-            return Ok(Followed { ejected: Some(exit), failure: None, cut: false });
+            return Ok(Followed { ejected: Some(exit), status: None, failure: None, cut: false });
         }
         stopped |= outside.signals.pass_on(child.id());
         if !stopped && outside.is_time_up() {
@@ -54,22 +54,29 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
         if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
             // The end that --for asks for is no failure.
             let asked_for = cut && status.signal() == Some(SIGTERM);
-            return Ok(Followed { ejected: None, failure: failure(status).filter(|_| !asked_for), cut: asked_for });
+            let failure = failure(status).filter(|_| !asked_for);
+            return Ok(Followed { ejected: None, status: status_of(status), failure, cut: asked_for });
         }
     }
 }
 
 /// Lets a command that outlives the measuring end.
-pub fn wait(child: &mut Child, signals: &Signals) -> Result<Option<String>> {
+pub fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
     loop {
         signals.pass_on(child.id());
         if let Some(status) = child.try_wait().context("cannot wait for the command")? {
-            return Ok(failure(status));
+            return Ok(status);
         }
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-fn failure(status: ExitStatus) -> Option<String> {
+/// As a shell has it in `$?`.
+pub fn status_of(status: ExitStatus) -> Option<i32> {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal))
+}
+
+/// What is said of a command that failed.
+pub fn failure(status: ExitStatus) -> Option<String> {
     (!status.success()).then(|| format!("the command failed: {status}"))
 }

@@ -4,6 +4,7 @@
 use super::{Followed, Outside};
 use anyhow::Result;
 use event_log::Sink;
+use ids::Nanos;
 use live::LiveError;
 use live::meter::{Measured, Meter};
 use live::threads::{End, Played, Stage};
@@ -35,7 +36,7 @@ pub fn follow<S: Sink>(
             }
         }
         let Watched { ejected, .. } = followed?;
-        Ok((Followed { ejected, failure: failure(&played), cut: played.end != End::Finished }, played))
+        Ok((Followed { ejected, status: None, failure: failure(&played), cut: played.end != End::Finished }, played))
     })
 }
 
@@ -71,4 +72,5 @@ pub fn complete(measured: &mut Measured, played: &Played) {
             task.name.clone_from(&part.name);
         }
     }
+    measured.measures.work = Some(Nanos(measured.measures.tasks.iter().map(|task| task.account.work.0).sum()));
 }

@@ -3,7 +3,7 @@
 
 use super::scheduler::{Counts, Loaded};
 use crate::args::Format;
-use crate::print;
+use crate::output::print;
 use anyhow::Result;
 use ids::Nanos;
 use live::watch::{Interval, Sample, Watch};
@@ -20,6 +20,8 @@ const HEAD: &str = "    time  switches/s  wakeups/s  wait p50       p99     p99.
 pub struct Statistics {
     watch: Watch,
     format: Format,
+    /// On standard error.
+    beside: bool,
     every: Duration,
     began: Instant,
     /// When the next line is due.
@@ -30,12 +32,22 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Begins to watch, for a line after each `every`.
-    pub fn start(every: Duration, format: Format) -> Result<Statistics> {
+    /// Begins to watch, for a line after each `every`; on standard error if `beside` a report.
+    pub fn start(every: Duration, format: Format, beside: bool) -> Result<Statistics> {
         let watch = Watch::start()?;
         let last = watch.sample()?;
         let began = Instant::now();
-        Ok(Statistics { watch, format, every, began, due: began + every, lines: 0, last, counts: Counts::default() })
+        Ok(Statistics {
+            watch,
+            format,
+            beside,
+            every,
+            began,
+            due: began + every,
+            lines: 0,
+            last,
+            counts: Counts::default(),
+        })
     }
 
     /// Prints a line if it is time. False if nobody reads it.
@@ -53,12 +65,16 @@ impl Statistics {
         let elapsed = Nanos((now - self.began).as_nanos() as u64);
         let text = match self.format {
             Format::Json => line_of_json(elapsed, scheduler.map(Loaded::name), &interval, &new),
-            Format::Text => {
+            Format::Text | Format::Csv => {
                 let head = if self.lines.is_multiple_of(LINES) { HEAD } else { "" };
                 head.to_owned() + &line_of_text(elapsed, &interval, &new)
             }
         };
         self.lines += 1;
+        if self.beside {
+            eprint!("{text}");
+            return Ok(true);
+        }
         print(&text)
     }
 }

@@ -273,9 +273,11 @@ impl<S: Sink> Meter<S> {
             makespan: fed.makespan,
             cpus,
             tasks: fed.tasks,
-            bpf_instructions: 0,
-            lock_wait: Nanos::ZERO,
+            bpf_instructions: None,
+            lock_wait: None,
         });
+        // A command does what it does: only a player knows how much work that was.
+        measures.work = None;
         // A task is announced at its birth, under its parent's name.
         for (task, name) in measures.tasks.iter_mut().zip(fed.names) {
             task.name = name;

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The measures of a run, each written down once: its key, what people call it, its unit, which way is better, and
+//! where the number is. Text, JSON, CSV and comparisons are all made from this table, for simulated and real runs.
+
+use crate::{LatencySummary, RunMeasures};
+use ids::Nanos;
+
+/// What a number counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// A number of things.
+    Count,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Better {
+    /// Less is better.
+    Less,
+    /// More is better.
+    More,
+    /// Neither: a scheduler may have good reason for either.
+    Neither,
+}
+
+/// Where a measure is shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rank {
+    /// Also where there is room for a few numbers only.
+    Headline,
+    /// In every table that has a row for each measure.
+    Table,
+    /// In such a table if all measures are asked for.
+    Detail,
+}
+
+/// One measure of a whole run.
+#[derive(Debug)]
+pub struct Measure {
+    /// The path of its key in the JSON of a run, parts joined by dots: `wakeup_latency_ns.p99`.
+    pub key: &'static str,
+    /// What it is called in tables; at most 19 characters.
+    pub label: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// Where it is shown.
+    pub rank: Rank,
+    /// What it is, in a line.
+    pub meaning: &'static str,
+    /// Its value; `None` if it does not exist in this run, or is not modelled or not measured there.
+    pub value: fn(&RunMeasures) -> Option<u64>,
+}
+
+const fn time(
+    key: &'static str,
+    label: &'static str,
+    better: Better,
+    rank: Rank,
+    meaning: &'static str,
+    value: fn(&RunMeasures) -> Option<u64>,
+) -> Measure {
+    Measure { key, label, unit: Unit::Nanoseconds, better, rank, meaning, value }
+}
+
+const fn number(
+    key: &'static str,
+    label: &'static str,
+    rank: Rank,
+    meaning: &'static str,
+    value: fn(&RunMeasures) -> Option<u64>,
+) -> Measure {
+    Measure { key, label, unit: Unit::Count, better: Better::Neither, rank, meaning, value }
+}
+
+/// A percentile or mean of nothing is no time of 0.
+fn of(latency: &LatencySummary, value: Nanos) -> Option<u64> {
+    (latency.count > 0).then_some(value.0)
+}
+
+use Better::{Less, More, Neither};
+use Rank::{Detail, Headline, Table};
+
+/// All of them, in the order of reports: the end of the work, waiting, then what the scheduler did for it.
+///
+/// Less CPU time for the same work is better, but runs of fixed length do different work: so CPU time has no better
+/// way and work has one.
+#[rustfmt::skip]
+pub static CATALOGUE: [Measure; 31] = [
+    time("makespan_ns", "makespan", Less, Headline,
+        "when the last finite task ended", |m| m.makespan.map(|time| time.0)),
+    time("elapsed_ns", "elapsed", Neither, Table,
+        "time that the run covers", |m| Some(m.elapsed.0)),
+    time("work_ns", "work done", More, Headline,
+        "work of the workload's tasks, in time of the reference CPU", |m| m.work.map(|time| time.0)),
+    time("wakeup_latency_ns.mean", "wakeup mean", Less, Headline,
+        "wait of woken tasks for a CPU: mean", |m| of(&m.wakeup_latency, m.wakeup_latency.mean)),
+    time("wakeup_latency_ns.p50", "wakeup p50", Less, Table,
+        "wait of woken tasks for a CPU: half wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p50)),
+    time("wakeup_latency_ns.p90", "wakeup p90", Less, Table,
+        "wait of woken tasks for a CPU: 90 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p90)),
+    time("wakeup_latency_ns.p99", "wakeup p99", Less, Headline,
+        "wait of woken tasks for a CPU: 99 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p99)),
+    time("wakeup_latency_ns.p999", "wakeup p99.9", Less, Detail,
+        "wait of woken tasks for a CPU: 99.9 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p999)),
+    time("wakeup_latency_ns.max", "wakeup max", Less, Table,
+        "wait of woken tasks for a CPU: the longest", |m| of(&m.wakeup_latency, m.wakeup_latency.max)),
+    number("wakeup_latency_ns.count", "wakeups served", Detail,
+        "woken tasks that got a CPU", |m| Some(m.wakeup_latency.count)),
+    time("queue_wait_ns.mean", "queue wait mean", Less, Table,
+        "wait for a CPU, woken or preempted: mean", |m| of(&m.queue_wait, m.queue_wait.mean)),
+    time("queue_wait_ns.p50", "queue wait p50", Less, Detail,
+        "wait for a CPU, woken or preempted: half wait no longer", |m| of(&m.queue_wait, m.queue_wait.p50)),
+    time("queue_wait_ns.p90", "queue wait p90", Less, Detail,
+        "wait for a CPU, woken or preempted: 90 % wait no longer", |m| of(&m.queue_wait, m.queue_wait.p90)),
+    time("queue_wait_ns.p99", "queue wait p99", Less, Detail,
+        "wait for a CPU, woken or preempted: 99 % wait no longer", |m| of(&m.queue_wait, m.queue_wait.p99)),
+    time("queue_wait_ns.p999", "queue wait p99.9", Less, Detail,
+        "wait for a CPU, woken or preempted: 99.9 % wait no longer", |m| of(&m.queue_wait, m.queue_wait.p999)),
+    time("queue_wait_ns.max", "queue wait max", Less, Table,
+        "wait for a CPU, woken or preempted: the longest", |m| of(&m.queue_wait, m.queue_wait.max)),
+    number("queue_wait_ns.count", "waits served", Detail,
+        "waits that ended on a CPU", |m| Some(m.queue_wait.count)),
+    time("idle_while_runnable_ns", "idle while runnable", Less, Table,
+        "some CPU idled while a task allowed there waited", |m| Some(m.idle_while_runnable.0)),
+    number("context_switches", "context switches", Headline,
+        "switches to a task of the workload", |m| Some(m.context_switches)),
+    number("wakeups", "wakeups", Table,
+        "tasks of the workload made runnable", |m| Some(m.wakeups)),
+    number("migrations.smt", "moves in core", Table,
+        "switches to a task that last ran on another thread of this core", |m| Some(m.migrations.smt)),
+    number("migrations.llc", "moves in cache", Table,
+        "the same from another core below the same last cache", |m| Some(m.migrations.llc)),
+    number("migrations.node", "moves in node", Table,
+        "the same from another cache of the same node", |m| Some(m.migrations.node)),
+    number("migrations.far", "moves far", Table,
+        "the same from another node", |m| Some(m.migrations.far)),
+    time("cpu_ns.run", "CPU: run", Neither, Table,
+        "CPU time in which tasks ran", |m| Some(m.cpu.run.0)),
+    time("cpu_ns.idle", "CPU: idle", Neither, Table,
+        "CPU time with nothing to do", |m| Some(m.cpu.idle.0)),
+    time("cpu_ns.scheduler", "CPU: scheduler", Less, Table,
+        "CPU time in the scheduler and in context switches", |m| Some(m.cpu.scheduler.0)),
+    time("cpu_ns.stolen", "CPU: stolen", Less, Table,
+        "CPU time in interrupts", |m| Some(m.cpu.stolen.0)),
+    time("cpu_ns.offline", "CPU: offline", Neither, Detail,
+        "CPU time in which the CPU was offline", |m| Some(m.cpu.offline.0)),
+    number("bpf_instructions", "BPF instructions", Table,
+        "instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
+    time("lock_wait_ns", "lock wait", Less, Table,
+        "CPU time in which CPUs waited for locks (not modelled yet)", |m| m.lock_wait.map(|time| time.0)),
+];
+
+/// The measure of this key.
+pub fn find(key: &str) -> Option<&'static Measure> {
+    CATALOGUE.iter().find(|measure| measure.key == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unique_paths_with_their_unit() {
+        for (index, measure) in CATALOGUE.iter().enumerate() {
+            let key = measure.key;
+            let has_unit = key.split('.').any(|part| part.ends_with("_ns")) && !key.ends_with(".count");
+            assert_eq!(has_unit, measure.unit == Unit::Nanoseconds, "{key}");
+            assert!(CATALOGUE[..index].iter().all(|other| other.key != key), "{key}");
+            let clash = |other: &Measure| other.key.starts_with(&format!("{key}."));
+            assert!(!CATALOGUE.iter().any(clash), "{key} is a number and an object");
+            assert!(measure.label.len() <= 19 && measure.meaning.len() <= 64, "{key}");
+            assert!(std::ptr::eq(find(key).unwrap(), measure));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a reader must know beside the numbers: runs that ended badly, did other work, or were measured badly.
+
+use crate::numbers::{count, counted, percent, permille, wrap};
+use crate::setups::Setup;
+use crate::{Ending, Exit, Meter, Record};
+use ids::Nanos;
+use measures::catalogue::{CATALOGUE, find};
+use std::fmt::Write;
+
+/// Idle CPUs beside waiting tasks for more than this part of a run are no accident: 10 %. All of the shipped policies
+/// stay below 1 % on their workloads.
+const IDLE_PERMILLE: u64 = 100;
+
+/// The value of a measure by its key.
+pub(crate) fn value(record: &Record, key: &str) -> Option<u64> {
+    let measure = find(key).expect("a key of the catalogue");
+    CATALOGUE.iter().position(|one| std::ptr::eq(one, measure)).and_then(|index| record.values[index])
+}
+
+/// That the work will never be done.
+pub(crate) fn deadlock(elapsed: Nanos) -> String {
+    format!("DEADLOCK after {elapsed}: the tasks that are left wait for each other for ever")
+}
+
+/// The kernel's words on why the scheduler is gone.
+pub(crate) fn ejection(exit: &Exit) -> String {
+    let mut text = String::new();
+    // The message usually quotes the fault.
+    let fault = exit.fault.as_ref().filter(|fault| !exit.message.contains(*fault));
+    for line in [Some(&exit.reason), Some(&exit.message), fault].into_iter().flatten() {
+        for line in line.lines() {
+            let _ = writeln!(text, "{}", wrap("  ", line));
+        }
+    }
+    text
+}
+
+/// What is to be said of one run.
+pub(crate) fn of_run(run: &Record) -> Vec<String> {
+    let mut notes = refusals(&run.ending);
+    let elapsed = value(run, "elapsed_ns").unwrap_or(0);
+    let idle = permille(value(run, "idle_while_runnable_ns").unwrap_or(0), elapsed);
+    if idle > IDLE_PERMILLE {
+        notes.push(format!(
+            "WARNING: for {} of the time some CPU idled while a task that was allowed there waited",
+            percent(idle)
+        ));
+    }
+    if let Some(meter) = &run.meter {
+        notes.extend(measuring(meter, value(run, "context_switches").unwrap_or(0)));
+    }
+    notes
+}
+
+/// What did not happen although the workload asked for it: such a run did other work.
+fn refusals(ending: &Ending) -> Vec<String> {
+    let all = [
+        (ending.failed_forks, "fork", "failed: the scheduler refused new tasks"),
+        (ending.refused_changes, "change", "of affinity, policy or nice value refused"),
+        (ending.restarts, "restart", "in which the scheduler left and was attached again"),
+    ];
+    let happened = all.into_iter().filter(|(number, ..)| *number > 0);
+    happened.map(|(number, noun, what)| format!("{} {what}", counted(number, noun))).collect()
+}
+
+/// What may be wrong with a measured run.
+fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if meter.lost_events > 0 {
+        let lost = counted(meter.lost_events, "event");
+        notes.push(format!("{lost} lost: counts are too low, and times may have the wrong owner"));
+    }
+    // One in a thousand is below what two runs differ by.
+    if meter.unseen_switches.max(meter.unseen_wakeups) * 1000 > switches {
+        let (hidden, wakeups) = (count(meter.unseen_switches), counted(meter.unseen_wakeups, "wakeup"));
+        notes.push(format!(
+            "the kernel hid {hidden} switches and {wakeups}, in turns of tasks that it keeps from all probes: \
+             they are inferred and counted, but these wakeups are missing from the latencies"
+        ));
+    }
+    notes.extend(meter.failure.clone());
+    if meter.unfinished_tasks > 0 {
+        notes.push(format!("{} had not ended when the run was over", counted(meter.unfinished_tasks.into(), "task")));
+    }
+    notes.into_iter().map(|note| format!("WARNING: {note}")).collect()
+}
+
+/// The same of all runs of a setup: each kind of note once, with the first run that has it. `who` begins the lines.
+pub(crate) fn of_setup(setup: &Setup<'_>) -> String {
+    let mut text = String::new();
+    let who = &setup.name;
+    let runs = setup.runs.len();
+    // In which runs something is so, if not in the only one.
+    let among = |some: &[&Record]| match (runs, some[0].tags.seed) {
+        (1, _) => String::new(),
+        _ if some.len() == runs => format!("in all {runs} runs "),
+        (_, Some(seed)) => format!("in {} of {runs} runs, such as seed {seed}, ", some.len()),
+        (_, None) => format!("in {} of {runs} runs ", some.len()),
+    };
+    let ejected: Vec<&Record> = setup.runs.iter().copied().filter(|run| run.ending.ejected.is_some()).collect();
+    if let [first, ..] = ejected.as_slice() {
+        let exit = first.ending.ejected.as_ref().expect("only such runs");
+        let elapsed = Nanos(value(first, "elapsed_ns").unwrap_or(0));
+        let _ = writeln!(text, "{}", wrap("", &format!("{who} was {}ejected after {elapsed}:", among(&ejected))));
+        text.push_str(&ejection(exit));
+    }
+    let stuck: Vec<&Record> = setup.runs.iter().copied().filter(|run| run.ending.deadlocked).collect();
+    if let [first, ..] = stuck.as_slice() {
+        let elapsed = Nanos(value(first, "elapsed_ns").unwrap_or(0));
+        let _ = writeln!(text, "{}", wrap("", &format!("{who}: {}{}", among(&stuck), deadlock(elapsed))));
+    }
+    // Notes that differ in their numbers alone are of one kind.
+    let kind = |note: &str| note.chars().filter(|c| !c.is_ascii_digit() && !",.".contains(*c)).collect::<String>();
+    let mut kinds: Vec<(String, String, Vec<&Record>)> = Vec::new();
+    for run in &setup.runs {
+        for note in of_run(run) {
+            match kinds.iter_mut().find(|(known, ..)| *known == kind(&note)) {
+                Some((.., some)) => some.push(run),
+                None => kinds.push((kind(&note), note, vec![run])),
+            }
+        }
+    }
+    for (_, note, some) in kinds {
+        let _ = writeln!(text, "{}", wrap("", &format!("{who}: {}{note}", among(&some))));
+    }
+    text
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A run without its tasks: what comparisons are made of. It comes from a run that was just made, or from the JSON of
+//! an earlier one; nobody can tell which.
+
+use crate::{Ending, Exit, Meter, RunReport, Tags};
+use measures::catalogue::CATALOGUE;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One run as comparisons see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it was.
+    pub tags: Tags,
+    /// The file that it was read from, if it was.
+    pub file: Option<String>,
+    /// How it ended.
+    pub ending: Ending,
+    /// How it was measured, if it ran in a real kernel.
+    pub meter: Option<Meter>,
+    /// The measures, in the order of [`CATALOGUE`].
+    pub values: Vec<Option<u64>>,
+}
+
+impl From<&RunReport> for Record {
+    fn from(run: &RunReport) -> Record {
+        Record {
+            tags: run.tags.clone(),
+            file: None,
+            ending: run.ending.clone(),
+            meter: run.meter.clone(),
+            values: CATALOGUE.iter().map(|measure| (measure.value)(&run.measures)).collect(),
+        }
+    }
+}
+
+/// Why a text is no document of runs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct ReadError {
+    /// Where: a path of keys such as `runs[3].machine`, or line and column.
+    pub place: String,
+    /// What was found there, and what was expected.
+    pub problem: String,
+}
+
+fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, ReadError> {
+    Err(ReadError { place: place.to_owned(), problem: problem.into() })
+}
+
+/// Reads what [`crate::to_json`] wrote.
+///
+/// # Errors
+/// If it is no JSON, or not such JSON. Measures that are missing, as in documents of earlier versions, are unknown.
+pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| ReadError {
+        place: format!("line {}, column {}", error.line(), error.column()),
+        problem: "this is not JSON".to_owned(),
+    })?;
+    match document.get("weir").and_then(Value::as_u64) {
+        Some(1) => {}
+        Some(version) => return refuse("weir", format!("format {version}; this version reads format 1")),
+        None => return refuse("weir", "no such key; expected the JSON of weir sim or weir run"),
+    }
+    let Some(runs) = document.get("runs").and_then(Value::as_array) else {
+        return refuse("runs", "expected a list of runs");
+    };
+    if runs.is_empty() {
+        return refuse("runs", "expected at least one run");
+    }
+    runs.iter().enumerate().map(|(index, run)| read_run(&format!("runs[{index}]"), run)).collect()
+}
+
+/// What stands beside the measures.
+#[derive(Deserialize)]
+struct Rest {
+    #[serde(flatten)]
+    tags: Tags,
+    exit: Exit,
+    #[serde(default)]
+    deadlocked: bool,
+    #[serde(default)]
+    command_status: Option<i32>,
+    #[serde(default)]
+    failed_forks: u64,
+    #[serde(default)]
+    refused_changes: u64,
+    #[serde(default)]
+    restarts: u64,
+    #[serde(default)]
+    meter: Option<Meter>,
+}
+
+fn read_run(place: &str, run: &Value) -> Result<Record, ReadError> {
+    let rest = Rest::deserialize(run).or_else(|error| refuse(place, error.to_string()))?;
+    let mut values = Vec::with_capacity(CATALOGUE.len());
+    for measure in &CATALOGUE {
+        let value = measure.key.split('.').try_fold(run, |value, key| value.get(key));
+        values.push(match value {
+            None | Some(Value::Null) => None,
+            Some(value) if value.is_u64() => value.as_u64(),
+            Some(other) => {
+                return refuse(&format!("{place}.{}", measure.key), format!("{other}, expected a number or null"));
+            }
+        });
+    }
+    let ejected = (run.get("outcome").and_then(Value::as_str) == Some("ejected")).then_some(rest.exit);
+    let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, .. } = rest;
+    let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts };
+    Ok(Record { tags, file: None, ending, meter, values })
+}

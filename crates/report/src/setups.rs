@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which runs are repetitions of one setup, which setups stand in one table, and what their runs can tell apart.
+//!
+//! 1. Runs that agree in scheduler, machine, workload, world and kernel are repetitions of one setup. Those of a
+//!    simulated setup have different seeds: one that comes twice begins another setup, such as the same scheduler of
+//!    another day.
+//! 2. Simulated setups are compared along the first of scheduler, machine, workload that has several values; setups
+//!    that agree in the others form a group. Setups from files stand in one group for each workload, or in one
+//!    altogether if some workload stands alone.
+//! 3. The first setup of a group is the base. Each other one is compared with it.
+
+use crate::{Outcome, Record, Tags, World};
+use measures::catalogue::{Better, CATALOGUE};
+use statistics::{Family, Row, Way};
+
+pub(crate) use statistics::Interval as Judgement;
+
+/// Runs that differ by chance alone.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    pub name: String,
+    /// In order of draws and seeds.
+    pub runs: Vec<&'a Record>,
+}
+
+/// Setups that are compared with each other.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    /// What they have in common.
+    pub title: String,
+    /// What their names are: `scheduler`.
+    pub axis: &'static str,
+    pub setups: Vec<Setup<'a>>,
+    /// One for each setup but the first.
+    pub compared: Vec<Compared>,
+}
+
+/// A setup against the first one of its group.
+#[derive(Debug)]
+pub(crate) struct Compared {
+    pub paired: bool,
+    /// For each measure of the catalogue; `None` if it is unknown in some run, or not all runs did their work.
+    pub judgements: Vec<Option<Judgement>>,
+}
+
+impl Setup<'_> {
+    /// The values of a measure that are known.
+    pub fn values(&self, measure: usize) -> Vec<u64> {
+        self.runs.iter().filter_map(|run| run.values[measure]).collect()
+    }
+
+    /// Their median, if there is any.
+    pub fn median(&self, measure: usize) -> Option<u64> {
+        let values = self.values(measure);
+        (!values.is_empty()).then(|| statistics::median(&values))
+    }
+
+    pub fn all_completed(&self) -> bool {
+        self.runs.iter().all(|run| run.ending.outcome() == Outcome::Completed)
+    }
+}
+
+/// What one run is called where all else is the same.
+type Axis = (&'static str, fn(&Tags) -> &str);
+
+const AXES: [Axis; 5] = [
+    ("scheduler", |tags| &tags.scheduler),
+    ("machine", |tags| &tags.machine),
+    ("workload", |tags| &tags.workload),
+    ("world", |tags| tags.world.as_str()),
+    ("kernel", |tags| &tags.kernel),
+];
+const WORKLOAD: usize = 2;
+const WORLD: usize = 3;
+
+fn identity(tags: &Tags) -> [&str; 5] {
+    AXES.map(|(_, value)| value(tags))
+}
+
+/// The groups that these runs form, judged.
+pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
+    let setups = setups(records);
+    let several: Vec<usize> = (0..AXES.len())
+        .filter(|&axis| setups.iter().any(|one| identity(tags(one))[axis] != identity(tags(&setups[0]))[axis]))
+        .collect();
+    let from_files = records.iter().any(|record| record.file.is_some());
+    let (by, names) = if from_files { of_files(&setups, &several) } else { of_simulated(&several) };
+    let mut groups: Vec<Vec<Setup<'_>>> = Vec::new();
+    for setup in setups {
+        let same = |group: &&mut Vec<Setup<'_>>| {
+            by.iter().all(|&axis| identity(tags(&group[0]))[axis] == identity(tags(&setup))[axis])
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(setup),
+            None => groups.push(vec![setup]),
+        }
+    }
+    groups.into_iter().map(|setups| group(setups, &names)).collect()
+}
+
+fn tags<'a>(setup: &Setup<'a>) -> &'a Tags {
+    &setup.runs[0].tags
+}
+
+fn setups(records: &[Record]) -> Vec<Setup<'_>> {
+    let mut setups: Vec<Setup<'_>> = Vec::new();
+    for record in records {
+        let drawn = |run: &Record| (run.tags.draw, run.tags.seed);
+        let takes = |setup: &&mut Setup<'_>| {
+            let again = |run: &&Record| run.tags.world == World::Sim && drawn(run) == drawn(record);
+            identity(tags(setup)) == identity(&record.tags) && !setup.runs.iter().any(again)
+        };
+        match setups.iter_mut().find(takes) {
+            Some(setup) => setup.runs.push(record),
+            None => setups.push(Setup { name: String::new(), runs: vec![record] }),
+        }
+    }
+    setups.iter_mut().for_each(|setup| setup.runs.sort_by_key(|run| (run.tags.draw, run.tags.seed)));
+    setups
+}
+
+/// Axes that part groups, and axes that name setups.
+fn of_simulated(several: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let axis = several.first().copied().unwrap_or(0);
+    ((0..AXES.len()).filter(|&other| other != axis).collect(), vec![axis])
+}
+
+/// The same for runs from files. The world is always named, other things only if they tell something new.
+fn of_files(setups: &[Setup<'_>], several: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let same_workload = |one: &Setup<'_>, other: &Setup<'_>| tags(one).workload == tags(other).workload;
+    let alone = |setup: &Setup<'_>| setups.iter().filter(|other| same_workload(other, setup)).count() == 1;
+    let by = if setups.iter().any(alone) { vec![] } else { vec![WORKLOAD] };
+    let mut names: Vec<usize> = Vec::new();
+    for &axis in several.iter().filter(|axis| !by.contains(axis)) {
+        let same = |one: &Setup<'_>, other: &Setup<'_>, axes: &[usize]| {
+            axes.iter().chain(&by).all(|&axis| identity(tags(one))[axis] == identity(tags(other))[axis])
+        };
+        let splits =
+            |one: &Setup<'_>| setups.iter().any(|other| same(one, other, &names) && !same(one, other, &[axis]));
+        if axis == WORLD || setups.iter().any(splits) {
+            names.push(axis);
+        }
+    }
+    (by, if names.is_empty() { vec![0] } else { names })
+}
+
+fn group<'a>(mut setups: Vec<Setup<'a>>, names: &[usize]) -> Group<'a> {
+    for index in 0..setups.len() {
+        let parts: Vec<&str> = names.iter().map(|&axis| identity(tags(&setups[index]))[axis]).collect();
+        let name = parts.join(" ");
+        // The same once more: by its file, or by its number.
+        let before = setups[..index].iter().filter(|other| identity(tags(other)) == identity(tags(&setups[index])));
+        let copies = before.count();
+        let file = setups[index].runs[0].file.as_ref();
+        setups[index].name = match (copies, file) {
+            (0, _) => name,
+            (_, Some(file)) => format!("{name} ({file})"),
+            (copies, None) => format!("{name} ({})", copies + 1),
+        };
+    }
+    let axis = match names {
+        [one] => AXES[*one].0,
+        _ => "run",
+    };
+    let others = setups.len() - 1;
+    let compared = setups[1..].iter().map(|other| compare(&setups[0], other, others)).collect();
+    Group { title: title(&setups, names), axis, setups, compared }
+}
+
+/// What all of them have in common, and how often each ran.
+fn title(setups: &[Setup<'_>], names: &[usize]) -> String {
+    let mut parts = Vec::new();
+    for (index, (name, value)) in AXES.iter().enumerate() {
+        let first = value(tags(&setups[0]));
+        let common = setups.iter().all(|setup| value(tags(setup)) == first);
+        if common && !names.contains(&index) && !(index == WORLD && first == "sim") {
+            parts.push(format!("{name} {first}"));
+        }
+    }
+    let seeds: Vec<String> = setups.iter().map(seeds).collect();
+    let kernel = parts.iter().position(|part| part.starts_with("kernel ")).unwrap_or(parts.len());
+    if seeds.iter().all(|one| *one == seeds[0]) {
+        parts.insert(kernel, seeds[0].clone());
+    } else {
+        let each: Vec<String> = setups.iter().map(|setup| format!("{}: {}", setup.name, self::seeds(setup))).collect();
+        parts.push(each.join(", "));
+    }
+    parts.join(", ")
+}
+
+/// `seed 0`, `seeds 1-16`, `3 runs`.
+fn seeds(setup: &Setup<'_>) -> String {
+    let seeds: Vec<u64> = setup.runs.iter().filter_map(|run| run.tags.seed).collect();
+    match seeds.as_slice() {
+        [one] if setup.runs.len() == 1 => format!("seed {one}"),
+        [first, .., last] if seeds.len() == setup.runs.len() && last - first + 1 == seeds.len() as u64 => {
+            format!("seeds {first}-{last}")
+        }
+        _ => crate::counted(setup.runs.len() as u64, "run"),
+    }
+}
+
+/// Judges each measure. Runs that did other work, as the scheduler was ejected, tell nothing of it.
+fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
+    let drawn = |setup: &Setup<'_>| setup.runs.iter().map(|run| (run.tags.draw, run.tags.seed)).collect::<Vec<_>>();
+    let seeded = a.runs.iter().chain(&b.runs).all(|run| run.tags.seed.is_some());
+    let paired = seeded && drawn(a) == drawn(b);
+    let mut judgements = vec![None; CATALOGUE.len()];
+    if !a.all_completed() || !b.all_completed() {
+        return Compared { paired, judgements };
+    }
+    let known = |&measure: &usize| a.runs.iter().chain(&b.runs).all(|run| run.values[measure].is_some());
+    let measures: Vec<usize> = (0..CATALOGUE.len()).filter(known).collect();
+    let way = |better| match better {
+        Better::Less => Way::Less,
+        Better::More => Way::More,
+        Better::Neither => Way::Neither,
+    };
+    let row =
+        |&measure: &usize| Row { a: a.values(measure), b: b.values(measure), way: way(CATALOGUE[measure].better) };
+    let rows: Vec<Row> = measures.iter().map(row).collect();
+    for (measure, judged) in measures.into_iter().zip(statistics::compare(&rows, Family { paired, comparisons })) {
+        judgements[measure] = Some(judged);
+    }
+    Compared { paired, judgements }
+}

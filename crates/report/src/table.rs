@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tables without lines.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A table without lines.
+pub(crate) fn plain(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table
+}
+
+/// Names to the left, numbers to the right; no padding at the edges.
+pub(crate) fn align(table: &mut Table) -> String {
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((if index == 0 { 0 } else { 1 }, 1));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pairs: Wilcoxon's signed ranks under all changes of signs.
+
+use crate::Row;
+use crate::family::{Draw, Judged, SAMPLE, difference, doubled_ranks, limit, marked};
+
+/// Up to so many pairs all signs are tried: half a million, as the other half mirrors them.
+const ALL: usize = 20;
+
+/// The ranks of a row, with the signs of their differences, and the sum of their squares.
+struct Signed {
+    ranks: Vec<i64>,
+    squares: f64,
+}
+
+impl Signed {
+    /// A difference of 0 takes part in the ranking and counts for neither side (Pratt 1959).
+    fn of(differences: &[i64]) -> Signed {
+        let sizes: Vec<i64> = differences.iter().map(|difference| difference.abs()).collect();
+        let ranks: Vec<i64> = doubled_ranks(&sizes)
+            .iter()
+            .zip(differences)
+            .map(|(rank, difference)| rank * difference.signum())
+            .collect();
+        let squares = ranks.iter().map(|rank| (rank * rank) as f64).sum();
+        Signed { ranks, squares }
+    }
+
+    /// The squared sum of ranks, as far as chance would take it.
+    fn statistic(&self, sum: i64) -> f64 {
+        if self.squares == 0.0 { 0.0 } else { (sum * sum) as f64 / self.squares }
+    }
+}
+
+pub(crate) fn judge(rows: &[Row], level: f64) -> Vec<Judged> {
+    let differences = |row: &Row| row.a.iter().zip(&row.b).map(|(&a, &b)| difference(a, b)).collect();
+    let differences: Vec<Vec<i64>> = rows.iter().map(differences).collect();
+    let signed: Vec<Signed> = differences.iter().map(|row| Signed::of(row)).collect();
+    let family = marked(rows, &signed);
+    let limit = limit(largest(&family, rows[0].a.len()), level);
+    let judged = |(differences, signed): (&Vec<i64>, &Signed)| {
+        let reached = signed.statistic(signed.ranks.iter().sum());
+        let averages = doubled_walsh_averages(differences);
+        Judged {
+            estimate: middle(&averages),
+            ends: limit.and_then(|limit| ends(&averages, differences.len(), limit)),
+            rejected: limit.is_some_and(|limit| reached >= limit * (1.0 - 1e-12)),
+        }
+    };
+    differences.iter().zip(&signed).map(judged).collect()
+}
+
+/// For each change of signs the largest statistic of all rows. As the last sign need not change, half of them do.
+fn largest(family: &[&Signed], pairs: usize) -> Vec<f64> {
+    let mut sums: Vec<i64> = family.iter().map(|row| row.ranks.iter().sum()).collect();
+    let largest = |sums: &[i64]| family.iter().zip(sums).map(|(row, &sum)| row.statistic(sum)).fold(0.0, f64::max);
+    let mut all = vec![largest(&sums)];
+    if pairs <= ALL {
+        // A Gray code changes one sign at a time.
+        let mut flipped = 0u64;
+        for step in 1..1u64 << (pairs - 1) {
+            let pair = step.trailing_zeros() as usize;
+            flipped ^= 1 << pair;
+            let sign = if flipped >> pair & 1 == 1 { -2 } else { 2 };
+            family.iter().zip(&mut sums).for_each(|(row, sum)| *sum += sign * row.ranks[pair]);
+            all.push(largest(&sums));
+        }
+    } else {
+        let mut draw = Draw(pairs as u64);
+        for _ in 1..SAMPLE {
+            let signs: Vec<i64> = (0..pairs).map(|_| 1 - 2 * (draw.next() >> 63) as i64).collect();
+            let flip = |row: &&Signed| row.ranks.iter().zip(&signs).map(|(rank, sign)| rank * sign).sum();
+            all.push(largest(&family.iter().map(flip).collect::<Vec<i64>>()));
+        }
+    }
+    all
+}
+
+/// Sums of all two differences, and of each with itself, in order.
+fn doubled_walsh_averages(differences: &[i64]) -> Vec<i64> {
+    let of = |(index, &one): (usize, &i64)| differences[index..].iter().map(move |other| one + other);
+    let mut averages: Vec<i64> = differences.iter().enumerate().flat_map(of).collect();
+    averages.sort_unstable();
+    averages
+}
+
+pub(crate) fn middle(sorted: &[i64]) -> i64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2 }
+}
+
+/// The shifts that are not rejected. With n pairs, M = n (n + 1) / 2 averages and doubled ranks, the sum of signed
+/// ranks is 2 (M - 2 T), where T is how many averages lie below the shift; a sum at the limit is rejected.
+fn ends(averages: &[i64], pairs: usize, limit: f64) -> Option<(i64, i64)> {
+    let n = pairs as f64;
+    let squares = 4.0 * n * (n + 1.0) * (2.0 * n + 1.0) / 6.0;
+    let below = (averages.len() as f64 - (limit * squares).sqrt() / 2.0) / 2.0 + 1e-6;
+    let below = (below >= 0.0).then_some(below as usize)?;
+    Some((averages[below], averages[averages.len() - 1 - below]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Way;
+    use proptest::prelude::*;
+
+    fn differences_from(count: usize) -> Vec<i64> {
+        (1..=count as i64).collect()
+    }
+
+    /// Critical values of T for two-sided 5 %, as every table of Wilcoxon's test has them.
+    #[test]
+    fn one_row_agrees_with_the_published_tables() {
+        for (pairs, critical) in [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (12, 13), (14, 21), (16, 29), (20, 52)] {
+            let row = Signed::of(&differences_from(pairs));
+            let limit = limit(largest(&[&row], pairs), 0.05).unwrap();
+            let sum = |below: i64| 2 * ((pairs * (pairs + 1) / 2) as i64 - 2 * below);
+            assert!(row.statistic(sum(critical)) >= limit * (1.0 - 1e-12), "{pairs}");
+            assert!(row.statistic(sum(critical + 1)) < limit * (1.0 - 1e-12), "{pairs}");
+            let averages: Vec<i64> = (0..(pairs * (pairs + 1) / 2) as i64).collect();
+            assert_eq!(ends(&averages, pairs, limit).unwrap().0, critical, "{pairs}");
+        }
+        let row = Signed::of(&differences_from(5));
+        assert_eq!(limit(largest(&[&row], 5), 0.05), None, "five pairs never tell anything");
+    }
+
+    /// Walks all signs by counting, and asks how often the largest statistic is as large as the first row's.
+    fn naive_share(rows: &[Signed]) -> f64 {
+        let pairs = rows[0].ranks.len();
+        let sums = |signs: u32| {
+            let sum = |row: &Signed| {
+                let part = |(pair, rank): (usize, &i64)| if signs >> pair & 1 == 1 { -rank } else { *rank };
+                row.statistic(row.ranks.iter().enumerate().map(part).sum())
+            };
+            rows.iter().map(sum).fold(0.0, f64::max)
+        };
+        let reached = rows[0].statistic(rows[0].ranks.iter().sum());
+        let all = 1u32 << pairs;
+        (0..all).filter(|&signs| sums(signs) >= reached * (1.0 - 1e-12)).count() as f64 / f64::from(all)
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_is_rejected_if_few_changes_of_signs_reach_it(
+            values in prop::collection::vec(prop::array::uniform4(1u64..100), 6..10),
+            shift in 0u64..60,
+        ) {
+            let row = |first: usize, shift: u64| {
+                let (a, b) = values.iter().map(|four| (four[first], four[first + 1] + shift)).unzip();
+                Row { a, b, way: Way::Less }
+            };
+            let rows = [row(0, shift), row(2, 0)];
+            let judged = judge(&rows, 0.05);
+            let signed = rows.each_ref().map(|row| {
+                Signed::of(&row.a.iter().zip(&row.b).map(|(&a, &b)| difference(a, b)).collect::<Vec<_>>())
+            });
+            prop_assert_eq!(judged[0].rejected, naive_share(&signed) <= 0.05);
+        }
+
+        /// Without ties, the interval and the test are two views of the same thing.
+        #[test]
+        fn the_interval_excludes_zero_if_the_test_rejects(
+            raw in prop::collection::vec(-1_000_000i64..1_000_000, 6..17),
+            shift in -500_000i64..500_000,
+        ) {
+            let mut sizes: Vec<i64> = raw.iter().map(|one| (one + shift).abs()).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            prop_assume!(sizes.len() == raw.len() && sizes[0] > 0);
+            // A sum of a hundred millionths apart from d is the same d.
+            let row = Row {
+                a: vec![1_000_000_000; raw.len()],
+                b: raw.iter().map(|one| (1_000_000_000 + one + shift) as u64).collect(),
+                way: Way::Less,
+            };
+            let judged = judge(&[row], 0.05)[0];
+            let excluded = judged.ends.is_some_and(|(low, high)| low > 0 || high < 0);
+            prop_assert_eq!(judged.rejected, excluded);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What leaves the program: reports in a format, files, standard output.
+
+use crate::args::Format;
+use anyhow::{Context, Result, bail};
+use report::{Record, RunReport, View};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+/// Narrowest and widest text; in a pipe it is the narrowest.
+const COLUMNS: std::ops::RangeInclusive<usize> = 80..=240;
+
+/// How text looks best here.
+pub fn view(all: bool) -> View {
+    let screen = io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+    let columns = screen.map_or(0, |(width, _)| usize::from(width.0));
+    View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all }
+}
+
+/// These runs in a format.
+pub fn reports(runs: &[RunReport], format: Format, all: bool) -> String {
+    match format {
+        Format::Text => report::to_text(runs, view(all)),
+        Format::Json => report::to_json(runs),
+        Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
+    }
+}
+
+/// Prints to standard output. A reader that has gone away (`weir … | head`) is no error, but false.
+pub fn print(text: &str) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
+    }
+}
+
+/// Refuses files that are not what options need: two options with one file, and `-`, as standard output has the report.
+pub fn check(files: &[(&str, Option<&Path>)]) -> Result<()> {
+    let files: Vec<(&str, &Path)> = files.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();
+    for (index, (option, path)) in files.iter().enumerate() {
+        if *path == Path::new("-") {
+            bail!("{option} -: expected the name of a file, as standard output has the report");
+        }
+        if let Some((other, _)) = files[..index].iter().find(|(_, before)| is_same(before, path)) {
+            bail!("{other} and {option} are the same file, {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths name one file that is there, or would once it is made. Devices such as /dev/null take anything.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path.file_name()?;
+        path.canonicalize().or_else(|_| Ok::<_, io::Error>(folder.canonicalize()?.join(name))).ok()
+    };
+    let is_device = |path: &Path| path.metadata().is_ok_and(|data| !data.is_file());
+    match (real(one), real(other)) {
+        (Some(one), Some(other)) => one == other && !is_device(&one),
+        _ => one == other,
+    }
+}
+
+/// A file to write.
+pub fn create(path: &Path) -> Result<BufWriter<File>> {
+    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
+}
+
+/// As a shell would need it.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./@,=:+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
