@@ -73,6 +73,8 @@ pub struct Verdict {
     pub plays: usize,
     /// Calls that were compared.
     pub calls: usize,
+    /// The end of the scheduler alone was compared: the scenario masks all calls.
+    pub end_only: bool,
     /// What differs, for people.
     pub differences: Vec<String>,
 }
@@ -107,6 +109,7 @@ pub fn compare(scenario: &Scenario, kernel: &Record, model: &Record) -> Verdict 
         play: shown + 1,
         plays: kernel.runs.len(),
         calls: got.stories.values().map(Vec::len).sum(),
+        end_only: scenario.masks.events,
         differences: differences.into_iter().nth(shown).unwrap_or_else(|| vec!["the kernel has not played it".into()]),
     }
 }

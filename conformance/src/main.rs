@@ -110,7 +110,7 @@ fn run(command: Command) -> Result<bool> {
         }
         Command::Shares { reports, keep } => {
             let kernel = shares::reports(&reports)?;
-            let (text, well) = shares::compare(&kernel, &shares::simulated()?);
+            let (text, well) = shares::compare(&kernel, &shares::simulated()?, &shares::own_exceptions());
             print!("{text}");
             keep.map_or(Ok(()), |path| write(&path, &shares::write(&kernel)))?;
             Ok(well)

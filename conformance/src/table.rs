@@ -31,6 +31,9 @@ pub fn text(verdicts: &[Verdict]) -> String {
         }
     }
     let agreeing = verdicts.iter().filter(|verdict| verdict.agrees).count();
-    writeln!(text, "{agreeing} of {} scenarios agree", verdicts.len()).expect("a string takes all");
+    let end_only = verdicts.iter().filter(|verdict| verdict.agrees && verdict.end_only).count();
+    let all = verdicts.len();
+    writeln!(text, "{agreeing} of {all} scenarios agree; of {end_only} of them only the scheduler's end was compared")
+        .expect("a string takes all");
     text
 }
