@@ -218,7 +218,8 @@ Examples:
   weir sim bfs --workload build.weir            replays it
 
 Ctrl-C and SIGTERM reach the command as well. The recording ends with it, and is
-written.
+written. It holds the command line of each process unless --no-argv is given. A
+run of more than 33 million operations (40 s of nothing but wakeups) is cut.
 
 Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or input."
 )]
@@ -226,6 +227,9 @@ pub struct Record {
     /// Where to write the recording [default: the command's name with .weir]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Leave out the arguments of all commands, which may hold passwords and tokens
+    #[arg(long)]
+    pub no_argv: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -3,8 +3,8 @@
 
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
-use live::RecordSummary;
 use live::signals::Signals;
+use live::{RecordOptions, RecordSummary};
 use report::counted;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,17 @@ pub fn record(args: &Record) -> Result<bool> {
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(name).with_extension("weir"));
     let stem = output.file_stem().unwrap_or(name).to_string_lossy().into_owned();
     let file = Output::new(&output)?;
+    let options = RecordOptions { command_lines: !args.no_argv };
     let signals = Signals::block()?;
-    let live::Recorded { recording, summary } = live::record(&stem, &args.command, &signals)?;
+    let live::Recorded { recording, summary } = live::record(&stem, &args.command, options, &signals)?;
     let bytes = recording.to_bytes()?;
     file.write(&bytes)?;
     eprint!("{}", report(&summary, &output, bytes.len()));
+    let command_lines = recording.workload.tasks.iter().filter(|task| task.command.is_some()).count() as u64;
+    if command_lines > 0 {
+        let lines = counted(command_lines, "command line");
+        eprintln!("weir: {lines} stand in it, with any password or token in them; --no-argv leaves them out");
+    }
     Ok(summary.status.success() && summary.lost() == 0)
 }
 
@@ -41,6 +47,9 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
     );
     if summary.lost() > 0 {
         text.push_str("weir: warning: the recording is incomplete: times and causes of sleeps may be wrong\n");
+    }
+    if let Some(at) = summary.cut_at {
+        text.push_str(&format!("weir: warning: more happened than a recording can hold: it is cut at {at}\n"));
     }
     if summary.unfinished > 0 {
         let tasks = counted(summary.unfinished.into(), "task");

@@ -53,6 +53,28 @@ pub fn convert(name: &str, events: &[Event], host: &Host) -> Converted {
     tree.finish(name)
 }
 
+/// The workload, and whether it had to be cut: if it is larger than a workload may be, the last part of the events is left
+/// out until it fits. A recording that ends early is worth more than none.
+pub fn convert_what_fits(
+    name: &str,
+    mut events: Vec<Event>,
+    host: &Host,
+    fits: &dyn Fn(&Workload) -> bool,
+) -> (Converted, bool) {
+    let mut converted = convert(name, &events, host);
+    let mut cut = false;
+    if !fits(&converted.workload) {
+        events.sort_by_key(|event| event.time);
+    }
+    while !fits(&converted.workload) && !events.is_empty() {
+        cut = true;
+        drop(converted);
+        events.truncate(events.len() / 8 * 7);
+        converted = convert(name, &events, host);
+    }
+    (converted, cut)
+}
+
 /// Policy, nice value and affinity.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Attributes {

@@ -252,3 +252,30 @@ fn events_without_a_birth_are_counted_and_children_without_a_parent_start_by_the
     assert_eq!(short(&tasks[0].script), "50 External(10)");
     assert_eq!((tasks[1].start, short(&tasks[1].script)), (Start::At(Nanos::from_us(70)), "10".to_owned()));
 }
+
+/// Two tasks that wake each other for long: of what does not fit the first part is kept, and that is a workload.
+#[test]
+fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
+    let mut events = vec![birth(0, 0, None, 0), birth(1, 1, Some(0), 1)];
+    for round in 1..=500u64 {
+        let (task, time) = ((round % 2) as Number, 10 * round);
+        events.push(sleep(time, task, 2 * round, time + 9, by(1 - task, 2 * round)));
+    }
+    events.extend([
+        exit(6_000, 1, 1_200, "b", 1),
+        end(6_000, 1, 1_200),
+        exit(6_001, 0, 1_200, "a", 1),
+        end(6_001, 0, 1_200),
+    ]);
+    let (whole, cut) = convert_what_fits("x", events.clone(), &host(), &|_| true);
+    assert!(!cut && whole.unfinished == 0);
+    let operations = |workload: &Workload| workload.tasks.iter().map(|task| task.script.len()).sum::<usize>();
+    let most = operations(&whole.workload) / 3;
+    // The order in which events come is not that of time.
+    events.reverse();
+    let (part, cut) = convert_what_fits("x", events, &host(), &|workload| operations(workload) <= most);
+    assert!(cut && part.unfinished == 2, "{part:?}");
+    assert!(operations(&part.workload) > most / 2, "{} of {most}", operations(&part.workload));
+    assert!(part.wall < whole.wall);
+    part.workload.validate().unwrap();
+}

@@ -45,21 +45,38 @@ pub struct Recorded {
     pub summary: RecordSummary,
 }
 
+/// How to record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordOptions {
+    /// Keep the command line of each process, with whatever stands in it: names of files, tokens, passwords.
+    pub command_lines: bool,
+}
+
 /// Runs `command` with this process's standard streams and records its process tree. `name` will be the workload's.
 ///
 /// The tree is the command and all its descendants, also those that outlive their parents. The recording ends when all
 /// of them have ended, or when the command has and none of the others has run for two seconds: those are daemons.
 /// `signals` are passed on to the command; once it has ended after one, the recording ends too.
 ///
-/// Lost events are no error: they are in the summary and in the recording, and the caller should say so loudly.
+/// Lost events are no error: they are in the summary and in the recording, and the caller should say so loudly. A run that
+/// is longer than a workload may be is cut, see [`RecordSummary::cut_at`].
 ///
 /// # Errors
 /// If this process is not root, the kernel lacks BTF or a tracepoint, or the command cannot be started.
-pub fn record(name: &str, command: &[OsString], signals: &Signals) -> Result<Recorded, LiveError> {
+pub fn record(
+    name: &str,
+    command: &[OsString],
+    options: RecordOptions,
+    signals: &Signals,
+) -> Result<Recorded, LiveError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (workload, summary) = recorder::run(name, command, signals)?;
+    let (mut workload, summary) = recorder::run(name, command, signals)?;
+    let kept = if options.command_lines { command } else { &command[..1] };
+    if !options.command_lines {
+        workload.tasks.iter_mut().for_each(|task| task.command = None);
+    }
     let meta = RecordingMeta {
-        command: convert::command_line(command.iter().map(|one| one.to_string_lossy())),
+        command: convert::command_line(kept.iter().map(|one| one.to_string_lossy())),
         recorded_at_unix_s: begin,
         kernel: kernel::name_and_release()?,
         cpu_model: kernel::cpu_model()?,

@@ -2,7 +2,7 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::LiveError;
-use crate::convert::convert;
+use crate::convert::convert_what_fits;
 use crate::cost::{Metering, thread_cpu_time};
 use crate::event;
 use crate::kernel;
@@ -59,6 +59,8 @@ pub struct RecordSummary {
     pub consumer: Nanos,
     /// CPU time of the whole machine, used or not, while these two were counted: a moment longer than the command took.
     pub listened: Nanos,
+    /// More happened than a workload may hold: the recording ends at this time, counted from the start of the command.
+    pub cut_at: Option<Nanos>,
     /// How the command ended.
     pub status: ExitStatus,
 }
@@ -71,8 +73,9 @@ impl RecordSummary {
 
     /// One line about the recording itself, for those who find the file later.
     pub(crate) fn note(&self) -> String {
+        let cut = self.cut_at.map_or(String::new(), |at| format!("; it went on, and is cut at {at}"));
         format!(
-            "{} tasks ({} unfinished), {} events, {} of CPU time; of all CPUs' time: probes {:.3} %, consumer {:.3} %",
+            "{} tasks ({} unfinished), {} events, {} of CPU time; of all CPUs' time: probes {:.3} %, consumer {:.3} %{cut}",
             self.tasks,
             self.unfinished,
             self.events,
@@ -118,18 +121,20 @@ pub(crate) fn run(name: &str, command: &[OsString], signals: &Signals) -> Result
     drop(metering);
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
+    let received = inbox.borrow().events;
     let mut events = Vec::new();
     inbox.borrow_mut().drain(|raw| {
         events.push(event::parse(raw).map_err(LiveError::Malformed)?);
         Ok(())
     })?;
-    let converted = convert(name, &events, &host);
+    let (converted, cut) = convert_what_fits(name, events, &host, &|workload| workload.check_sizes().is_ok());
     let summary = RecordSummary {
         tasks: converted.workload.tasks.len() as u32,
-        events: events.len() as u64,
+        events: received,
         lost_by_cpu,
         skipped: cost.skipped,
         unfinished: converted.unfinished,
+        cut_at: cut.then_some(converted.wall),
         wall: converted.wall,
         cpu: converted.cpu,
         probes: cost.time,

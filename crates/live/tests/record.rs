@@ -3,7 +3,7 @@
 
 use ids::{CpuSet, Nanos};
 use live::signals::Signals;
-use live::{LiveError, Recorded, record};
+use live::{LiveError, RecordOptions, Recorded, record};
 use std::ffi::OsString;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -12,11 +12,17 @@ use workload::{Op, Sleep, Start, TaskSpec};
 /// One at a time: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
+const WHOLE: RecordOptions = RecordOptions { command_lines: true };
+
 /// Records a shell script, or `None` where that is not possible.
 fn record_script(script: &str) -> Option<Recorded> {
+    record_as(WHOLE, script)
+}
+
+fn record_as(options: RecordOptions, script: &str) -> Option<Recorded> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
-    match record("test", &["sh", "-c", script].map(OsString::from), &signals) {
+    match record("test", &["sh", "-c", script].map(OsString::from), options, &signals) {
         Ok(recorded) => {
             assert_eq!(recorded.summary.lost(), 0, "{:?}", recorded.summary);
             Some(recorded)
@@ -117,13 +123,26 @@ fn the_kernel_says_what_the_probes_cost_and_its_switch_is_left_alone() {
 fn commands_that_cannot_start_are_errors() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
-    let error = record("test", &[], &signals).unwrap_err().to_string();
+    let error = record("test", &[], WHOLE, &signals).unwrap_err().to_string();
     assert_eq!(error, "no command: give a program and its arguments");
-    match record("test", &[OsString::from("/does/not/exist")], &signals) {
+    match record("test", &[OsString::from("/does/not/exist")], WHOLE, &signals) {
         Err(error @ LiveError::Spawn { .. }) => {
             assert_eq!(error.to_string(), "cannot start `/does/not/exist`: No such file or directory (os error 2)");
         }
         Err(LiveError::NotRoot { .. } | LiveError::NoBtf { .. } | LiveError::Unsupported { .. }) => {}
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn command_lines_can_be_left_out() {
+    let script = "seq 3 > /dev/null; : secret-token";
+    let Some(whole) = record_script(script) else { return };
+    let bytes = |recorded: &Recorded| format!("{:?}", recorded.recording);
+    assert!(bytes(&whole).contains("secret-token") && commands(&whole, "seq 3").len() == 1);
+    let Some(bare) = record_as(RecordOptions { command_lines: false }, script) else { return };
+    assert!(!bytes(&bare).contains("secret-token"), "{}", bytes(&bare));
+    assert_eq!(bare.recording.meta.command, "sh");
+    let tasks = &bare.recording.workload.tasks;
+    assert!(tasks.iter().any(|task| task.name == "seq") && tasks.iter().all(|task| task.command.is_none()));
 }

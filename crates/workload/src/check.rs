@@ -11,11 +11,13 @@ use std::collections::BTreeMap;
 /// No single step is longer than this (11 days): more is a damaged file, and sums of steps stay far from overflow.
 const MAX_STEP: Nanos = Nanos(1_000_000_000_000_000);
 
-/// The most tasks, operations in all scripts together, and resources of a kind (mutexes, signals and so on). They bound
-/// the memory that a hostile file can take to some hundred MB; a recorded build needs less than a tenth.
+/// The most tasks, operations in all scripts together, resources of a kind (mutexes and so on), and signals. They bound the
+/// memory that a hostile file can take to some 2 GB. A recorded build needs less than a hundredth; two processes that do
+/// nothing but wake each other, a million switches a second, reach the bound after 40 s.
 pub(crate) const MAX_TASKS: usize = 1 << 20;
-pub(crate) const MAX_OPS: usize = 1 << 23;
+pub(crate) const MAX_OPS: usize = 1 << 25;
 pub(crate) const MAX_RESOURCES: u32 = 1 << 22;
+pub(crate) const MAX_SIGNALS: u32 = 1 << 24;
 
 /// So many operations may follow each other without time passing because of one loop.
 const MAX_TIMELESS_OPS: u64 = 1_000_000;
@@ -56,14 +58,19 @@ impl Workload {
         self.check_forks()
     }
 
-    fn check_sizes(&self) -> Result<(), String> {
+    /// Checks that it is no larger than a workload may be.
+    ///
+    /// # Errors
+    /// Names what there is too much of, and the bound.
+    pub fn check_sizes(&self) -> Result<(), String> {
         let ops = self.tasks.iter().map(|task| task.script.len()).sum();
-        let resources = [self.mutexes, self.conditions, self.signals, self.references, self.barriers.len() as u32];
+        let resources = [self.mutexes, self.conditions, self.references, self.barriers.len() as u32];
         let resources = resources.into_iter().max().unwrap_or(0);
         let sizes = [
             ("tasks", self.tasks.len(), MAX_TASKS),
             ("operations", ops, MAX_OPS),
             ("resources of a kind", resources as usize, MAX_RESOURCES as usize),
+            ("signals", self.signals as usize, MAX_SIGNALS as usize),
         ];
         match sizes.iter().find(|(_, size, most)| size > most) {
             Some((what, size, most)) => Err(format!("{size} {what}; expected at most {most}")),

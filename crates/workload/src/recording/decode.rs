@@ -3,8 +3,8 @@
 //! taken for it.
 
 use super::encode::Tag;
-use super::{HEADER, MAGIC, MAX_PAYLOAD, Recording, RecordingMeta, VERSION};
-use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_TASKS};
+use super::{HEADER, MAGIC, MAX_PAYLOAD, MAX_RATIO, Recording, RecordingMeta, SMALL_PAYLOAD, VERSION};
+use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Workload};
 use ids::{CpuSet, MAX_CPUS, Nanos, Policy};
 use std::io::Read;
@@ -28,6 +28,11 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
     let (length, checksum) = (number(12), number(20));
     if length > MAX_PAYLOAD {
         return Err((12, format!("claims {length} bytes of payload; expected at most {MAX_PAYLOAD}")));
+    }
+    let most = (bytes.len() as u64 * MAX_RATIO).max(SMALL_PAYLOAD);
+    if length > most {
+        let problem = format!("claims {length} bytes of payload in a file of {}; expected at most {most}", bytes.len());
+        return Err((12, problem));
     }
     let damaged = |problem: std::io::Error| (HEADER, format!("the compressed payload is damaged: {problem}"));
     let decoder = zstd::stream::read::Decoder::with_buffer(&bytes[HEADER..]).map_err(damaged)?;
@@ -62,7 +67,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         // Declared in the order of the bytes, not of the struct's fields: mutexes, conditions, signals, references.
         mutexes: reader.resources("mutexes")?,
         conditions: reader.resources("conditions")?,
-        signals: reader.resources("signals")?,
+        signals: reader.up_to("signals", MAX_SIGNALS.into())? as u32,
         references: reader.resources("references")?,
         barriers: reader.list("barriers", MAX_RESOURCES as usize, |reader| reader.small("users of a barrier"))?,
         tasks: reader.list("tasks", MAX_TASKS, Reader::task)?,

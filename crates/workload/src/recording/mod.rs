@@ -20,11 +20,19 @@ pub(crate) const VERSION: u32 = 1;
 /// Bytes before the compressed payload: magic, version, payload length, checksum.
 pub(crate) const HEADER: usize = 8 + 4 + 8 + 8;
 
-/// No payload is longer. A recorded build of some hundred compilations has a few MB.
-pub(crate) const MAX_PAYLOAD: u64 = 64 << 20;
+/// No payload is longer. A recorded build of some hundred compilations has a few MB; the most operations that a workload may
+/// have, at 11 bytes for the longest kind that a recorder uses, have a third of this.
+pub(crate) const MAX_PAYLOAD: u64 = 1 << 30;
 
-/// zstd level: recordings are written once and kept.
+/// A payload up to this size may come out of any file. Of a larger one a file must have its part: recordings, being times
+/// above all, are compressed to a third or a tenth.
+pub(crate) const SMALL_PAYLOAD: u64 = 64 << 20;
+pub(crate) const MAX_RATIO: u64 = 64;
+
+/// zstd level: recordings are written once and kept. But 19 takes half a second for each MB.
 const COMPRESSION_LEVEL: i32 = 19;
+const LARGE_PAYLOAD: usize = 16 << 20;
+const LARGE_COMPRESSION_LEVEL: i32 = 6;
 
 /// Where, when and how a recording was made. For people: nothing in a run depends on it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -60,7 +68,7 @@ impl Recording {
     /// The file's contents.
     ///
     /// # Errors
-    /// If the workload is not valid, or too long for the format (64 MB before compression).
+    /// If the workload is not valid, or too long for the format (1 GiB before compression).
     pub fn to_bytes(&self) -> Result<Vec<u8>, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
@@ -68,7 +76,8 @@ impl Recording {
         if payload.len() as u64 > MAX_PAYLOAD {
             return Err(error(format!("{} bytes of payload; expected at most {MAX_PAYLOAD}", payload.len())));
         }
-        let compressed = zstd::bulk::compress(&payload, COMPRESSION_LEVEL);
+        let level = if payload.len() > LARGE_PAYLOAD { LARGE_COMPRESSION_LEVEL } else { COMPRESSION_LEVEL };
+        let compressed = zstd::bulk::compress(&payload, level);
         let compressed = compressed.map_err(|problem| error(format!("cannot be compressed: {problem}")))?;
         let mut bytes = Vec::with_capacity(HEADER + compressed.len());
         bytes.extend(MAGIC);

@@ -203,7 +203,7 @@ fn damaged_files_are_refused_with_the_byte() {
         (vec![], "f: byte 0: not a recording; expected the bytes \"WEIRREC\\n\""),
         (good[..20].to_vec(), "f: byte 20: the file ends in its header; expected at least 28 bytes"),
         (change(8, 2), "f: byte 8: version 2 of the format; this program reads version 1"),
-        (change(16, 1), "f: byte 12: claims 4294967344 bytes of payload; expected at most 67108864"),
+        (change(16, 1), "f: byte 12: claims 4294967344 bytes of payload; expected at most 1073741824"),
         (change(12, 47), "f: byte 28: payload of 48 bytes or more; the header claims 47"),
         (change(20, !good[20]), "f: byte 20: the checksum does not match: the file is damaged"),
         (
@@ -237,7 +237,12 @@ fn bombs_are_refused() {
     payload.extend([0xFF, 0xFF, 0xFF, 0x1D]);
     payload.resize((60 << 20) + payload.len(), 15);
     let error = Recording::from_bytes("f", &file(&payload)).unwrap_err().to_string();
-    assert_eq!(error, "f: byte 22 of the payload: script: 62914559; expected at most 8388608");
+    assert_eq!(error, "f: byte 22 of the payload: script: 62914559; expected at most 33554432");
+    // More than a small payload takes a file that is not small.
+    assert_eq!(
+        claim(1 << 29).split_once(" in a file of ").map(|(claim, _)| claim.to_owned()).as_deref(),
+        Some("f: byte 12: claims 536870912 bytes of payload")
+    );
 }
 
 proptest! {
