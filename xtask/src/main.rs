@@ -2,6 +2,7 @@
 //! Developer automation.
 
 mod predict;
+mod sabotage;
 mod tidy;
 mod vm;
 
@@ -22,6 +23,8 @@ enum Task {
     Tidy,
     /// Record a command, predict other runs of it, and hold the predictions against real runs (root)
     Predict(predict::Arguments),
+    /// Break rules, one at a time, in a copy of the repository, and tell who notices
+    Sabotage(sabotage::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]
     Vm(vm::Command),
@@ -40,6 +43,13 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("predict: {error:#}");
+                ExitCode::from(2)
+            }
+        },
+        Task::Sabotage(arguments) => match sabotage::execute(&arguments) {
+            Ok(fine) => ExitCode::from(u8::from(!fine)),
+            Err(error) => {
+                eprintln!("sabotage: {error:#}");
                 ExitCode::from(2)
             }
         },
