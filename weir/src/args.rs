@@ -3,6 +3,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
+use machine_model::Effect;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -117,6 +118,9 @@ pub struct Sim {
     /// Kernel version to model
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]
     pub kernel: (u16, u16),
+    /// Effects of hardware to leave out: smt, frequency, idle-states
+    #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
+    pub without: Vec<Effect>,
     /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,

@@ -41,7 +41,12 @@ pub fn sim(args: &Sim) -> Result<bool> {
     output::check(&[("--trace", args.trace.as_deref()), ("--log", args.log.as_deref())])?;
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
-    let machines = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
+    let machine = |name: &String| -> Result<Machine> {
+        let mut machine = select::machine(name)?;
+        args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
+        Ok(machine)
+    };
+    let machines = args.machines.iter().map(machine).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
     let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
@@ -88,6 +93,10 @@ fn command_line(args: &Sim) -> String {
         seeds => option("seeds", &seeds.len().to_string()),
     }
     option("kernel", &version(args.kernel));
+    if !args.without.is_empty() {
+        let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
+        option("without", &words.join(","));
+    }
     if let Some(faults) = &args.faults {
         option("faults", faults);
     }
@@ -179,7 +188,7 @@ fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: 
             world: World::Sim,
             seed: Some(run.seed),
             draw: Some(0),
-            effects: Some(simulator::EFFECTS.map(str::to_owned).to_vec()),
+            effects: Some(effects(run.machine)),
             kernel: version(args.kernel),
         },
         ending: Ending {
@@ -194,6 +203,12 @@ fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: 
         meter: None,
         measures: outcome.measures,
     }
+}
+
+/// The effects of hardware that took part.
+fn effects(machine: &Machine) -> Vec<String> {
+    let of_machine = machine.effects.modelled().map(|effect| effect.name());
+    simulator::EFFECTS.into_iter().chain(of_machine).map(str::to_owned).collect()
 }
 
 fn header(run: Run<'_>, args: &Sim) -> Header {

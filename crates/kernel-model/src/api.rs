@@ -40,6 +40,13 @@ pub struct TaskAttributes {
 /// What the driver must do next, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
+    /// The scheduler wants this CPU to be so fast, 0 to 1024 (`scx_bpf_cpuperf_set`).
+    Performance {
+        /// Which.
+        cpu: CpuId,
+        /// How fast.
+        target: u32,
+    },
     /// `cpu` must call [`Kernel::schedule`] soon: at once if it is the CPU that made the call, else after the time
     /// that an interprocessor interrupt takes. Not repeated while one is pending.
     Resched {

@@ -21,6 +21,7 @@ fn machine() -> Machine {
         hz: 250,
         no_hz_idle: true,
         noise: Default::default(),
+        effects: Default::default(),
         costs: Costs {
             context_switch_ns: 0,
             ipi_ns: [0; 3],

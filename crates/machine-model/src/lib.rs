@@ -34,6 +34,33 @@
 //! nice = 0
 //! sleep_us = [1000, 1000, 1000, 1000, 1000, 2000, 3000, 4000, 5000, 6000, 7000]
 //! work_ns = [100, 100, 100, 100, 100, 200, 300, 400, 500, 600, 700]
+//!
+//! # Effects: without the table the machine does not have the effect. A number that is not known is written as the list
+//! # of its lowest, typical and highest value.
+//! [smt]
+//! throughput_percent = [115, 125, 135]    # of two threads; for more threads a list of such lists
+//!
+//! [frequency]
+//! mhz = [1200, 1800, 2600]                # what can be asked for, without turbo
+//! turbo_mhz = [3700, 3700, 3500]          # with 1, 2, 3 and more active cores; default: none
+//! domain = "core"                         # CPUs of one frequency: core (the default), llc, node or machine
+//! turbo_domain = "node"                   # cores that share a turbo
+//! turbo_us = 1000                         # how often the hardware counts them
+//! governor = "schedutil"                  # or performance (the default), ondemand, conservative
+//! sampling_us = 10000
+//! transition_us = 10
+//! memory_bound_percent = [5, 20, 50]      # of a task's time, which no frequency shortens
+//!
+//! [[idle]]                                # from light to deep; default: costs.idle_exit_ns holds
+//! name = "C1"
+//! exit_ns = 2000
+//! residency_ns = 2000
+//! deep = false                            # a core in a deep state is not active for the turbo
+//! power_percent = [20, 40, 60]
+//!
+//! [power]                                 # ratios: 100 is all cores busy at the last frequency without turbo
+//! idle_percent = [20, 35, 60]
+//! voltage_slope_percent = [30, 50, 70]
 //! ```
 //!
 //! `nodes` may stand for `shape` and `numbering`, and describes any machine: a node is a list of last-level caches, a cache
@@ -49,6 +76,7 @@
 //! ```
 
 mod cost;
+mod effects;
 mod machine;
 mod noise;
 mod presets;
@@ -57,6 +85,7 @@ mod sysfs;
 mod toml_file;
 
 pub use cost::{Costs, Nature};
+pub use effects::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Power, Smt, Standing};
 pub use machine::{Machine, MachineError};
 pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};
 pub use presets::presets;

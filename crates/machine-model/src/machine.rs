@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A machine: its CPUs, how far they are from each other, and what things cost.
 
-use crate::{Costs, Noise};
+use crate::{Costs, Effects, Noise};
 use ids::{CpuId, CpuSet, Place, Topology, TopologyError};
 use std::collections::BTreeSet;
 
@@ -28,6 +28,8 @@ pub struct Machine {
     pub costs: Costs,
     /// What differs from run to run.
     pub noise: Noise,
+    /// What makes its CPUs slower or faster.
+    pub effects: Effects,
 }
 
 /// Why a machine description was refused: where, what, and what was expected.
@@ -57,6 +59,11 @@ impl Machine {
     /// Those that are online.
     pub fn online_cpus(&self) -> CpuSet {
         self.all_cpus().iter().filter(|cpu| !self.offline.contains(*cpu)).collect()
+    }
+
+    /// The same machine without anything that makes its CPUs slower or faster: each works at the reference's speed.
+    pub fn without_effects(self) -> Machine {
+        Machine { effects: Effects::default(), ..self }
     }
 
     /// The same machine as its kernel shows it while these CPUs are offline: what they share with others is not known.
@@ -166,6 +173,7 @@ mod tests {
             no_hz_idle: true,
             costs: Costs::zero(),
             noise: Noise::default(),
+            effects: Effects::default(),
         }
     }
 

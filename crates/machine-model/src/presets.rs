@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The machines that come with Weir: the files of `machines/`, compiled in.
 
-use crate::{Machine, MachineError};
+use crate::{Effects, Machine, MachineError};
 
 /// All presets: name and TOML text, in the order of their size.
 pub fn presets() -> &'static [(&'static str, &'static str)] {
     &[
+        ("rx2600", include_str!("../../../machines/rx2600.toml")),
         ("laptop-2c4t", include_str!("../../../machines/laptop-2c4t.toml")),
         ("desktop-4c", include_str!("../../../machines/desktop-4c.toml")),
+        ("raspberry-pi-2", include_str!("../../../machines/raspberry-pi-2.toml")),
+        ("hybrid-laptop", include_str!("../../../machines/hybrid-laptop.toml")),
+        ("itanium-12", include_str!("../../../machines/itanium-12.toml")),
+        ("nix-32", include_str!("../../../machines/nix-32.toml")),
         ("server-64", include_str!("../../../machines/server-64.toml")),
         ("server-512", include_str!("../../../machines/server-512.toml")),
+        ("server-1024", include_str!("../../../machines/server-1024.toml")),
     ]
 }
 
@@ -28,8 +34,10 @@ impl Machine {
         Machine::from_toml(&format!("{name}.toml"), text)
     }
 
+    /// The reference without its effects: nothing is known of how another machine slows down.
     pub(crate) fn reference() -> Machine {
-        Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks")
+        let machine = Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks");
+        Machine { effects: Effects::default(), ..machine }
     }
 }
 
@@ -48,13 +56,20 @@ mod tests {
             assert!(!machine.description.is_empty() && machine.costs.call_ns.iter().all(|&cost| cost > 0));
             let topology = &machine.topology;
             let groups = (topology.cores(), topology.llcs(), topology.nodes());
-            summary += &format!("{name} {} {groups:?} {}\n", topology.len(), machine.hz);
+            let effects: Vec<&str> = machine.effects.modelled().map(crate::Effect::name).collect();
+            summary += &format!("{name} {} {groups:?} {} {}\n", topology.len(), machine.hz, effects.join(" "));
         }
         expect![[r#"
-            laptop-2c4t 4 (2, 1, 1) 1000
-            desktop-4c 4 (4, 2, 1) 1000
-            server-64 64 (32, 2, 2) 250
-            server-512 512 (256, 32, 8) 250
+            rx2600 2 (2, 2, 1) 1024 
+            laptop-2c4t 4 (2, 1, 1) 1000 smt frequency idle-states
+            desktop-4c 4 (4, 2, 1) 1000 frequency idle-states
+            raspberry-pi-2 4 (4, 1, 1) 100 frequency
+            hybrid-laptop 8 (8, 2, 1) 250 frequency idle-states
+            itanium-12 12 (12, 12, 4) 1024 
+            nix-32 32 (32, 8, 8) 100 
+            server-64 64 (32, 2, 2) 250 smt frequency idle-states
+            server-512 512 (256, 32, 8) 250 smt frequency idle-states
+            server-1024 1024 (512, 8, 8) 250 smt frequency idle-states
         "#]]
         .assert_eq(&summary);
     }
@@ -73,7 +88,8 @@ mod tests {
         assert_eq!(
             error,
             "server-46: no such machine preset (did you mean server-64?); \
-             presets are laptop-2c4t, desktop-4c, server-64, server-512"
+             presets are rx2600, laptop-2c4t, desktop-4c, raspberry-pi-2, hybrid-laptop, itanium-12, nix-32, server-64, \
+             server-512, server-1024"
         );
     }
 }

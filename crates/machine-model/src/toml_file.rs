@@ -2,6 +2,7 @@
 //! Machine files. Read by hand from the spanned document, so that every error names its line and an unknown key its
 //! nearest known one.
 
+mod effects;
 mod noise;
 mod topology;
 
@@ -130,10 +131,11 @@ impl Machine {
             Some(table) => noise::read(table)?,
             None => Machine::reference().noise,
         };
+        let effects = effects::read(&mut file, &topology)?;
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
-        let machine = Machine { name, description, topology, offline, absent, hz, no_hz_idle, costs, noise };
+        let machine = Machine { name, description, topology, offline, absent, hz, no_hz_idle, costs, noise, effects };
         machine.validate()?;
         Ok(machine)
     }

@@ -22,6 +22,8 @@ pub struct Totals {
     pub bpf_instructions: Option<u64>,
     /// Time spent waiting for locks, if somebody knows.
     pub lock_wait: Option<Nanos>,
+    /// What the machine took, as [`RunMeasures::energy_ratio_ppm`].
+    pub energy_ratio_ppm: Option<u64>,
 }
 
 /// What a task does now.
@@ -117,6 +119,8 @@ impl Collector {
             cpus: totals.cpus,
             bpf_instructions: totals.bpf_instructions,
             lock_wait: totals.lock_wait,
+            energy_ratio_ppm: totals.energy_ratio_ppm,
+            slowed: Some(cpu.slowed),
         }
     }
 
@@ -228,7 +232,9 @@ fn conserved_cpus(totals: &Totals, cpus: usize) -> CpuAccount {
     for (index, account) in totals.cpus.iter().enumerate() {
         let sum = account.run + account.idle + account.scheduler + account.stolen + account.offline;
         assert_eq!(sum, totals.elapsed, "CPU {index} lost or gained time: {account:?}");
+        assert!(account.slowed <= account.run, "CPU {index} did less than nothing: {account:?}");
         all.run += account.run;
+        all.slowed += account.slowed;
         all.idle += account.idle;
         all.scheduler += account.scheduler;
         all.stolen += account.stolen;

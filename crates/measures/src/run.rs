@@ -40,6 +40,8 @@ pub struct Migrations {
 pub struct CpuAccount {
     /// Tasks ran.
     pub run: Nanos,
+    /// Of `run`: more than the work that got done, as the CPU was slower than the reference.
+    pub slowed: Nanos,
     /// Nothing to do.
     pub idle: Nanos,
     /// Scheduler code, with context switches.
@@ -113,6 +115,12 @@ pub struct RunMeasures {
     pub bpf_instructions: Option<u64>,
     /// Time spent waiting for locks; `None` while nothing models or measures it.
     pub lock_wait: Option<Nanos>,
+    /// What the machine took, in parts per million of what it takes with all cores busy at the last frequency without
+    /// turbo for the same time; `None` while nothing models or measures it.
+    pub energy_ratio_ppm: Option<u64>,
+    /// Of `cpu.run`: more than the work that got done, as CPUs were slower than the reference; `None` where that is not
+    /// known.
+    pub slowed: Option<Nanos>,
     /// Each task, by number.
     pub tasks: Vec<TaskMeasures>,
 }

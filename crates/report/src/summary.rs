@@ -55,7 +55,7 @@ fn outcome(run: &RunReport) -> String {
 
 /// Time of all CPUs together.
 fn total_ns(cpu: &CpuAccount) -> u64 {
-    let CpuAccount { run, idle, scheduler, stolen, offline } = cpu;
+    let CpuAccount { run, idle, scheduler, stolen, offline, slowed: _ } = cpu;
     [run, idle, scheduler, stolen, offline].into_iter().map(|time| time.0).sum()
 }
 

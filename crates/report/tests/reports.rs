@@ -33,7 +33,7 @@ fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
     let elapsed = Nanos::from_ms(makespan_ms);
     let (scheduler, stolen) = (Nanos(elapsed.0 / 50), Nanos(elapsed.0 / 100));
     let run = Nanos::from_ms(900);
-    let account = CpuAccount { run, idle: elapsed - run - scheduler - stolen, scheduler, stolen, offline: Nanos::ZERO };
+    let account = CpuAccount { run, idle: elapsed - run - scheduler - stolen, scheduler, stolen, ..Default::default() };
     RunMeasures {
         elapsed,
         makespan: Some(elapsed),
@@ -48,6 +48,8 @@ fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         cpus: vec![account],
         bpf_instructions: Some(7_654_321),
         lock_wait: None,
+        energy_ratio_ppm: None,
+        slowed: None,
         tasks: (0..12).map(|id| task(id, if id == 3 { "kworker/u8:1" } else { "cc1" }, 100 - u64::from(id))).collect(),
     }
 }

@@ -34,7 +34,13 @@ impl<M: Model> Run<'_, M> {
         }
         let entry = &mut self.cpus[cpu.index()];
         if entry.sleeps() {
-            let idle_exit = self.noise.idle_exit(cpu, Nanos(self.machine.costs.idle_exit_ns));
+            let own = matches!(interrupt, Some(Interrupt::Sleep(_) | Interrupt::Timer(_)));
+            let nominal = match &mut self.speed {
+                Some(speed) => speed.leave_idle(self.now, cpu, own, entry),
+                None => None,
+            };
+            let nominal = nominal.unwrap_or(Nanos(self.machine.costs.idle_exit_ns));
+            let idle_exit = self.noise.idle_exit(cpu, nominal);
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
         match interrupt {
@@ -47,6 +53,11 @@ impl<M: Model> Run<'_, M> {
 
     /// Lets `cpu`, whose account is settled, do all that it can do now, and sets the alarm for what it does next.
     pub fn advance(&mut self, cpu: CpuId) {
+        self.go_on(cpu);
+        self.watch(cpu);
+    }
+
+    fn go_on(&mut self, cpu: CpuId) {
         while self.end.is_none() && !self.cpus[cpu.index()].offline {
             let entry = &mut self.cpus[cpu.index()];
             if entry.is_busy() {
@@ -68,7 +79,7 @@ impl<M: Model> Run<'_, M> {
                 self.keep_house();
             } else if current == TaskId::NONE {
                 return self.plan_idle(cpu);
-            } else if let Some(need) = self.tasks[current.index()].needs() {
+            } else if let Some(need) = self.tasks[current.index()].needs(entry.rate) {
                 return self.plan_work(cpu, self.now, need);
             } else {
                 self.act(cpu, current);
@@ -84,9 +95,9 @@ impl<M: Model> Run<'_, M> {
         }
         let free_at = entry.free_at();
         let nothing_waits = entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at && !self.freezing;
-        let need = entry.current.some().map(|task| self.tasks[task.index()].needs());
+        let need = entry.current.some().map(|task| self.tasks[task.index()].needs(entry.rate));
         match need {
-            None if nothing_waits && self.machine.no_hz_idle => self.plan_idle(cpu),
+            None if nothing_waits && self.machine.no_hz_idle && !entry.executes => self.plan_idle(cpu),
             Some(Some(need)) if nothing_waits => self.plan_work(cpu, free_at, need),
             _ => self.alarms.set(Alarm::Cpu(cpu), free_at),
         }

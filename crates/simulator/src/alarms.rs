@@ -26,10 +26,12 @@ pub(crate) enum Alarm {
     Timer(TimerKey, CpuId),
     /// The host takes the CPU away.
     Theft(CpuId),
+    /// The hardware or its governor looks at frequencies.
+    Speed,
 }
 
 /// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, what the host takes of them, the
-/// starts, the faults, the scheduler, then alternately tasks and timers, since both grow.
+/// starts, the faults, the scheduler, the speed, then alternately tasks and timers, since both grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     queue: EventQueue,
@@ -112,9 +114,10 @@ impl Alarms {
                 0 => Alarm::Start,
                 1 => Alarm::Fault,
                 2 => Alarm::Load,
-                odd if odd % 2 == 1 => Alarm::Sleep(TaskId((odd - 3) / 2)),
-                even => {
-                    let (key, cpu) = self.timers[even as usize / 2 - 2];
+                3 => Alarm::Speed,
+                even if even % 2 == 0 => Alarm::Sleep(TaskId((even - 4) / 2)),
+                odd => {
+                    let (key, cpu) = self.timers[(odd as usize - 5) / 2];
                     Alarm::Timer(key, cpu)
                 }
             }
@@ -131,8 +134,9 @@ impl Alarms {
             Alarm::Start => rest,
             Alarm::Fault => rest + 1,
             Alarm::Load => rest + 2,
-            Alarm::Sleep(task) => rest + 3 + 2 * task.0,
-            Alarm::Timer(key, _) => rest + 4 + 2 * self.timer_number(key),
+            Alarm::Speed => rest + 3,
+            Alarm::Sleep(task) => rest + 4 + 2 * task.0,
+            Alarm::Timer(key, _) => rest + 5 + 2 * self.timer_number(key),
         }
     }
 

@@ -92,6 +92,7 @@ impl<M: Model> Run<'_, M> {
                     self.cpus[waiting.index()].awaits.push((target, schedules));
                 }
             }
+            Effect::Performance { cpu: target, target: wanted } => self.want_performance(target, wanted),
             Effect::Disabling => self.scheduler_leaves(),
             Effect::Disabled => self.scheduler_left(),
         }

@@ -18,16 +18,6 @@ pub(crate) fn ipi(machine: &Machine, from: CpuId, to: CpuId) -> Nanos {
     Nanos(machine.costs.ipi(machine.topology.locality(from, to)))
 }
 
-/// CPU time that this much work takes. The reference speed for every CPU; frequency, SMT and caches belong here.
-pub(crate) fn cpu_time_for(work: Nanos) -> Nanos {
-    work
-}
-
-/// Work that is done in this much CPU time: the inverse of [`cpu_time_for`], exactly.
-pub(crate) fn work_in(cpu_time: Nanos) -> Nanos {
-    cpu_time
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
 use measures::CpuAccount;
+use speed::Rate;
 use std::collections::VecDeque;
 
 /// What a CPU owes for what was done on it.
@@ -46,6 +47,10 @@ pub(crate) struct Cpu {
     pub tick_late: Nanos,
     /// The next tick of its grid that was not taken yet; [`Nanos::MAX`] while the tick is stopped.
     pub next_tick: Nanos,
+    /// At which rate the work of its task gets done.
+    pub rate: Rate,
+    /// It executes something, as far as others on its core are concerned.
+    pub executes: bool,
     /// It does nothing: it is offline, or the whole machine sleeps.
     pub offline: bool,
     /// A reschedule was asked for and has arrived.
@@ -73,6 +78,8 @@ impl Cpu {
             current: TaskId::NONE,
             tick_late,
             next_tick,
+            rate: Rate::ONE,
+            executes: false,
             offline: false,
             resched: false,
             inbox: VecDeque::new(),
@@ -115,6 +122,11 @@ impl Cpu {
         self.owes.idle_exit += charge.idle_exit;
         self.owes.interrupt += charge.interrupt;
         self.owes.scheduler += charge.scheduler;
+    }
+
+    /// So much of the time that its task ran was more than the work that got done.
+    pub fn slow(&mut self, time: Nanos) {
+        self.account.slowed += time;
     }
 
     /// Its account, complete up to the last [`Cpu::settle`].
@@ -192,8 +204,13 @@ mod tests {
         assert!(cpu.is_busy() && !cpu.sleeps());
         assert_eq!(cpu.free_at(), Nanos(60));
         assert_eq!(cpu.settle(Nanos(100), &ticks()), Spent { run: Nanos(40), stolen: Nanos(45) });
-        let expected =
-            CpuAccount { run: Nanos(40), idle: Nanos(10), scheduler: Nanos(30), stolen: Nanos(20), offline: Nanos(0) };
+        let expected = CpuAccount {
+            run: Nanos(40),
+            idle: Nanos(10),
+            scheduler: Nanos(30),
+            stolen: Nanos(20),
+            ..Default::default()
+        };
         assert_eq!(*cpu.account(), expected);
     }
 

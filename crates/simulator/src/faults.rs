@@ -140,6 +140,7 @@ impl<M: Model> Run<'_, M> {
         if !self.cpus[cpu.index()].is_quiet() || !self.model.is_vacant(cpu) {
             return Some(self.now + LOOK);
         }
+        self.watch(cpu);
         self.tell_time();
         self.model.kill_cpu(cpu);
         self.apply(BOOT_CPU, Charge::default());
@@ -191,6 +192,7 @@ impl<M: Model> Run<'_, M> {
         if !self.cpus[BOOT_CPU.index()].is_quiet() {
             return Some(self.now + LOOK);
         }
+        self.watch(BOOT_CPU);
         let entry = &mut self.cpus[BOOT_CPU.index()];
         entry.offline = true;
         entry.next_tick = later(entry.next_tick, length);

@@ -18,6 +18,9 @@ mod run;
 #[cfg(test)]
 mod run_tests;
 mod setup;
+mod speed;
+#[cfg(test)]
+mod speed_tests;
 mod tasks;
 #[cfg(test)]
 mod testing;
@@ -33,7 +36,8 @@ use machine_model::Machine;
 use measures::RunMeasures;
 use workload::Workload;
 
-/// The effects of hardware that runs have, in the words that all commands share.
+/// The effects of hardware that runs on any machine have, in the words that all commands share. What else a machine has
+/// stands in its description ([`machine_model::Effects::modelled`]).
 pub const EFFECTS: [&str; 1] = ["interrupts"];
 
 /// What a run is made of. Same values, same bytes out.

@@ -30,6 +30,7 @@ pub(crate) trait Model {
     fn online_cpu(&mut self, cpu: CpuId);
     fn begin_suspend(&mut self, cpu: CpuId);
     fn end_suspend(&mut self, cpu: CpuId);
+    fn set_performance(&mut self, cpu: CpuId, performance: u32);
     /// Loads an object that it had before, makes the calls and begins to attach it. False if a call failed.
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
     fn end_attach(&mut self, cpu: CpuId);
@@ -101,6 +102,9 @@ impl Model for Kernel {
     }
     fn end_suspend(&mut self, cpu: CpuId) {
         self.end_suspend(cpu);
+    }
+    fn set_performance(&mut self, cpu: CpuId, performance: u32) {
+        self.set_performance(cpu, performance);
     }
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
         self.load(object).expect("what was loaded once can be loaded again");

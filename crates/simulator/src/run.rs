@@ -15,6 +15,7 @@ use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::noise::Noise;
 use crate::plan::Faults;
+use crate::speed::Speed;
 use crate::tasks::{Role, State, Task};
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
@@ -104,6 +105,8 @@ pub(crate) struct Run<'a, M> {
     /// Ticks that can do nothing but account time are not played one by one. Off where the scheduler could notice.
     pub skip_ticks: bool,
     pub player: Player<'a>,
+    /// How fast the CPUs are; `None`: all at the reference's speed, always.
+    pub speed: Option<Box<Speed>>,
     /// What the seed draws.
     pub noise: Noise<'a>,
     pub now: Nanos,
@@ -172,6 +175,7 @@ impl<'a, M: Model> Run<'a, M> {
             ticks,
             skip_ticks: true,
             player: Player::new(workload),
+            speed: Speed::new(machine, ticks.period()),
             noise,
             now: Nanos::ZERO,
             alarms,
@@ -226,6 +230,7 @@ impl<'a, M: Model> Run<'a, M> {
         for cpu in 0..self.cpus.len() {
             self.advance(CpuId(cpu as u32));
         }
+        self.follow_rates();
         let mut next_progress = PROGRESS;
         while self.end.is_none() && self.has_more() {
             let (time, alarm) = self.alarms.pop().expect("there is more");
@@ -252,7 +257,13 @@ impl<'a, M: Model> Run<'a, M> {
         (can_move || waits_for_deadline) && due.is_some_and(|due| self.deadline.is_none_or(|end| due < end))
     }
 
+    /// What was set for now happens.
     pub fn ring(&mut self, alarm: Alarm) {
+        self.answer(alarm);
+        self.follow_rates();
+    }
+
+    fn answer(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Cpu(cpu) => {
                 self.settle(cpu);
@@ -268,6 +279,7 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Fault => self.fault_due(),
             Alarm::Load => self.load_due(),
             Alarm::Theft(cpu) => self.theft_due(cpu),
+            Alarm::Speed => self.speed_due(),
         }
     }
 
@@ -309,7 +321,8 @@ impl<'a, M: Model> Run<'a, M> {
         let cpu = &mut self.cpus[cpu.index()];
         let spent = cpu.settle(self.now, &self.ticks);
         if cpu.current != TaskId::NONE {
-            self.tasks[cpu.current.index()].take(spent, cpu.is_busy());
+            let work = self.tasks[cpu.current.index()].take(spent, cpu.rate, cpu.is_busy());
+            cpu.slow(spent.run - work);
         }
     }
 
@@ -357,11 +370,12 @@ impl<'a, M: Model> Run<'a, M> {
             self.settle(CpuId(cpu as u32));
         }
         let (elapsed, makespan) = (self.now, self.last_exit.filter(|_| complete));
+        let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
         // Nothing prices locks yet: how long they were waited for is not known.
         let (bpf_instructions, lock_wait) = (Some(self.instructions), None);
-        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, lock_wait };
+        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, lock_wait, energy_ratio_ppm };
         let outcome = Outcome {
             measures: self.sinks.collector.finish(totals),
             log_hash: self.sinks.hash.finish(),

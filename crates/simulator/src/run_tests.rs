@@ -11,17 +11,17 @@ use measures::CpuAccount;
 use proptest::prelude::*;
 use workload::{Op, Sleep, Start, TaskSpec, Workload};
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
-fn work(ns: u64) -> Op {
+pub(crate) fn work(ns: u64) -> Op {
     Op::Work { user: Nanos(ns), system: Nanos(0) }
 }
 
-fn sleep(ns: u64) -> Op {
+pub(crate) fn sleep(ns: u64) -> Op {
     Op::Sleep(Nanos(ns), Sleep::Timer)
 }
 
-fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
+pub(crate) fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
     TaskSpec {
         name: name.to_owned(),
         command: None,
@@ -34,7 +34,7 @@ fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
     }
 }
 
-fn workload(tasks: Vec<TaskSpec>) -> Workload {
+pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
     Workload {
         name: "test".to_owned(),
         duration: None,
@@ -47,9 +47,9 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
     }
 }
 
-struct Played {
-    outcome: Outcome,
-    story: Story,
+pub(crate) struct Played {
+    pub outcome: Outcome,
+    pub story: Story,
 }
 
 impl Played {
@@ -74,7 +74,7 @@ impl Played {
     }
 }
 
-fn try_play(
+pub(crate) fn try_play(
     machine: &Machine,
     workload: &Workload,
     skip_ticks: bool,
@@ -93,7 +93,7 @@ fn try_play(
     Ok(Played { outcome, story })
 }
 
-fn play(machine: &Machine, workload: &Workload) -> Played {
+pub(crate) fn play(machine: &Machine, workload: &Workload) -> Played {
     try_play(machine, workload, true, None).unwrap()
 }
 
@@ -317,7 +317,10 @@ fn random_machine() -> impl Strategy<Value = Machine> {
     )
 }
 
-fn scenario() -> impl Strategy<Value = (Machine, Workload, Option<Nanos>)> {
+/// A machine, a workload, and how often a CPU is disturbed.
+pub(crate) type Scenario = (Machine, Workload, Option<Nanos>);
+
+pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
     random_machine().prop_flat_map(|machine| {
         let workload = random_workload(machine.topology.len() as u32);
         let disturb = prop::option::of((300_000..9 * MS).prop_map(Nanos));

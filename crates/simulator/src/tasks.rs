@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the clock knows of a task: what it wants, how much of it it got, and an account of its life.
 
-use crate::cost::{cpu_time_for, work_in};
 use crate::cpu::Spent;
 use event_log::BlockCause;
 use ids::{CpuId, Nanos, TaskId};
 use measures::TaskAccount;
+use speed::{Part, Rate};
 use std::collections::VecDeque;
 use workload::Demand;
 
@@ -85,6 +85,8 @@ pub(crate) struct Task {
     pub spec: u32,
     /// Whose it is.
     pub role: Role,
+    /// What is done of the next nanosecond of work.
+    part: Part,
     /// Frozen because the machine is about to sleep; blocked in the eyes of the scheduler, and nobody can wake it.
     pub frozen: bool,
     /// A thread of the kernel has run for a moment and is about to do its job, or to sleep.
@@ -111,6 +113,7 @@ impl Task {
             slept_for: BlockCause::Timer,
             spec: 0,
             role: Role::Workload,
+            part: Part::default(),
             frozen: false,
             took_job: false,
             state: State::Blocked,
@@ -155,10 +158,10 @@ impl Task {
         self.phase = Phase::Work(work);
     }
 
-    /// Takes what its CPU gave it. Its CPU clock counts what was stolen too (CLOCK_THREAD_CPUTIME_ID is
+    /// Takes what its CPU gave it at this rate, and says how much work that was. Its CPU clock counts what was stolen too (CLOCK_THREAD_CPUTIME_ID is
     /// `sum_exec_runtime`), but it must run to see that clock: `busy` says that its CPU does not let it yet.
-    pub fn take(&mut self, spent: Spent, busy: bool) {
-        let work = work_in(spent.run);
+    pub fn take(&mut self, spent: Spent, rate: Rate, busy: bool) -> Nanos {
+        let work = rate.work(spent.run, &mut self.part);
         self.account.run += spent.run;
         self.account.stolen += spent.stolen;
         self.account.work += work;
@@ -170,12 +173,13 @@ impl Task {
             }
             Phase::Ask | Phase::Act => assert_eq!(spent.run, Nanos::ZERO, "what a task asks for takes no time"),
         }
+        work
     }
 
-    /// What it needs until it acts again; `None` if it acts now.
-    pub fn needs(&self) -> Option<Need> {
+    /// What it needs at this rate until it acts again; `None` if it acts now.
+    pub fn needs(&self, rate: Rate) -> Option<Need> {
         match self.phase {
-            Phase::Work(left) => Some(Need::Run(cpu_time_for(left))),
+            Phase::Work(left) => Some(Need::Run(rate.time_for(left, self.part))),
             Phase::CpuTime(left) => Some(Need::Clock(left)),
             Phase::Ask | Phase::Act => None,
         }
@@ -232,11 +236,11 @@ mod tests {
         task.enter(Nanos(110), State::Runnable);
         task.enter(Nanos(130), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5), false);
+        task.take(spent(20, 5), Rate::ONE, false);
         task.enter(Nanos(155), State::Runnable);
         task.enter(Nanos(160), State::Running);
-        assert_eq!(task.needs(), Some(Need::Run(Nanos(30))));
-        task.take(spent(30, 1), false);
+        assert_eq!(task.needs(Rate::ONE), Some(Need::Run(Nanos(30))));
+        task.take(spent(30, 1), Rate::ONE, false);
         assert!(task.is_complete());
         task.complete();
         task.enter(Nanos(191), State::Ended);
@@ -250,12 +254,12 @@ mod tests {
     fn the_cpu_clock_counts_what_was_stolen_and_is_seen_by_who_runs() {
         let mut task = Task::new(Nanos(0));
         task.phase = Phase::CpuTime(Nanos(50));
-        task.take(spent(20, 5), false);
-        assert_eq!(task.needs(), Some(Need::Clock(Nanos(25))));
-        task.take(spent(20, 5), true);
-        assert_eq!((task.needs(), task.is_complete()), (Some(Need::Clock(Nanos(1))), false));
-        task.take(spent(0, 40), true);
-        task.take(spent(1, 2), false);
+        task.take(spent(20, 5), Rate::ONE, false);
+        assert_eq!(task.needs(Rate::ONE), Some(Need::Clock(Nanos(25))));
+        task.take(spent(20, 5), Rate::ONE, true);
+        assert_eq!((task.needs(Rate::ONE), task.is_complete()), (Some(Need::Clock(Nanos(1))), false));
+        task.take(spent(0, 40), Rate::ONE, true);
+        task.take(spent(1, 2), Rate::ONE, false);
         assert!(task.is_complete());
     }
 
@@ -266,7 +270,7 @@ mod tests {
         task.enter(Nanos(0), State::Runnable);
         task.enter(Nanos(0), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5), false);
+        task.take(spent(20, 5), Rate::ONE, false);
         task.enter(Nanos(26), State::Runnable);
     }
 }

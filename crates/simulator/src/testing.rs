@@ -274,6 +274,8 @@ impl Model for Fifo {
 
     fn end_suspend(&mut self, _: CpuId) {}
 
+    fn set_performance(&mut self, _: CpuId, _: u32) {}
+
     fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &[ProgramCall]) -> bool {
         unreachable!("nothing is loaded into it");
     }
@@ -311,6 +313,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         no_hz_idle: true,
         costs: Costs::zero(),
         noise: Default::default(),
+        effects: Default::default(),
     }
 }
 

@@ -37,6 +37,12 @@ impl Ticks {
         (cost.0 < period).then_some(Ticks { period, cost: cost.0, phase: 0 })
     }
 
+    /// A grid of any period.
+    #[cfg(test)]
+    pub fn with_period(period: u64, cost: u64) -> Ticks {
+        Ticks { period, cost, phase: 0 }
+    }
+
     /// Time between two ticks.
     pub fn period(&self) -> Nanos {
         Nanos(self.period)

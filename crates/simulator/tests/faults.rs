@@ -47,7 +47,7 @@ fn check_accounts(played: &Played, slept: Nanos) {
 
 #[test]
 fn a_build_ends_although_cpus_go_and_come() {
-    let machine = Machine::preset("desktop-4c").unwrap();
+    let machine = Machine::preset("desktop-4c").unwrap().without_effects();
     let workload = build();
     let faults = plan("cpu3:offline@1s,cpu1-2:offline@2s,cpu2:online@3s,cpu3:online@3500ms,cpu1:online@5s");
     // fifo knows nothing of hotplug. CPU 2 goes before its loader has noticed that CPU 1 did.
@@ -63,7 +63,7 @@ fn a_build_ends_although_cpus_go_and_come() {
 
 #[test]
 fn a_machine_may_boot_without_some_of_its_cpus() {
-    let mut machine = Machine::preset("desktop-4c").unwrap();
+    let mut machine = Machine::preset("desktop-4c").unwrap().without_effects();
     machine.offline = [CpuId(1)].into_iter().collect();
     let workload = build();
     let never = FaultPlan::default();
@@ -170,7 +170,7 @@ fn a_cpu_that_goes_leaves_its_timers_to_the_boot_cpu() {
 
 #[test]
 fn whoever_works_goes_on_after_the_sleep() {
-    let mut machine = Machine::preset("desktop-4c").unwrap();
+    let mut machine = Machine::preset("desktop-4c").unwrap().without_effects();
     let work = r#"{"global": {"duration": 9}, "tasks": {
         "hog": {"instance": 9, "loop": 1, "run": 700000},
         "light": {"instance": 5, "loop": 200, "run": 100, "sleep": 5000}}}"#;
@@ -250,7 +250,9 @@ fn the_hash_with_faults_is_the_same_everywhere() {
             "light": {"instance": 6, "loop": -1, "run": 200, "sleep": 3000}}}"#,
     );
     let faults = plan("cpu3:offline@200ms,cpu1:offline@500ms,suspend@700ms+1s,cpu1:online@2s,cpu3:online@2500ms");
-    let played = scheduler.play_faults(&Machine::preset("laptop-2c4t").unwrap(), &work, 0, &faults).completed();
+    let played = scheduler
+        .play_faults(&Machine::preset("laptop-2c4t").unwrap().without_effects(), &work, 0, &faults)
+        .completed();
     check_accounts(&played, Nanos::from_secs(1));
     expect_test::expect!["5fc6a83f33fefda01c18f7b9f7049a68"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }

@@ -19,7 +19,7 @@ const AFFINITY: &str = r#"{"global": {"duration": 1}, "tasks": {
 /// (1) However a task gets to a CPU, it is one where it may run (the sink of every run checks that), and all get on.
 #[test]
 fn affinity_holds_on_every_path() {
-    for machine in [free_machine("core:2 pu:1"), Machine::preset("desktop-4c").unwrap()] {
+    for machine in [free_machine("core:2 pu:1"), Machine::preset("desktop-4c").unwrap().without_effects()] {
         for way in 0..5 {
             let scheduler = Scheduler::compiled("paths", &format!("way = {way}"));
             let played = scheduler.play(&machine, &rt_app(AFFINITY)).completed();
@@ -99,7 +99,7 @@ fn work_is_conserved_under_preemption() {
         assert_eq!(ran, if long { Nanos(20 * MS) } else { Nanos(MS / 5) }, "task {task}");
     }
     // With costs a job takes longer; that it does its work exactly is asserted by the run itself.
-    let played = scheduler.play(&Machine::preset("desktop-4c").unwrap(), &mix).completed();
+    let played = scheduler.play(&Machine::preset("desktop-4c").unwrap().without_effects(), &mix).completed();
     assert!(played.outcome.measures.cpu.scheduler > Nanos(MS));
 }
 
@@ -108,7 +108,7 @@ fn work_is_conserved_under_preemption() {
 fn storage_is_per_task() {
     let many = r#"{"global": {"duration": 1}, "tasks": {"periodic": {"instance": 256, "loop": -1, "run": 10000, "sleep": 10000}}}"#;
     let scheduler = Scheduler::compiled("storage", "");
-    let played = scheduler.play(&Machine::preset("server-64").unwrap(), &rt_app(many)).completed();
+    let played = scheduler.play(&Machine::preset("server-64").unwrap().without_effects(), &rt_app(many)).completed();
     assert!(played.outcome.measures.wakeups > 5_000);
 }
 
@@ -120,7 +120,7 @@ const PINGPONG: &str = r#"{"global": {"duration": 1}, "tasks": {
 #[test]
 fn maps_are_whole_wherever_a_run_is_played() {
     let scheduler = Scheduler::compiled("storage", "");
-    let machine = Machine::preset("desktop-4c").unwrap();
+    let machine = Machine::preset("desktop-4c").unwrap().without_effects();
     let workload = rt_app(PINGPONG);
     let alone = scheduler.play(&machine, &workload).completed();
     assert!(alone.outcome.measures.wakeups > 1_000);
@@ -157,7 +157,7 @@ const FEW_TASKS: &str = r#"{"global": {"duration": 1},
 /// tasks.
 #[test]
 fn an_idle_cpu_that_nobody_kicks_stays_idle() {
-    let machine = Machine::preset("server-512").unwrap();
+    let machine = Machine::preset("server-512").unwrap().without_effects();
     let workload = rt_app(FEW_TASKS);
     let lazy = Scheduler::compiled("nokick", "kick = false").play(&machine, &workload).completed();
     assert_eq!(lazy.cpus_used().to_string(), "0");
@@ -173,7 +173,7 @@ fn an_idle_cpu_that_nobody_kicks_stays_idle() {
 /// (7) Every CPU is used, also those with large numbers.
 #[test]
 fn every_one_of_512_cpus_is_used() {
-    let machine = Machine::preset("server-512").unwrap();
+    let machine = Machine::preset("server-512").unwrap().without_effects();
     let workload = rt_app(&FEW_TASKS.replace("300", "1100"));
     let played = Scheduler::shipped("fifo").play(&machine, &workload).completed();
     assert_eq!(played.cpus_used().to_string(), "0-511");
@@ -186,7 +186,7 @@ const SLICES: &str =
 /// (8) A scheduler that asks for the time gets the time at which it is called, on every CPU and clock.
 #[test]
 fn time_is_never_stale() {
-    for machine in [free_machine("core:4 pu:1"), Machine::preset("desktop-4c").unwrap()] {
+    for machine in [free_machine("core:4 pu:1"), Machine::preset("desktop-4c").unwrap().without_effects()] {
         let played = Scheduler::compiled("clock", "").play(&machine, &rt_app(SLICES)).completed();
         let is_insert = |event: &&Event| matches!(event.kind, EventKind::Insert { key, .. } if key != 0);
         let inserts: Vec<&Event> = played.events.iter().filter(is_insert).collect();

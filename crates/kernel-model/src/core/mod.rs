@@ -141,6 +141,8 @@ pub(crate) struct Runqueue {
     pub server_until: Nanos,
     /// Performance level that the scheduler asked for, 0..=1024.
     pub cpuperf: u32,
+    /// How fast it is now, 0 to 1024.
+    pub performance: u32,
     /// Whose its time was until `exec_start`.
     pub time: CpuTime,
 }
@@ -170,6 +172,7 @@ impl Runqueue {
             starved_since: None,
             server_until: Nanos::ZERO,
             cpuperf: 1024,
+            performance: 1024,
             time: CpuTime::default(),
         }
     }
@@ -539,14 +542,23 @@ impl Core {
             if self.running.locked.is_some_and(|locked| locked != cpu) {
                 self.fail(format!("Invalid target CPU {cpu}"));
             } else {
-                self.cpus[cpu.index()].cpuperf = perf;
+                self.set_performance_target(cpu, perf);
             }
+        }
+    }
+
+    /// The CPU shall be so fast. It is at once, unless the driver says otherwise.
+    pub fn set_performance_target(&mut self, cpu: CpuId, target: u32) {
+        let rq = &mut self.cpus[cpu.index()];
+        if rq.cpuperf != target {
+            (rq.cpuperf, rq.performance) = (target, target);
+            self.output.effects.push(Effect::Performance { cpu, target });
         }
     }
 
     /// `scx_bpf_cpuperf_cur`.
     pub fn cpuperf_cur(&mut self, cpu: i32) -> u32 {
-        self.check_cpu(cpu).map_or(0, |cpu| self.cpus[cpu.index()].cpuperf)
+        self.check_cpu(cpu).map_or(0, |cpu| self.cpus[cpu.index()].performance)
     }
 
     /// Value of an event counter by its name (`SCX_EV_…`).

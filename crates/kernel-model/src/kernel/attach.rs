@@ -61,7 +61,7 @@ impl Kernel {
         core.buffer.capacity = batch as usize;
         core.exit = None;
         core.counters = Default::default();
-        core.cpus.iter_mut().for_each(|rq| rq.cpuperf = 1024);
+        (0..core.cpus.len()).for_each(|cpu| core.set_performance_target(CpuId(cpu as u32), 1024));
         core.idle.enabled = true;
         core.idle.per_node = flags & ops_flags::BUILTIN_IDLE_PER_NODE != 0;
         core.idle.reset();

@@ -172,6 +172,11 @@ impl Kernel {
         counts.map(|(index, &count)| (Op::by_index(index).name(), count))
     }
 
+    /// How fast a CPU is now, 0 to 1024, if it does not follow the scheduler's wish at once.
+    pub fn set_performance(&mut self, cpu: CpuId, performance: u32) {
+        self.core.cpus[cpu.index()].performance = performance;
+    }
+
     /// The bytes of a global variable of the loaded object, as they are now. `None` if it has none of that name.
     pub fn variable(&self, object: &LinkedObject, name: &str) -> Option<&[u8]> {
         let variable = object.variables.get(name)?;

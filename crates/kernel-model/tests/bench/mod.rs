@@ -132,7 +132,7 @@ impl Bench {
                 Effect::ArmTimer { timer, cpu, at } => drop(self.timers.insert(timer, (at, cpu))),
                 Effect::CancelTimer { timer } => drop(self.timers.remove(&timer)),
                 Effect::AwaitSwitch { cpu, targets } => self.awaited.push((cpu.0, targets.to_string())),
-                Effect::Disabling | Effect::Disabled => {}
+                Effect::Disabling | Effect::Disabled | Effect::Performance { .. } => {}
             }
         }
     }

@@ -275,9 +275,10 @@ impl<S: Sink> Meter<S> {
             tasks: fed.tasks,
             bpf_instructions: None,
             lock_wait: None,
+            energy_ratio_ppm: None,
         });
         // A command does what it does: only a player knows how much work that was.
-        measures.work = None;
+        (measures.work, measures.slowed) = (None, None);
         // A task is announced at its birth, under its parent's name.
         for (task, name) in measures.tasks.iter_mut().zip(fed.names) {
             task.name = name;

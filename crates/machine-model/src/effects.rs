@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What makes a CPU slower than the reference, as data: threads that share a core, frequency, idle states, power.
+//!
+//! A machine without one of these tables does not have that effect: nothing is assumed of unknown hardware. The
+//! formulas are in `docs/machine-model.md`; `crates/speed` plays them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number that is known within limits: runs use the typical one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Estimate {
+    /// No smaller than this, by the source that the machine file names.
+    pub low: u64,
+    /// What runs use.
+    pub typical: u64,
+    /// No larger than this.
+    pub high: u64,
+}
+
+impl Estimate {
+    /// A number that is known.
+    pub const fn exactly(value: u64) -> Estimate {
+        Estimate { low: value, typical: value, high: value }
+    }
+}
+
+/// An effect that can be switched off, in the words of `--without`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Effect {
+    /// Busy threads of a core share its throughput.
+    Smt,
+    /// CPUs run at the frequency that governor and turbo allow; kinds of cores differ.
+    Frequency,
+    /// An idle CPU is in one of several states, and the way out takes as long as that state says.
+    IdleStates,
+}
+
+impl Effect {
+    /// All of them.
+    pub const ALL: [Effect; 3] = [Effect::Smt, Effect::Frequency, Effect::IdleStates];
+
+    /// Its name on command lines and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effect::Smt => "smt",
+            Effect::Frequency => "frequency",
+            Effect::IdleStates => "idle-states",
+        }
+    }
+}
+
+/// How far results with an effect can be believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// Tests that compare it with a closed form.
+    pub verified: &'static [&'static str],
+    /// Where it was compared with a measurement on a machine that we have.
+    pub validated_here: Option<&'static str>,
+    /// Whose measurement it was compared with.
+    pub published: Option<&'static str>,
+}
+
+impl Standing {
+    /// Whether it was compared with any measurement.
+    pub fn is_validated(&self) -> bool {
+        self.validated_here.is_some() || self.published.is_some()
+    }
+}
+
+impl Effect {
+    /// How far it can be believed; `docs/machine-model.md` shows this.
+    pub fn standing(self) -> Standing {
+        let verified: &[&str] = match self {
+            Effect::Smt => &[
+                "pairs_on_every_core_take_2w_over_y",
+                "three_tasks_on_two_cores_without_pull_take_1_6_s",
+                "three_tasks_on_two_cores_with_pull_take_1_375_s",
+            ],
+            Effect::Frequency => &[
+                "the_ramp_of_a_hog_is_the_closed_form",
+                "the_duty_cycle_table_holds",
+                "schedutil_reaches_the_top_after_74_periods",
+                "ondemand_takes_one_sample_to_the_top",
+                "conservative_climbs_in_steps",
+                "turbo_is_for_few",
+                "race_to_idle_pays_up_to_where_the_formula_says",
+                "energy_grows_by_the_same_with_each_busy_core",
+            ],
+            Effect::IdleStates => {
+                &["the_way_out_of_idle_is_that_of_the_state", "the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup"]
+            }
+        };
+        Standing { verified, validated_here: None, published: None }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Effect {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Effect, String> {
+        let found = Effect::ALL.into_iter().find(|effect| effect.name() == word);
+        let names = Effect::ALL.map(Effect::name).join(", ");
+        found.ok_or_else(|| format!("no such effect: {word:?}; modelled are {names}"))
+    }
+}
+
+/// CPUs that something is shared by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Group {
+    /// The threads of a core.
+    #[default]
+    Core,
+    /// The CPUs below one last-level cache.
+    Llc,
+    /// Those of one node.
+    Node,
+    /// All.
+    Machine,
+}
+
+/// Who asks for a frequency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Governor {
+    /// Always for the highest.
+    #[default]
+    Performance,
+    /// For the highest as soon as a sample was busy, else for what carries the load.
+    Ondemand,
+    /// For a little more or less after each sample.
+    Conservative,
+    /// For 1.25 times what the scheduler says is used.
+    Schedutil,
+}
+
+impl Governor {
+    /// All of them, by name.
+    pub const NAMES: [(&'static str, Governor); 4] = [
+        ("performance", Governor::Performance),
+        ("ondemand", Governor::Ondemand),
+        ("conservative", Governor::Conservative),
+        ("schedutil", Governor::Schedutil),
+    ];
+}
+
+/// Threads of a core share it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Smt {
+    /// What 2, 3, … busy threads of a core do together, in percent of what one does alone; 100 or more, not falling.
+    pub throughput_percent: Vec<Estimate>,
+}
+
+/// Frequencies and who chooses them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frequency {
+    /// Frequencies that can be asked for, ascending, without turbo.
+    pub mhz: Vec<u32>,
+    /// What a CPU that asks for more than the last of them gets while 1, 2, … cores of its group are active; the last
+    /// number holds for more. Empty: there is no turbo.
+    pub turbo_mhz: Vec<Estimate>,
+    /// CPUs that always have one frequency.
+    pub domain: Group,
+    /// CPUs that share a turbo.
+    pub turbo_domain: Group,
+    /// How often the hardware looks how many cores are active, in microseconds.
+    pub turbo_us: u64,
+    /// Who chooses.
+    pub governor: Governor,
+    /// Least time between two choices, in microseconds: the sampling time of `ondemand` and `conservative`, the rate
+    /// limit of `schedutil`.
+    pub sampling_us: u64,
+    /// From a choice to the new frequency, in microseconds.
+    pub transition_us: u64,
+    /// Share of a task's time at the highest frequency that waits for memory, which no frequency shortens, in percent.
+    pub memory_bound_percent: Estimate,
+}
+
+/// A state of an idle CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdleState {
+    /// What the processor's manual calls it.
+    pub name: String,
+    /// From the interrupt to the first instruction, in nanoseconds.
+    pub exit_ns: Estimate,
+    /// How long it must last to be worth it, in nanoseconds.
+    pub residency_ns: u64,
+    /// The core no longer counts as active for the turbo.
+    pub deep: bool,
+    /// What the core takes in it, in percent of what it takes busy at the last frequency without turbo.
+    pub power_percent: Estimate,
+}
+
+/// What the machine takes, all relative: only ratios are reported.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Power {
+    /// What it takes with all cores asleep, in percent of what it takes with all busy at the last frequency without
+    /// turbo.
+    pub idle_percent: Estimate,
+    /// Share of the voltage at that frequency that falls and rises with the frequency, in percent.
+    pub voltage_slope_percent: Estimate,
+}
+
+/// All tables of effects that a machine has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Effects {
+    /// Threads share cores.
+    pub smt: Option<Smt>,
+    /// Frequencies.
+    pub frequency: Option<Frequency>,
+    /// Idle states from light to deep; none: leaving idle takes [`crate::Costs::idle_exit_ns`].
+    pub idle_states: Vec<IdleState>,
+    /// Power.
+    pub power: Option<Power>,
+}
+
+impl Effects {
+    /// Those that the machine has.
+    pub fn modelled(&self) -> impl Iterator<Item = Effect> + '_ {
+        Effect::ALL.into_iter().filter(|effect| match effect {
+            Effect::Smt => self.smt.is_some(),
+            Effect::Frequency => self.frequency.is_some(),
+            Effect::IdleStates => !self.idle_states.is_empty(),
+        })
+    }
+
+    /// Switches one off. Without frequencies there is no energy either.
+    pub fn switch_off(&mut self, effect: Effect) {
+        match effect {
+            Effect::Smt => self.smt = None,
+            Effect::Frequency => (self.frequency, self.power) = (None, None),
+            Effect::IdleStates => self.idle_states.clear(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_have_names_and_can_be_switched_off() {
+        let mut effects = Effects { smt: Some(Smt { throughput_percent: Vec::new() }), ..Effects::default() };
+        assert_eq!(effects.modelled().collect::<Vec<_>>(), [Effect::Smt]);
+        effects.switch_off("smt".parse().unwrap());
+        assert_eq!(effects.modelled().count(), 0);
+        assert_eq!(
+            "caches".parse::<Effect>().unwrap_err(),
+            "no such effect: \"caches\"; modelled are smt, frequency, idle-states"
+        );
+    }
+}

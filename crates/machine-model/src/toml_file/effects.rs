@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tables of effects of a machine file: `[smt]`, `[frequency]`, `[power]` and `[[idle]]`.
+
+use super::{Table, Value};
+use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, MachineError, Power, Smt};
+use ids::Topology;
+use std::ops::RangeInclusive;
+use toml::de::DeValue;
+
+/// Beyond any processor.
+const MHZ: RangeInclusive<u64> = 1..=20_000;
+/// Up to a minute.
+const MICROSECONDS: RangeInclusive<u64> = 0..=60_000_000;
+/// Up to a second.
+const NANOSECONDS: RangeInclusive<u64> = 0..=1_000_000_000;
+/// x86 has at most 10 idle states, arm64 fewer.
+const IDLE_STATES: RangeInclusive<usize> = 1..=10;
+
+const GROUPS: [(&str, Group); 4] =
+    [("core", Group::Core), ("llc", Group::Llc), ("node", Group::Node), ("machine", Group::Machine)];
+
+/// Reads all tables that are there.
+pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effects, MachineError> {
+    let smt = file.table("smt", "[smt]")?.map(|table| smt(table, topology)).transpose()?;
+    let frequency = file.table("frequency", "[frequency]")?.map(frequency).transpose()?;
+    let power = file.table("power", "[power]")?.map(power).transpose()?;
+    let idle_states = match file.optional("idle") {
+        Some(value) => idle_states(file, value)?,
+        None => Vec::new(),
+    };
+    Ok(Effects { smt, frequency, idle_states, power })
+}
+
+impl<'a, 't> Table<'a, 't> {
+    /// An integer, or the list of its lowest, typical and highest value.
+    fn estimate(&self, key: &str, value: Value<'a, 't>, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
+        if value.get_ref().as_array().is_none() {
+            return Ok(Estimate::exactly(self.integer(key, value, range)?));
+        }
+        match self.list(key, value, range)?[..] {
+            [low, typical, high] if low <= typical && typical <= high => Ok(Estimate { low, typical, high }),
+            _ => Err(self.wrong(key, value, "an integer, or 3 that do not fall: lowest, typical, highest")),
+        }
+    }
+
+    fn estimates(
+        &self,
+        key: &str,
+        value: Value<'a, 't>,
+        range: RangeInclusive<u64>,
+    ) -> Result<Vec<Estimate>, MachineError> {
+        let items = value.get_ref().as_array().ok_or_else(|| self.wrong(key, value, "an array"))?;
+        items.iter().map(|item| self.estimate(key, item, range.clone())).collect()
+    }
+
+    fn required_estimate(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
+        let value = self.required(key)?;
+        self.estimate(key, value, range)
+    }
+
+    fn required_integer(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<u64, MachineError> {
+        let value = self.required(key)?;
+        self.integer(key, value, range)
+    }
+
+    /// One of a few words; the default of the type if the key is absent.
+    fn word<T: Copy + Default>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T, MachineError> {
+        let Some(value) = self.optional(key) else { return Ok(T::default()) };
+        let found = words.iter().find(|(word, _)| value.get_ref().as_str() == Some(word));
+        let names: Vec<&str> = words.iter().map(|word| word.0).collect();
+        found.map(|word| word.1).ok_or_else(|| self.wrong(key, value, &format!("one of {}", names.join(", "))))
+    }
+}
+
+/// The most CPUs that any core has.
+fn threads(topology: &Topology) -> usize {
+    let mut threads = vec![0; topology.cores()];
+    topology.places.iter().for_each(|place| threads[place.core as usize] += 1);
+    threads.into_iter().max().unwrap_or(1)
+}
+
+fn smt(mut table: Table<'_, '_>, topology: &Topology) -> Result<Smt, MachineError> {
+    let (key, threads) = ("throughput_percent", threads(topology));
+    let value = table.required(key)?;
+    let many =
+        value.get_ref().as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_array().is_some()));
+    let range = 100..=100 * threads as u64;
+    let throughput_percent = match many {
+        true => table.estimates(key, value, range)?,
+        false => vec![table.estimate(key, value, range)?],
+    };
+    let falls = throughput_percent.windows(2).any(|pair| pair[1].typical < pair[0].typical);
+    if throughput_percent.len() + 1 != threads || falls {
+        let expected = format!("{} numbers that do not fall, for 2 to {threads} busy threads of a core", threads - 1);
+        return Err(table.wrong(key, value, &expected));
+    }
+    table.finish()?;
+    Ok(Smt { throughput_percent })
+}
+
+fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
+    let value = table.required("mhz")?;
+    let mhz: Vec<u32> = table.list("mhz", value, MHZ)?.into_iter().map(|mhz| mhz as u32).collect();
+    if mhz.is_empty() || !mhz.is_sorted_by(|a, b| a < b) {
+        return Err(table.wrong("mhz", value, "frequencies that rise"));
+    }
+    let last = u64::from(*mhz.last().expect("it is not empty"));
+    let turbo_mhz = match table.optional("turbo_mhz") {
+        Some(value) => {
+            let turbo = table.estimates("turbo_mhz", value, last..=*MHZ.end())?;
+            if turbo.is_empty() || !turbo.is_sorted_by(|a, b| a.typical >= b.typical) {
+                return Err(table.wrong("turbo_mhz", value, "frequencies that do not rise with the active cores"));
+            }
+            turbo
+        }
+        None => Vec::new(),
+    };
+    let (domain, turbo_domain) = (table.word("domain", &GROUPS)?, table.word("turbo_domain", &GROUPS)?);
+    let microseconds = |table: &mut Table<'_, '_>, key, default: u64, least: u64| match table.optional(key) {
+        Some(value) => table.integer(key, value, least..=*MICROSECONDS.end()),
+        None => Ok(default),
+    };
+    let frequency = Frequency {
+        mhz,
+        turbo_mhz,
+        domain,
+        turbo_domain,
+        turbo_us: microseconds(&mut table, "turbo_us", 1_000, 1)?,
+        governor: table.word("governor", &Governor::NAMES)?,
+        sampling_us: microseconds(&mut table, "sampling_us", 10_000, 1)?,
+        transition_us: microseconds(&mut table, "transition_us", 0, 0)?,
+        memory_bound_percent: table.required_estimate("memory_bound_percent", 0..=100)?,
+    };
+    table.finish()?;
+    Ok(frequency)
+}
+
+fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
+    let idle_percent = table.required_estimate("idle_percent", 0..=99)?;
+    let voltage_slope_percent = table.required_estimate("voltage_slope_percent", 0..=100)?;
+    table.finish()?;
+    Ok(Power { idle_percent, voltage_slope_percent })
+}
+
+fn idle_states<'a, 't>(file: &Table<'a, 't>, value: Value<'a, 't>) -> Result<Vec<IdleState>, MachineError> {
+    let expected = "1 to 10 tables [[idle]] whose residency_ns rises";
+    let items = value.get_ref().as_array().ok_or_else(|| file.wrong("idle", value, expected))?;
+    let mut states = Vec::new();
+    for item in items.iter() {
+        let DeValue::Table(content) = item.get_ref() else { return Err(file.wrong("idle", item, expected)) };
+        let table = Table { source: file.source, what: "[[idle]]", span: item.span(), content, known: Vec::new() };
+        states.push(idle_state(table)?);
+    }
+    let rise = states.is_sorted_by(|a, b| a.residency_ns < b.residency_ns);
+    if !IDLE_STATES.contains(&states.len()) || !rise {
+        return Err(file.wrong("idle", value, expected));
+    }
+    Ok(states)
+}
+
+fn idle_state(mut table: Table<'_, '_>) -> Result<IdleState, MachineError> {
+    let value = table.required("name")?;
+    let name = table.string("name", value)?.to_owned();
+    let exit_ns = table.required_estimate("exit_ns", NANOSECONDS)?;
+    let residency_ns = table.required_integer("residency_ns", NANOSECONDS)?;
+    let value = table.required("deep")?;
+    let deep = value.get_ref().as_bool().ok_or_else(|| table.wrong("deep", value, "true or false"))?;
+    let power_percent = table.required_estimate("power_percent", 0..=100)?;
+    table.finish()?;
+    Ok(IdleState { name, exit_ns, residency_ns, deep, power_percent })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Effects, Estimate, Governor, Group, Machine};
+
+    const HEAD: &str = "description = \"test\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:2\" }\n";
+    const GOOD: &str = r#"[smt]
+throughput_percent = [115, 125, 135]
+[frequency]
+mhz = [1000, 2000]
+turbo_mhz = [[2900, 3000, 3100], 2500]
+turbo_domain = "node"
+governor = "ondemand"
+memory_bound_percent = 20
+[power]
+idle_percent = 30
+voltage_slope_percent = 50
+[[idle]]
+name = "C1"
+exit_ns = 2000
+residency_ns = 2000
+deep = false
+power_percent = 40
+[[idle]]
+name = "C6"
+exit_ns = 133000
+residency_ns = 600000
+deep = true
+power_percent = 0
+"#;
+
+    fn read(text: &str) -> Result<Effects, String> {
+        Machine::from_toml("f.toml", &format!("{HEAD}{text}")).map(|machine| machine.effects).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn tables_are_read() {
+        let effects = read(GOOD).unwrap();
+        assert_eq!(effects.smt.unwrap().throughput_percent, [Estimate { low: 115, typical: 125, high: 135 }]);
+        let frequency = effects.frequency.unwrap();
+        assert_eq!(
+            (frequency.governor, frequency.domain, frequency.turbo_domain),
+            (Governor::Ondemand, Group::Core, Group::Node)
+        );
+        assert_eq!(frequency.turbo_mhz, [Estimate { low: 2900, typical: 3000, high: 3100 }, Estimate::exactly(2500)]);
+        assert_eq!(frequency.sampling_us, 10_000);
+        assert_eq!(effects.idle_states.iter().map(|state| state.exit_ns.typical).collect::<Vec<_>>(), [2_000, 133_000]);
+        assert_eq!(effects.power.unwrap().idle_percent, Estimate::exactly(30));
+        assert_eq!(read("").unwrap(), Effects::default(), "nothing is assumed");
+        let four = GOOD.replace("[115, 125, 135]", "[125, [130, 140, 150], 160]");
+        let head = HEAD.replace("pu:2", "pu:4");
+        let four = Machine::from_toml("f", &format!("{head}{}", four)).unwrap();
+        assert_eq!(four.effects.smt.unwrap().throughput_percent[1].high, 150);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        let cases = [
+            (
+                "[115, 125, 135]",
+                "[125, 115, 135]",
+                "f.toml:6: throughput_percent is [125, 115, 135]; expected an integer, or 3",
+            ),
+            (
+                "[115, 125, 135]",
+                "[[120, 130, 140], 150]",
+                "f.toml:6: throughput_percent is [[120, 130, 140], 150]; expected 1 numbers",
+            ),
+            ("[115, 125, 135]", "201", "f.toml:6: throughput_percent is 201; expected an integer from 100 to 200"),
+            ("[1000, 2000]", "[2000, 1000]", "f.toml:8: mhz is [2000, 1000]; expected frequencies that rise"),
+            ("[1000, 2000]", "[]", "f.toml:8: mhz is []; expected frequencies that rise"),
+            ("2500]", "1900]", "f.toml:9: turbo_mhz is 1900; expected an integer from 2000 to 20000"),
+            (
+                "2500]",
+                "3500]",
+                "f.toml:9: turbo_mhz is [[2900, 3000, 3100], 3500]; expected frequencies that do not rise",
+            ),
+            (
+                "\"node\"",
+                "\"socket\"",
+                "f.toml:10: turbo_domain is \"socket\"; expected one of core, llc, node, machine",
+            ),
+            (
+                "\"ondemand\"",
+                "1",
+                "f.toml:11: governor is 1; expected one of performance, ondemand, conservative, schedutil",
+            ),
+            ("memory_bound_percent = 20", "", "f.toml:7: [frequency] has no key memory_bound_percent"),
+            (
+                "idle_percent = 30",
+                "idle_percent = 100",
+                "f.toml:14: idle_percent is 100; expected an integer from 0 to 99",
+            ),
+            ("residency_ns = 600000", "residency_ns = 2000", "f.toml:16: idle is"),
+            ("deep = true", "deep = 1", "f.toml:26: deep is 1; expected true or false"),
+            ("exit_ns = 2000", "exit_us = 2", "f.toml:16: [[idle]] has no key exit_ns"),
+            (
+                "turbo_domain",
+                "turbo_group",
+                "f.toml:10: [frequency] has an unknown key turbo_group (did you mean turbo_us?)",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            assert!(GOOD.contains(from), "{from}");
+            let error = read(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(error.starts_with(expected), "{error}\nexpected {expected}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Domains of CPUs that have one frequency, and packages of cores that share a turbo.
+
+use crate::governor::{Ladder, conservative, ondemand, schedutil, step_below};
+use crate::processor::{Processor, Signal};
+use crate::rate::Rate;
+use ids::{CpuId, Nanos};
+use machine_model::{Frequency, Governor};
+use std::cmp::Reverse;
+
+/// `conservative` asks for less only after so many samples (`DEF_SAMPLING_DOWN_FACTOR` in
+/// drivers/cpufreq/cpufreq_conservative.c).
+const SAMPLES_BEFORE_LESS: u32 = 5;
+
+/// Something that a processor does by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Timer {
+    /// The frequency that a domain asked for comes.
+    Switch(u32),
+    /// The governor looks at a domain.
+    Sample(u32),
+    /// The hardware counts the active cores of a package.
+    Turbo(u32),
+}
+
+/// The machine's frequencies.
+#[derive(Clone, Debug)]
+pub(crate) struct Frequencies {
+    pub ladder: Ladder,
+    turbo: Vec<u32>,
+    turbo_period: Nanos,
+    governor: Governor,
+    sampling: Nanos,
+    transition: Nanos,
+    memory_bound_percent: u64,
+}
+
+impl Frequencies {
+    pub fn new(frequency: &Frequency) -> Frequencies {
+        let turbo: Vec<u32> = frequency.turbo_mhz.iter().map(|mhz| mhz.typical as u32).collect();
+        Frequencies {
+            ladder: Ladder::new(&frequency.mhz, turbo.first().copied()),
+            turbo,
+            turbo_period: Nanos::from_us(frequency.turbo_us),
+            governor: frequency.governor,
+            sampling: Nanos::from_us(frequency.sampling_us),
+            transition: Nanos::from_us(frequency.transition_us),
+            memory_bound_percent: frequency.memory_bound_percent.typical,
+        }
+    }
+
+    /// 1 / ((1 - m) * highest / f + m), where m is the share of the time that waits for memory.
+    pub fn rate(&self, mhz: u32) -> Rate {
+        let (mhz, highest, waits) = (u64::from(mhz), u64::from(self.ladder.highest()), self.memory_bound_percent);
+        Rate::ratio(100 * mhz, (100 - waits) * highest + waits * mhz)
+    }
+
+    /// What a CPU gets at this step while so many cores are active.
+    fn mhz(&self, step: usize, active: u32) -> u32 {
+        match self.turbo.last() {
+            Some(&last) if step == self.ladder.top() => {
+                self.turbo.get(active.saturating_sub(1) as usize).copied().unwrap_or(last)
+            }
+            _ => self.ladder.mhz(step),
+        }
+    }
+
+    /// Whether the number of active cores matters.
+    fn has_turbo(&self) -> bool {
+        self.turbo.first() != self.turbo.last()
+    }
+}
+
+/// CPUs that have one frequency.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Domain {
+    pub cpus: Vec<u32>,
+    step: usize,
+    /// What `conservative` asked for, in MHz.
+    asked: u32,
+    /// What comes when.
+    switch: Option<(Nanos, usize)>,
+    /// When the governor looks next.
+    next: Nanos,
+    /// The alarm for that is set.
+    armed: bool,
+    /// `schedutil` does not choose again before this.
+    limited: Nanos,
+    /// Begin of the sample, and what each CPU had used then.
+    sampled: Nanos,
+    used: Vec<Nanos>,
+    calm_samples: u32,
+}
+
+/// Cores that share a turbo.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Package {
+    pub cores: Vec<u32>,
+    /// Of these, active when the hardware last looked.
+    active: u32,
+    look: Option<Nanos>,
+}
+
+impl Processor {
+    /// Frequency of a CPU.
+    pub(crate) fn mhz(&self, cpu: u32) -> u32 {
+        let Some(frequencies) = &self.frequencies else { return 1 };
+        let cpu = &self.cpus[cpu as usize];
+        let package = self.cores[cpu.core as usize].package;
+        frequencies.mhz(self.domains[cpu.domain as usize].step, self.packages[package as usize].active)
+    }
+
+    /// What each domain begins with: the lowest frequency, or what the governor would choose anyway.
+    pub(crate) fn choose_first(&mut self) {
+        let Some(frequencies) = &self.frequencies else { return };
+        let top = frequencies.ladder.top();
+        let at_top = match frequencies.governor {
+            Governor::Performance => true,
+            Governor::Schedutil => self.signal == Signal::Targets,
+            Governor::Ondemand | Governor::Conservative => false,
+        };
+        for domain in &mut self.domains {
+            domain.step = if at_top { top } else { 0 };
+            domain.asked = frequencies.ladder.mhz(domain.step);
+            domain.used = vec![Nanos::ZERO; domain.cpus.len()];
+        }
+    }
+
+    /// When [`Processor::run_due`] must be called.
+    pub fn next_due(&mut self) -> Option<Nanos> {
+        while let Some(&Reverse((due, timer))) = self.timers.peek() {
+            if self.is_set(due, timer) {
+                return Some(due);
+            }
+            self.timers.pop();
+        }
+        None
+    }
+
+    /// Does what is due.
+    pub fn run_due(&mut self, now: Nanos) {
+        while self.next_due().is_some_and(|due| due <= now) {
+            let Some(Reverse((_, timer))) = self.timers.pop() else { break };
+            match timer {
+                Timer::Switch(domain) => self.switch(now, domain),
+                Timer::Sample(domain) => self.sample(now, domain),
+                Timer::Turbo(package) => self.count_active(now, package),
+            }
+        }
+    }
+
+    /// A timer that was set again is set once only.
+    fn is_set(&self, due: Nanos, timer: Timer) -> bool {
+        match timer {
+            Timer::Switch(domain) => self.domains[domain as usize].switch.is_some_and(|(time, _)| time == due),
+            Timer::Sample(domain) => {
+                let domain = &self.domains[domain as usize];
+                domain.armed && domain.next == due
+            }
+            Timer::Turbo(package) => self.packages[package as usize].look == Some(due),
+        }
+    }
+
+    /// A sched_ext scheduler asks for a performance of a CPU, of 1024.
+    pub fn set_target(&mut self, now: Nanos, cpu: CpuId, target: u32) {
+        let entry = &mut self.cpus[cpu.index()];
+        entry.target = target.min(1024);
+        let domain = entry.domain;
+        self.schedutil_event(now, domain);
+    }
+
+    /// A CPU of the domain began or ended.
+    pub(crate) fn domain_event(&mut self, now: Nanos, domain: u32) {
+        let Some(frequencies) = &self.frequencies else { return };
+        match frequencies.governor {
+            Governor::Performance => {}
+            Governor::Ondemand | Governor::Conservative => self.arm(now, domain),
+            Governor::Schedutil if self.signal == Signal::Utilization => self.schedutil_event(now, domain),
+            Governor::Schedutil => {}
+        }
+    }
+
+    /// Samples go on while a CPU is busy. The timer is a deferrable one: it does not wake an idle CPU, and is late then.
+    fn arm(&mut self, now: Nanos, domain: u32) {
+        if self.is_busy(domain) && !self.domains[domain as usize].armed {
+            self.arm_at(self.domains[domain as usize].next.max(now), domain);
+        }
+    }
+
+    /// The governor looks at this time, or earlier if it wanted to.
+    fn arm_at(&mut self, time: Nanos, domain: u32) {
+        let entry = &mut self.domains[domain as usize];
+        if !entry.armed || time < entry.next {
+            (entry.armed, entry.next) = (true, time);
+            self.timers.push(Reverse((time, Timer::Sample(domain))));
+        }
+    }
+
+    fn is_busy(&self, domain: u32) -> bool {
+        self.domains[domain as usize].cpus.iter().any(|&cpu| self.cpus[cpu as usize].busy)
+    }
+
+    /// The governor looks.
+    fn sample(&mut self, now: Nanos, domain: u32) {
+        self.domains[domain as usize].armed = false;
+        let governor = self.frequencies.as_ref().expect("somebody samples").governor;
+        if governor == Governor::Schedutil {
+            return self.schedutil_event(now, domain);
+        }
+        if !self.is_busy(domain) {
+            return;
+        }
+        let load = self.load(now, domain);
+        let frequencies = self.frequencies.as_ref().expect("somebody samples");
+        let entry = &mut self.domains[domain as usize];
+        let ladder = &frequencies.ladder;
+        entry.next = now + frequencies.sampling;
+        let step = if governor == Governor::Ondemand {
+            ondemand(ladder, entry.step, load)
+        } else {
+            let wanted = conservative(ladder, entry.asked, load);
+            entry.calm_samples = if wanted > entry.asked { 0 } else { entry.calm_samples + 1 };
+            if wanted >= entry.asked || entry.calm_samples >= SAMPLES_BEFORE_LESS {
+                entry.asked = wanted;
+            }
+            if entry.calm_samples >= SAMPLES_BEFORE_LESS {
+                entry.calm_samples = 0;
+            }
+            step_below(ladder, entry.asked)
+        };
+        self.ask(now, domain, step);
+        self.arm(now, domain);
+    }
+
+    /// Busy share of the busiest CPU since the last sample, in percent.
+    fn load(&mut self, now: Nanos, domain: u32) -> u64 {
+        for index in 0..self.domains[domain as usize].cpus.len() {
+            self.accrue(now, self.domains[domain as usize].cpus[index]);
+        }
+        let entry = &mut self.domains[domain as usize];
+        let wall = now - std::mem::replace(&mut entry.sampled, now);
+        let mut load = 0;
+        for (&cpu, used) in entry.cpus.iter().zip(&mut entry.used) {
+            let total = self.cpus[cpu as usize].busy_time;
+            let busy = total - std::mem::replace(used, total);
+            load = load.max((busy.0 * 100).checked_div(wall.0).unwrap_or(0));
+        }
+        load
+    }
+
+    /// `schedutil` is called: at wakeups and when a CPU goes idle, at ticks, and when a target changes.
+    fn schedutil_event(&mut self, now: Nanos, domain: u32) {
+        let Some(frequencies) = self.frequencies.as_ref().filter(|f| f.governor == Governor::Schedutil) else { return };
+        let (sampling, tick) = (frequencies.sampling, self.tick);
+        let utilization = self.signal == Signal::Utilization;
+        let entry = &self.domains[domain as usize];
+        if now < entry.limited {
+            return self.arm_at(entry.limited, domain);
+        }
+        for index in 0..entry.cpus.len() {
+            self.accrue(now, self.domains[domain as usize].cpus[index]);
+        }
+        let entry = &self.domains[domain as usize];
+        let (cpus, alone) = (&self.cpus, entry.cpus.len() == 1);
+        let used = |cpu: &u32| match utilization {
+            true => cpus[*cpu as usize].utilization.of_1024(),
+            false => cpus[*cpu as usize].target,
+        };
+        let wanted = entry.cpus.iter().map(used).max().unwrap_or(0);
+        let ladder = &self.frequencies.as_ref().expect("it has a governor").ladder;
+        let mut step = schedutil(ladder, wanted);
+        let now_step = entry.switch.map_or(entry.step, |(_, step)| step);
+        // Not lowered while the CPU did not idle since (`sugov_hold_freq`); off for sched_ext.
+        if utilization && alone && step < now_step && !self.cpus[entry.cpus[0] as usize].idled {
+            step = now_step;
+        }
+        let top = ladder.top();
+        for index in 0..self.domains[domain as usize].cpus.len() {
+            let cpu = self.domains[domain as usize].cpus[index];
+            self.cpus[cpu as usize].idled = false;
+        }
+        if step != now_step {
+            self.domains[domain as usize].limited = now + sampling;
+            self.ask(now, domain, step);
+        }
+        // While busy, utilization only grows: at the top there is nothing to look for.
+        if utilization && step < top && self.is_busy(domain) {
+            self.arm_at(now + tick, domain);
+        }
+    }
+
+    /// The governor chose.
+    fn ask(&mut self, now: Nanos, domain: u32, step: usize) {
+        let transition = self.frequencies.as_ref().expect("it has a governor").transition;
+        let entry = &mut self.domains[domain as usize];
+        if entry.switch.map_or(entry.step, |(_, step)| step) == step {
+            return;
+        }
+        entry.switch = Some((now + transition, step));
+        if transition == Nanos::ZERO {
+            self.switch(now, domain);
+        } else {
+            self.timers.push(Reverse((now + transition, Timer::Switch(domain))));
+        }
+    }
+
+    /// The frequency that was asked for comes.
+    fn switch(&mut self, now: Nanos, domain: u32) {
+        let (_, step) = self.domains[domain as usize].switch.take().expect("it was asked for");
+        for index in 0..self.domains[domain as usize].cpus.len() {
+            self.before_change(now, self.domains[domain as usize].cpus[index]);
+        }
+        self.domains[domain as usize].step = step;
+    }
+
+    /// The frequency of a CPU is about to change.
+    fn before_change(&mut self, now: Nanos, cpu: u32) {
+        self.accrue(now, cpu);
+        self.settle_energy(now, self.cpus[cpu as usize].core);
+        if self.cpus[cpu as usize].busy {
+            self.changed.push(CpuId(cpu));
+        }
+    }
+
+    /// A core of the package began or ended: the hardware will see it.
+    pub(crate) fn look_at_turbo(&mut self, now: Nanos, package: u32) {
+        let Some(frequencies) = self.frequencies.as_ref().filter(|f| f.has_turbo()) else { return };
+        let period = frequencies.turbo_period.0;
+        let due = Nanos((now.0 / period + 1) * period);
+        let entry = &mut self.packages[package as usize];
+        if entry.look.is_none_or(|look| due < look) {
+            entry.look = Some(due);
+            self.timers.push(Reverse((due, Timer::Turbo(package))));
+        }
+    }
+
+    /// Counts the active cores, and looks again when that will be another number.
+    fn count_active(&mut self, now: Nanos, package: u32) {
+        let entry = &self.packages[package as usize];
+        let (mut active, mut again) = (0, None::<Nanos>);
+        for &core in &entry.cores {
+            let (is_active, until) = self.is_active(now, core);
+            active += u32::from(is_active);
+            again = again.into_iter().chain(until).min();
+        }
+        let frequencies = self.frequencies.as_ref().expect("it has a turbo");
+        let top = frequencies.ladder.top();
+        if frequencies.mhz(top, active) != frequencies.mhz(top, entry.active) {
+            for core in 0..entry.cores.len() {
+                let core = self.packages[package as usize].cores[core];
+                for thread in 0..self.cores[core as usize].cpus.len() {
+                    self.before_change(now, self.cores[core as usize].cpus[thread]);
+                }
+            }
+        }
+        let entry = &mut self.packages[package as usize];
+        (entry.active, entry.look) = (active, None);
+        if let Some(again) = again {
+            self.look_at_turbo(again.max(now), package);
+        }
+    }
+}
