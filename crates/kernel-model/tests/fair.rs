@@ -9,7 +9,11 @@ use ids::{CpuId, Nanos, Policy, TaskId, Topology};
 use kernel_model::Leave;
 
 fn bench(topology: Topology) -> Bench {
-    Bench::load(topology, &probe(&[])).expect("the probe loads")
+    bench_in((7, 2), topology)
+}
+
+fn bench_in(version: (u16, u16), topology: Topology) -> Bench {
+    Bench::load_in(version, topology, &probe(&[]), |_| ()).expect("the probe loads")
 }
 
 /// Wakes a task, which has the CPU or waits for it.
@@ -40,34 +44,61 @@ fn shares_follow_weights() {
 }
 
 #[test]
-fn who_was_made_to_wait_preempts_but_not_who_was_just_picked() {
+fn who_is_ahead_of_the_average_is_not_safe_however_short_its_turn() {
     let mut bench = bench(flat(1));
     let (hog, task) = (hog(&mut bench, "hog", "", 0), hog(&mut bench, "task", "", 0));
     bench.run(&[0], TICK);
     assert_eq!(current(&bench, 0), task, "the hog has had more than its slice");
     bench.block(task);
-    // It could have had 2 of the 4 ms. The hog is safe for 0.7 ms of the new turn all the same.
-    bench.pass(Nanos::from_us(600));
-    bench.wake(task);
+    // The hog has been picked anew, and its request ends 0.7 ms later. But it is 4 ms ahead of the task.
+    bench.pass(Nanos::from_us(100));
     assert_eq!(current(&bench, 0), hog);
-    bench.run(&[0], TICK);
-    assert_eq!(current(&bench, 0), task);
-    bench.block(task);
-    bench.pass(Nanos::from_us(800));
     bench.wake(task);
-    assert_eq!(current(&bench, 0), task, "it is owed time, and the hog's turn is over");
+    assert_eq!(current(&bench, 0), task);
+}
+
+#[test]
+fn who_was_picked_and_is_owed_time_is_safe_until_its_deadline() {
+    let mut bench = bench(flat(1));
+    let [owed, heavy] = [("owed", 0), ("heavy", -20)].map(|(name, nice)| {
+        let task = bench.task_with(name, "", Policy::Other, nice);
+        assert_eq!(current(&bench, 0), TaskId::NONE);
+        task
+    });
+    let hog = hog(&mut bench, "hog", "", 0);
+    bench.run(&[0], Nanos::from_ms(40));
+    bench.pass(Nanos::from_us(100));
+    bench.wake(owed);
+    assert_eq!(current(&bench, 0), hog, "both are at the average, and the deadline of the hog is 0.1 ms earlier");
+    bench.pass(Nanos::from_ms(1));
+    bench.kernel.tick(CpuId(0));
+    bench.settle();
+    assert_eq!(current(&bench, 0), owed, "the hog is 1 ms ahead of it");
+    // The heavy one comes at the average, 0.5 ms ahead; its request is 8 us long, so its deadline is the earlier one.
+    bench.pass(Nanos::from_us(100));
+    bench.wake(heavy);
+    assert_eq!(current(&bench, 0), owed, "it has had 0.1 of its 0.7 ms");
+    bench.pass(Nanos::from_us(700));
+    bench.kernel.tick(CpuId(0));
+    bench.settle();
+    assert_eq!(current(&bench, 0), heavy);
 }
 
 #[test]
 fn who_is_owed_nothing_waits_for_a_deadline() {
-    let mut bench = bench(flat(1));
-    let task = bench.task("task", "");
-    let hog = hog(&mut bench, "hog", "", 0);
-    bench.run(&[0], Nanos::from_ms(40));
-    bench.wake(task);
-    assert_eq!(current(&bench, 0), hog, "both deadlines are one slice away, and the hog's is the older one");
-    bench.run(&[0], TICK);
-    assert_eq!(current(&bench, 0), task);
+    for (pass_us, preempts) in [(100, false), (0, true)] {
+        let mut bench = bench(flat(1));
+        let task = bench.task("task", "");
+        let hog = hog(&mut bench, "hog", "", 0);
+        bench.run(&[0], Nanos::from_ms(40));
+        bench.pass(Nanos::from_us(pass_us));
+        bench.wake(task);
+        // Both deadlines are one slice after their begin. Of equal ones, that of the task that waits wins.
+        let expected = if preempts { task } else { hog };
+        assert_eq!(current(&bench, 0), expected, "{pass_us} us after the hog's request began");
+        bench.run(&[0], TICK);
+        assert_eq!(current(&bench, 0), if preempts { hog } else { task });
+    }
 }
 
 #[test]
@@ -169,14 +200,14 @@ fn who_is_ahead_of_the_average_waits_even_with_the_earliest_deadline() {
 
 #[test]
 fn a_new_task_asks_for_half_a_slice_first() {
-    for (pass_us, preempts) in [(200, true), (500, false)] {
-        let mut bench = bench(flat(1));
+    for (version, pass_us, preempts) in [((6, 18), 200, true), ((6, 18), 500, false), ((7, 2), 200, false)] {
+        let mut bench = bench_in(version, flat(1));
         let hog = hog(&mut bench, "hog", "", 0);
         (0..10).for_each(|_| bench.run(&[0], TICK));
         bench.pass(Nanos::from_us(pass_us));
-        // The request of the hog ends at 700 us, the new one's 350 us from now.
+        // The request of the hog ends at 700 us, the new one's 350 us from now. From 7.x on it waits all the same.
         let new = self::hog(&mut bench, "new", "", 0);
-        assert_eq!(current(&bench, 0), if preempts { new } else { hog }, "after {pass_us} us");
+        assert_eq!(current(&bench, 0), if preempts { new } else { hog }, "{version:?} after {pass_us} us");
     }
 }
 
@@ -220,11 +251,25 @@ fn policies_decide_who_may_preempt() {
     let hog = hog(&mut bench, "hog", "", 0);
     assert_eq!(current(&bench, 0), hog, "nobody is safe from it in the idle policy");
     (0..10).for_each(|_| bench.run(&[0], TICK));
-    let batch = bench.fork("batch", "", Policy::Batch, 0);
-    bench.pass(Nanos::from_us(200));
-    bench.kernel.wake_new(CpuId(0), batch);
-    bench.settle();
-    assert_eq!(current(&bench, 0), hog, "a new task of the same policy would have preempted");
+    let [batch, other] = [("batch", Policy::Batch), ("other", Policy::Other)].map(|(name, policy)| {
+        let task = bench.fork(name, "", policy, 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        task
+    });
+    // All three get their turns, and the two go to sleep at the average.
+    (0..30).for_each(|_| bench.run(&[0], TICK));
+    for task in [batch, other] {
+        while current(&bench, 0) != task {
+            bench.run(&[0], TICK);
+        }
+        bench.block(task);
+    }
+    (0..10).for_each(|_| bench.run(&[0], TICK));
+    bench.wake(batch);
+    assert_eq!(current(&bench, 0), hog, "a batch task waits for its turn");
+    bench.wake(other);
+    assert_eq!(current(&bench, 0), other);
 }
 
 #[test]

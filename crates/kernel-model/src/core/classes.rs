@@ -7,8 +7,19 @@ use super::Core;
 use super::task::{Class, TaskKey};
 use ids::{CpuId, Nanos, Policy, TaskId};
 
-/// SCHED_RR time slice (`RR_TIMESLICE`).
-const RR_SLICE_NS: u64 = 100_000_000;
+/// SCHED_RR time slice (`RR_TIMESLICE`), counted in ticks.
+const RR_SLICE_MS: u32 = 100;
+
+/// Where a task of a class above ext comes in, among its equals. The fair class knows no such place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Before all of them.
+    First,
+    /// After all of them.
+    Last,
+    /// Where it was.
+    Kept,
+}
 
 impl Core {
     /// The class of a policy, given which policies the attached scheduler takes.
@@ -23,22 +34,32 @@ impl Core {
     }
 
     /// Puts a task of a higher class that became runnable on its CPU's queue.
-    pub fn higher_enqueue(&mut self, task: TaskId, at_head: bool) {
-        if self.task(task).class == Class::Fair {
-            self.fair_place(task);
+    pub fn higher_enqueue(&mut self, task: TaskId, turn: Turn) {
+        let entry = self.task(task);
+        match entry.class {
+            Class::Fair if entry.fair.delayed => self.fair_requeue(task),
+            Class::Fair => self.fair_place(task),
+            _ => {}
         }
-        self.higher_put_back(task, at_head);
+        self.higher_put_back(task, turn);
     }
 
-    /// The same for one that ran until now: it keeps its place among the fair ones.
-    pub fn higher_put_back(&mut self, task: TaskId, at_head: bool) {
-        self.arrivals += 1;
-        let (now, deadline) = (self.now, self.fair_key(task));
-        let arrival = self.arrivals;
+    /// The same for one that ran until now: it keeps its virtual runtime if it is a fair one.
+    pub fn higher_put_back(&mut self, task: TaskId, turn: Turn) {
+        let seq = match turn {
+            _ if self.task(task).class == Class::Fair => self.arrival(),
+            Turn::First => {
+                self.heads -= 1;
+                self.heads
+            }
+            Turn::Last => self.arrival(),
+            Turn::Kept => self.task(task).class_seq,
+        };
+        let now = self.now;
         let entry = self.task_mut(task);
-        entry.class_seq = if at_head && entry.class != Class::Fair { 0 } else { arrival };
+        entry.class_seq = seq;
         match entry.policy {
-            _ if entry.class == Class::Fair => entry.class_key = deadline,
+            _ if entry.class == Class::Fair => entry.class_key = entry.fair.deadline,
             Policy::Deadline { deadline, .. } if entry.class_key <= now.0 => entry.class_key = now.0 + deadline.0,
             Policy::Fifo(priority) | Policy::RoundRobin(priority) => entry.class_key = 99 - u64::from(priority),
             _ => {}
@@ -46,21 +67,32 @@ impl Core {
         let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         self.cpus[cpu.index()].higher.insert(key);
         self.higher_waiting += 1;
+        if key.0 == Class::Fair {
+            self.fair_count(cpu, task, true);
+        }
+    }
+
+    /// The next number of those that come after all others.
+    pub(super) fn arrival(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
     }
 
     /// Takes a waiting task of a higher class off its queue.
     pub fn higher_dequeue(&mut self, task: TaskId) {
-        let key = self.higher_key(task);
-        if key.0 == Class::Fair {
+        if self.task(task).class == Class::Fair {
             self.fair_take_along(task);
         }
-        self.higher_remove(key);
+        self.higher_remove(task);
     }
 
-    fn higher_remove(&mut self, key: TaskKey) {
-        let cpu = self.task_cpu(key.3);
+    fn higher_remove(&mut self, task: TaskId) {
+        let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         if self.cpus[cpu.index()].higher.remove(&key) {
             self.higher_waiting -= 1;
+            if key.0 == Class::Fair {
+                self.fair_count(cpu, task, false);
+            }
         }
     }
 
@@ -87,50 +119,63 @@ impl Core {
     /// The best waiting task of a higher class for `cpu`: its own, or one pulled from another CPU. Taken off its queue.
     /// `prev` ran until now.
     pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class) -> Option<TaskId> {
-        if self.higher_waiting == 0 {
+        if self.cpus[cpu.index()].higher.is_empty() {
+            self.fair_let_all_go(cpu);
+            return self.higher_pull(cpu, below);
+        }
+        let &(class, _, _, first) = self.cpus[cpu.index()].higher.first().expect("it is not empty");
+        if class >= below {
             return None;
         }
-        let own = self.cpus[cpu.index()].higher.first().copied();
-        let others = self.cpus.iter().flat_map(|rq| rq.higher.iter());
-        let best = match own {
-            Some(own) => Some(own),
-            None if !self.cpus[cpu.index()].active => None,
-            None => others.filter(|entry| self.task(entry.3).allowed.contains(cpu)).min().copied(),
-        };
-        let (class, _, _, task) = best.filter(|&(class, ..)| class < below)?;
-        let task = match class {
-            Class::Fair if own.is_some() => self.fair_pick(cpu, prev)?,
-            Class::Fair => self.fair_to_pull(cpu)?,
-            _ => task,
-        };
-        if own.is_some() {
-            self.higher_remove(self.higher_key(task));
-        } else {
-            self.higher_dequeue(task);
-            self.task_mut(task).cpu = cpu;
-            if class == Class::Fair {
-                self.fair_place(task);
-            }
+        let task = if class == Class::Fair { self.fair_pick(cpu, prev)? } else { first };
+        self.higher_remove(task);
+        Some(task)
+    }
+
+    /// A CPU without work in the classes above ext takes some from another CPU.
+    fn higher_pull(&mut self, cpu: CpuId, below: Class) -> Option<TaskId> {
+        if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {
+            return None;
+        }
+        let busy = self.cpus.iter().filter(|rq| !rq.higher.is_empty());
+        let movable = |entry: &&TaskKey| self.task(entry.3).allowed.contains(cpu);
+        let &(class, .., best) = busy.filter_map(|rq| rq.higher.iter().find(movable)).min()?;
+        if class >= below {
+            return None;
+        }
+        let task = if class == Class::Fair { self.fair_to_pull(cpu)? } else { best };
+        self.higher_dequeue(task);
+        self.migrate(task, cpu);
+        if class == Class::Fair {
+            self.fair_place(task);
         }
         Some(task)
     }
 
-    /// Charges a running task of a higher class; true if its turn is over.
-    pub fn higher_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
-        let cpu = self.task_cpu(task);
-        let waiting = self.cpus[cpu.index()].higher.first().copied();
+    /// What a task of SCHED_RR has when it is made: its quantum in ticks.
+    pub fn rr_quantum(&self) -> u32 {
+        (RR_SLICE_MS * self.config.hz / 1000).max(1)
+    }
+
+    /// A tick strikes a running task of a higher class; true if it goes behind its equals. The quantum of SCHED_RR is
+    /// counted at ticks alone (`task_tick_rt`), and what is left of it outlasts preemption and sleep.
+    pub fn higher_tick(&mut self, task: TaskId) -> bool {
+        let (cpu, quantum) = (self.task_cpu(task), self.rr_quantum());
         let entry = self.task_mut(task);
-        match entry.policy {
-            Policy::RoundRobin(_) => {
-                entry.class_seq += ran.0;
-                let same = waiting.is_some_and(|(class, key, ..)| (class, key) == (entry.class, entry.class_key));
-                same && entry.class_seq >= RR_SLICE_NS && {
-                    entry.class_seq = 0;
-                    true
-                }
-            }
-            Policy::Fifo(_) | Policy::Deadline { .. } => false,
-            _ => self.fair_charge(task, ran),
+        if !matches!(entry.policy, Policy::RoundRobin(_)) {
+            return false;
         }
+        entry.quantum_left = entry.quantum_left.saturating_sub(1);
+        if entry.quantum_left > 0 {
+            return false;
+        }
+        entry.quantum_left = quantum;
+        let equals = (entry.class, entry.class_key);
+        self.cpus[cpu.index()].higher.first().is_some_and(|&(class, key, ..)| (class, key) == equals)
+    }
+
+    /// Charges a running task of a higher class; true if another one is to be looked at.
+    pub fn higher_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
+        self.task(task).class == Class::Fair && self.fair_charge(task, ran)
     }
 }

@@ -1,48 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The fair class: EEVDF as in Linux 6.18, for tasks that are not the scheduler's and for runs without one.
+//! The fair class: EEVDF as in Linux 6.18 and 7.2, for tasks that are not the scheduler's and for runs without one.
 //!
 //! 1. A task has a virtual runtime: its CPU time, the slower the heavier it is. *Lag* is how far it is behind the
 //!    average of its queue, weighted by load. Who is not ahead of the average is eligible.
 //! 2. A task asks for one slice after another. The deadline of a request is where the virtual runtime will be when it
 //!    is served. Of those that are eligible, the one with the earliest deadline runs.
-//! 3. Lag is kept while a task sleeps. Who sleeps while it is ahead stays in competition until the others have caught
-//!    up: it cannot lose its debt by sleeping, but by waiting.
-//! 4. Who is picked anew is safe from others for a slice of its own, or until its deadline if that comes first.
-//! 5. A waking task looks for an idle CPU below the last-level cache; a new one everywhere. A CPU that goes idle pulls.
+//! 3. Lag is kept while a task sleeps (PLACE_LAG). Who falls asleep while it is ahead stays in competition until it is
+//!    picked, which happens when the others have caught up: it cannot lose its debt by sleeping (DELAY_DEQUEUE).
+//! 4. Who is picked anew goes on until its deadline, as long as it is eligible (RUN_TO_PARITY).
 //!
-//! Not modelled: groups of tasks, load tracking (a CPU's load is the weight of who is there now), balancing of busy
-//! CPUs with each other, slices of a task's own, and what later kernels do with buddies.
+//! Where tasks go is in `balance`. Not modelled: groups of tasks, and slices of a task's own (so PREEMPT_SHORT has
+//! nothing to decide). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
-use super::task::{Class, Entity, TaskKey, load_weight};
-use ids::{CpuId, Locality, Nanos, Policy, TaskId};
+use super::task::{Class, TaskKey, load_weight};
+use ids::{CpuId, Nanos, Policy, TaskId};
+use std::collections::BTreeSet;
 
 /// `sched_base_slice` for one CPU; it grows with the logarithm of their number, up to that of 8 CPUs.
 const SLICE_NS: u64 = 700_000;
 /// Weight of nice 0.
-const NICE_0: u64 = 1024;
+pub(super) const NICE_0: u64 = 1024;
 /// Where the virtual clocks of queues begin: far above any lag, which is at most 2 s for the lightest task.
-pub(super) const CLOCK_START: u64 = 1 << 40;
+const CLOCK_START: u64 = 1 << 40;
+
+/// What the fair class knows of a CPU besides who waits there.
+#[derive(Debug)]
+pub(crate) struct FairQueue {
+    /// Tasks that sleep and still compete, by deadline.
+    pub delayed: BTreeSet<TaskKey>,
+    /// Sum of the weights of all that compete but the one that runs.
+    load: u64,
+    /// Sum of their virtual runtimes, each times its weight.
+    sum: u128,
+    /// Average virtual runtime when it was looked at last.
+    clock: u64,
+}
+
+impl FairQueue {
+    pub fn new() -> FairQueue {
+        FairQueue { delayed: BTreeSet::new(), load: 0, sum: 0, clock: CLOCK_START }
+    }
+}
 
 impl Core {
-    /// Position of a fair task among those that wait.
-    pub(super) fn fair_key(&self, task: TaskId) -> u64 {
-        self.task(task).fair.deadline
-    }
-
-    fn fair_weight(&self, task: TaskId) -> u64 {
+    pub(super) fn fair_weight(&self, task: TaskId) -> u64 {
         let entry = self.task(task);
         u64::from(load_weight(entry.policy, entry.nice))
     }
 
+    /// `sched_base_slice`.
+    fn fair_slice(&self) -> u64 {
+        SLICE_NS * u64::from(1 + self.cpus().min(8).ilog2())
+    }
+
     /// A slice in the virtual time of this task.
     fn fair_request(&self, task: TaskId) -> u64 {
-        let cpus = self.cpus().min(8);
-        SLICE_NS * u64::from(1 + cpus.ilog2()) * NICE_0 / self.fair_weight(task)
+        self.fair_slice() * NICE_0 / self.fair_weight(task)
     }
 
     /// Fair tasks that wait on `cpu`, by deadline.
-    fn fair_waiting(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> {
+    pub(super) fn fair_waiting(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> {
         let fair = self.cpus[cpu.index()].higher.range((Class::Fair, 0, 0, TaskId(0))..);
         fair.map(|&(_, _, _, task)| task)
     }
@@ -55,107 +73,176 @@ impl Core {
         (competes && !self.cpus[cpu.index()].higher.contains(&self.higher_key(task))).then_some(task)
     }
 
-    /// Sum of the weights on `cpu`, and their average virtual runtime; without tasks where that was last.
-    fn fair_average(&self, cpu: CpuId) -> (u64, u64) {
-        let (mut load, mut sum) = (0, 0_u128);
-        for task in self.fair_waiting(cpu).chain(self.fair_running(cpu)) {
-            let weight = self.fair_weight(task);
-            load += weight;
-            sum += u128::from(weight) * u128::from(self.task(task).fair.vruntime);
-        }
-        match load {
-            0 => (0, self.cpus[cpu.index()].fair_clock),
-            _ => (load, (sum / u128::from(load)) as u64),
+    /// A fair task joins those of `cpu` that compete and do not run, or leaves them.
+    pub(super) fn fair_count(&mut self, cpu: CpuId, task: TaskId, joins: bool) {
+        let weight = self.fair_weight(task);
+        let part = u128::from(weight) * u128::from(self.task(task).fair.vruntime);
+        let queue = &mut self.cpus[cpu.index()].fair;
+        (queue.load, queue.sum) =
+            if joins { (queue.load + weight, queue.sum + part) } else { (queue.load - weight, queue.sum - part) };
+    }
+
+    /// Sum of the weights on `cpu`, and of the virtual runtimes, each times its weight.
+    fn fair_sums(&self, cpu: CpuId) -> (u64, u128) {
+        let FairQueue { load, sum, .. } = self.cpus[cpu.index()].fair;
+        match self.fair_running(cpu) {
+            Some(task) => {
+                let weight = self.fair_weight(task);
+                (load + weight, sum + u128::from(weight) * u128::from(self.task(task).fair.vruntime))
+            }
+            None => (load, sum),
         }
     }
 
-    /// How far a task is behind the average; no more than two slices, or a tick if that is longer.
+    /// Sum of the weights on `cpu`.
+    pub(super) fn fair_load(&self, cpu: CpuId) -> u64 {
+        self.fair_sums(cpu).0
+    }
+
+    /// `avg_vruntime`: the average virtual runtime on `cpu`; without tasks where that was last.
+    fn fair_average(&self, cpu: CpuId) -> u64 {
+        match self.fair_sums(cpu) {
+            (0, _) => self.cpus[cpu.index()].fair.clock,
+            (load, sum) => (sum / u128::from(load)) as u64,
+        }
+    }
+
+    /// Remembers where the average is, for when nobody is left.
+    fn fair_look(&mut self, cpu: CpuId) {
+        self.cpus[cpu.index()].fair.clock = self.fair_average(cpu);
+    }
+
+    /// `entity_eligible`, which divides nothing.
+    fn fair_eligible(&self, cpu: CpuId, task: TaskId) -> bool {
+        let (load, sum) = self.fair_sums(cpu);
+        u128::from(self.task(task).fair.vruntime) * u128::from(load) <= sum
+    }
+
+    /// `entity_lag`: how far a task that competes is behind the average, within limits. These are two slices or a tick,
+    /// whichever is longer, in 6.18; a slice and a tick in 7.2.
     fn fair_lag(&self, task: TaskId) -> i64 {
         let entry = self.task(task);
-        let tick = 1_000_000_000 / u64::from(self.config.hz) * NICE_0 / self.fair_weight(task);
-        let most = (2 * self.fair_request(task)).max(tick) as i64;
-        (self.fair_average(entry.cpu).1 as i64 - entry.fair.vruntime as i64).clamp(-most, most)
+        let (tick, slice) = (1_000_000_000 / u64::from(self.config.hz), self.fair_slice());
+        let most = if self.config.version < (7, 0) { tick.max(2 * slice) } else { tick + slice };
+        let most = (most * NICE_0 / self.fair_weight(task)) as i64;
+        (self.fair_average(entry.cpu) as i64 - entry.fair.vruntime as i64).clamp(-most, most)
     }
 
     /// `place_entity`: a task joins the others of its CPU with the lag that it had elsewhere or before. Its own weight
-    /// moves the average, so its distance is made larger by as much.
+    /// moves the average, so its distance is made larger by as much. It must not be counted there yet.
     pub(super) fn fair_place(&mut self, task: TaskId) {
         let (weight, full) = (self.fair_weight(task), self.fair_request(task));
-        let (load, average) = self.fair_average(self.task_cpu(task));
+        let cpu = self.task_cpu(task);
+        self.fair_look(cpu);
+        let (load, average) = (self.fair_load(cpu), self.fair_average(cpu));
         let fair = &mut self.task_mut(task).fair;
-        if std::mem::take(&mut fair.stays) {
-            return;
-        }
-        let whole = |sum: u64| i128::from(fair.lag) * i128::from(sum);
-        let lag = if load == 0 { 0 } else { (whole(load + weight) / i128::from(load)) as i64 };
-        let request = match fair.request {
+        let (lag, left) = match fair.weight {
+            // reweight_entity(): another weight has another virtual time.
+            old if fair.request.is_some() && old != weight => {
+                let scaled = |virtual_ns: i64| (i128::from(virtual_ns) * i128::from(old) / i128::from(weight)) as i64;
+                (scaled(fair.lag), fair.request.map(scaled))
+            }
+            _ => (fair.lag, fair.request),
+        };
+        let whole = i128::from(lag) * i128::from(load + weight);
+        let lag = if load == 0 { 0 } else { (whole / i128::from(load)) as i64 };
+        let request = match left {
+            // PLACE_REL_DEADLINE: it goes on with what it asked for.
+            Some(left) => left,
             // PLACE_DEADLINE_INITIAL: a new task begins with half a slice, for it joins amidst one.
-            0 if !fair.known => full / 2,
-            0 => full,
-            left => left,
+            None if !fair.known => (full / 2) as i64,
+            None => full as i64,
         };
         let vruntime = average.saturating_add_signed(-lag);
-        *fair = Entity { vruntime, deadline: vruntime + request, known: true, ..Entity::default() };
+        let deadline = vruntime.saturating_add_signed(request);
+        (fair.vruntime, fair.deadline, fair.known, fair.request) = (vruntime, deadline, true, None);
     }
 
-    /// A task that waits leaves its queue to come to another, or to come back as somebody else.
-    pub(super) fn fair_take_along(&mut self, task: TaskId) {
-        let lag = self.fair_lag(task);
+    /// A task that competes is about to leave its queue, to come to another or to come back as somebody else: what it is
+    /// owed and what it asked for go along. It is still counted.
+    pub fn fair_take_along(&mut self, task: TaskId) {
+        let (lag, weight) = (self.fair_lag(task), self.fair_weight(task));
+        self.fair_look(self.task_cpu(task));
         let fair = &mut self.task_mut(task).fair;
-        (fair.lag, fair.request) = (lag, fair.deadline.saturating_sub(fair.vruntime));
+        (fair.lag, fair.weight) = (lag, weight);
+        fair.request = Some(fair.deadline as i64 - fair.vruntime as i64);
     }
 
-    /// The current task of a CPU goes to sleep, or ends. It is still counted.
-    pub fn fair_sleep(&mut self, task: TaskId) {
-        self.task_mut(task).fair.lag = self.fair_lag(task);
-    }
-
-    /// A sleeping task is woken. True if it was ahead of the others when it fell asleep and still is: it has never left
-    /// its CPU's queue, so it stays there (DELAY_DEQUEUE).
-    pub fn fair_wake(&mut self, task: TaskId) -> bool {
-        let entry = self.task(task);
-        if entry.fair.lag >= 0 {
-            return false;
+    /// The current task of a CPU, which is still counted, stops being runnable. If it is ahead of the others it stays
+    /// among them, unless it is gone for good.
+    pub fn fair_sleep(&mut self, task: TaskId, gone: bool) {
+        let cpu = self.task_cpu(task);
+        let (lag, ahead) = (self.fair_lag(task), !self.fair_eligible(cpu, task));
+        self.fair_look(cpu);
+        self.task_mut(task).fair.lag = lag;
+        if ahead && !gone && self.cpus[cpu.index()].active {
+            let arrival = self.arrival();
+            let entry = self.task_mut(task);
+            (entry.class_key, entry.class_seq) = (entry.fair.deadline, arrival);
+            self.fair_delay(task, true);
         }
-        let (load, average) = self.fair_average(entry.cpu);
-        let usable = self.cpus[entry.cpu.index()].active && entry.allowed.contains(entry.cpu);
-        let stays = load > 0 && entry.fair.vruntime > average && usable;
+    }
+
+    /// A task that sleeps begins or ceases to compete.
+    fn fair_delay(&mut self, task: TaskId, competes: bool) {
+        let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
+        self.task_mut(task).fair.delayed = competes;
+        let delayed = &mut self.cpus[cpu.index()].fair.delayed;
+        let changed = if competes { delayed.insert(key) } else { delayed.remove(&key) };
+        assert!(changed, "a task that sleeps competes on one CPU");
+        self.fair_count(cpu, task, competes);
+    }
+
+    /// A task that sleeps and competes leaves, with no more than it had when it fell asleep (`DELAY_ZERO`).
+    pub fn fair_let_go(&mut self, task: TaskId) {
+        let lag = self.fair_lag(task);
+        self.fair_look(self.task_cpu(task));
+        let newer = self.config.version >= (7, 0);
         let fair = &mut self.task_mut(task).fair;
-        (fair.lag, fair.stays) = (0, stays);
-        stays
+        fair.lag = if newer { lag.max(fair.lag) } else { lag }.min(0);
+        self.fair_delay(task, false);
+    }
+
+    /// `requeue_delayed_entity`: a task that still competes is woken, on the CPU where it sleeps.
+    pub(super) fn fair_requeue(&mut self, task: TaskId) {
+        let (before, now) = (self.task(task).fair.lag, self.fair_lag(task));
+        self.fair_let_go(task);
+        // 6.18 moves it only if it would be owed something now.
+        if now > 0 || (self.config.version >= (7, 0) && before > now) {
+            self.fair_place(task);
+        }
     }
 
     /// The task was picked, and did not run before.
     pub fn fair_start(&mut self, task: TaskId) {
-        let request = self.fair_request(task);
         let fair = &mut self.task_mut(task).fair;
-        fair.safe_until = fair.deadline.min(fair.vruntime + request);
+        fair.safe_until = fair.deadline;
     }
 
-    /// The task that runs changed its weight, or comes from another class.
+    /// The task that runs is taken out of the competition as it is, and put back when it has changed: with another
+    /// weight, or from another class.
     pub fn fair_change_running(&mut self, task: TaskId, joins: bool) {
+        // It must not count while its place is sought.
+        self.task_mut(task).class = Class::Idle;
+        self.fair_place(task);
+        self.task_mut(task).class = Class::Fair;
         if joins {
-            self.task_mut(task).fair = Entity::default();
-            // It must not count while its place is sought.
-            self.task_mut(task).class = Class::Idle;
-            self.fair_place(task);
-            self.task_mut(task).class = Class::Fair;
             self.fair_start(task);
-        } else {
-            let request = self.fair_request(task);
-            let fair = &mut self.task_mut(task).fair;
-            fair.deadline = fair.vruntime + request;
         }
     }
 
     /// `yield_task_fair`: it gives its request up, if it may run at all.
     pub fn fair_yield(&mut self, task: TaskId) {
-        let (request, average) = (self.fair_request(task), self.fair_average(self.task_cpu(task)).1);
-        let fair = &mut self.task_mut(task).fair;
-        if fair.vruntime <= average {
+        let (request, cpu) = (self.fair_request(task), self.task_cpu(task));
+        if self.fair_has_others(cpu) && self.fair_eligible(cpu, task) {
+            let fair = &mut self.task_mut(task).fair;
             fair.vruntime = fair.deadline;
+            fair.deadline += request;
         }
-        fair.deadline += request;
+    }
+
+    fn fair_has_others(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].fair.load > 0
     }
 
     /// `update_curr`: charges the running task; true if another one is to be looked at.
@@ -168,76 +255,87 @@ impl Core {
             fair.deadline = fair.vruntime + request;
         }
         let over = served || fair.vruntime >= fair.safe_until;
-        let average = self.fair_average(cpu).1;
-        let clock = &mut self.cpus[cpu.index()].fair_clock;
-        *clock = average.max(*clock);
-        over && self.fair_waiting(cpu).next().is_some()
+        over && self.fair_has_others(cpu)
     }
 
-    /// `pick_eevdf`: the best of those that wait on `cpu`; `prev` goes on if it is among them and safe.
-    pub(super) fn fair_pick(&self, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
-        let safe = |task: &TaskId| *task == prev && self.task(prev).fair.vruntime < self.task(prev).fair.safe_until;
-        let (_, average) = self.fair_average(cpu);
-        let eligible = |task: &TaskId| self.task(*task).fair.vruntime <= average;
-        let all = || self.fair_waiting(cpu);
-        all().find(safe).or_else(|| all().find(eligible)).or_else(|| all().next())
+    /// `pick_eevdf`: the best of those that compete on `cpu`, which may be one that sleeps. `running` has the CPU; if it
+    /// is eligible and its turn is not over, it goes on.
+    fn fair_best(&self, cpu: CpuId, running: Option<TaskId>) -> Option<TaskId> {
+        let (load, sum) = self.fair_sums(cpu);
+        let eligible = |&task: &TaskId| u128::from(self.task(task).fair.vruntime) * u128::from(load) <= sum;
+        let running = running.filter(eligible);
+        if let Some(task) = running
+            && self.task(task).fair.vruntime < self.task(task).fair.safe_until
+        {
+            return running;
+        }
+        let delayed = self.cpus[cpu.index()].fair.delayed.iter().map(|key| key.3);
+        let first = |mut all: &mut dyn Iterator<Item = TaskId>| {
+            (&mut all).filter(|task| Some(*task) != running).find(eligible).map(|task| (self.higher_key(task), task))
+        };
+        let queued = [first(&mut self.fair_waiting(cpu)), first(&mut { delayed })].into_iter().flatten().min();
+        // Of equal deadlines, that of the task that waits wins.
+        let deadline = |task: TaskId| self.task(task).fair.deadline;
+        match (queued, running) {
+            (Some((_, queued)), Some(running)) if deadline(running) < deadline(queued) => Some(running),
+            (Some((_, queued)), _) => Some(queued),
+            (None, running) => running,
+        }
     }
 
-    /// `check_preempt_wakeup_fair`: whether a task that has just been enqueued takes the CPU from its equal.
-    pub fn fair_preempts(&mut self, task: TaskId) -> bool {
+    /// The task that runs next of those that wait on `cpu`, of which there are some. `prev` ran until now and is among
+    /// them if it is runnable.
+    pub(super) fn fair_pick(&mut self, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
+        let waits = |core: &Core| core.cpus[cpu.index()].higher.contains(&core.higher_key(prev));
+        let running = prev.some().filter(|&task| self.task(task).class == Class::Fair && waits(self));
+        loop {
+            let best = self.fair_best(cpu, running)?;
+            if !self.task(best).fair.delayed {
+                return Some(best);
+            }
+            self.fair_let_go(best);
+        }
+    }
+
+    /// `cpu` found no task of the fair class to run: nobody competes there any more.
+    pub fn fair_let_all_go(&mut self, cpu: CpuId) {
+        while let Some(&(.., task)) = self.cpus[cpu.index()].fair.delayed.first() {
+            self.fair_let_go(task);
+        }
+    }
+
+    /// `wakeup_preempt_fair`: whether a task that has just been enqueued takes the CPU from its equal. In 7.2 one that is
+    /// new or never left the competition, which is `fresh` here, does not.
+    pub fn fair_preempts(&mut self, task: TaskId, fresh: bool) -> bool {
         let cpu = self.task_cpu(task);
         let Some(running) = self.fair_running(cpu) else { return false };
-        let (new, old) = (self.task(task), self.task(running));
-        if old.policy == Policy::Idle && new.policy != Policy::Idle {
-            self.task_mut(running).fair.safe_until = 0;
+        let (new, old) = (self.task(task).policy, self.task(running).policy);
+        if old == Policy::Idle && new != Policy::Idle {
+            let fair = &mut self.task_mut(running).fair;
+            fair.safe_until = fair.safe_until.min(fair.vruntime);
             return true;
         }
-        if new.policy != old.policy && matches!(new.policy, Policy::Idle | Policy::Batch) {
+        if matches!(new, Policy::Idle | Policy::Batch) || (fresh && self.config.version >= (7, 0)) {
             return false;
         }
-        let (_, average) = self.fair_average(cpu);
-        let better = old.fair.vruntime > average || new.fair.deadline < old.fair.deadline;
-        let first = self.fair_waiting(cpu).find(|&task| self.task(task).fair.vruntime <= average);
-        old.fair.vruntime >= old.fair.safe_until && better && first == Some(task)
+        loop {
+            match self.fair_best(cpu, Some(running)) {
+                Some(sleeper) if self.task(sleeper).fair.delayed => self.fair_let_go(sleeper),
+                best => return best == Some(task),
+            }
+        }
     }
 
-    /// `select_task_rq_fair` of a waking task. `from` is the waker's CPU.
-    pub fn fair_select_woken(&self, task: TaskId, from: CpuId, sync: bool) -> CpuId {
-        let prev = self.task_cpu(task);
-        let usable = |cpu: CpuId| self.task(task).allowed.contains(cpu) && self.cpus[cpu.index()].active;
-        let idle = |cpu: CpuId| usable(cpu) && self.fair_idle(cpu);
-        let load = |cpu| self.fair_average(cpu).0;
-        // wake_affine: near the waker if nobody else is there, or less is to do.
-        let alone = sync && self.fair_waiting(from).next().is_none();
-        let near = alone || load(from).saturating_sub(if sync { NICE_0 } else { 0 }) < load(prev);
-        let target = if !idle(prev) && usable(from) && near { from } else { prev };
-        // select_idle_sibling.
-        let cpus = self.cpus();
-        let round = (0..cpus).map(|step| CpuId((target.0 + step) % cpus));
-        let same = |&cpu: &CpuId| self.config.topology.locality(cpu, target) <= Locality::Llc;
-        [target, prev].into_iter().chain(round).filter(same).find(|&cpu| idle(cpu)).unwrap_or(target)
-    }
-
-    /// `sched_balance_find_dst_cpu` for a new task: the least loaded CPU, near its parent's if there are several.
-    pub fn fair_select_new(&self, task: TaskId, from: CpuId) -> CpuId {
-        // Threads of its core are no nearer than the rest of its cache.
-        let far = |cpu: CpuId| match self.config.topology.locality(from, cpu) {
-            Locality::Smt => Locality::Llc,
-            locality => locality,
-        };
-        let usable = self.task(task).allowed.iter().filter(|&cpu| self.cpus[cpu.index()].active);
-        usable.min_by_key(|&cpu| (!self.fair_idle(cpu), self.fair_average(cpu).0, far(cpu), cpu)).unwrap_or(from)
-    }
-
-    fn fair_idle(&self, cpu: CpuId) -> bool {
-        self.current(cpu) == TaskId::NONE && self.cpus[cpu.index()].higher.is_empty()
-    }
-
-    /// The fair task that a CPU without work pulls: of the CPU where most wait, the one that has waited longest.
-    pub(super) fn fair_to_pull(&self, cpu: CpuId) -> Option<TaskId> {
-        let movable = |from: u32| self.fair_waiting(CpuId(from)).filter(|&task| self.task(task).allowed.contains(cpu));
-        let busiest = (0..self.cpus()).max_by_key(|&from| (movable(from).count(), std::cmp::Reverse(from)))?;
-        movable(busiest).min_by_key(|&task| self.task(task).class_seq)
+    /// Panics unless the sums of `cpu` are those of the tasks that compete there and do not run.
+    pub fn check_fair(&self, cpu: CpuId) {
+        let FairQueue { delayed, load, sum, .. } = &self.cpus[cpu.index()].fair;
+        let mut expected = (0, 0);
+        for task in self.fair_waiting(cpu).chain(delayed.iter().map(|key| key.3)) {
+            let weight = self.fair_weight(task);
+            expected.0 += weight;
+            expected.1 += u128::from(weight) * u128::from(self.task(task).fair.vruntime);
+        }
+        assert_eq!((*load, *sum), expected, "CPU {cpu}: weights and virtual runtimes");
     }
 
     /// Where a task of a class above ext waits.

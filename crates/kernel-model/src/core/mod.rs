@@ -4,7 +4,8 @@
 //! [`Core`] is the host of the BPF machine. Guest memory belongs to the machine, so every method that touches a guest
 //! object is handed the memory. What calls back into the scheduler is in `kernel`.
 
-mod classes;
+mod balance;
+pub(crate) mod classes;
 pub(crate) mod counters;
 mod cpu_time;
 pub(crate) mod dsq;
@@ -22,6 +23,7 @@ use crate::ops::{Group, Op};
 use counters::Counters;
 use dsq::Dsq;
 use event_log::{CallbackSite, Event, EventKind};
+use fair::FairQueue;
 use idle::Idle;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 pub(crate) use insert::{DispatchBuffer, DsqCursor};
@@ -35,6 +37,9 @@ pub(crate) const SLICE_DFL_NS: u64 = 20_000_000;
 pub(crate) const SLICE_BYPASS_NS: u64 = 5_000_000;
 /// A slice that is never charged.
 pub(crate) const SLICE_INF: u64 = u64::MAX;
+
+/// Where arrivals are counted from: there is room below it for those that come before all others.
+const FIRST_ARRIVAL: u64 = 1 << 62;
 
 /// What kind of exit it is (contract E2).
 pub(crate) mod exit_kind {
@@ -133,8 +138,8 @@ pub(crate) struct Runqueue {
     pub kick_sync: u64,
     /// Waiting tasks of the classes above ext, best first.
     pub higher: BTreeSet<TaskKey>,
-    /// Average virtual runtime of its fair tasks, or the last one that it had.
-    pub fair_clock: u64,
+    /// What the fair class knows of it.
+    pub fair: FairQueue,
     /// Since when ext tasks wait here without any of them running because higher classes do (contract P9).
     pub starved_since: Option<Nanos>,
     /// Until when the deadline server gives this CPU to ext.
@@ -168,7 +173,7 @@ impl Runqueue {
             reenqueued: (0, 0),
             kick_sync: 0,
             higher: BTreeSet::new(),
-            fair_clock: fair::CLOCK_START,
+            fair: FairQueue::new(),
             starved_since: None,
             server_until: Nanos::ZERO,
             cpuperf: 1024,
@@ -245,6 +250,8 @@ pub(crate) struct Core {
     pub higher_waiting: u32,
     /// Arrival counter of classes and runnable lists.
     pub arrivals: u64,
+    /// The same for those that come before all others: it counts down.
+    pub heads: u64,
 
     /// Queues that the scheduler made.
     pub dsqs: BTreeMap<DsqId, Dsq>,
@@ -310,7 +317,8 @@ impl Core {
             tasks: Vec::new(),
             by_pid: BTreeMap::new(),
             higher_waiting: 0,
-            arrivals: 0,
+            arrivals: FIRST_ARRIVAL,
+            heads: FIRST_ARRIVAL,
             dsqs: BTreeMap::new(),
             global: (0..idle.spans.nodes()).map(|_| Dsq::new()).collect(),
             idle,

@@ -100,12 +100,26 @@ pub(crate) struct Entity {
     pub(super) safe_until: u64,
     /// The average less its own time when it left its queue.
     pub(super) lag: i64,
-    /// What was left of its request then; 0 for a new one.
-    pub(super) request: u64,
-    /// It has been on a queue before.
+    /// What was left of its request then, if that goes on.
+    pub(super) request: Option<i64>,
+    /// Its weight then.
+    pub(super) weight: u64,
+    /// It is not new: it has been on a queue before, or comes from another class.
     pub(super) known: bool,
-    /// It was woken before the others had caught up with it.
-    pub(super) stays: bool,
+    /// It sleeps, and is still on its queue.
+    pub(super) delayed: bool,
+}
+
+impl Entity {
+    /// That of a task which comes from another class.
+    pub fn of_other_class() -> Entity {
+        Entity { known: true, ..Entity::default() }
+    }
+
+    /// Whether it sleeps and is still on its queue.
+    pub fn is_delayed(&self) -> bool {
+        self.delayed
+    }
 }
 
 /// A task.
@@ -142,6 +156,8 @@ pub(crate) struct Task {
     pub class_key: u64,
     /// Arrival order there.
     pub class_seq: u64,
+    /// Ticks until its turn is over, if it is of SCHED_RR.
+    pub quantum_left: u32,
     /// What the fair class knows of it.
     pub fair: Entity,
 

@@ -2,7 +2,8 @@
 //! Changes of a task while it lives: affinity, nice value, policy (contract T9–T11, T13).
 
 use super::{Kernel, Stage};
-use crate::core::task::{Class, ExtState, ext_weight, prio_of};
+use crate::core::classes::Turn;
+use crate::core::task::{Class, Entity, ExtState, ext_weight, prio_of};
 use crate::core::{deq_flags, enq_flags, ops_flags};
 use crate::ops::Op;
 use event_log::EventKind;
@@ -30,15 +31,25 @@ impl Kernel {
         if runnable {
             match old_class {
                 Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with),
-                _ if running => self.update_current(cpu),
+                _ if running => {
+                    self.update_current(cpu);
+                    if old_class == Class::Fair {
+                        self.core.fair_take_along(task);
+                    }
+                }
                 _ => self.core.higher_dequeue(task),
             }
+        } else if self.core.task(task).fair.is_delayed() {
+            self.core.fair_let_go(task);
         }
         change(self);
+        let class = self.core.task(task).class;
+        if class == Class::Fair && old_class != class {
+            self.core.task_mut(task).fair = Entity::of_other_class();
+        }
         if !runnable {
             return;
         }
-        let class = self.core.task(task).class;
         if class == Class::Ext {
             self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with | put);
             if running {
@@ -47,7 +58,12 @@ impl Kernel {
                 self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
         } else if !running {
-            self.core.higher_enqueue(task, put & enq_flags::HEAD != 0);
+            let turn = match (put & enq_flags::HEAD, with & deq_flags::MOVE) {
+                (0, 0) if class == old_class => Turn::Kept,
+                (0, _) => Turn::Last,
+                _ => Turn::First,
+            };
+            self.core.higher_enqueue(task, turn);
         } else if class == Class::Fair {
             self.core.fair_change_running(task, old_class != class);
         }
@@ -143,7 +159,7 @@ impl Kernel {
         self.core.log(task, EventKind::Priority { nice });
         if self.core.task(task).is_runnable() && class != Class::Ext {
             let at = self.core.task_cpu(task);
-            if self.core.current(at) == task { self.core.resched(at) } else { self.preempt_lower(task) }
+            if self.core.current(at) == task { self.core.resched(at) } else { self.preempt_lower(task, false) }
         }
         self.finish();
         Ok(())

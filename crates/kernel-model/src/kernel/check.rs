@@ -62,6 +62,9 @@ impl Kernel {
             let waits = core.cpus[entry.cpu.index()].higher.iter().any(|&(.., other)| other == task);
             assert!(running != waits, "{name} waits or runs in its class");
         }
+        let competes = core.cpus[entry.cpu.index()].fair.delayed.iter().any(|&(.., other)| other == task);
+        assert_eq!(entry.fair.is_delayed(), competes, "{name}: competes while it sleeps");
+        assert!(!competes || entry.class == Class::Fair && entry.run_state == RunState::Sleeping, "{name} sleeps");
     }
 
     fn check_cpu(&self, cpu: CpuId) {
@@ -70,6 +73,7 @@ impl Kernel {
         assert_eq!(rq.ext_tasks as usize, here().filter(|task| task.queued).count(), "CPU {cpu}: ext tasks");
         let immediate = |task: &&crate::core::task::Task| task.immediate && task.queue == Some(QueueRef::Local(cpu));
         assert_eq!(rq.immed_tasks as usize, here().filter(immediate).count(), "CPU {cpu}: tasks that cannot wait");
+        core.check_fair(cpu);
         assert!(!rq.in_balance && rq.reenqueue.is_none(), "CPU {cpu} is between operations");
         assert!(rq.next_class <= core.current_class(cpu), "CPU {cpu}: nothing lower than what runs comes next");
         if !rq.online {

@@ -2,6 +2,7 @@
 //! Runnable and not runnable: `enqueue_task_scx`, `do_enqueue_task`, `dequeue_task_scx` (contract T1–T3, T9, D11, D12).
 
 use super::Kernel;
+use crate::core::classes::Turn;
 use crate::core::dsq::QueueRef;
 use crate::core::task::{Class, Owner};
 use crate::core::{deq_flags, enq_flags, ops_flags};
@@ -144,14 +145,15 @@ impl Kernel {
             _ => {
                 self.core.higher_dequeue(task);
                 self.core.migrate(task, to);
-                self.core.higher_enqueue(task, false);
+                self.core.higher_enqueue(task, Turn::Last);
             }
         }
-        self.preempt_lower(task);
+        self.preempt_lower(task, false);
     }
 
     /// `wakeup_preempt`: the CPU of a task that became runnable reschedules if it runs something lower (contract T3).
-    pub(super) fn preempt_lower(&mut self, task: TaskId) {
+    /// `fresh` is for the fair class: the task is new, or never left the competition.
+    pub(super) fn preempt_lower(&mut self, task: TaskId, fresh: bool) {
         let entry = self.core.task(task);
         let (cpu, class, key) = (entry.cpu, entry.class, entry.class_key);
         self.core.note_class(cpu, class);
@@ -159,7 +161,7 @@ impl Kernel {
             && matches!(class, Class::Deadline | Class::Rt)
             && self.core.current(cpu).some().is_some_and(|current| self.core.task(current).class_key > key);
         let equals = class == Class::Fair && self.core.current_class(cpu) == class;
-        if same || equals && (self.core.cpus[cpu.index()].preempted || self.core.fair_preempts(task)) {
+        if same || equals && (self.core.cpus[cpu.index()].preempted || self.core.fair_preempts(task, fresh)) {
             self.core.resched(cpu);
         }
     }

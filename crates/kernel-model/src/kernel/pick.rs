@@ -2,6 +2,7 @@
 //! Picking the next task of a CPU: `balance_one` and the order of the classes (contract 1.6).
 
 use super::Kernel;
+use crate::core::classes::Turn;
 use crate::core::dsq::QueueRef;
 use crate::core::task::Class;
 use crate::core::{Reenqueue, ops_flags};
@@ -21,8 +22,8 @@ impl Kernel {
     pub(super) fn pick_next(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         let prev_class = prev.some().map_or(Class::Idle, |prev| self.core.task(prev).class);
         if prev_class < Class::Ext && self.core.task(prev).is_runnable() && self.core.task(prev).allowed.contains(cpu) {
-            let at_head = !std::mem::take(&mut self.core.cpus[cpu.index()].preempted);
-            self.core.higher_put_back(prev, at_head);
+            let over = std::mem::take(&mut self.core.cpus[cpu.index()].preempted);
+            self.core.higher_put_back(prev, if over { Turn::Last } else { Turn::First });
         }
         let served = self.server_active(cpu);
         if !served && let Some(task) = self.core.higher_pick(cpu, prev, Class::Ext) {

@@ -2,6 +2,7 @@
 //! `__schedule`: the previous task leaves, the next one comes (contract T5–T8, T12, P7, R1).
 
 use super::Kernel;
+use crate::core::classes::Turn;
 use crate::core::dsq::QueueRef;
 use crate::core::task::{Class, ExtState, ReenqueueReason, RunState};
 use crate::core::{SLICE_INF, deq_flags, enq_flags};
@@ -80,7 +81,7 @@ impl Kernel {
     fn stop_running(&mut self, prev: TaskId, state: RunState, special: u64) {
         assert!(prev != TaskId::NONE, "the idle task neither blocks nor exits");
         if self.core.task(prev).class == Class::Fair {
-            self.core.fair_sleep(prev);
+            self.core.fair_sleep(prev, state == RunState::Dead);
         }
         self.core.task_mut(prev).run_state = state;
         if self.core.task(prev).class == Class::Ext {
@@ -126,7 +127,7 @@ impl Kernel {
         if self.core.task(task).class == Class::Ext {
             self.put_prev_ext(cpu, task, Class::Stop, TaskId::NONE);
         } else {
-            self.core.higher_put_back(task, true);
+            self.core.higher_put_back(task, Turn::First);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
         let asked = self.core.task(task).migrate_to;

@@ -21,7 +21,7 @@ impl Kernel {
             self.core.log(task, EventKind::Tick);
             match self.core.task(task).class {
                 Class::Ext => self.tick_ext(cpu, task),
-                _ => self.tick_higher(cpu),
+                _ => self.tick_higher(cpu, task),
             }
         }
         self.check_watchdog();
@@ -43,9 +43,11 @@ impl Kernel {
     }
 
     /// A higher class goes on unless its turn is over, or the deadline server has work to do.
-    fn tick_higher(&mut self, cpu: CpuId) {
+    fn tick_higher(&mut self, cpu: CpuId, task: TaskId) {
         self.note_starvation(cpu, true);
-        let rq = &self.core.cpus[cpu.index()];
+        let over = self.core.higher_tick(task);
+        let rq = &mut self.core.cpus[cpu.index()];
+        rq.preempted |= over;
         let starved = rq.starved_since.is_some_and(|since| self.core.now.since(since) >= SERVER_DELAY);
         if rq.preempted || starved {
             self.core.resched(cpu);

@@ -3,6 +3,7 @@
 
 use super::{Kernel, Stage};
 use crate::TaskAttributes;
+use crate::core::classes::Turn;
 use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
@@ -74,6 +75,7 @@ impl Kernel {
             sum_exec: Nanos::ZERO,
             class_key: 0,
             class_seq: 0,
+            quantum_left: self.core.rr_quantum(),
             fair: Entity::default(),
             ext_state: ExtState::None,
             queued: false,
@@ -146,16 +148,16 @@ impl Kernel {
         }
         let entry = self.core.task_mut(task);
         entry.run_state = RunState::Runnable;
-        let class = entry.class;
+        let (class, fresh) = (entry.class, entry.fair.is_delayed() || flags & enq_flags::INITIAL != 0);
         self.core.log(task, EventKind::Wakeup { waker, sync, target });
         match class {
             Class::Ext => self.enqueue_task(task, flags),
             _ => {
                 self.charge_fair(target);
-                self.core.higher_enqueue(task, false);
+                self.core.higher_enqueue(task, Turn::Last);
             }
         }
-        self.preempt_lower(task);
+        self.preempt_lower(task, fresh);
         self.finish();
     }
 
@@ -169,17 +171,14 @@ impl Kernel {
     /// `select_task_rq`: the CPU of a waking task, and whether it was asked for at all (contract T2).
     fn select_cpu(&mut self, task: TaskId, wake_flags: u64) -> (CpuId, bool) {
         let forked = wake_flags & WAKE_FORK != 0;
-        let fair = self.core.task(task).class == Class::Fair;
-        if fair {
-            self.charge_fair(self.core.task_cpu(task));
-        }
-        let stays = fair && !forked && self.core.fair_wake(task);
+        let stays = self.core.task(task).fair.is_delayed();
         let entry = self.core.task(task);
         let asked = entry.allowed_count > 1;
         let cpu = match entry.class {
+            // It is still on the queue of the CPU where it fell asleep (DELAY_DEQUEUE), so nobody is asked.
+            _ if stays => entry.cpu,
             _ if !asked => entry.allowed.first().expect("an affinity is never empty"),
             Class::Ext => self.select_cpu_ext(task, wake_flags),
-            Class::Fair if stays => entry.cpu,
             Class::Fair if forked => self.core.fair_select_new(task, self.core.this_cpu),
             Class::Fair => self.core.fair_select_woken(task, self.core.this_cpu, wake_flags & WAKE_SYNC != 0),
             _ => self.core.higher_select_cpu(task),

@@ -59,7 +59,17 @@ impl Bench {
         object: &[u8],
         change: impl FnOnce(&mut LinkedObject),
     ) -> Result<Bench, LaunchError> {
-        let config = Config { topology, hz: 250, version: (7, 2), budget: 1_000_000, seed: 1 };
+        Bench::load_in((7, 2), topology, object, change)
+    }
+
+    /// The same in another version of the kernel.
+    pub fn load_in(
+        version: (u16, u16),
+        topology: Topology,
+        object: &[u8],
+        change: impl FnOnce(&mut LinkedObject),
+    ) -> Result<Bench, LaunchError> {
+        let config = Config { topology, hz: 250, version, budget: 1_000_000, seed: 1 };
         let target = Kernel::target(&config);
         let mut object = Object::parse(object).expect("clang makes objects").link(&*target).expect("it links");
         change(&mut object);

@@ -135,6 +135,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         sum_exec: Nanos::ZERO,
         class_key: 0,
         class_seq: 0,
+        quantum_left: 0,
         fair: Entity::default(),
         ext_state: ExtState::Enabled,
         queued: true,
