@@ -10,7 +10,7 @@ use event_log::{Event, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::{ExitInfo, Kernel};
 use machine_model::Machine;
-use simulator::{Setup, SetupError};
+use simulator::{Scheduler, Setup, SetupError};
 
 /// CONFIG_HZ of the kernels that the records come from.
 const HZ: u32 = 250;
@@ -38,8 +38,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     let setup = Setup {
         machine: &machine,
         workload: &scenario.workload,
-        object: &object,
-        profile: scenario.profile(),
+        scheduler: Scheduler::Object { object: &object, profile: scenario.profile() },
         seed: 0,
         duration: None,
         faults: &scenario.faults,

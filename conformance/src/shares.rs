@@ -12,7 +12,7 @@ use ids::{CpuSet, Nanos, TaskId};
 use launch_profile::Profile;
 use machine_model::Machine;
 use serde::Deserialize;
-use simulator::Setup;
+use simulator::{Scheduler, Setup};
 use std::fmt::Write as _;
 use std::path::Path;
 use workload::Workload;
@@ -195,8 +195,10 @@ pub fn simulated() -> Result<Vec<Got>> {
         let setup = Setup {
             machine: &machine,
             workload: &workload,
-            object: &Object::parse(shipped.object)?,
-            profile: &Profile::from_toml(policy, shipped.profile)?,
+            scheduler: Scheduler::Object {
+                object: &Object::parse(shipped.object)?,
+                profile: &Profile::from_toml(policy, shipped.profile)?,
+            },
             seed: 0,
             duration: None,
             faults: &FaultPlan::default(),

@@ -81,10 +81,12 @@ pub enum Format {
     after_help = "\
 SCHED is a policy, NAME[@PRESET][,key=value...] (see weir list policies), or the
 path of a compiled sched_ext object, FILE.bpf.o[,key=value...], whose launch
-profile is --profile or FILE.toml beside it.
+profile is --profile or FILE.toml beside it. kernel is the kernel's own
+scheduler (EEVDF and the real-time classes): nothing is loaded.
 
 Examples:
   weir sim bfs
+  weir sim kernel bfs -m laptop-2c4t
   weir sim fifo bfs --machine laptop-2c4t --machine desktop-4c
   weir sim fifo bfs -w preempt-mix --seeds 32
   weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
@@ -146,8 +148,8 @@ pub struct Sim {
 #[command(
     max_term_width = 80,
     after_help = "\
-SCHED is written as for weir sim. Without it, the scheduler that is there is
-measured, on any kernel with BTF; with it, a kernel with sched_ext is needed
+SCHED is written as for weir sim. Without it, or with kernel, the scheduler that
+is there is measured, on any kernel with BTF; with it, a kernel with sched_ext is needed
 (6.12 or later). Both need root.
 
 With a command or a workload, its tasks are measured as in a simulated run, and

@@ -54,7 +54,7 @@ fn section(title: &str, rows: Vec<(String, String)>) -> String {
 
 /// Each policy with its presets below it.
 fn policies() -> Result<Vec<(String, String)>> {
-    let mut rows = Vec::new();
+    let mut rows = vec![(select::KERNEL.to_owned(), "the kernel's own scheduler: nothing is loaded".to_owned())];
     for policy in policies::all() {
         rows.push((policy.name.to_owned(), policy.summary.to_owned()));
         let profile = Profile::from_toml(&format!("{}/profile.toml", policy.name), policy.profile)?;

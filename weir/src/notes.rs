@@ -18,7 +18,7 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
 /// Tells of each scheduler what will not be as in a kernel.
 pub fn tell(schedulers: &[Scheduler]) {
     for scheduler in schedulers {
-        let programs = never_run(&scheduler.object);
+        let programs = scheduler.loadable.iter().flat_map(|loadable| never_run(&loadable.object)).collect::<Vec<_>>();
         if !programs.is_empty() {
             let list: Vec<String> = programs.iter().map(|(name, section)| format!("{name} ({section})")).collect();
             eprintln!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));

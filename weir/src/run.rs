@@ -105,7 +105,7 @@ pub fn run(args: &Run) -> Result<bool> {
     output::check(&[("--trace", args.trace.as_deref())])?;
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
-    let scheduler = schedulers.first().map(Loaded::load).transpose()?;
+    let scheduler = schedulers.first().map(Loaded::load).transpose()?.flatten();
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
     // Who only watches wants to see something.
     let every = every.or(watches.then_some(Duration::from_secs(1)));

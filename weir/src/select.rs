@@ -12,11 +12,21 @@ use std::borrow::Cow;
 use std::path::Path;
 use workload::{Recording, Workload};
 
+/// The name of the kernel's own scheduler.
+pub const KERNEL: &str = "kernel";
+
 /// A scheduler, ready to run.
 #[derive(Debug)]
 pub struct Scheduler {
     /// As it was asked for.
     pub name: String,
+    /// What is loaded; nothing for the kernel's own.
+    pub loadable: Option<Loadable>,
+}
+
+/// A sched_ext scheduler.
+#[derive(Debug)]
+pub struct Loadable {
     /// The object's bytes.
     pub bytes: Cow<'static, [u8]>,
     /// The object, parsed.
@@ -67,21 +77,28 @@ pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Schedu
 
 /// Whether this is neither a policy nor the path of an object.
 pub fn is_unknown(name: &str) -> bool {
-    Spec::parse(name).is_ok_and(|spec| !is_object(spec.what) && policies::find(spec.what).is_none())
+    Spec::parse(name)
+        .is_ok_and(|spec| !is_object(spec.what) && spec.what != KERNEL && policies::find(spec.what).is_none())
 }
 
 fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
     let spec = Spec::parse(name)?;
+    if spec.what == KERNEL {
+        if spec.preset.is_some() || !spec.tunables.is_empty() {
+            bail!("{name}: {KERNEL} is the kernel's own scheduler, which has no presets and no tunables here");
+        }
+        return Ok(Scheduler { name: name.to_owned(), loadable: None });
+    }
     let (bytes, mut launch) =
         if is_object(spec.what) { from_file(Path::new(spec.what), profile)? } else { from_policy(spec.what)? };
     let object = Object::parse(&bytes).with_context(|| spec.what.to_owned())?;
     launch.select(spec.preset, &spec.tunables).with_context(|| name.to_owned())?;
-    Ok(Scheduler { name: name.to_owned(), bytes, object, profile: launch })
+    Ok(Scheduler { name: name.to_owned(), loadable: Some(Loadable { bytes, object, profile: launch }) })
 }
 
 fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
     let Some(policy) = policies::find(name) else {
-        let names = policies::all().iter().map(|policy| policy.name);
+        let names = std::iter::once(KERNEL).chain(policies::all().iter().map(|policy| policy.name));
         bail!("{}", unknown("policy", name, names));
     };
     let profile = Profile::from_toml(&format!("{name}/profile.toml"), policy.profile)?;

@@ -5,7 +5,7 @@ use crate::args::{Format, Sim};
 use crate::notes;
 use crate::output::{self, create, quote};
 use crate::progress::Progress;
-use crate::select::{self, Scheduler};
+use crate::select::{self, Loadable, Scheduler};
 use anyhow::{Context, Result, bail};
 use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
 use fault_plan::FaultPlan;
@@ -136,8 +136,10 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<RunReport> {
     let setup = Setup {
         machine,
         workload,
-        object: &scheduler.object,
-        profile: &scheduler.profile,
+        scheduler: match &scheduler.loadable {
+            None => simulator::Scheduler::Kernel,
+            Some(Loadable { object, profile, .. }) => simulator::Scheduler::Object { object, profile },
+        },
         seed,
         duration: args.duration,
         faults,
@@ -216,7 +218,10 @@ fn header(run: Run<'_>, args: &Sim) -> Header {
         weir_log: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         scheduler: run.scheduler.name.clone(),
-        object_hash: format!("{:032x}", hash_bytes(&run.scheduler.bytes)),
+        object_hash: match &run.scheduler.loadable {
+            None => String::new(),
+            Some(loadable) => format!("{:032x}", hash_bytes(&loadable.bytes)),
+        },
         machine: run.machine.name.clone(),
         workload: run.workload.name.clone(),
         seed: run.seed,

@@ -120,6 +120,19 @@ fn json_follows_the_contract() {
 }
 
 #[test]
+fn the_kernels_own_scheduler_is_one_of_them() {
+    let directory = workspace();
+    let document = json(directory.path(), &["kernel", "fifo", "-m", "laptop-2c4t", "--seed", "0"]);
+    let run = &document["runs"][0];
+    assert_eq!((&run["scheduler"], &run["outcome"]), (&"kernel".into(), &"completed".into()));
+    assert_eq!(run["bpf_instructions"], 0);
+    assert_eq!(run["tasks"].as_array().unwrap().len(), 4, "no thread of a scheduler is there");
+    assert_ne!(document["runs"][1]["bpf_instructions"], 0);
+    let listed = weir(directory.path(), &["list", "policies"]).stdout;
+    assert!(String::from_utf8(listed).unwrap().contains("\n  kernel "));
+}
+
+#[test]
 fn the_same_inputs_give_the_same_bytes() {
     let directory = workspace();
     let one = |scheduler| json(directory.path(), &[scheduler, "-m", "desktop-4c"])["runs"][0].clone();

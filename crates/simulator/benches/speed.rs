@@ -12,7 +12,7 @@ use event_log::Null;
 use ids::Nanos;
 use launch_profile::Profile;
 use machine_model::Machine;
-use simulator::Setup;
+use simulator::{Scheduler, Setup};
 use std::process::Command;
 use workload::Workload;
 
@@ -80,8 +80,7 @@ fn play(case: &Case) {
         faults: &Default::default(),
         machine: &machine,
         workload: &workload,
-        object: &object,
-        profile: &profile,
+        scheduler: Scheduler::Object { object: &object, profile: &profile },
         seed: 0,
         duration: Some(Nanos::from_secs(case.seconds)),
         kernel: (7, 2),

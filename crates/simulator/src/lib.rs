@@ -40,6 +40,20 @@ use workload::Workload;
 /// stands in its description ([`machine_model::Effects::modelled`]).
 pub const EFFECTS: [&str; 1] = ["interrupts"];
 
+/// Who schedules the tasks.
+#[derive(Clone, Copy, Debug)]
+pub enum Scheduler<'a> {
+    /// The kernel's own classes: no sched_ext scheduler is loaded.
+    Kernel,
+    /// A sched_ext scheduler.
+    Object {
+        /// The object, parsed.
+        object: &'a bpf_object::Object,
+        /// What its user space would set.
+        profile: &'a launch_profile::Profile,
+    },
+}
+
 /// What a run is made of. Same values, same bytes out.
 #[derive(Debug)]
 pub struct Setup<'a> {
@@ -47,10 +61,8 @@ pub struct Setup<'a> {
     pub machine: &'a Machine,
     /// The workload.
     pub workload: &'a Workload,
-    /// The scheduler: a parsed object and its profile.
-    pub object: &'a bpf_object::Object,
-    /// What its user space would set.
-    pub profile: &'a launch_profile::Profile,
+    /// The scheduler.
+    pub scheduler: Scheduler<'a>,
     /// What is drawn of what differs between two real runs ([`Machine::noise`]), and of what schedulers ask for as
     /// random numbers. 0 is the nominal run: only the latter.
     pub seed: u64,
@@ -107,15 +119,16 @@ pub enum SetupError {
 /// Runs to the end: when the duration is over, all tasks have ended, those that are left wait for each other for ever,
 /// or the kernel ejects the scheduler for good. `log` sees every event, `progress` the simulated time now and then.
 ///
-/// The scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
+/// A scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
 /// created on CPU 0, at their time or as soon after it as CPU 0 is free. A scheduler that leaves with the wish to be
 /// restarted (contract E2) is attached again, as its loader would.
 pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
     run_then(setup, log, progress, &mut |_, _| ())
 }
 
-/// The same; `last` gets the kernel as the run left it, and the scheduler's object to find its variables by. It may
-/// still do something with that kernel, such as detaching the scheduler: the outcome is that of before.
+/// The same; `last` gets the kernel as the run left it, and the scheduler's object to find its variables by; without an
+/// object it is not called. It may still do something with that kernel, such as detaching the scheduler: the outcome is
+/// that of before.
 pub fn run_then(
     setup: &Setup<'_>,
     log: &mut dyn Sink,
@@ -124,9 +137,11 @@ pub fn run_then(
 ) -> Result<Outcome, SetupError> {
     let mut run = setup::prepare(setup, log)?;
     run.play(progress);
-    let object = run.loader.take().expect("it was loaded").object;
+    let loader = run.loader.take();
     let (outcome, mut kernel) = run.finish()?;
-    last(&mut kernel, &object);
+    if let Some(loader) = loader {
+        last(&mut kernel, &loader.object);
+    }
     Ok(outcome)
 }
 
@@ -142,8 +157,10 @@ pub fn run_and_unload(
     let mut run = setup::prepare(setup, log)?;
     run.play(progress);
     run.unload();
-    let object = run.loader.take().expect("it was loaded").object;
+    let loader = run.loader.take();
     let (outcome, kernel) = run.finish()?;
-    last(&kernel, &object);
+    if let Some(loader) = loader {
+        last(&kernel, &loader.object);
+    }
     Ok(outcome)
 }

@@ -94,9 +94,10 @@ impl<M: Model> Run<'_, M> {
         self.apply(BOOT_CPU, Charge::default());
     }
 
-    /// After [`Run::play`]: takes the scheduler away, and plays on until it is gone. No effect if it is gone already.
+    /// After [`Run::play`]: takes the scheduler away, and plays on until it is gone. No effect if it is gone already, or
+    /// there was none.
     pub fn unload(&mut self) {
-        if self.end.is_some() {
+        if self.end.is_some() || self.loader.is_none() {
             return;
         }
         self.now = self.deadline.take().unwrap_or(self.now).max(self.now);

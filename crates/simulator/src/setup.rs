@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From what the user gave to a kernel with a scheduler attached: checks, links, loads.
+//! From what the user gave to a kernel, with a scheduler attached if one is wanted: checks, links, loads.
 
 use crate::cpu::Charge;
 use crate::noise::draw::derive_seed;
 use crate::run::{BOOT_CPU, Loader, Run};
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
-use crate::{Setup, SetupError};
+use crate::{Scheduler, Setup, SetupError};
+use bpf_object::Object;
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
+use launch_profile::Profile;
 use machine_model::Machine;
 use workload::{Op, Workload};
 
@@ -17,39 +19,55 @@ use workload::{Op, Workload};
 /// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
 const CALLBACK_BUDGET: u64 = 16_000_000;
 
-/// A run with its scheduler attached, at time 0.
+/// A run at time 0, with its scheduler attached.
 pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
     check_workload(setup.workload, setup.machine, setup.duration)?;
     setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
-    let config = config(setup);
-    let target = Kernel::target(&config);
-    let mut linked = setup.object.link(&*target)?;
-    setup.profile.apply(&mut linked, setup.machine)?;
-    let mut kernel = Kernel::new(config);
-    kernel.load(&linked)?;
+    let kernel = Kernel::new(config(setup));
     let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, setup.seed, log);
-    run.skip_ticks = !touches_what_ticks_change(&linked, target.btf());
     if let Some(duration) = setup.duration {
         run.stop_at(duration);
     }
     run.model.set_now(Nanos::ZERO);
+    match setup.scheduler {
+        Scheduler::Kernel => {
+            run.create_background();
+            run.boot_without(&setup.machine.offline);
+        }
+        Scheduler::Object { object, profile } => attach(&mut run, setup, object, profile)?,
+    }
+    run.apply(BOOT_CPU, Charge::default());
+    run.plan_faults(setup.faults);
+    Ok(run)
+}
+
+/// Links, loads and attaches a scheduler.
+fn attach<'a>(
+    run: &mut Run<'a, Kernel>,
+    setup: &Setup<'_>,
+    object: &Object,
+    profile: &'a Profile,
+) -> Result<(), SetupError> {
+    let target = Kernel::target(&config(setup));
+    let mut linked = object.link(&*target)?;
+    profile.apply(&mut linked, setup.machine)?;
+    run.model.load(&linked)?;
+    run.skip_ticks = !touches_what_ticks_change(&linked, target.btf());
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);
     run.create_background();
     run.boot_without(&setup.machine.offline);
-    for call in setup.profile.calls(&linked, setup.machine)? {
+    for call in profile.calls(&linked, setup.machine)? {
         match run.model.run_program(&linked, &call.program, &call.context).expect("the profile knows the object") {
             0 => {}
             returned => return Err(call.failed(returned.into()).into()),
         }
     }
-    run.loader = Some(Loader { object: linked, profile: setup.profile });
+    run.loader = Some(Loader { object: linked, profile });
     run.model.attach(BOOT_CPU)?;
     run.model.disable_in_steps();
-    run.apply(BOOT_CPU, Charge::default());
-    run.plan_faults(setup.faults);
-    Ok(run)
+    Ok(())
 }
 
 /// Checks what the clock needs of a machine.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The scheduler of a run: loaded, loaded again when the kernel asks for that, unloaded.
 
-use crate::select::Scheduler;
+use crate::select::{Loadable, Scheduler};
 use anyhow::Result;
 use ids::Nanos;
 use live::scheduler::{Attached, Host, KernelExit, Request, load};
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 /// A scheduler in the kernel.
 pub struct Loaded<'a> {
-    scheduler: &'a Scheduler,
+    name: &'a str,
+    loadable: &'a Loadable,
     attached: Attached,
     /// What was counted before it was loaded again.
     before: Counts,
@@ -62,31 +63,26 @@ impl Counts {
     }
 }
 
-fn attach(scheduler: &Scheduler) -> Result<Attached> {
+fn attach(name: &str, loadable: &Loadable) -> Result<Attached> {
     let host = Host::read()?;
-    let request = Request {
-        name: &scheduler.name,
-        object: &scheduler.bytes,
-        profile: &scheduler.profile,
-        host: &host,
-        measure: true,
-    };
-    Ok(load(&request)?)
+    let Loadable { bytes, profile, .. } = loadable;
+    Ok(load(&Request { name, object: bytes, profile, host: &host, measure: true })?)
 }
 
 impl<'a> Loaded<'a> {
-    /// Loads it.
-    pub fn load(scheduler: &'a Scheduler) -> Result<Loaded<'a>> {
-        let attached = attach(scheduler)?;
+    /// Loads it, unless it is the kernel's own.
+    pub fn load(Scheduler { name, loadable }: &'a Scheduler) -> Result<Option<Loaded<'a>>> {
+        let Some(loadable) = loadable else { return Ok(None) };
+        let attached = attach(name, loadable)?;
         for note in attached.notes() {
-            eprintln!("weir: {}: {note}", scheduler.name);
+            eprintln!("weir: {name}: {note}");
         }
-        Ok(Loaded { scheduler, attached, before: Counts::default(), restarts: 0, ejected: None })
+        Ok(Some(Loaded { name, loadable, attached, before: Counts::default(), restarts: 0, ejected: None }))
     }
 
     /// As it was asked for.
     pub fn name(&self) -> &str {
-        &self.scheduler.name
+        self.name
     }
 
     /// As it calls itself.
@@ -111,7 +107,7 @@ impl<'a> Loaded<'a> {
         self.before = self.counts()?;
         // The old link goes first: when it is closed, a kernel of 6.16 ends whatever scheduler is there by then.
         self.attached.unload()?;
-        match attach(self.scheduler) {
+        match attach(self.name, self.loadable) {
             Ok(attached) => {
                 self.attached = attached;
                 self.restarts += 1;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What stands in for this machine and its kernel in a prediction.
 //!
-//! 1. The kernel's own scheduler is the fair class of the kernel model: an object that takes no task but those of
-//!    SCHED_EXT is loaded, and there are none.
+//! 1. The kernel's own scheduler is that of the kernel model.
 //! 2. The machine is the one that sysfs shows, as a machine file. Of its costs one is measured: what it takes until an
 //!    idle CPU runs a task that another CPU woke. That is where machines differ most, a virtual one by ten times. Two
 //!    threads on two CPUs wake each other for real and in the model without that cost, and the cost is what is missing.
@@ -11,12 +10,11 @@ use super::Weir;
 use anyhow::{Context, Result};
 use machine_model::Machine;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Times that it is measured. Others who want the CPUs only make wakeups longer, so the least counts.
 const ROUNDS: u32 = 5;
 
-/// The scheduler that stands for the kernel's own.
+/// The kernel's own scheduler.
 pub const KERNEL: &str = "kernel";
 
 /// The machines of a prediction, as `weir sim` is to be told.
@@ -56,8 +54,7 @@ impl Host {
             document["runs"][0]["wakeup_latency_ns"]["p50"].as_u64().context("no wakeup latency")
         };
         let bare = file("host", &topology, 0)?;
-        let scheduler = weir.scheduler(KERNEL);
-        let predicted = median(&["sim", "--format", "json", &scheduler, "-m", &bare, "-w", &game])?;
+        let predicted = median(&["sim", "--format", "json", KERNEL, "-m", &bare, "-w", &game])?;
         let measured = (0..ROUNDS).map(|_| median(&["run", "--format", "json", "-w", &game]));
         let real = measured.collect::<Result<Vec<_>>>()?.into_iter().min().expect("there is a round");
         let idle_exit_ns = real.saturating_sub(predicted);
@@ -105,15 +102,6 @@ fn topology(machine: &Machine) -> Option<String> {
         made.is_ok_and(|made| made.topology.places == topology.places && machine.offline.is_empty())
     };
     texts.find(same)
-}
-
-/// Makes the object that stands for the kernel's own scheduler; its path.
-pub fn kernel_object(root: &Path, scratch: &Path) -> Result<PathBuf> {
-    let object = scratch.join("kernel.bpf.o");
-    bpf_clang::compile(&root.join("policies/fifo/fifo.bpf.c"), &object, &[])?;
-    let profile = "summary = \"no task is this scheduler's\"\n\n[ops]\nflags = [\"SWITCH_PARTIAL\"]\n";
-    fs::write(scratch.join("kernel.toml"), profile)?;
-    Ok(object)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub struct Arguments {
     /// Numbers of jobs to predict
     #[arg(long = "other-jobs", value_name = "N")]
     other_jobs: Vec<u32>,
-    /// Schedulers that stand in for the kernel's own; kernel is the model of that
+    /// Schedulers that stand in for the kernel's own; kernel is the model of it
     #[arg(long = "scheduler", value_name = "SCHED", default_values = [host::KERNEL, "bfs"])]
     schedulers: Vec<String>,
     /// How often to record, and how often to run each case for real
@@ -131,8 +131,6 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
 struct Weir<'a> {
     program: PathBuf,
     scratch: PathBuf,
-    /// The object that stands for the kernel's own scheduler.
-    kernel: PathBuf,
     directory: &'a Path,
 }
 
@@ -144,8 +142,7 @@ impl<'a> Weir<'a> {
         )?;
         let scratch = root.join("target/predict");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        let kernel = host::kernel_object(root, &scratch)?;
-        Ok(Weir { program: root.join("target/release/weir"), scratch, kernel, directory })
+        Ok(Weir { program: root.join("target/release/weir"), scratch, directory })
     }
 
     fn command(&self) -> Command {
@@ -171,13 +168,7 @@ impl<'a> Weir<'a> {
 
     fn predict(&self, scheduler: &str, case: &Case, file: &Path) -> Result<Run> {
         let workload = format!("{}{}", file.display(), case.change);
-        let scheduler = self.scheduler(scheduler);
-        self.report(&["sim", "--format", "json", &scheduler, "-m", &case.machine, "-w", &workload])
-    }
-
-    /// How `weir` is told this scheduler.
-    fn scheduler(&self, name: &str) -> String {
-        if name == host::KERNEL { self.kernel.display().to_string() } else { name.to_owned() }
+        self.report(&["sim", "--format", "json", scheduler, "-m", &case.machine, "-w", &workload])
     }
 
     fn report(&self, arguments: &[&str]) -> Result<Run> {

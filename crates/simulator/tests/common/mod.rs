@@ -47,30 +47,34 @@ pub fn compile(name: &str) -> Object {
     Object::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A scheduler and what its user space sets.
+/// A scheduler and what its user space sets; nothing for the kernel's own.
 pub struct Scheduler {
-    object: Object,
-    profile: Profile,
+    loadable: Option<(Object, Profile)>,
 }
 
 impl Scheduler {
+    /// The kernel's own.
+    pub fn kernel() -> Scheduler {
+        Scheduler { loadable: None }
+    }
+
     /// A test scheduler with `[rodata]` values.
     pub fn compiled(name: &str, rodata: &str) -> Scheduler {
         let profile = Profile::from_toml(name, &format!("summary = \"test\"\n[rodata]\n{rodata}\n")).unwrap();
-        Scheduler { object: compile(name), profile }
+        Scheduler { loadable: Some((compile(name), profile)) }
     }
 
     /// An object with no profile.
     pub fn from_bytes(name: &str, object: &[u8]) -> Scheduler {
         let profile = Profile::from_toml(name, "summary = \"test\"").unwrap();
-        Scheduler { object: Object::parse(object).unwrap(), profile }
+        Scheduler { loadable: Some((Object::parse(object).unwrap(), profile)) }
     }
 
     /// One that ships with Weir.
     pub fn shipped(name: &str) -> Scheduler {
         let policy = policies::find(name).unwrap();
         let profile = Profile::from_toml(name, policy.profile).unwrap();
-        Scheduler { object: Object::parse(policy.object).unwrap(), profile }
+        Scheduler { loadable: Some((Object::parse(policy.object).unwrap(), profile)) }
     }
 
     /// Plays `workload`; what must hold in every run is checked.
@@ -96,8 +100,11 @@ impl Scheduler {
         seed: u64,
         faults: &'a FaultPlan,
     ) -> Setup<'a> {
-        let (object, profile) = (&self.object, &self.profile);
-        Setup { machine, workload, object, profile, seed, duration: None, faults, kernel: (7, 2) }
+        let scheduler = match &self.loadable {
+            None => simulator::Scheduler::Kernel,
+            Some((object, profile)) => simulator::Scheduler::Object { object, profile },
+        };
+        Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: (7, 2) }
     }
 
     /// Plays `workload` and unloads the scheduler; the exit kind that the kernel kept.
@@ -155,12 +162,14 @@ impl Played {
     }
 }
 
-/// Checks each event of a run: time goes forward, a task runs on one CPU at a time and only where it may, a CPU's
-/// switches follow each other.
+/// Checks each event of a run: time goes forward, a task runs on one CPU at a time, only where it may and where the
+/// events before say that it is, a CPU's switches follow each other.
 struct Watcher {
     last: Nanos,
     allowed: Vec<CpuSet>,
     runs_on: Vec<Option<CpuId>>,
+    /// Where its last switch-in, wakeup or migration took a task.
+    place: Vec<Option<CpuId>>,
     current: Vec<TaskId>,
     offline: CpuSet,
     events: Vec<Event>,
@@ -172,6 +181,7 @@ impl Watcher {
             last: Nanos::ZERO,
             allowed: Vec::new(),
             runs_on: Vec::new(),
+            place: Vec::new(),
             current: vec![TaskId::NONE; cpus],
             offline: CpuSet::new(),
             events: Vec::new(),
@@ -189,6 +199,8 @@ impl Watcher {
             assert_eq!(self.runs_on[next.index()].replace(cpu), None, "task {next} runs on two CPUs");
             let allowed = &self.allowed[next.index()];
             assert!(allowed.contains(cpu), "task {next} may run on {allowed} and runs on {cpu}");
+            let place = self.place[next.index()];
+            assert_eq!(place, Some(cpu), "task {next} runs on CPU {cpu}, and no event says how it got there");
         }
     }
 }
@@ -199,6 +211,7 @@ impl Sink for Watcher {
         assert_eq!(info.id.index(), self.allowed.len());
         self.allowed.push(info.allowed.clone());
         self.runs_on.push(None);
+        self.place.push(None);
     }
 
     fn affinity(&mut self, _time: Nanos, task: TaskId, allowed: &CpuSet) {
@@ -208,6 +221,9 @@ impl Sink for Watcher {
     fn event(&mut self, event: &Event) {
         assert!(event.time >= self.last, "time goes forward");
         self.last = event.time;
+        if let EventKind::Wakeup { target: to, .. } | EventKind::Migrate { to, .. } = event.kind {
+            self.place[event.task.index()] = Some(to);
+        }
         if let EventKind::Switch { prev, .. } = event.kind {
             self.switch(event.cpu, prev, event.task);
         }
