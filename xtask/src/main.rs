@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Developer automation.
 
+mod noise;
 mod predict;
 mod sabotage;
 mod tidy;
@@ -25,6 +26,9 @@ enum Task {
     Predict(predict::Arguments),
     /// Break rules, one at a time, in a copy of the repository, and tell who notices
     Sabotage(sabotage::Arguments),
+    /// Measure how far real runs are spread, and compare that with what the model draws
+    #[command(subcommand)]
+    Noise(noise::Task),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]
     Vm(vm::Command),
@@ -50,6 +54,13 @@ fn main() -> ExitCode {
             Ok(fine) => ExitCode::from(u8::from(!fine)),
             Err(error) => {
                 eprintln!("sabotage: {error:#}");
+                ExitCode::from(2)
+            }
+        },
+        Task::Noise(task) => match noise::execute(&task) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("noise: {error:#}");
                 ExitCode::from(2)
             }
         },

@@ -13,7 +13,7 @@ mod run;
 
 use anyhow::{Context, Result, bail, ensure};
 use compare::Comparison;
-use host::Host;
+pub(crate) use host::Host;
 use run::Run;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -128,21 +128,26 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
 }
 
 /// The program, and where it works.
-struct Weir<'a> {
+pub(crate) struct Weir<'a> {
     program: PathBuf,
     scratch: PathBuf,
     directory: &'a Path,
 }
 
 impl<'a> Weir<'a> {
-    fn build(directory: &'a Path) -> Result<Weir<'a>> {
+    pub(crate) fn build(directory: &'a Path) -> Result<Weir<'a>> {
         let root = crate::root();
         run_to_end(
             Command::new("cargo").args(["build", "--release", "--locked", "-q", "-p", "weir"]).current_dir(root),
         )?;
-        let scratch = root.join("target/predict");
+        Weir::of(root.join("target/release/weir"), directory)
+    }
+
+    /// With a program that is built already.
+    pub(crate) fn of(program: PathBuf, directory: &'a Path) -> Result<Weir<'a>> {
+        let scratch = crate::root().join("target/predict");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        Ok(Weir { program: root.join("target/release/weir"), scratch, directory })
+        Ok(Weir { program, scratch, directory })
     }
 
     fn command(&self) -> Command {

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How large the noise of real runs is, and whether the model's is as large: `docs/noise.md` has the results.
+//!
+//! 1. `play` makes real runs of six kinds of workload under the kernel's own scheduler, in turn with a spin of fixed
+//!    length, by which a change of the machine's speed can be told from anything else.
+//! 2. `sizes` measures the sources on this machine: what the kernel's threads do while nothing else happens, and what
+//!    varies in traced runs of the kind `periodic`.
+//! 3. `judge` plays each kind in the model with many seeds and compares how far its runs are spread with the real ones.
+
+mod judge;
+mod kinds;
+mod play;
+mod serve;
+mod sizes;
+mod spreads;
+mod trace;
+
+use anyhow::{Context, Result, bail};
+use kinds::Kind;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// `noise`.
+#[derive(clap::Subcommand, Debug)]
+pub enum Task {
+    /// Play all kinds of workload for real, so many rounds, and append a line for each run to a file (root)
+    Play {
+        /// How often each kind is played
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        rounds: u32,
+        /// Only these kinds
+        #[arg(long = "kind", value_name = "KIND")]
+        kinds: Vec<String>,
+        /// Where the lines go
+        #[arg(value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Show how far the real runs in such a file are spread
+    Show {
+        /// What `play` wrote
+        #[arg(value_name = "FILE")]
+        data: PathBuf,
+    },
+    /// Measure the sources of noise of this machine and print them as `[noise]` of a machine file (root)
+    Sizes {
+        /// How long the kernel's threads are watched
+        #[arg(long, value_name = "SECS", default_value_t = 30)]
+        seconds: u64,
+        /// What `play` wrote: how far whole runs of the fitted kinds are spread
+        #[arg(value_name = "FILE")]
+        data: PathBuf,
+    },
+    /// Record each command, play all kinds in the model with many seeds, and compare the spreads (root)
+    Judge {
+        /// Seeds for each kind
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        seeds: u64,
+        /// Where the model's runs go, as lines
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// What `play` wrote
+        #[arg(value_name = "FILE")]
+        data: PathBuf,
+    },
+    /// Show how far the model's own runs are spread, and what a change of 1 ns does to them
+    Spreads {
+        /// Seeds for each scheduler, machine and workload
+        #[arg(long, value_name = "N", default_value_t = 40)]
+        seeds: u64,
+    },
+    /// Be the workload `server`
+    #[command(hide = true)]
+    Serve,
+}
+
+/// Carries it out.
+pub fn execute(task: &Task) -> Result<()> {
+    match task {
+        Task::Play { rounds, kinds, out } => play::play(&Place::new()?, *rounds, kinds, &absolute(out)?),
+        Task::Show { data } => play::show(data),
+        Task::Sizes { seconds, data } => sizes::measure(&Place::new()?, *seconds, data),
+        Task::Judge { seeds, out, data } => judge::judge(&Place::new()?, *seeds, data, out.as_deref()),
+        Task::Spreads { seeds } => spreads::show(&Place::new()?, *seeds),
+        Task::Serve => Ok(serve::serve()?),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}
+
+/// Where it all happens.
+struct Place {
+    weir: PathBuf,
+    directory: PathBuf,
+}
+
+impl Place {
+    /// With the `weir` that the environment names in WEIR, else with one that is built now.
+    fn new() -> Result<Place> {
+        let root = crate::root();
+        let directory = root.join("target/noise");
+        kinds::prepare(&directory)?;
+        if let Some(weir) = std::env::var_os("WEIR") {
+            return Ok(Place { weir: weir.into(), directory });
+        }
+        let status = Command::new("cargo")
+            .args(["build", "--release", "--locked", "-q", "-p", "weir"])
+            .current_dir(root)
+            .status()?;
+        if !status.success() {
+            bail!("weir was not built");
+        }
+        Ok(Place { weir: root.join("target/release/weir"), directory })
+    }
+
+    fn file(&self, kind: &Kind) -> PathBuf {
+        self.directory.join(format!("{}.json", kind.name))
+    }
+
+    /// The command of a kind.
+    fn shell(&self, text: &str) -> String {
+        let xtask = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
+        text.replace("{xtask}", &xtask.display().to_string())
+    }
+}
+
+/// The only run of the document that a `weir` prints.
+fn document(command: &mut Command) -> Result<Value> {
+    Ok(document_of_all(command)?["runs"][0].take())
+}
+
+/// All of it. A scheduler that was ejected, or tasks that wait for each other, are a mistake here.
+fn document_of_all(command: &mut Command) -> Result<Value> {
+    let output = command.stderr(Stdio::piped()).output()?;
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))
+}
+
+/// The lines of a file of runs.
+struct Runs(Vec<Value>);
+
+impl Runs {
+    fn read(path: &Path) -> Result<Runs> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let lines = text.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+        Ok(Runs(lines.with_context(|| path.display().to_string())?))
+    }
+
+    /// One measure of all runs of a kind.
+    fn values(&self, kind: &str, key: &str) -> Vec<f64> {
+        self.0.iter().filter(|run| run["kind"] == kind).filter_map(|run| run[key].as_f64()).collect()
+    }
+
+    /// The same as if the machine had been as fast in all of them as in the median one.
+    fn steady(&self, kind: &str, key: &str) -> Vec<f64> {
+        let spins = self.values(kind, "spin_ns");
+        let usual = quantile(&spins, 0.5);
+        self.values(kind, key).iter().zip(&spins).map(|(value, spin)| value * usual / spin).collect()
+    }
+}
+
+/// How far values are spread around their median, in percent of it.
+struct Spread {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+fn spread(values: &[f64]) -> Spread {
+    let median = quantile(values, 0.5);
+    let part = |p| 100.0 * (quantile(values, p) / median - 1.0);
+    Spread { median, low: part(0.05), high: part(0.95) }
+}
+
+/// The quantile of at least one value, with straight lines between values.
+fn quantile(values: &[f64], p: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = p * (sorted.len() - 1) as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    let high = (low + 1).min(sorted.len() - 1);
+    sorted[low] + (sorted[high] - sorted[low]) * part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_on_lines_between_values() {
+        let values = [4.0, 1.0, 3.0, 2.0, 5.0];
+        assert_eq!([0.0, 0.25, 0.5, 0.6, 1.0].map(|p| quantile(&values, p)), [1.0, 2.0, 3.0, 3.4, 5.0]);
+        assert_eq!(quantile(&[7.0], 0.9), 7.0);
+        let spread = spread(&values);
+        assert!((spread.low + 60.0).abs() < 0.01 && (spread.high - 60.0).abs() < 0.01 && spread.median == 3.0);
+    }
+
+    #[test]
+    fn a_faster_machine_is_divided_out() {
+        let line =
+            |spin: u64, makespan: u64| serde_json::json!({"kind": "a", "spin_ns": spin, "makespan_ns": makespan});
+        let runs = Runs(vec![line(100, 1_000), line(200, 2_000), line(50, 500)]);
+        assert_eq!(runs.steady("a", "makespan_ns"), [1_000.0, 1_000.0, 1_000.0]);
+        assert!(runs.values("b", "makespan_ns").is_empty());
+    }
+}
