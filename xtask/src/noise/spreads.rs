@@ -72,7 +72,7 @@ fn play(place: &Place, machines: &[String], seeds: u64) -> Result<Cells> {
     let mut cells = Cells::new();
     for seed in 1..=seeds {
         let mut command = Command::new(&place.weir);
-        command.arg("sim").args(SCHEDULERS).args(["--format", "json", "--for", "20s", "--seed", &seed.to_string()]);
+        command.arg("sim").args(SCHEDULERS).args(["--format", "json", "--seed", &seed.to_string()]);
         machines.iter().for_each(|machine| _ = command.args(["-m", machine]));
         WORKLOADS.iter().for_each(|workload| _ = command.args(["-w", workload]));
         let document = document_of_all(&mut command)?;
