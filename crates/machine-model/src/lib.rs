@@ -77,11 +77,13 @@
 
 mod cost;
 mod effects;
+mod hwloc_xml;
 mod machine;
 mod noise;
 mod presets;
 mod synthetic;
 mod sysfs;
+mod to_toml;
 mod toml_file;
 
 pub use cost::{Costs, Nature};

@@ -67,6 +67,28 @@ impl Tree {
         with_absent(places, Topology::default_distances(self.nodes))
     }
 
+    /// The numbers of the CPUs, in the order of the tree, by the name of a numbering. Firmware often counts one thread of
+    /// every core before the second ones.
+    pub fn numbers_by(&self, numbering: &str) -> Option<Vec<usize>> {
+        let count = self.places.len();
+        let mut numbers: Vec<usize> = (0..count).collect();
+        match numbering {
+            "threads-together" => {}
+            "threads-last" => {
+                let mut thread = vec![0; count];
+                for index in 1..count {
+                    let same = self.places[index].core == self.places[index - 1].core;
+                    thread[index] = if same { thread[index - 1] + 1 } else { 0 };
+                }
+                let mut order = numbers.clone();
+                order.sort_by_key(|&index| (thread[index], index));
+                order.into_iter().enumerate().for_each(|(number, index)| numbers[index] = number);
+            }
+            _ => return None,
+        }
+        Some(numbers)
+    }
+
     /// The topology with the string's own numbers, else those of the tree's order; and the numbers that no CPU has.
     pub fn topology(&self) -> (Topology, CpuSet) {
         let plain: Vec<usize> = (0..self.places.len()).collect();

@@ -43,24 +43,16 @@ fn of_shape<'a, 't>(table: &mut Table<'a, 't>, shape: Value<'a, 't>) -> Result<(
     if tree.numbers.is_some() {
         return Err(table.error(value, "numbering beside the indexes of the shape; expected one of them".into()));
     }
-    Ok(tree.numbered(&numbers(table, value, &tree.places)?))
+    Ok(tree.numbered(&numbers(table, value, &tree)?))
 }
 
-/// The number of each CPU of the tree. Firmware often counts one thread of every core before the second ones.
-fn numbers(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &[Place]) -> Result<Vec<usize>, MachineError> {
+/// The number of each CPU of the tree.
+fn numbers(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &Tree) -> Result<Vec<usize>, MachineError> {
     let expected = "\"threads-together\", \"threads-last\" or the list of the numbers";
+    let count = tree.places.len();
     match value.get_ref() {
-        DeValue::String(word) if word == "threads-together" => Ok((0..tree.len()).collect()),
-        DeValue::String(word) if word == "threads-last" => {
-            let thread =
-                |index: usize| tree[..index].iter().rev().take_while(|place| place.core == tree[index].core).count();
-            let mut order: Vec<usize> = (0..tree.len()).collect();
-            order.sort_by_key(|&index| (thread(index), index));
-            let mut numbers = vec![0; tree.len()];
-            order.into_iter().enumerate().for_each(|(number, index)| numbers[index] = number);
-            Ok(numbers)
-        }
-        DeValue::Array(items) if items.len() == tree.len() => {
+        DeValue::String(word) => tree.numbers_by(word).ok_or_else(|| table.wrong("numbering", value, expected)),
+        DeValue::Array(items) if items.len() == count => {
             let mut numbers = Vec::new();
             for item in items.iter() {
                 let number = table.integer("numbering", item, 0..=MAX_CPUS as u64 - 1)? as usize;
@@ -72,7 +64,7 @@ fn numbers(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &[Place]) -> Resul
             Ok(numbers)
         }
         DeValue::Array(_) => {
-            let expected = format!("{} numbers, one for each CPU of the shape", tree.len());
+            let expected = format!("{count} numbers, one for each CPU of the shape");
             Err(table.wrong("numbering", value, &expected))
         }
         _ => Err(table.wrong("numbering", value, expected)),

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! hwloc XML, versions 2 and 3, as `lstopo FILE.xml` writes it.
+//!
+//! Facts: `hwloc2.dtd`, the documentation of hwloc 2.x and 3.0, and what its programs write. Objects that hold CPUs are
+//! nested; memory nodes hang beside them and say in `cpuset` whose they are. `complete_cpuset` also has the CPUs of which
+//! nothing else is known, since they were offline or not allowed. I/O devices and what people attached have no meaning here.
+
+mod attributes;
+
+use crate::machine::with_offline;
+use crate::{Machine, MachineError};
+use attributes::Element;
+use ids::{CpuId, CpuSet, MAX_CPUS, Place, Topology};
+use roxmltree::{Document, ParsingOptions};
+use std::collections::BTreeMap;
+
+/// More than any machine of 4096 CPUs has: some ten elements for each CPU.
+const MAX_ELEMENTS: u32 = 1 << 20;
+
+/// `HWLOC_DISTANCES_KIND_MEANS_LATENCY`.
+const KIND_LATENCY: u64 = 1 << 2;
+
+/// What is around an object.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    /// Number of the core's object.
+    core: Option<u32>,
+    /// That of the outermost cache.
+    llc: Option<u32>,
+    /// That of the innermost package or die: where no cache is known, Linux takes it for one.
+    package: Option<u32>,
+}
+
+/// A CPU: an object of type PU.
+struct Pu {
+    core: u32,
+    llc: Option<u32>,
+}
+
+/// A memory node.
+struct Node {
+    os_index: u64,
+    gp_index: Option<u64>,
+    cpus: CpuSet,
+    /// With those that are offline.
+    complete: CpuSet,
+}
+
+/// What the tree of objects says.
+#[derive(Default)]
+struct Objects {
+    cpus: BTreeMap<CpuId, Pu>,
+    nodes: Vec<Node>,
+    /// Of the whole machine, with CPUs that are offline.
+    complete: CpuSet,
+    model: Option<String>,
+}
+
+impl Machine {
+    /// From hwloc XML; `name` is the file's name: it stands in errors, and without directory and `.xml` it becomes the
+    /// machine's name. Nodes are numbered anew without gaps. HZ, NO_HZ, costs and noise cannot be seen there; those of the
+    /// preset `server-64` stand in.
+    ///
+    /// # Errors
+    /// Names line, column, and what was expected.
+    pub fn from_hwloc_xml(name: &str, text: &str) -> Result<Machine, MachineError> {
+        let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_ELEMENTS, ..ParsingOptions::default() };
+        let document = Document::parse_with_options(text, options).map_err(|error| {
+            let at = error.pos();
+            MachineError { place: format!("{name}:{}:{}", at.row, at.col), problem: format!("not XML: {error}") }
+        })?;
+        let root = Element { file: name, node: document.root_element() };
+        check_version(root)?;
+        let mut objects = read_objects(root)?;
+        objects.nodes.sort_by_key(|node| node.os_index);
+        if let Some(twice) = objects.nodes.windows(2).find(|two| two[0].os_index == two[1].os_index) {
+            return Err(root.error(format!("two NUMANodes have the os_index {}", twice[0].os_index)));
+        }
+        let (topology, offline, absent) = topology(root, &objects)?;
+        let capacities = capacities(root, topology.len())?;
+        let mut description = objects.model.unwrap_or_else(|| "a machine".to_owned());
+        description += &format!(", {} CPUs, by hwloc", objects.cpus.len());
+        if capacities.guessed {
+            description += "; capacities are those of the highest frequencies";
+        }
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let machine = Machine {
+            name: name.strip_suffix(".xml").unwrap_or(name).to_owned(),
+            description,
+            topology: Topology { capacities: capacities.of_cpu, ..topology },
+            offline,
+            absent,
+            ..Machine::reference()
+        };
+        machine.validate()?;
+        Ok(machine)
+    }
+}
+
+fn check_version(root: Element<'_, '_>) -> Result<(), MachineError> {
+    if root.node.tag_name().name() != "topology" {
+        let found = root.node.tag_name().name();
+        return Err(root.error(format!("the file holds a {found:?}; expected the \"topology\" of hwloc XML")));
+    }
+    let version = root.node.attribute("version").unwrap_or("1");
+    match version.split('.').next() {
+        Some("2" | "3") => Ok(()),
+        _ => {
+            let how = "lstopo of hwloc 2 converts it: lstopo -i OLD.xml NEW.xml";
+            Err(root.error(format!("hwloc XML of version {version}; expected version 2 or 3 ({how})")))
+        }
+    }
+}
+
+/// Walks the objects. Not by recursion: a file may nest them as deep as it likes.
+fn read_objects(root: Element<'_, '_>) -> Result<Objects, MachineError> {
+    let mut objects = Objects::default();
+    let mut number = 0;
+    let mut stack = vec![(root, Around::default())];
+    while let Some((element, mut around)) = stack.pop() {
+        if element.node.tag_name().name() == "object" {
+            number += 1;
+            match element.required("type")? {
+                "Machine" => objects.complete = element.cpus("complete_cpuset")?.unwrap_or_default(),
+                "Package" => {
+                    around.package = Some(number);
+                    objects.model = objects.model.or_else(|| element.info("CPUModel").map(str::to_owned));
+                }
+                "Die" => around.package = Some(number),
+                "Core" => around.core = Some(number),
+                "PU" => add_cpu(&mut objects, element, number, around)?,
+                "NUMANode" => add_node(&mut objects, element)?,
+                // Inside a core it is no cache that others share, and the outermost one is the last level.
+                "L1Cache" | "L2Cache" | "L3Cache" | "L4Cache" | "L5Cache" if around.core.is_none() => {
+                    around.llc = around.llc.or(Some(number));
+                }
+                "Bridge" | "PCIDev" | "OSDev" | "Misc" => continue,
+                // Groups, caches inside cores or of instructions, caches of memory, and what later versions bring.
+                _ => {}
+            }
+        }
+        // The first child comes first.
+        let children: Vec<_> = element.children("object").collect();
+        stack.extend(children.into_iter().rev().map(|child| (child, around)));
+    }
+    match objects.cpus.is_empty() {
+        true => Err(root.error("no object of type PU; expected CPUs".into())),
+        false => Ok(objects),
+    }
+}
+
+fn add_cpu(objects: &mut Objects, element: Element<'_, '_>, number: u32, around: Around) -> Result<(), MachineError> {
+    let cpu = element.number("os_index", 0..=MAX_CPUS as u64 - 1)?;
+    let pu = Pu { core: around.core.unwrap_or(number), llc: around.llc.or(around.package) };
+    match objects.cpus.insert(CpuId(cpu as u32), pu) {
+        None => Ok(()),
+        Some(_) => Err(element.error(format!("two PUs have the os_index {cpu}"))),
+    }
+}
+
+fn add_node(objects: &mut Objects, element: Element<'_, '_>) -> Result<(), MachineError> {
+    let cpus = element.cpus("cpuset")?.unwrap_or_default();
+    let complete = element.cpus("complete_cpuset")?.unwrap_or_else(|| cpus.clone());
+    // Linux numbers nodes below 1024; other systems number them as they like.
+    let os_index = element.number("os_index", 0..=u64::from(u32::MAX))?;
+    let gp_index = element.node.attribute("gp_index").map(|_| element.number("gp_index", 0..=u64::MAX)).transpose()?;
+    objects.nodes.push(Node { os_index, gp_index, cpus, complete });
+    Ok(())
+}
+
+/// The topology, the CPUs that are not online, and the numbers that no CPU has.
+fn topology(root: Element<'_, '_>, objects: &Objects) -> Result<(Topology, CpuSet, CpuSet), MachineError> {
+    let nodes = &objects.nodes;
+    let present: CpuSet = objects.cpus.keys().copied().chain(objects.complete.iter()).collect();
+    let last = present.iter().last().expect("there are CPUs");
+    let all = CpuSet::first_n(last.index() + 1);
+    let mut places = vec![None; all.len()];
+    // A cache ends at its node, a core at its cache.
+    let (mut llcs, mut cores) = (BTreeMap::new(), BTreeMap::new());
+    for (&cpu, pu) in &objects.cpus {
+        let node = home(nodes, cpu, |node| &node.cpus)
+            .or_else(|| home(nodes, cpu, |node| &node.complete))
+            .ok_or_else(|| root.error(format!("CPU {cpu} is in no NUMANode's cpuset")))?;
+        let next = llcs.len() as u32;
+        let llc = *llcs.entry((node, pu.llc)).or_insert(next);
+        let next = cores.len() as u32;
+        let core = *cores.entry((llc, pu.core)).or_insert(next);
+        places[cpu.index()] = Some(Place { core, llc, node: node as u32 });
+    }
+    let first = places.iter().flatten().next().map_or(0, |place| place.node);
+    let node_of = |cpu| home(nodes, cpu, |node| &node.complete).map_or(first, |node| node as u32);
+    let offline: CpuSet = all.iter().filter(|cpu| places[cpu.index()].is_none()).collect();
+    let absent = all.iter().filter(|cpu| !present.contains(*cpu)).collect();
+    let topology = Topology::new(with_offline(places, node_of)).with_distances(distances(root, nodes)?);
+    Ok((topology.renumbered(&offline), offline, absent))
+}
+
+/// The node of a CPU: of those that have it, the one with the fewest CPUs, and then the first. Without any nodes in the
+/// file there is one.
+fn home(nodes: &[Node], cpu: CpuId, cpus: fn(&Node) -> &CpuSet) -> Option<usize> {
+    let having = nodes.iter().enumerate().filter(|(_, node)| cpus(node).contains(cpu));
+    having.min_by_key(|(_, node)| cpus(node).len()).map(|(index, _)| index).or(nodes.is_empty().then_some(0))
+}
+
+/// SLIT distances, if the file has a matrix of latencies between its nodes. As in sysfs, the larger of both directions
+/// counts; where nothing is said, a foreign node is as far as Linux assumes.
+fn distances(root: Element<'_, '_>, nodes: &[Node]) -> Result<Vec<Vec<u32>>, MachineError> {
+    let mut rows = Topology::default_distances(nodes.len().max(1));
+    for matrix in root.children("distances2") {
+        let kind = matrix.number("kind", 0..=u64::MAX)?;
+        if matrix.required("type")? != "NUMANode" || kind & KIND_LATENCY == 0 {
+            continue;
+        }
+        let (indexes, values) = (matrix.numbers("indexes")?, matrix.numbers("u64values")?);
+        let count = matrix.number("nbobjs", 1..=Topology::MAX_NODES as u64)? as usize;
+        if indexes.len() != count || values.len() != count * count {
+            let found = format!("{} indexes and {} values", indexes.len(), values.len());
+            return Err(matrix.error(format!("{found}; expected {count} and {}", count * count)));
+        }
+        let by_gp = matrix.required("indexing")? == "gp";
+        let position = |index: &u64| {
+            let number = |node: &Node| if by_gp { node.gp_index } else { Some(node.os_index) };
+            let found = nodes.iter().position(|node| number(node) == Some(*index));
+            found.ok_or_else(|| matrix.error(format!("distances of a node {index} that is not there")))
+        };
+        let at: Vec<usize> = indexes.iter().map(position).collect::<Result<_, _>>()?;
+        for (from, &row) in at.iter().enumerate() {
+            for (to, &column) in at.iter().enumerate() {
+                let larger = values[from * count + to].max(values[to * count + from]);
+                rows[row][column] = u32::try_from(larger).unwrap_or(u32::MAX);
+            }
+        }
+        return match Topology::check_distances(&rows, nodes.len()) {
+            Ok(()) => Ok(rows),
+            Err(problem) => Err(matrix.error(problem.0)),
+        };
+    }
+    Ok(rows)
+}
+
+/// What each CPU gets done.
+struct Capacities {
+    of_cpu: Vec<u32>,
+    /// hwloc knows no capacities, only frequencies.
+    guessed: bool,
+}
+
+/// Capacities of the kinds of CPUs: as Linux says them; else, if hwloc has the highest frequency of every kind, in
+/// proportion to it.
+fn capacities(root: Element<'_, '_>, cpus: usize) -> Result<Capacities, MachineError> {
+    let full = Topology::FULL_CAPACITY;
+    let mut kinds = Vec::new();
+    for kind in root.children("cpukind") {
+        let number = |key: &str, range| kind.info(key).map(|text| kind.in_range(key, text, range)).transpose();
+        let capacity = number("LinuxCapacity", 1..=u64::from(full))?;
+        let frequency = number("FrequencyMaxMHz", 1..=1_000_000)?;
+        kinds.push((kind.cpus("cpuset")?.unwrap_or_default(), capacity, frequency));
+    }
+    let highest = kinds.iter().filter_map(|kind| kind.2).max().unwrap_or(1);
+    let said = kinds.iter().all(|kind| kind.1.is_some());
+    let guessed = !said && kinds.len() > 1 && kinds.iter().all(|kind| kind.2.is_some());
+    let mut of_cpu = vec![full; cpus];
+    for (set, capacity, frequency) in kinds {
+        let capacity = match (capacity, frequency) {
+            (Some(capacity), _) if said => capacity,
+            (_, Some(frequency)) if guessed => (frequency * u64::from(full) / highest).max(1),
+            _ => continue,
+        };
+        for cpu in set.iter().filter(|cpu| cpu.index() < cpus) {
+            of_cpu[cpu.index()] = capacity as u32;
+        }
+    }
+    let guessed = guessed && of_cpu.iter().any(|&capacity| capacity != full);
+    Ok(Capacities { of_cpu, guessed })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files that lstopo of hwloc 2.9 (`-v2`) and 3.0 (`-v3`) wrote, and damaged ones.
+//!
+//! `tiles`: `package:2 group:2 [numa(memory=4GB)] [numa(memory=1GB)] l2:2 core:1 pu:2(indexes=2*8:1*2)`. `packages`:
+//! `package:2 [numa(memory=4GB memorysidecachesize=16MB indexes=3,9)] die:2 l3:1 core:2 pu:1(indexes=5,4,3,2,0,1,10,11)`.
+//! `hybrid`: a made-up sysfs of two cores of two threads, four small ones, a CPU that is offline, and a node of memory
+//! only. `sparse`: the same with one thread offline and the small cores numbered from 8.
+
+use super::*;
+use ids::Locality;
+use proptest::prelude::*;
+
+const TILES: &str = include_str!("../../tests/hwloc/tiles-v2.xml");
+const PACKAGES: &str = include_str!("../../tests/hwloc/packages-v3.xml");
+const HYBRID_2: &str = include_str!("../../tests/hwloc/hybrid-v2.xml");
+const HYBRID_3: &str = include_str!("../../tests/hwloc/hybrid-v3.xml");
+const SPARSE: &str = include_str!("../../tests/hwloc/sparse-v3.xml");
+
+fn read(text: &str) -> Machine {
+    Machine::from_hwloc_xml("dir/my.xml", text).unwrap()
+}
+
+/// lstopo read the string and wrote the file: we must find the same in both.
+#[test]
+fn a_file_says_the_same_as_the_string_that_it_was_made_of() {
+    let string = "package:2 group:2 [numa(memory=4GB)] [numa(memory=1GB)] l2:2 core:1 pu:2(indexes=2*8:1*2)";
+    assert_eq!(read(TILES).topology, Machine::from_synthetic(string).unwrap().topology);
+    let string = "package:2 [numa(memory=4GB memorysidecachesize=16MB indexes=3,9)] die:2 l3:1 core:2 \
+                  pu:1(indexes=5,4,3,2,0,1,10,11)";
+    let (file, string) = (read(PACKAGES), Machine::from_synthetic(string).unwrap());
+    assert_eq!((file.topology, file.absent), (string.topology, string.absent));
+}
+
+#[test]
+fn hybrid_machines_keep_capacities_offline_cpus_and_memory() {
+    for text in [HYBRID_2, HYBRID_3] {
+        let machine = read(text);
+        assert_eq!((machine.name.as_str(), machine.description.as_str()), ("my", "a machine, 8 CPUs, by hwloc"));
+        assert_eq!(machine.topology.capacities, [1024, 1024, 1024, 1024, 446, 446, 446, 446, 1024]);
+        assert_eq!((machine.offline.to_string(), machine.absent.to_string()), ("8".into(), String::new()));
+        assert_eq!(machine.topology.distances, [[10, 17], [17, 10]]);
+        assert_eq!(
+            machine.summary(),
+            "8 CPUs: 6 cores of 1 or more threads, 1 last-level cache, 1 node and 1 node of memory only; \
+             capacities 446, 1024; offline: 8"
+        );
+        assert_eq!(machine.topology.locality(CpuId(0), CpuId(1)), Locality::Smt);
+        assert_eq!(machine.topology.locality(CpuId(4), CpuId(5)), Locality::Llc);
+    }
+}
+
+#[test]
+fn numbers_may_have_gaps() {
+    let machine = read(SPARSE);
+    assert_eq!((machine.offline.to_string(), machine.absent.to_string()), ("3-7".into(), "4-7".into()));
+    assert_eq!(machine.online_cpus().to_string(), "0-2,8-11");
+}
+
+#[test]
+fn without_capacities_the_highest_frequencies_stand_in() {
+    let text = HYBRID_2
+        .replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"FrequencyMaxMHz\" value=\"3900\"")
+        .replace("name=\"LinuxCapacity\" value=\"1024\"", "name=\"FrequencyMaxMHz\" value=\"5000\"");
+    let machine = read(&text);
+    assert_eq!(machine.topology.capacities, [1024, 1024, 1024, 1024, 798, 798, 798, 798, 1024]);
+    assert!(machine.description.ends_with("; capacities are those of the highest frequencies"));
+    // Of one kind nothing is known: all count as equal.
+    let text = HYBRID_2.replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"CoreType\" value=\"IntelAtom\"");
+    assert_eq!(read(&text).topology.capacities, [1024; 9]);
+}
+
+#[test]
+fn distances_may_be_numbered_by_hwlocs_own_numbers_and_be_unequal() {
+    let text = HYBRID_3
+        .replace("indexing=\"os\"", "indexing=\"gp\"")
+        .replace("<indexes length=\"4\">0 1 ", "<indexes length=\"6\">31 ")
+        .replace("</indexes>", "</indexes><indexes>30 </indexes>")
+        .replace("10 17 17 10", "10 17 19 10");
+    let number = |node: &str| {
+        let from = &text[text.find(&format!("type=\"NUMANode\" os_index=\"{node}\"")).unwrap()..];
+        let at = from.find("gp_index=\"").unwrap() + 10;
+        from[at..].split('"').next().unwrap().to_owned()
+    };
+    let text = text.replace("31 <", &format!("{} <", number("1"))).replace(">30 <", &format!(">{} <", number("0")));
+    assert_eq!(read(&text).topology.distances, [[10, 19], [19, 10]]);
+}
+
+#[test]
+fn every_mistake_is_named_with_its_place() {
+    let cases = [
+        ("<topology", "<topologie", "f.xml:86:1: not XML: expected 'topologie' tag, not 'topology' at 86:1"),
+        (
+            "version=\"3.0\"",
+            "version=\"1\"",
+            "f.xml:3:1: hwloc XML of version 1; expected version 2 or 3 (lstopo of hwloc 2 converts it: lstopo -i OLD.xml NEW.xml)",
+        ),
+        (
+            "version=\"3.0\"",
+            "",
+            "f.xml:3:1: hwloc XML of version 1; expected version 2 or 3 (lstopo of hwloc 2 converts it: lstopo -i OLD.xml NEW.xml)",
+        ),
+        ("type=\"PU\" os_index=\"1\"", "type=\"PU\" os_index=\"0\"", "f.xml:13:17: two PUs have the os_index 0"),
+        (
+            "type=\"PU\" os_index=\"1\"",
+            "type=\"PU\" os_index=\"4096\"",
+            "f.xml:13:17: os_index is \"4096\"; expected a number from 0 to 4095",
+        ),
+        (
+            "type=\"PU\" os_index=\"1\"",
+            "type=\"PU\" os_index=\"-1\"",
+            "f.xml:13:17: os_index is \"-1\"; expected a number from 0 to 4095",
+        ),
+        ("type=\"PU\" os_index=\"1\"", "os_index=\"1\"", "f.xml:13:17: <object> has no attribute type"),
+        ("type=\"PU\" os_index=\"1\"", "type=\"PU\"", "f.xml:13:17: <object> has no attribute os_index"),
+        (
+            "complete_cpuset=\"0x000001ff\"",
+            "complete_cpuset=\"0xgg\"",
+            "f.xml:4:3: complete_cpuset is \"0xgg\"; expected words of 32 bits such as 0x0000000f,0xffffffff",
+        ),
+        ("17 17 10", "17 17 x", "f.xml:68:5: u64values is \"x\"; expected a number"),
+        ("17 17 10", "17 17", "f.xml:66:3: 2 indexes and 3 values; expected 2 and 4"),
+        ("17 17 10", "17 17 300", "f.xml:66:3: distance of node 1 to itself is 300; expected 10"),
+        ("\"4\">0 1 ", "\"4\">0 2 ", "f.xml:66:3: distances of a node 2 that is not there"),
+        ("value=\"446\"", "value=\"2000\"", "f.xml:77:3: LinuxCapacity is \"2000\"; expected a number from 1 to 1024"),
+        (
+            "type=\"NUMANode\" os_index=\"1\"",
+            "type=\"NUMANode\" os_index=\"0\"",
+            "f.xml:3:1: two NUMANodes have the os_index 0",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert!(HYBRID_3.contains(from), "{from}");
+        let error = Machine::from_hwloc_xml("f.xml", &HYBRID_3.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    let error = |text: &str| Machine::from_hwloc_xml("f.xml", text).unwrap_err().to_string();
+    assert_eq!(error("<a/>"), "f.xml:1:1: the file holds a \"a\"; expected the \"topology\" of hwloc XML");
+    assert_eq!(error("<topology version='2.0'/>"), "f.xml:1:1: no object of type PU; expected CPUs");
+    let far = format!("0x1{}", ",0x0".repeat(128));
+    let text = format!("<topology version='2.0'><object type='Machine' complete_cpuset='{far}'/></topology>");
+    assert!(error(&text).ends_with("; expected CPUs below 4096"), "{}", error(&text));
+}
+
+/// What is meant to exhaust a parser.
+#[test]
+fn files_that_explode_are_refused() {
+    let mut entities = String::from("<!DOCTYPE topology [<!ENTITY a0 \"aaaaaaaaaa\">");
+    for level in 1..12 {
+        let inner = format!("&a{};", level - 1).repeat(10);
+        entities += &format!("<!ENTITY a{level} \"{inner}\">");
+    }
+    let bomb = format!("{entities}]><topology version=\"2.0\"><object type=\"&a11;\"/></topology>");
+    assert!(Machine::from_hwloc_xml("f.xml", &bomb).unwrap_err().problem.starts_with("not XML"));
+    let deep = 200_000;
+    let nested = format!(
+        "<topology version=\"2.0\">{}<object type=\"PU\" os_index=\"0\"/>{}</topology>",
+        "<object type=\"Group\">".repeat(deep),
+        "</object>".repeat(deep)
+    );
+    // Deep, but a machine.
+    assert_eq!(read(&nested).topology.len(), 1);
+    let many = format!("<topology version=\"2.0\">{}</topology>", "<info/>".repeat(MAX_ELEMENTS as usize));
+    assert!(Machine::from_hwloc_xml("f.xml", &many).unwrap_err().problem.contains("not XML"));
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_never_panic(
+        file in 0..5usize,
+        changes in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+        swap in any::<(prop::sample::Index, prop::sample::Index)>(),
+    ) {
+        let mut bytes = [TILES, PACKAGES, HYBRID_2, HYBRID_3, SPARSE][file].as_bytes().to_vec();
+        // Digits and hexadecimal digits change into others, so that the file often stays XML.
+        let digits: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_hexdigit()).collect();
+        for (at, byte) in changes {
+            let at = digits[at.index(digits.len())];
+            bytes[at] = if byte < 200 { b"0123456789abcdef"[usize::from(byte) % 16] } else { byte };
+        }
+        let (from, to) = (swap.0.index(bytes.len()), swap.1.index(bytes.len()));
+        bytes.swap(from, to);
+        if let Ok(machine) = Machine::from_hwloc_xml("f.xml", &String::from_utf8_lossy(&bytes)) {
+            prop_assert!(machine.validate().is_ok());
+            let text = machine.to_toml();
+            let back = Machine::from_toml("f.toml", &text).unwrap();
+            prop_assert_eq!((back.topology, back.offline), (machine.topology, machine.offline), "{}", text);
+        }
+    }
+}

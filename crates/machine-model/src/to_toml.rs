@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A machine as a file to edit, which reads back as the same machine.
+
+use crate::synthetic::Tree;
+use crate::{Costs, Machine, Noise, Spread};
+use ids::{CpuId, CpuSet, Place, Topology};
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+
+impl Machine {
+    /// The text of a file from which [`Machine::from_toml`] makes this machine again, with a comment for each key.
+    pub fn to_toml(&self) -> String {
+        // A new field must be written, too.
+        let Machine { name: _, description, topology, offline, absent, hz, no_hz_idle, costs, noise } = self;
+        let mut text = format!("# {}\n", self.summary());
+        line(&mut text, "description", quoted(description), "");
+        line(&mut text, "hz", hz, "ticks a second of a busy CPU (CONFIG_HZ)");
+        line(&mut text, "no_hz_idle", no_hz_idle, "an idle CPU stops its tick (CONFIG_NO_HZ_IDLE)");
+        write_topology(&mut text, topology, offline, absent);
+        write_costs(&mut text, costs);
+        write_noise(&mut text, noise);
+        text
+    }
+}
+
+/// `key = value  # comment`.
+fn line(text: &mut String, key: &str, value: impl Display, comment: &str) {
+    let assignment = format!("{key} = {value}");
+    let comment = if comment.is_empty() { String::new() } else { format!("# {comment}") };
+    text.push_str(format!("{assignment:<28} {comment}").trim_end());
+    text.push('\n');
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+fn write_topology(text: &mut String, topology: &Topology, offline: &CpuSet, absent: &CpuSet) {
+    text.push_str("\n[topology]\n");
+    match shape(topology, offline) {
+        Some((shape, numbering)) => {
+            line(text, "shape", quoted(&shape), "");
+            line(text, "numbering", quoted(numbering), "or threads-together, or the list of all numbers");
+        }
+        None => write_nodes(text, topology, absent),
+    }
+    let plain = Topology::default_distances(topology.nodes());
+    if topology.nodes() > 1 {
+        let comment = if topology.distances == plain { "as Linux assumes" } else { "SLIT: 10 at home" };
+        let _ = writeln!(text, "# Distances between nodes ({comment})\ndistances = [");
+        topology.distances.iter().for_each(|row| {
+            let _ = writeln!(text, "  {row:?},");
+        });
+        text.push_str("]\n");
+    }
+    let mut weaker: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for (cpu, &capacity) in topology.capacities.iter().enumerate() {
+        if capacity != Topology::FULL_CAPACITY && !absent.contains(CpuId(cpu as u32)) {
+            weaker.entry(capacity).or_default().insert(CpuId(cpu as u32));
+        }
+    }
+    if !weaker.is_empty() {
+        let pairs: Vec<String> = weaker.iter().map(|(capacity, cpus)| format!("\"{cpus}\" = {capacity}")).collect();
+        text.push_str(
+            "# What weak CPUs get done, of 1024. Schedulers see it; that tasks run slower there is not modelled yet.\n",
+        );
+        let _ = writeln!(text, "capacity = {{ {} }}", pairs.join(", "));
+    }
+    let waiting: CpuSet = offline.iter().filter(|cpu| !absent.contains(*cpu)).collect();
+    if !waiting.is_empty() {
+        text.push_str("# A kernel does not tell what these share with others: correct it above\n");
+        line(text, "offline", quoted(&waiting.to_string()), "");
+    }
+}
+
+/// The shape and the numbering, if nodes, caches and cores are all alike and every CPU is online.
+fn shape(topology: &Topology, offline: &CpuSet) -> Option<(String, &'static str)> {
+    let (nodes, llcs, cores, cpus) = (topology.nodes(), topology.llcs(), topology.cores(), topology.len());
+    if !offline.is_empty() || llcs % nodes != 0 || cores % llcs != 0 || cpus % cores != 0 {
+        return None;
+    }
+    let shape = format!("node:{nodes} llc:{} core:{} pu:{}", llcs / nodes, cores / llcs, cpus / cores);
+    let tree = Tree::read(&shape).ok()?;
+    let numbering = ["threads-last", "threads-together"].into_iter().find(|numbering| {
+        let numbers = tree.numbers_by(numbering).expect("it is the name of a numbering");
+        tree.numbered(&numbers).0.places == topology.places
+    });
+    Some((shape, numbering?))
+}
+
+/// Nodes as lists of caches, these as lists of cores, these as their CPUs.
+fn write_nodes(text: &mut String, topology: &Topology, absent: &CpuSet) {
+    text.push_str(
+        "# Nodes, in them last-level caches, in them cores with their CPUs; [] is a node of memory only\nnodes = [\n",
+    );
+    let mut cores: BTreeMap<(u32, u32, u32), CpuSet> = BTreeMap::new();
+    for cpu in topology.cpus().iter().filter(|cpu| !absent.contains(*cpu)) {
+        let Place { core, llc, node } = topology.place(cpu);
+        cores.entry((node, llc, core)).or_default().insert(cpu);
+    }
+    for node in 0..topology.nodes() as u32 {
+        let mut caches: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        for (&(_, llc, _), cpus) in cores.range((node, 0, 0)..=(node, u32::MAX, u32::MAX)) {
+            let core = if cpus.len() == 1 { cpus.to_string() } else { format!("\"{cpus}\"") };
+            caches.entry(llc).or_default().push(core);
+        }
+        if caches.is_empty() {
+            text.push_str("  [],\n");
+            continue;
+        }
+        text.push_str("  [\n");
+        for cores in caches.values() {
+            let _ = writeln!(text, "    [{}],", cores.join(", "));
+        }
+        text.push_str("  ],\n");
+    }
+    text.push_str("]\n");
+}
+
+fn write_costs(text: &mut String, costs: &Costs) {
+    let Costs {
+        context_switch_ns,
+        ipi_ns,
+        idle_exit_ns,
+        interrupt_ns,
+        tick_ns,
+        instruction_ps,
+        callback_ns,
+        call_ns,
+        wakeup_ns,
+        fork_ns,
+        attach_ns,
+        disable_ns,
+    } = costs;
+    text.push_str("\n[costs]\n");
+    line(text, "context_switch_ns", context_switch_ns, "without the scheduler's own code");
+    line(text, "ipi_ns", format!("{ipi_ns:?}"), "interrupt for a CPU below the same cache, in the same node, farther");
+    line(text, "idle_exit_ns", idle_exit_ns, "an idle CPU wakes up");
+    line(text, "interrupt_ns", interrupt_ns, "a timer or device interrupt");
+    line(text, "tick_ns", tick_ns, "a tick");
+    line(text, "instruction_ps", instruction_ps, "one BPF instruction, in picoseconds");
+    line(text, "callback_ns", callback_ns, "entering and leaving a callback");
+    line(text, "call_ns", format!("{call_ns:?}"), "a kfunc: trivial, lookup, queue, scan, interrupt, clock");
+    line(text, "wakeup_ns", wakeup_ns, "a wakeup without callbacks");
+    line(text, "fork_ns", fork_ns, "the scheduler's part of a fork");
+    line(text, "attach_ns", attach_ns, "a scheduler is bypassed when it is attached");
+    line(text, "disable_ns", disable_ns, "and before it is gone");
+}
+
+fn write_noise(text: &mut String, noise: &Noise) {
+    let Noise {
+        off,
+        start_ns,
+        work_run_ppm,
+        work_task_ppm,
+        work_segment_ppm,
+        tick_ns,
+        idle_exit_ppm,
+        ipi_ppm,
+        timer_ns,
+        device_ppm,
+        threads,
+        steal_every_us,
+        steal_ns,
+    } = noise;
+    text.push_str("\n# What a seed draws: the least value, the quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, the greatest\n");
+    text.push_str("[noise]\n");
+    if !off.is_empty() {
+        let names: Vec<String> = off.iter().map(|source| quoted(source.name())).collect();
+        line(text, "off", format!("[{}]", names.join(", ")), "sources that draw nothing");
+    }
+    let mut spread = |key, spread: &Spread| {
+        if !spread.is_none() {
+            line(text, key, format!("{:?}", spread.quantiles()), "");
+        }
+    };
+    spread("start_ns", start_ns);
+    spread("work_run_ppm", work_run_ppm);
+    spread("work_task_ppm", work_task_ppm);
+    spread("work_segment_ppm", work_segment_ppm);
+    spread("tick_ns", tick_ns);
+    spread("idle_exit_ppm", idle_exit_ppm);
+    spread("ipi_ppm", ipi_ppm);
+    spread("timer_ns", timer_ns);
+    spread("device_ppm", device_ppm);
+    spread("steal_every_us", steal_every_us);
+    spread("steal_ns", steal_ns);
+    for thread in threads {
+        text.push_str("\n[[noise.threads]]\n");
+        line(text, "name", quoted(&thread.name), "");
+        line(text, "each_cpu", thread.each_cpu, "");
+        line(text, "nice", thread.nice, "");
+        line(text, "sleep_us", format!("{:?}", thread.sleep_us.quantiles()), "");
+        line(text, "work_ns", format!("{:?}", thread.work_ns.quantiles()), "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The machine that the text makes, with the name that it had.
+    fn back(machine: &Machine) -> Machine {
+        let text = machine.to_toml();
+        let made = Machine::from_toml("t.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        Machine { name: machine.name.clone(), ..made }
+    }
+
+    #[test]
+    fn presets_and_regular_machines_come_back() {
+        for (name, _) in crate::presets() {
+            let machine = Machine::preset(name).unwrap();
+            assert!(machine.to_toml().contains("shape ="), "{name}");
+            assert_eq!(back(&machine), machine, "{name}");
+        }
+        let machine = Machine::from_synthetic("node:2 l3:2 core:2 pu:2").unwrap();
+        assert!(machine.to_toml().contains("threads-together"));
+        assert_eq!(back(&machine), machine);
+    }
+
+    #[test]
+    fn texts_are_quoted() {
+        let machine = Machine::from_synthetic("pu:1").unwrap();
+        let machine =
+            Machine { description: "a \"b\" \\ c\n# d = \u{7}".into(), hz: 100, no_hz_idle: false, ..machine };
+        assert_eq!(back(&machine), machine);
+    }
+
+    proptest! {
+        /// Whatever can be said of a machine, in any combination.
+        #[test]
+        fn every_machine_comes_back(
+            nodes in prop::collection::vec(prop::collection::vec(prop::collection::vec(1usize..4, 1..4), 0..3), 1..4),
+            numbers in prop::sample::subsequence((0..120usize).collect::<Vec<_>>(), 108).prop_shuffle(),
+            weak in prop::collection::btree_map(0usize..120, 1u32..1024, 0..5),
+            gone in prop::collection::btree_set(0usize..120, 0..5),
+            distance in 11u32..254,
+            costs in prop::array::uniform6(0u64..1_000_000_000),
+        ) {
+            let mut numbers = numbers.into_iter();
+            let lists: Vec<String> = nodes.iter().map(|caches| {
+                let cache = |cores: &Vec<usize>| {
+                    let core = |&threads: &usize| {
+                        let cpus: CpuSet = (&mut numbers).take(threads).map(|cpu| CpuId(cpu as u32)).collect();
+                        format!("\"{cpus}\"")
+                    };
+                    format!("[{}]", cores.iter().map(core).collect::<Vec<_>>().join(", "))
+                };
+                let mut cache = cache;
+                format!("[{}]", caches.iter().map(|cores| cache(cores)).collect::<Vec<_>>().join(", "))
+            }).collect();
+            let head = "description = \"d\"\nhz = 250\nno_hz_idle = true\n[topology]\n";
+            let Ok(mut machine) = Machine::from_toml("t", &format!("{head}nodes = [{}]", lists.join(", "))) else {
+                return Ok(()); // without any CPU
+            };
+            let present = machine.present_cpus();
+            let exists = |cpu: &usize| present.contains(CpuId(*cpu as u32));
+            weak.iter().filter(|(cpu, _)| exists(cpu)).for_each(|(&cpu, &to)| machine.topology.capacities[cpu] = to);
+            let count = machine.topology.nodes();
+            if count > 1 {
+                (machine.topology.distances[0][1], machine.topology.distances[1][0]) = (distance, distance);
+            }
+            let gone: CpuSet = gone.iter().filter(|cpu| exists(cpu)).map(|&cpu| CpuId(cpu as u32)).collect();
+            machine.costs.call_ns = costs;
+            let absent = machine.absent.clone();
+            let offline: CpuSet = gone.iter().chain(absent.iter()).collect();
+            let machine = if present.is_subset(&gone) { machine } else { machine.without(&offline) };
+            prop_assert_eq!(back(&machine), machine);
+        }
+    }
+}
