@@ -6,7 +6,7 @@ pub mod bitfit_operations;
 pub mod gfs2_image;
 pub mod log;
 pub mod machine;
-pub mod machine_toml;
+pub mod machine_description;
 pub mod object;
 pub mod profile;
 pub mod recording;

@@ -15,6 +15,7 @@ use std::path::PathBuf;
     after_help = "\
 Examples:
   weir list                           what ships with weir
+  weir machine host                   this machine, as a file to edit
   weir sim bfs                        a recorded build under bfs, on the host
   weir sim fifo bfs -m laptop-2c4t    what differs between two schedulers
   weir run bfs -- make -j4            a build under bfs, in the kernel (root)
@@ -34,6 +35,8 @@ pub struct Args {
 pub enum Command {
     /// List what ships with weir, and the measures of its reports
     List(List),
+    /// Print a machine as a file to edit
+    Machine(Machine),
     /// Run schedulers on simulated machines
     Sim(Sim),
     /// Run and measure in this machine's kernel (root)
@@ -64,6 +67,37 @@ Examples:
 pub struct List {
     /// Only these
     pub kind: Option<Kind>,
+}
+
+/// `weir machine`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+M is host, a preset (see weir list machines), a machine file (TOML), a file of
+hwloc (lstopo FILE.xml), or what lstopo --of synthetic prints.
+
+Examples:
+  weir machine > my.toml                          this machine
+  weir sim bfs -m my.toml                         the same as -m host
+  weir machine server-64                          with the source of each number
+  weir machine other.xml > other.toml             from lstopo other.xml, there
+  weir machine 'node:2 core:8 pu:2' --format json | jq .summary"
+)]
+pub struct Machine {
+    /// The machine
+    #[arg(value_name = "M", default_value = "host")]
+    pub machine: String,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = MachineFormat::Toml)]
+    pub format: MachineFormat,
+}
+
+/// How a machine is printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum MachineFormat {
+    Toml,
+    Json,
 }
 
 /// How the result is printed: for people, or for programs. (Help on values would make clap's help twice as long.)
@@ -101,7 +135,7 @@ pub struct Sim {
     /// Schedulers; several give a comparison
     #[arg(required = true, value_name = "SCHED")]
     pub schedulers: Vec<String>,
-    /// Preset, TOML file, hwloc synthetic string, or host
+    /// Preset, TOML file, hwloc XML file, hwloc synthetic string, or host
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
     /// Name, rt-app JSON file, or recording; NAME,jobs=N is a recorded build at another -j

@@ -66,10 +66,15 @@ fn policies() -> Result<Vec<(String, String)>> {
     Ok(rows)
 }
 
+/// Each machine with what it is made of.
 fn machines() -> Result<Vec<(String, String)>> {
-    let mut rows = vec![("host".to_owned(), "this machine (the default)".to_owned())];
+    // A host that cannot be read is no reason to hide the others.
+    let host = select::machine("host").map_or_else(|error| format!("{error:#}"), |machine| machine.summary());
+    let mut rows = vec![("host".to_owned(), "this machine (the default)".to_owned()), (String::new(), host)];
     for (name, _) in machine_model::presets() {
-        rows.push(((*name).to_owned(), Machine::preset(name)?.description));
+        let machine = Machine::preset(name)?;
+        rows.push(((*name).to_owned(), machine.description.clone()));
+        rows.push((String::new(), machine.summary()));
     }
     Ok(rows)
 }

@@ -7,6 +7,7 @@
 mod args;
 mod input;
 mod list;
+mod machine;
 mod notes;
 mod output;
 mod progress;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     }
     let result = match &args.command {
         Command::List(list) => list::list(list).map(|()| FINE),
+        Command::Machine(args) => machine::machine(args).map(|()| FINE),
         Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),

@@ -121,14 +121,18 @@ fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>,
     Ok((Cow::Owned(bytes), launch))
 }
 
-/// `host`, a preset, a TOML file, or an hwloc synthetic string.
+/// `host`, a preset, a TOML file, a file of hwloc's XML, or an hwloc synthetic string.
 pub fn machine(name: &str) -> Result<Machine> {
     Ok(match name {
         "host" => host()?,
-        _ if name.contains('/') || name.ends_with(".toml") => {
-            Machine::from_toml(name, &input::text(Path::new(name), input::MACHINE)?)?
+        _ if name.contains('/') && !name.contains('(') || name.ends_with(".toml") || name.ends_with(".xml") => {
+            let text = input::text(Path::new(name), input::MACHINE)?;
+            let is_xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
+            if is_xml { Machine::from_hwloc_xml(name, &text)? } else { Machine::from_toml(name, &text)? }
         }
-        _ if name.contains(':') => Machine::from_synthetic(name)?,
+        _ if name.contains([':', ' ', '[']) || name.starts_with(|c: char| c.is_ascii_digit()) => {
+            Machine::from_synthetic(name)?
+        }
         _ => Machine::preset(name)?,
     })
 }

@@ -119,7 +119,14 @@ fn bad_input_is_one_line_and_status_2() {
 #[test]
 fn help_has_examples_and_fits_a_terminal() {
     let here = Path::new(".");
-    for args in [&["--help"][..], &["list", "--help"], &["sim", "--help"], &["run", "--help"], &["record", "--help"]] {
+    for args in [
+        &["--help"][..],
+        &["list", "--help"],
+        &["machine", "--help"],
+        &["sim", "--help"],
+        &["run", "--help"],
+        &["record", "--help"],
+    ] {
         let output = weir(here, args);
         let help = text(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
@@ -130,6 +137,35 @@ fn help_has_examples_and_fits_a_terminal() {
     }
     assert_eq!(weir(here, &[]).status.code(), Some(2), "nothing to do");
     assert_eq!(text(&weir(here, &["--version"]).stdout), concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+/// A machine that is printed and read again runs the same, to the last event: a regular one, this one, one of every
+/// oddity, and one from hwloc.
+#[test]
+fn a_printed_machine_is_the_same_machine() {
+    let files = tempfile::tempdir().unwrap();
+    let hwloc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/machine-model/tests/hwloc/hybrid-v2.xml");
+    let (hwloc, odd) = (hwloc.to_str().unwrap(), "pack:2 [numa] [numa] l3:2 core:2 pu:1(indexes=0,1,2,3,8,9,11,10)");
+    for machine in ["server-64", "host", "3 2", odd, hwloc] {
+        let printed = weir(files.path(), &["machine", machine]);
+        assert_eq!(printed.status.code(), Some(0), "{}", text(&printed.stderr));
+        std::fs::write(files.path().join("my.toml"), &printed.stdout).unwrap();
+        let hash = |machine: &str| {
+            let args = ["sim", "bfs", "-m", machine, "-w", "preempt-mix", "--for", "100ms", "--seed", "1"];
+            let output = weir(files.path(), &[&args[..], &["--format", "json"]].concat());
+            assert_eq!(output.status.code(), Some(0), "{machine}: {}", text(&output.stderr));
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            report["runs"][0]["log_hash"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(hash("my.toml"), hash(machine), "{machine}");
+    }
+    let json = weir(files.path(), &["machine", hwloc, "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let cpu = serde_json::json!({
+        "cpu": 4, "core": 2, "llc": 0, "node": 0, "capacity": 446, "online": true
+    });
+    assert_eq!((&json["cpus"][4], &json["nodes"][1]["cpus"]), (&cpu, &serde_json::json!("")));
+    assert_eq!(json["file"]["topology"]["offline"], "8");
 }
 
 /// A full disk is told, whatever was to be written.
