@@ -125,6 +125,12 @@ pub enum Group {
     Machine,
 }
 
+impl Group {
+    /// All of them, by name.
+    pub const NAMES: [(&'static str, Group); 4] =
+        [("core", Group::Core), ("llc", Group::Llc), ("node", Group::Node), ("machine", Group::Machine)];
+}
+
 /// Who asks for a frequency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Governor {

@@ -35,6 +35,8 @@ struct Around {
 struct Pu {
     core: u32,
     llc: Option<u32>,
+    /// Of its nodes, also those that were not allowed: the lowest number.
+    node: Option<u64>,
 }
 
 /// A memory node.
@@ -72,6 +74,7 @@ impl Machine {
         let root = Element { file: name, node: document.root_element() };
         check_version(root)?;
         let mut objects = read_objects(root)?;
+        adopt(&mut objects);
         objects.nodes.sort_by_key(|node| node.os_index);
         if let Some(twice) = objects.nodes.windows(2).find(|two| two[0].os_index == two[1].os_index) {
             return Err(root.error(format!("two NUMANodes have the os_index {}", twice[0].os_index)));
@@ -151,7 +154,9 @@ fn read_objects(root: Element<'_, '_>) -> Result<Objects, MachineError> {
 
 fn add_cpu(objects: &mut Objects, element: Element<'_, '_>, number: u32, around: Around) -> Result<(), MachineError> {
     let cpu = element.number("os_index", 0..=MAX_CPUS as u64 - 1)?;
-    let pu = Pu { core: around.core.unwrap_or(number), llc: around.llc.or(around.package) };
+    // A set of nodes is written as one of CPUs is.
+    let node = element.cpus("complete_nodeset")?.and_then(|nodes| Some(u64::from(nodes.first()?.0)));
+    let pu = Pu { core: around.core.unwrap_or(number), llc: around.llc.or(around.package), node };
     match objects.cpus.insert(CpuId(cpu as u32), pu) {
         None => Ok(()),
         Some(_) => Err(element.error(format!("two PUs have the os_index {cpu}"))),
@@ -168,6 +173,26 @@ fn add_node(objects: &mut Objects, element: Element<'_, '_>) -> Result<(), Machi
     Ok(())
 }
 
+/// Gives CPUs whose node is not in the file a node: a control group may not be allowed to use it, or it may have no
+/// memory. Where not even its number is known, it is that of the first such node.
+fn adopt(objects: &mut Objects) {
+    let known = |nodes: &[Node], cpu| nodes.iter().any(|node| node.cpus.contains(cpu) || node.complete.contains(cpu));
+    let unused = (0..).find(|index| objects.nodes.iter().all(|node| node.os_index != *index)).expect("a number");
+    for (&cpu, pu) in &objects.cpus {
+        if known(&objects.nodes, cpu) {
+            continue;
+        }
+        let os_index = pu.node.unwrap_or(unused);
+        if let Some(node) = objects.nodes.iter_mut().find(|node| node.os_index == os_index) {
+            node.complete.insert(cpu);
+            node.cpus.insert(cpu);
+        } else {
+            let cpus: CpuSet = [cpu].into_iter().collect();
+            objects.nodes.push(Node { os_index, gp_index: None, complete: cpus.clone(), cpus });
+        }
+    }
+}
+
 /// The topology, the CPUs that are not online, and the numbers that no CPU has.
 fn topology(root: Element<'_, '_>, objects: &Objects) -> Result<(Topology, CpuSet, CpuSet), MachineError> {
     let nodes = &objects.nodes;
@@ -180,7 +205,7 @@ fn topology(root: Element<'_, '_>, objects: &Objects) -> Result<(Topology, CpuSe
     for (&cpu, pu) in &objects.cpus {
         let node = home(nodes, cpu, |node| &node.cpus)
             .or_else(|| home(nodes, cpu, |node| &node.complete))
-            .ok_or_else(|| root.error(format!("CPU {cpu} is in no NUMANode's cpuset")))?;
+            .expect("every CPU was given a node");
         let next = llcs.len() as u32;
         let llc = *llcs.entry((node, pu.llc)).or_insert(next);
         let next = cores.len() as u32;
@@ -195,17 +220,16 @@ fn topology(root: Element<'_, '_>, objects: &Objects) -> Result<(Topology, CpuSe
     Ok((topology.renumbered(&offline), offline, absent))
 }
 
-/// The node of a CPU: of those that have it, the one with the fewest CPUs, and then the first. Without any nodes in the
-/// file there is one.
+/// The node of a CPU: of those that have it, the one with the fewest CPUs, and then the first.
 fn home(nodes: &[Node], cpu: CpuId, cpus: fn(&Node) -> &CpuSet) -> Option<usize> {
     let having = nodes.iter().enumerate().filter(|(_, node)| cpus(node).contains(cpu));
-    having.min_by_key(|(_, node)| cpus(node).len()).map(|(index, _)| index).or(nodes.is_empty().then_some(0))
+    having.min_by_key(|(_, node)| cpus(node).len()).map(|(index, _)| index)
 }
 
 /// SLIT distances, if the file has a matrix of latencies between its nodes. As in sysfs, the larger of both directions
 /// counts; where nothing is said, a foreign node is as far as Linux assumes.
 fn distances(root: Element<'_, '_>, nodes: &[Node]) -> Result<Vec<Vec<u32>>, MachineError> {
-    let mut rows = Topology::default_distances(nodes.len().max(1));
+    let mut rows = Topology::default_distances(nodes.len());
     for matrix in root.children("distances2") {
         let kind = matrix.number("kind", 0..=u64::MAX)?;
         if matrix.required("type")? != "NUMANode" || kind & KIND_LATENCY == 0 {

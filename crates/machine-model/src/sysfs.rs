@@ -22,7 +22,8 @@ fn error(path: &str, problem: impl Into<String>) -> MachineError {
 
 impl Sysfs<'_> {
     fn text(&self, path: &str) -> Option<String> {
-        (self.read)(path).map(|text| text.trim().to_owned())
+        // Copies of sysfs, such as those of hwloc-gather-topology, may end in a zero.
+        (self.read)(path).map(|text| text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
     }
 
     fn set(&self, path: &str) -> Result<Option<CpuSet>, MachineError> {
@@ -119,9 +120,10 @@ impl Sysfs<'_> {
         if let Some((_, shared)) = best {
             return Ok(shared);
         }
-        let package = |cpu: CpuId| self.number(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"));
-        let own = package(cpu)?;
-        all.iter().filter_map(|other| package(other).map(|id| (id == own).then_some(other)).transpose()).collect()
+        // It may be -1, which is a package, too.
+        let package = |cpu: CpuId| self.text(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"));
+        let own = package(cpu);
+        Ok(all.iter().filter(|&other| package(other) == own).collect())
     }
 }
 
@@ -173,7 +175,7 @@ mod tests {
 
     /// Two nodes (0 and 2; node 1 has memory only), two CPUs each, siblings 0/2 on node 0 and 1/3 on node 2.
     const FILES: &[(&str, &str)] = &[
-        ("cpu/online", "0-3\n"),
+        ("cpu/online", "0-3\n\0"),
         ("cpu/possible", "0-7\n"),
         ("cpu/cpu0/topology/thread_siblings_list", "0,2\n"),
         ("cpu/cpu1/topology/thread_siblings_list", "1,3\n"),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A machine as a file to edit, which reads back as the same machine.
 
+mod effects;
+
 use crate::synthetic::Tree;
 use crate::{Costs, Machine, Noise, Spread};
 use ids::{CpuId, CpuSet, Place, Topology};
@@ -11,7 +13,7 @@ impl Machine {
     /// The text of a file from which [`Machine::from_toml`] makes this machine again, with a comment for each key.
     pub fn to_toml(&self) -> String {
         // A new field must be written, too.
-        let Machine { name: _, description, topology, offline, absent, hz, no_hz_idle, costs, noise } = self;
+        let Machine { name: _, description, topology, offline, absent, hz, no_hz_idle, costs, noise, effects } = self;
         let mut text = format!("# {}\n", self.summary());
         line(&mut text, "description", quoted(description), "");
         line(&mut text, "hz", hz, "ticks a second of a busy CPU (CONFIG_HZ)");
@@ -19,6 +21,7 @@ impl Machine {
         write_topology(&mut text, topology, offline, absent);
         write_costs(&mut text, costs);
         write_noise(&mut text, noise);
+        effects::write(&mut text, effects);
         text
     }
 }
@@ -216,6 +219,20 @@ mod tests {
         }
         let machine = Machine::from_synthetic("node:2 l3:2 core:2 pu:2").unwrap();
         assert!(machine.to_toml().contains("threads-together"));
+        assert_eq!(back(&machine), machine);
+    }
+
+    #[test]
+    fn effects_come_back() {
+        let head = "description = \"d\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:4\" }\n";
+        let tables = "[smt]\nthroughput_percent = [125, [130, 140, 150], 160]\n[frequency]\nmhz = [1000, 2000]\n\
+            turbo_mhz = [[2900, 3000, 3100], 2500]\nturbo_domain = \"node\"\ngovernor = \"ondemand\"\nturbo_us = 7\n\
+            sampling_us = 8\ntransition_us = 9\nmemory_bound_percent = [1, 20, 30]\n[power]\nidle_percent = 30\n\
+            voltage_slope_percent = [40, 50, 60]\n[[idle]]\nname = \"C1\"\nexit_ns = [1, 2, 3]\nresidency_ns = 2000\n\
+            deep = false\npower_percent = 40\n[[idle]]\nname = \"C6\"\nexit_ns = 5\nresidency_ns = 600000\ndeep = true\n\
+            power_percent = [0, 1, 2]\n";
+        let machine = Machine::from_toml("t", &format!("{head}{tables}")).unwrap();
+        assert_eq!(machine.effects.modelled().count(), 3);
         assert_eq!(back(&machine), machine);
     }
 

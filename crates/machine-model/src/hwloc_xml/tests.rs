@@ -56,6 +56,19 @@ fn numbers_may_have_gaps() {
     assert_eq!(machine.online_cpus().to_string(), "0-2,8-11");
 }
 
+/// What a control group, or a node without memory, leaves out of a file.
+#[test]
+fn cpus_whose_node_is_not_in_the_file_get_one() {
+    let node = "<object type=\"NUMANode\" os_index=\"2\" cpuset=\"0x0\"/>";
+    let cpu = |number: u32, nodes: &str| format!("<object type=\"PU\" os_index=\"{number}\" {nodes}/>");
+    let cpus = cpu(0, "complete_nodeset=\"0x1\"") + &cpu(1, "complete_nodeset=\"0x4\"") + &cpu(2, "");
+    let machine = read(&format!("<topology version=\"2.0\">{node}{cpus}</topology>"));
+    let nodes: Vec<u32> = machine.topology.places.iter().map(|place| place.node).collect();
+    assert_eq!((nodes, machine.topology.nodes()), (vec![0, 1, 0], 2));
+    let machine = read(&format!("<topology version=\"2.0\">{}</topology>", cpu(0, "") + &cpu(1, "")));
+    assert_eq!(machine.topology.nodes(), 1);
+}
+
 #[test]
 fn without_capacities_the_highest_frequencies_stand_in() {
     let text = HYBRID_2

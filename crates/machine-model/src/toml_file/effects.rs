@@ -16,9 +16,6 @@ const NANOSECONDS: RangeInclusive<u64> = 0..=1_000_000_000;
 /// x86 has at most 10 idle states, arm64 fewer.
 const IDLE_STATES: RangeInclusive<usize> = 1..=10;
 
-const GROUPS: [(&str, Group); 4] =
-    [("core", Group::Core), ("llc", Group::Llc), ("node", Group::Node), ("machine", Group::Machine)];
-
 /// Reads all tables that are there.
 pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effects, MachineError> {
     let smt = file.table("smt", "[smt]")?.map(|table| smt(table, topology)).transpose()?;
@@ -115,7 +112,7 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
         }
         None => Vec::new(),
     };
-    let (domain, turbo_domain) = (table.word("domain", &GROUPS)?, table.word("turbo_domain", &GROUPS)?);
+    let (domain, turbo_domain) = (table.word("domain", &Group::NAMES)?, table.word("turbo_domain", &Group::NAMES)?);
     let microseconds = |table: &mut Table<'_, '_>, key, default: u64, least: u64| match table.optional(key) {
         Some(value) => table.integer(key, value, least..=*MICROSECONDS.end()),
         None => Ok(default),

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tables of effects: `[smt]`, `[frequency]`, `[power]` and `[[idle]]`.
+
+use super::{line, quoted};
+use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Power, Smt};
+
+pub(super) fn write(text: &mut String, effects: &Effects) {
+    let Effects { smt, frequency, idle_states, power } = effects;
+    if let Some(Smt { throughput_percent }) = smt {
+        text.push_str("\n[smt]\n");
+        let comment = "2, 3, ... busy threads of a core together; one alone is 100";
+        match &throughput_percent[..] {
+            [two] => line(text, "throughput_percent", estimate(two), comment),
+            many => line(text, "throughput_percent", estimates(many), comment),
+        }
+    }
+    if let Some(frequency) = frequency {
+        write_frequency(text, frequency);
+    }
+    if let Some(Power { idle_percent, voltage_slope_percent }) = power {
+        text.push_str("\n[power]\n");
+        line(text, "idle_percent", estimate(idle_percent), "all cores asleep; 100 is all busy without turbo");
+        line(text, "voltage_slope_percent", estimate(voltage_slope_percent), "of the voltage, with the frequency");
+    }
+    for IdleState { name, exit_ns, residency_ns, deep, power_percent } in idle_states {
+        text.push_str("\n[[idle]]\n");
+        line(text, "name", quoted(name), "");
+        line(text, "exit_ns", estimate(exit_ns), "");
+        line(text, "residency_ns", residency_ns, "how long it must last to be worth it");
+        line(text, "deep", deep, "its core does not count for the turbo");
+        line(text, "power_percent", estimate(power_percent), "");
+    }
+}
+
+fn write_frequency(text: &mut String, frequency: &Frequency) {
+    let Frequency {
+        mhz,
+        turbo_mhz,
+        domain,
+        turbo_domain,
+        turbo_us,
+        governor,
+        sampling_us,
+        transition_us,
+        memory_bound_percent,
+    } = frequency;
+    text.push_str("\n[frequency]\n");
+    line(text, "mhz", format!("{mhz:?}"), "what can be asked for, without turbo");
+    if !turbo_mhz.is_empty() {
+        line(text, "turbo_mhz", estimates(turbo_mhz), "with 1, 2, ... active cores");
+    }
+    let group = |group: &Group| quoted(name(&Group::NAMES, group));
+    line(text, "domain", group(domain), "CPUs of one frequency");
+    line(text, "turbo_domain", group(turbo_domain), "cores that share a turbo");
+    line(text, "turbo_us", turbo_us, "how often the hardware counts them");
+    line(text, "governor", quoted(name(&Governor::NAMES, governor)), "");
+    line(text, "sampling_us", sampling_us, "least time between two choices");
+    line(text, "transition_us", transition_us, "from a choice to the new frequency");
+    line(text, "memory_bound_percent", estimate(memory_bound_percent), "of a task's time, which no frequency shortens");
+}
+
+fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
+    names.iter().find(|(_, other)| other == value).expect("every value has a name").0
+}
+
+/// A number, or its limits with the typical one between them.
+fn estimate(estimate: &Estimate) -> String {
+    match *estimate {
+        Estimate { low, typical, high } if low == typical && typical == high => typical.to_string(),
+        Estimate { low, typical, high } => format!("[{low}, {typical}, {high}]"),
+    }
+}
+
+/// A list of estimates. The lists of three numbers inside tell it from a single one.
+fn estimates(list: &[Estimate]) -> String {
+    let one = |Estimate { low, typical, high }: &Estimate| format!("[{low}, {typical}, {high}]");
+    format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(", "))
+}
