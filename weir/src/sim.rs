@@ -191,6 +191,7 @@ fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: 
             seed: Some(run.seed),
             draw: Some(0),
             effects: Some(effects(run.machine)),
+            unvalidated: unvalidated(run.machine),
             kernel: version(args.kernel),
         },
         ending: Ending {
@@ -211,6 +212,12 @@ fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: 
 fn effects(machine: &Machine) -> Vec<String> {
     let of_machine = machine.effects.modelled().map(|effect| effect.name());
     simulator::EFFECTS.into_iter().chain(of_machine).map(str::to_owned).collect()
+}
+
+/// Those of them that were compared with no measurement yet.
+fn unvalidated(machine: &Machine) -> Vec<String> {
+    let effects = machine.effects.modelled().filter(|effect| !effect.standing().is_validated());
+    effects.map(|effect| effect.name().to_owned()).collect()
 }
 
 fn header(run: Run<'_>, args: &Sim) -> Header {

@@ -89,7 +89,7 @@ use Rank::{Detail, Headline, Table};
 /// Less CPU time for the same work is better, but runs of fixed length do different work: so CPU time has no better
 /// way and work has one.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 31] = [
+pub static CATALOGUE: [Measure; 33] = [
     time("makespan_ns", "makespan", Less, Headline,
         "when the last finite task ended", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
@@ -140,6 +140,8 @@ pub static CATALOGUE: [Measure; 31] = [
         "the same from another node", |m| Some(m.migrations.far)),
     time("cpu_ns.run", "CPU: run", Neither, Table,
         "CPU time in which tasks ran", |m| Some(m.cpu.run.0)),
+    time("cpu_ns.slowed", "CPU: run, slowed", Less, Detail,
+        "of that, more than the work, as CPUs were slow", |m| m.slowed.map(|time| time.0)),
     time("cpu_ns.idle", "CPU: idle", Neither, Table,
         "CPU time with nothing to do", |m| Some(m.cpu.idle.0)),
     time("cpu_ns.scheduler", "CPU: scheduler", Less, Table,
@@ -148,6 +150,8 @@ pub static CATALOGUE: [Measure; 31] = [
         "CPU time in interrupts", |m| Some(m.cpu.stolen.0)),
     time("cpu_ns.offline", "CPU: offline", Neither, Detail,
         "CPU time in which the CPU was offline", |m| Some(m.cpu.offline.0)),
+    number("energy_ratio_ppm", "energy, ppm", Detail,
+        "of that of the machine with all cores busy for as long", |m| m.energy_ratio_ppm),
     number("bpf_instructions", "BPF instructions", Table,
         "instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
     time("lock_wait_ns", "lock wait", Less, Table,

@@ -27,6 +27,8 @@ pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, World};
 pub use spread::spread;
 pub use summary::summary;
 
+use std::collections::BTreeSet;
+
 /// How text is to look.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
@@ -46,7 +48,7 @@ impl Default for View {
 pub fn to_text(runs: &[RunReport], view: View) -> String {
     let runs: Vec<RunReport> = runs.iter().map(printable).collect();
     match runs.as_slice() {
-        [run] => summary(run),
+        [run] => summary(run) + &unvalidated([&run.tags]),
         runs => records_to_text(&runs.iter().map(Record::from).collect::<Vec<_>>(), view),
     }
 }
@@ -55,10 +57,21 @@ pub fn to_text(runs: &[RunReport], view: View) -> String {
 pub fn records_to_text(runs: &[Record], view: View) -> String {
     let runs: Vec<Record> = runs.iter().map(printable_record).collect();
     let groups = setups::groups(&runs);
-    match groups.as_slice() {
+    let text = match groups.as_slice() {
         [group] if group.setups.len() == 1 => spread(&runs, view),
         _ => comparison(&runs, view),
+    };
+    text + &unvalidated(runs.iter().map(|run| &run.tags))
+}
+
+/// Which effects took part that were compared with no measurement yet; empty if none did.
+fn unvalidated<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> String {
+    let words: BTreeSet<&str> = tags.into_iter().flat_map(|tags| &tags.unvalidated).map(String::as_str).collect();
+    if words.is_empty() {
+        return String::new();
     }
+    let words = words.into_iter().collect::<Vec<_>>().join(", ");
+    numbers::wrap("", &format!("unvalidated: {words} (docs/machine-model.md; --without leaves effects out)")) + "\n"
 }
 
 /// The run with names that cannot steer a terminal.

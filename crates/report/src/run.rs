@@ -47,6 +47,9 @@ pub struct Tags {
     /// Which effects of hardware took part, where there is a choice: a real machine has all of them.
     #[serde(default)]
     pub effects: Option<Vec<String>>,
+    /// Of these, those that were compared with no measurement yet, neither on a machine of ours nor a published one.
+    #[serde(default)]
+    pub unvalidated: Vec<String>,
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,
