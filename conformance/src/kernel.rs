@@ -162,6 +162,7 @@ fn act(scenario: &Scenario, begin: Instant) -> Result<()> {
             Action::Offline(cpu) => set_online(cpu, false)?,
             Action::Online(cpu) => set_online(cpu, true)?,
             Action::Suspend(_) => bail!("scenario {}: a real machine is not suspended here", scenario.name),
+            Action::Clock(..) => bail!("scenario {}: clocks of a real machine stay right", scenario.name),
         }
     }
     Ok(())

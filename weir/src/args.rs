@@ -157,7 +157,7 @@ pub struct Sim {
     /// Effects of hardware to leave out: smt, frequency, idle-states
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
-    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms, or a TOML file of that
+    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms,cpu1:clock+1s@2s,cpu1:drift+200ppm@0s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
     /// Launch profile of the schedulers that are given as paths

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A plan as a TOML file. Every key is known or an error, and every error names its line.
 
-use crate::{Action, Fault, FaultError, FaultPlan, faults_at};
-use ids::Nanos;
+use crate::{Action, ClockFault, Fault, FaultError, FaultPlan, faults_at};
+use ids::{CpuId, Nanos};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -48,22 +48,34 @@ impl Reader<'_> {
 
     /// `at`, and one of the three that can happen then.
     fn fault(&self, node: &Node<'_>) -> Result<Vec<Fault>, FaultError> {
-        let expected = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\"";
+        let expected = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\", \
+                        or cpus = \"CPUS\" with clock = \"+TIME\" or drift = \"+NUMBERppm\" (or -)";
         let DeValue::Table(table) = node.get_ref() else { return Err(self.error(node.span(), expected)) };
-        let (mut at, mut action) = (None, None);
+        let (mut at, mut action, mut of) = (None, None, None);
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "at" => at = Some(self.time(value)?),
-                "offline" | "online" | "suspend" if action.is_none() => action = Some((key, value)),
+                "cpus" => of = Some(value),
+                "offline" | "online" | "suspend" | "clock" | "drift" if action.is_none() => action = Some((key, value)),
                 _ => return Err(self.error(key.span(), expected)),
             }
         }
         let (Some(at), Some((key, value))) = (at, action) else { return Err(self.error(node.span(), expected)) };
-        let cpus = |action| {
+        let cpus = |action: fn(CpuId) -> Action| {
             let faults = self.string(value).and_then(|cpus| faults_at(at, cpus, action));
             faults.ok_or_else(|| self.error(value.span(), "expected a list of CPUs, such as \"3\" or \"1-2,5\""))
         };
-        match key.get_ref().as_ref() {
+        let key = key.get_ref().as_ref();
+        if of.is_some() != matches!(key, "clock" | "drift") {
+            return Err(self.error(node.span(), expected));
+        }
+        match key {
+            "clock" | "drift" => {
+                let word = self.string(value).and_then(|by| format!("{key}{by}").parse().ok());
+                let word: ClockFault = word.ok_or_else(|| self.error(value.span(), expected))?;
+                let faults = of.and_then(|cpus| faults_at(at, self.string(cpus)?, |cpu| Action::Clock(cpu, word)));
+                faults.ok_or_else(|| self.error(node.span(), expected))
+            }
             "offline" => cpus(Action::Offline),
             "online" => cpus(Action::Online),
             _ => match self.time(value)? {
@@ -94,14 +106,18 @@ mod tests {
     fn a_file_is_the_same_plan_as_the_line() {
         let text = "[[fault]]\nat = \"2s\"\nonline = \"1-2\"\n[[fault]]\nat = \"1s\"\noffline = \"1-2\"\n\
                     [[fault]]\nat = \"3s\"\nsuspend = \"500ms\"\n";
-        let line = "cpu1-2:offline@1s,cpu1-2:online@2s,suspend@3s+500ms";
+        let text = &format!(
+            "{text}[[fault]]\nat = \"4s\"\ncpus = \"1\"\nclock = \"-1ms\"\n[[fault]]\nat = \"5s\"\ncpus = \"0-1\"\ndrift = \"+9ppm\"\n"
+        );
+        let line = "cpu1-2:offline@1s,cpu1-2:online@2s,suspend@3s+500ms,cpu1:clock-1ms@4s,cpu0-1:drift+9ppm@5s";
         assert_eq!(FaultPlan::from_toml("f", text), line.parse());
         assert!(FaultPlan::from_toml("f", "").unwrap().is_empty());
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
-        let keys = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\"";
+        let keys = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\", \
+                    or cpus = \"CPUS\" with clock = \"+TIME\" or drift = \"+NUMBERppm\" (or -)";
         let time = "expected a time with its unit, such as \"1.5s\" or \"500ms\"";
         let cases = [
             ("\nx = 1", "f.toml:2: expected [[fault]] tables and nothing else"),
@@ -111,6 +127,9 @@ mod tests {
             ("[[fault]]\noffline = \"1\"", &format!("f.toml:1: {keys}")),
             ("[[fault]]\nat = \"1s\"\noffline = \"1\"\nonline = \"2\"", &format!("f.toml:4: {keys}")),
             ("[[fault]]\nat = \"1s\"\nofline = \"1\"", &format!("f.toml:3: {keys}")),
+            ("[[fault]]\nat = \"1s\"\nclock = \"+1s\"", &format!("f.toml:1: {keys}")),
+            ("[[fault]]\nat = \"1s\"\ncpus = \"1\"\noffline = \"1\"", &format!("f.toml:1: {keys}")),
+            ("[[fault]]\nat = \"1s\"\ncpus = \"1\"\ndrift = \"5\"", &format!("f.toml:4: {keys}")),
             ("[[fault]]\nat = 1\noffline = \"1\"", &format!("f.toml:2: {time}")),
             ("[[fault]]\nat = \"1s\"\nsuspend = \"5\"", &format!("f.toml:3: {time}")),
             ("[[fault]]\nat = \"1s\"\nsuspend = \"0s\"", "f.toml:3: expected a length above 0"),

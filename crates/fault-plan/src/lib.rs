@@ -2,12 +2,17 @@
 //! A fault plan: what happens to a machine at which time of a run. The simulator carries it out on a simulated machine;
 //! the same plan can be written to `/sys/devices/system/cpu` and `/sys/power` of a real one.
 //!
-//! In one line: `cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`. As a file:
+//! In one line: `cpu2:clock+1s@500ms,cpu2:drift-200ppm@0s,cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`. As a file:
 //!
 //! ```toml
 //! [[fault]]
 //! at = "1s"
 //! offline = "3"      # or online = "1-2", or suspend = "500ms"
+//!
+//! [[fault]]
+//! at = "2s"
+//! cpus = "1"
+//! clock = "+1s"      # or drift = "-200ppm"
 //! ```
 //!
 //! Faults happen in the order of their times, and as they stand where these are equal.
@@ -28,8 +33,51 @@ pub enum Action {
     Offline(CpuId),
     /// The CPU is brought up.
     Online(CpuId),
+    /// The CPU's clock is wrong from now on: a simulated machine only.
+    Clock(CpuId, ClockFault),
     /// The machine sleeps and wakes so much later, not counting what falling asleep takes.
     Suspend(Nanos),
+}
+
+/// What becomes of a clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClockFault {
+    /// It steps by so many nanoseconds.
+    Step(i64),
+    /// It gains or loses so many parts per million.
+    Drift(i32),
+}
+
+impl fmt::Display for ClockFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ClockFault::Step(by) => {
+                write!(f, "clock{}{}", if by < 0 { '-' } else { '+' }, Nanos(by.unsigned_abs()).exact())
+            }
+            ClockFault::Drift(ppm) => write!(f, "drift{ppm:+}ppm"),
+        }
+    }
+}
+
+impl FromStr for ClockFault {
+    type Err = ();
+
+    /// `clock+1s`, `clock-20us`, `drift+200ppm`; a clock that loses more than all does not exist.
+    fn from_str(text: &str) -> Result<ClockFault, ()> {
+        if let Some(by) = text.strip_prefix("clock") {
+            let (sign, by) = by.split_at_checked(1).ok_or(())?;
+            let by = i64::try_from(by.parse::<Nanos>().map_err(drop)?.0).map_err(drop)?;
+            return match sign {
+                "+" => Ok(ClockFault::Step(by)),
+                "-" => Ok(ClockFault::Step(-by)),
+                _ => Err(()),
+            };
+        }
+        let ppm = text.strip_prefix("drift").and_then(|drift| drift.strip_suffix("ppm")).ok_or(())?;
+        let signed = ppm.starts_with(['+', '-']);
+        let ppm = ppm.parse().ok().filter(|ppm: &i32| signed && ppm.unsigned_abs() < 1_000_000);
+        ppm.map(ClockFault::Drift).ok_or(())
+    }
 }
 
 /// Something that happens at a time, counted from the start of the run.
@@ -84,7 +132,7 @@ impl FaultPlan {
                 }
                 Action::Offline(cpu) => drop(online.remove(cpu)),
                 Action::Online(cpu) => drop(offline.remove(cpu)),
-                Action::Suspend(_) => {}
+                Action::Suspend(_) | Action::Clock(..) => {}
             }
         }
         Ok(FaultPlan { faults: found.into_iter().map(|(_, fault)| fault).collect() })
@@ -105,14 +153,16 @@ impl FaultPlan {
         let mut touched = CpuSet::new();
         for fault in &self.faults {
             let (cpu, there) = match fault.action {
-                Action::Offline(cpu) => (cpu, true),
-                Action::Online(cpu) => (cpu, false),
+                Action::Offline(cpu) => (cpu, Some(true)),
+                Action::Online(cpu) => (cpu, Some(false)),
+                Action::Clock(cpu, _) => (cpu, None),
                 Action::Suspend(_) => continue,
             };
             let error = |problem| Err(FaultError::new(fault.to_string(), problem));
             if !cpus.contains(cpu) {
                 return error(format!("{name} has CPUs {cpus} and no CPU {cpu}"));
             }
+            let Some(there) = there else { continue };
             if touched.insert(cpu) && offline.contains(cpu) == there {
                 let state = if there { "offline" } else { "online" };
                 return error(format!("CPU {cpu} of {name} is {state} from the beginning"));
@@ -123,7 +173,8 @@ impl FaultPlan {
 }
 
 /// What a word of the one-line form must look like.
-const EXPECTED: &str = "expected cpuN:offline@TIME, cpuN:online@TIME (N may be a range such as 1-3) or \
+const EXPECTED: &str = "expected cpuN:offline@TIME, cpuN:online@TIME (N may be a range such as 1-3), \
+                        cpuN:clock+TIME@TIME, cpuN:drift+NUMBERppm@TIME (or -) or \
                         suspend@TIME+LENGTH, such as cpu3:offline@1s or suspend@3s+500ms";
 
 impl FromStr for FaultPlan {
@@ -149,16 +200,19 @@ fn faults_of(word: &str) -> Option<Vec<Fault>> {
         return Some(vec![Fault { at, action: Action::Suspend(length) }]);
     }
     let (cpus, action) = what.strip_prefix("cpu")?.split_once(':')?;
-    let action = match action {
-        "offline" => Action::Offline,
-        "online" => Action::Online,
-        _ => return None,
-    };
-    faults_at(when.parse().ok()?, cpus, action)
+    let when = when.parse().ok()?;
+    match action {
+        "offline" => faults_at(when, cpus, Action::Offline),
+        "online" => faults_at(when, cpus, Action::Online),
+        clock => {
+            let clock = clock.parse().ok()?;
+            faults_at(when, cpus, |cpu| Action::Clock(cpu, clock))
+        }
+    }
 }
 
 /// The same for each CPU of a list, which must hold some.
-fn faults_at(at: Nanos, cpus: &str, action: fn(CpuId) -> Action) -> Option<Vec<Fault>> {
+fn faults_at(at: Nanos, cpus: &str, action: impl Fn(CpuId) -> Action) -> Option<Vec<Fault>> {
     let cpus: CpuSet = cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())?;
     Some(cpus.iter().map(|cpu| Fault { at, action: action(cpu) }).collect())
 }
@@ -169,6 +223,7 @@ impl fmt::Display for Fault {
         match self.action {
             Action::Offline(cpu) => write!(f, "cpu{cpu}:offline@{at}"),
             Action::Online(cpu) => write!(f, "cpu{cpu}:online@{at}"),
+            Action::Clock(cpu, fault) => write!(f, "cpu{cpu}:{fault}@{at}"),
             Action::Suspend(length) => write!(f, "suspend@{at}+{}", length.exact()),
         }
     }
@@ -222,6 +277,13 @@ mod tests {
             "sleep@1s",
             "cpu2-1:online@1s",
             "cpu1:offline@1s+2s",
+            "cpu1:clock1s@1s",
+            "cpu1:clock+1@1s",
+            "cpu1:clock@1s",
+            "cpu1:drift+5@1s",
+            "cpu1:drift5ppm@1s",
+            "cpu1:drift+1000000ppm@1s",
+            "suspend:drift+5ppm@1s",
         ] {
             assert_eq!(line(word), Err(format!("{word:?}: {EXPECTED}")));
         }
@@ -248,6 +310,11 @@ mod tests {
         let missing = "cpu7:offline@1s: it has CPUs 0-3 and no CPU 7";
         assert_eq!(check("cpu7:offline@1s", 4, ""), Err(missing.to_owned()));
         assert_eq!(check("cpu7:offline@1s", 8, ""), Ok(()));
+        assert_eq!(
+            check("cpu7:clock-1us@1s", 4, ""),
+            Err("cpu7:clock-1us@1s: it has CPUs 0-3 and no CPU 7".to_owned())
+        );
+        assert_eq!(check("cpu0:clock+1s@1s,cpu7:drift+5ppm@2s,cpu7:online@3s", 8, "7"), Ok(()));
         let gone = "cpu7:offline@1s: CPU 7 of it is offline from the beginning";
         assert_eq!(check("cpu7:offline@1s", 8, "6-7"), Err(gone.to_owned()));
         let there = "cpu1:online@1s: CPU 1 of it is online from the beginning";
@@ -257,10 +324,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_reads_back(words in prop::collection::vec((0u64..5, 0u8..3, 1u32..4, 1u64..9), 1..12)) {
+        fn a_plan_reads_back(words in prop::collection::vec((0u64..5, 0u8..6, 1u32..4, 1u64..9), 1..12)) {
             let words: Vec<String> = words.into_iter().map(|(at, kind, cpu, length)| match kind {
                 0 => format!("cpu{cpu}:offline@{at}ms"),
                 1 => format!("cpu{cpu}:online@{at}ms"),
+                2 => format!("cpu{cpu}:clock+{length}us@{at}ms"),
+                3 => format!("cpu0-{cpu}:clock-{length}ns@{at}ms"),
+                4 => format!("cpu{cpu}:drift-{length}ppm@{at}ms"),
                 _ => format!("suspend@{at}ms+{length}us"),
             }).collect();
             if let Ok(plan) = words.join(",").parse::<FaultPlan>() {

@@ -211,6 +211,7 @@ fn two_schedulers() {
 
             One run of each cannot tell chance from cause, so nothing is marked: --seeds 16
               can. weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -249,6 +250,7 @@ fn three_schedulers_of_which_one_is_ejected() {
 
             One run of each cannot tell chance from cause, so nothing is marked: --seeds 16
               can. weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -273,7 +275,8 @@ fn schedulers_on_two_machines_are_compared_on_each() {
             machine desktop-4c, workload build, seed 1, kernel 7.2
             bfs    990 ms  -1.0 %    8.00 us       =    40.0 us       =     400 us       =
             machine laptop-2c4t, workload build, seed 1, kernel 7.2
-            bfs    2.00 s       =    8.00 us       =    40.0 us       =     400 us       ="#]],
+            bfs    2.00 s       =    8.00 us       =    40.0 us       =     400 us       =
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)"#]],
     );
 }
 
@@ -318,6 +321,7 @@ fn a_run_without_an_end_is_compared_by_its_work() {
 
             One run of each cannot tell chance from cause, so nothing is marked: --seeds 16
               can. weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -374,7 +378,11 @@ fn json_keeps_the_contract() {
               "seed": 1,
               "draw": 0,
               "effects": [
-                "interrupts"
+                "interrupts",
+                "smt"
+              ],
+              "unvalidated": [
+                "smt"
               ],
               "kernel": "7.2",
               "outcome": "ejected",
@@ -420,11 +428,13 @@ fn json_keeps_the_contract() {
               },
               "cpu_ns": {
                 "run": 900000000,
+                "slowed": null,
                 "idle": 29170000000,
                 "scheduler": 620000000,
                 "stolen": 310000000,
                 "offline": 0
               },
+              "energy_ratio_ppm": null,
               "bpf_instructions": 7654321,
               "lock_wait_ns": null,
               "deadlocked": false,
@@ -495,6 +505,7 @@ fn sixteen_seeds_of_two_schedulers() {
               runs with the same seed, and its range. ✓ better, ✗ worse: the range of the
               difference excludes zero. Of tables in which nothing differs, at most 5 % have
               a mark. weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -515,7 +526,8 @@ fn what_the_runs_cannot_tell_is_said() {
             Values are medians of all seeds. Beside them: the typical difference between two
               runs with the same seed, and its range. ✓ better, ✗ worse: the range of the
               difference excludes zero. Of tables in which nothing differs, at most 5 % have
-              a mark. weir list measures explains each measure."#]],
+              a mark. weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)"#]],
     );
 }
 
@@ -524,34 +536,35 @@ fn sixteen_seeds_of_one_scheduler_show_their_spread() {
     check(
         &text_of(&seeds("bfs", 1_000_000, 5, 10_000)),
         expect![[r#"
-        bfs, machine laptop-2c4t, workload build, seeds 1-16, kernel 7.2
+            bfs, machine laptop-2c4t, workload build, seeds 1-16, kernel 7.2
 
-                                median         95 % of medians      least   greatest
-        makespan                999 ms        993 ms to 1.00 s     990 ms     1.01 s
-        elapsed                 1.00 s        1.00 s to 1.00 s     1.00 s     1.00 s
-        work done               1.12 s        1.12 s to 1.12 s     1.12 s     1.12 s
-        wakeup mean            9.99 us      9.93 us to 10.0 us    9.90 us    10.1 us
-        wakeup p50             5.00 us      5.00 us to 5.00 us    5.00 us    5.00 us
-        wakeup p90             15.0 us      15.0 us to 15.0 us    15.0 us    15.0 us
-        wakeup p99             49.9 us      49.6 us to 50.3 us    49.5 us    50.5 us
-        wakeup max              450 us        450 us to 450 us     450 us     450 us
-        queue wait mean        20.0 us      20.0 us to 20.0 us    20.0 us    20.0 us
-        queue wait max          900 us        900 us to 900 us     900 us     900 us
-        idle while runnable     500 us        500 us to 500 us     500 us     500 us
-        context switches        24,691        24,691 to 24,691     24,691     24,691
-        wakeups                 45,678        45,678 to 45,678     45,678     45,678
-        moves in core               12                12 to 12         12         12
-        moves in cache           1,725          1,725 to 1,725      1,725      1,725
-        moves in node                0                  0 to 0          0          0
-        moves far                    0                  0 to 0          0          0
-        CPU: run                900 ms        900 ms to 900 ms     900 ms     900 ms
-        CPU: idle              70.0 ms      70.0 ms to 70.0 ms    70.0 ms    70.0 ms
-        CPU: scheduler         20.0 ms      20.0 ms to 20.0 ms    20.0 ms    20.0 ms
-        CPU: stolen            10.0 ms      10.0 ms to 10.0 ms    10.0 ms    10.0 ms
-        BPF instructions     7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
+                                    median         95 % of medians      least   greatest
+            makespan                999 ms        993 ms to 1.00 s     990 ms     1.01 s
+            elapsed                 1.00 s        1.00 s to 1.00 s     1.00 s     1.00 s
+            work done               1.12 s        1.12 s to 1.12 s     1.12 s     1.12 s
+            wakeup mean            9.99 us      9.93 us to 10.0 us    9.90 us    10.1 us
+            wakeup p50             5.00 us      5.00 us to 5.00 us    5.00 us    5.00 us
+            wakeup p90             15.0 us      15.0 us to 15.0 us    15.0 us    15.0 us
+            wakeup p99             49.9 us      49.6 us to 50.3 us    49.5 us    50.5 us
+            wakeup max              450 us        450 us to 450 us     450 us     450 us
+            queue wait mean        20.0 us      20.0 us to 20.0 us    20.0 us    20.0 us
+            queue wait max          900 us        900 us to 900 us     900 us     900 us
+            idle while runnable     500 us        500 us to 500 us     500 us     500 us
+            context switches        24,691        24,691 to 24,691     24,691     24,691
+            wakeups                 45,678        45,678 to 45,678     45,678     45,678
+            moves in core               12                12 to 12         12         12
+            moves in cache           1,725          1,725 to 1,725      1,725      1,725
+            moves in node                0                  0 to 0          0          0
+            moves far                    0                  0 to 0          0          0
+            CPU: run                900 ms        900 ms to 900 ms     900 ms     900 ms
+            CPU: idle              70.0 ms      70.0 ms to 70.0 ms    70.0 ms    70.0 ms
+            CPU: scheduler         20.0 ms      20.0 ms to 20.0 ms    20.0 ms    20.0 ms
+            CPU: stolen            10.0 ms      10.0 ms to 10.0 ms    10.0 ms    10.0 ms
+            BPF instructions     7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
 
-        weir list measures explains each measure.
-    "#]],
+            weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+        "#]],
     );
 }
 
@@ -611,6 +624,7 @@ fn many_setups_have_a_row_each() {
               runs with the same seed. ✓ better, ✗ worse: the range of the difference
               excludes zero. Of tables in which nothing differs, at most 5 % have a mark.
               weir list measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
     let wide = to_text(&runs, View { columns: 140, all: false });
@@ -774,6 +788,7 @@ fn runs_from_files_stand_in_one_table() {
               runs, and its range. ✓ better, ✗ worse: the range of the difference excludes
               zero. Of tables in which nothing differs, at most 5 % have a mark. weir list
               measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }

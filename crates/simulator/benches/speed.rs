@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast whole runs are: context switches for each second of CPU time of the host, and peak memory, in six cases.
+//! How fast whole runs are: context switches for each second of CPU time of the host, and peak memory, in nine cases.
 //!
 //! Tasks run for 10 ms and sleep for 10 ms under `fifo` and `bfs`, whose bytecode is executed; nothing is written to
 //! disk. Each case is a process of its own, so that its peak memory is its own. Linux only (`/proc`).
 //!
-//! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. `results.md` beside this file
+//! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. In those with
+//! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
 //! keeps what was measured, by date.
 
 use bpf_object::Object;
@@ -24,19 +25,24 @@ struct Case {
     seconds: u64,
     /// Context switches for each second of CPU time.
     target: u64,
+    /// Preset whose effects the machine has.
+    effects: Option<&'static str>,
 }
 
 /// A machine's shape by its number of CPUs.
 const SHAPES: [(u32, &str); 3] = [(4, "core:4 pu:1"), (64, "node:2 core:16 pu:2"), (512, "node:4 llc:8 core:8 pu:2")];
 
 /// The targets of `fifo` are floors. Those of `bfs` are what it reached when it was measured first, rounded down.
-const CASES: [Case; 6] = [
-    Case { policy: "fifo", cpus: 4, tasks: 8, seconds: 1_000, target: 600_000 },
-    Case { policy: "fifo", cpus: 64, tasks: 256, seconds: 60, target: 500_000 },
-    Case { policy: "fifo", cpus: 512, tasks: 2_048, seconds: 10, target: 300_000 },
-    Case { policy: "bfs", cpus: 4, tasks: 8, seconds: 500, target: 370_000 },
-    Case { policy: "bfs", cpus: 64, tasks: 256, seconds: 30, target: 240_000 },
-    Case { policy: "bfs", cpus: 512, tasks: 2_048, seconds: 3, target: 75_000 },
+const CASES: [Case; 9] = [
+    Case { policy: "fifo", cpus: 4, tasks: 8, seconds: 1_000, target: 600_000, effects: None },
+    Case { policy: "fifo", cpus: 64, tasks: 256, seconds: 60, target: 500_000, effects: None },
+    Case { policy: "fifo", cpus: 512, tasks: 2_048, seconds: 10, target: 300_000, effects: None },
+    Case { policy: "bfs", cpus: 4, tasks: 8, seconds: 500, target: 370_000, effects: None },
+    Case { policy: "bfs", cpus: 64, tasks: 256, seconds: 30, target: 240_000, effects: None },
+    Case { policy: "bfs", cpus: 512, tasks: 2_048, seconds: 3, target: 75_000, effects: None },
+    Case { policy: "fifo", cpus: 4, tasks: 8, seconds: 500, target: 500_000, effects: Some("laptop-2c4t") },
+    Case { policy: "fifo", cpus: 64, tasks: 256, seconds: 30, target: 400_000, effects: Some("server-64") },
+    Case { policy: "fifo", cpus: 512, tasks: 2_048, seconds: 5, target: 200_000, effects: Some("server-512") },
 ];
 
 /// Peak memory of each case, in MiB, at most.
@@ -44,7 +50,7 @@ const MEMORY_TARGET_MIB: u64 = 64;
 
 impl Case {
     fn name(&self) -> String {
-        format!("{}-{}", self.policy, self.cpus)
+        format!("{}-{}{}", self.policy, self.cpus, self.effects.map_or("", |_| "-effects"))
     }
 }
 
@@ -56,7 +62,7 @@ fn main() {
         return play(CASES.iter().find(|case| case.name() == *name).expect("a case"));
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
-    println!("case     tasks simulated   switches  CPU time  switches/CPU s     target  ratio  peak memory");
+    println!("case             tasks simulated   switches  CPU time  switches/CPU s     target  ratio  peak memory");
     for case in CASES.iter().filter(|case| wanted.is_none_or(|name| *name == case.name())) {
         let program = std::env::current_exe().expect("this program has a path");
         let status = Command::new(program).args(["--case", &case.name()]).status().expect("it runs again");
@@ -69,7 +75,10 @@ fn play(case: &Case) {
     let object = Object::parse(policy.object).expect("it is compiled for us");
     let profile = Profile::from_toml(case.policy, policy.profile).expect("it ships");
     let (_, shape) = SHAPES.iter().find(|(cpus, _)| *cpus == case.cpus).expect("a shape for each case");
-    let machine = Machine::from_synthetic(shape).expect("a shape");
+    let machine = match case.effects {
+        Some(preset) => Machine::preset(preset).expect("it ships"),
+        None => Machine::from_synthetic(shape).expect("a shape"),
+    };
     assert_eq!(machine.topology.len(), case.cpus as usize);
     let text = format!(
         r#"{{"tasks": {{"periodic": {{"instance": {}, "loop": -1, "run": 10000, "sleep": 10000}}}}}}"#,
@@ -93,7 +102,7 @@ fn play(case: &Case) {
     let rate = switches * 1_000_000_000 / spent;
     let peak_mib = peak_kib() / 1024;
     println!(
-        "{:8} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB",
+        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB",
         case.name(),
         case.tasks,
         case.seconds,

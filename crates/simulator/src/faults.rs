@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::plan::Ordered;
 use crate::run::{BOOT_CPU, Run};
 use event_log::{BlockCause, Waker};
-use fault_plan::{Action, FaultPlan};
+use fault_plan::{Action, ClockFault, FaultPlan};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::Leave;
 use std::collections::VecDeque;
@@ -72,6 +72,7 @@ impl<M: Model> Run<'_, M> {
         match action {
             Action::Offline(cpu) => down(cpu).into(),
             Action::Online(cpu) => [Step::Online(cpu)].into(),
+            Action::Clock(cpu, fault) => [Step::Clock(cpu, fault)].into(),
             Action::Suspend(length) => {
                 let up = |cpu: &CpuId| *cpu != BOOT_CPU && !self.cpus[cpu.index()].offline;
                 let others: Vec<CpuId> = self.all_cpus.iter().filter(up).collect();
@@ -98,6 +99,10 @@ impl<M: Model> Run<'_, M> {
             Step::Kill(cpu) => self.kill(cpu),
             Step::Online(cpu) => {
                 self.bring_up(cpu);
+                None
+            }
+            Step::Clock(cpu, fault) => {
+                self.disturb_clock(cpu, fault);
                 None
             }
             Step::Freeze => self.freeze_all(),
@@ -153,6 +158,17 @@ impl<M: Model> Run<'_, M> {
         self.alarms.move_timers(cpu, BOOT_CPU);
         self.tasks.iter_mut().filter(|task| task.slept_on == cpu).for_each(|task| task.slept_on = BOOT_CPU);
         None
+    }
+
+    /// What ticks will see of the slice of its task is another time: that is planned anew.
+    fn disturb_clock(&mut self, cpu: CpuId, fault: ClockFault) {
+        self.settle(cpu);
+        self.tell_time();
+        match fault {
+            ClockFault::Step(step) => self.model.disturb_clock(cpu, step, None),
+            ClockFault::Drift(ppm) => self.model.disturb_clock(cpu, 0, Some(ppm)),
+        }
+        self.advance(cpu);
     }
 
     fn bring_up(&mut self, cpu: CpuId) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can wait for a CPU until that is free.
 
+use fault_plan::ClockFault;
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::TimerKey;
 
@@ -34,6 +35,8 @@ pub(crate) enum Step {
     Kill(CpuId),
     /// It comes.
     Online(CpuId),
+    /// Its clock is wrong from now on.
+    Clock(CpuId, ClockFault),
     /// The scheduler is bypassed.
     Bypass,
     /// Tasks stop.

@@ -31,6 +31,7 @@ pub(crate) trait Model {
     fn begin_suspend(&mut self, cpu: CpuId);
     fn end_suspend(&mut self, cpu: CpuId);
     fn set_performance(&mut self, cpu: CpuId, performance: u32);
+    fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>);
     /// Loads an object that it had before, makes the calls and begins to attach it. False if a call failed.
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
     fn end_attach(&mut self, cpu: CpuId);
@@ -102,6 +103,9 @@ impl Model for Kernel {
     }
     fn end_suspend(&mut self, cpu: CpuId) {
         self.end_suspend(cpu);
+    }
+    fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>) {
+        self.disturb_clock(cpu, step, drift_ppm);
     }
     fn set_performance(&mut self, cpu: CpuId, performance: u32) {
         self.set_performance(cpu, performance);

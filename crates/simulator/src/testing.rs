@@ -276,6 +276,10 @@ impl Model for Fifo {
 
     fn set_performance(&mut self, _: CpuId, _: u32) {}
 
+    fn disturb_clock(&mut self, _: CpuId, _: i64, _: Option<i32>) {
+        unreachable!("its clock is right");
+    }
+
     fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &[ProgramCall]) -> bool {
         unreachable!("nothing is loaded into it");
     }

@@ -256,3 +256,36 @@ fn the_hash_with_faults_is_the_same_everywhere() {
     check_accounts(&played, Nanos::from_secs(1));
     expect_test::expect!["eb90c63f959aa351555013dcc64bd630"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }
+
+/// Two hogs on CPU 1 with slices of 20 ms, which end at ticks of 4 ms. On a clock that runs half as fast again they end
+/// after 13.3 ms, so at 16; one that steps ahead ends the slice that is running at the next tick, and no other.
+#[test]
+fn a_clock_that_is_wrong_ends_slices_at_the_wrong_time() {
+    let mut machine = free_machine("core:2 pu:1");
+    machine.hz = 250;
+    let work = rt_app(
+        r#"{"global": {"duration": 1}, "tasks": {"hog": {"instance": 2, "loop": -1, "cpus": [1], "run": 1000000}}}"#,
+    );
+    let switches = |faults: &FaultPlan| {
+        let played = Scheduler::shipped("fifo").play_faults(&machine, &work, 0, faults).completed();
+        check_accounts(&played, Nanos::ZERO);
+        let of_cpu = |event: &&Event| event.cpu == CpuId(1) && matches!(event.kind, EventKind::Switch { .. });
+        played.events.iter().filter(of_cpu).map(|event| event.time.0 / 1_000_000).collect::<Vec<u64>>()
+    };
+    let right = switches(&FaultPlan::default());
+    assert!((49..=52).contains(&right.len()), "{right:?}");
+    assert_eq!(
+        switches(&plan("cpu0:drift+500000ppm@0s,cpu0:clock+1s@100ms")),
+        right,
+        "another CPU's clock is nothing to it"
+    );
+    let fast = switches(&plan("cpu1:drift+500000ppm@0s"));
+    assert!((61..=65).contains(&fast.len()), "{fast:?}");
+    let stepped = switches(&plan("cpu1:clock+1s@502ms"));
+    assert_eq!(stepped.len(), right.len() + 1, "{stepped:?}");
+    let odd: Vec<u64> = stepped.windows(2).map(|pair| pair[1] - pair[0]).filter(|&slice| slice != 20).collect();
+    assert!(odd.len() <= 2 && odd.iter().any(|&slice| slice < 20), "{odd:?} of {stepped:?}");
+    // A step back gives time away.
+    let back = switches(&plan("cpu1:clock-100ms@502ms"));
+    assert!(back.windows(2).any(|pair| pair[1] - pair[0] > 20), "{back:?}");
+}

@@ -32,7 +32,7 @@ impl Core {
         let rq = &self.cpus[cpu.index()];
         let mut time = rq.time;
         if rq.online {
-            *self.owner(cpu, &mut time) += self.now.since(rq.exec_start).0;
+            *self.owner(cpu, &mut time) += self.rq_clock(cpu).since(rq.exec_start).0;
         }
         let tick = 1_000_000_000 / u64::from(self.config.hz);
         let CpuTime { user, nice, system, idle } = time;

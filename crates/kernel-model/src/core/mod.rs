@@ -6,6 +6,7 @@
 
 mod balance;
 pub(crate) mod classes;
+mod clocks;
 pub(crate) mod counters;
 mod cpu_time;
 pub(crate) mod dsq;
@@ -227,6 +228,8 @@ impl Running {
 pub(crate) struct Core {
     /// The time.
     pub now: Nanos,
+    /// What the CPUs' clocks show instead.
+    pub clocks: clocks::Clocks,
     /// How the kernel was built and booted.
     pub config: Config,
     /// Guest objects.
@@ -308,6 +311,7 @@ impl Core {
         objects.hz = config.hz;
         Core {
             now: Nanos::ZERO,
+            clocks: clocks::Clocks::default(),
             objects,
             this_cpu: CpuId(0),
             prandom: config.seed,
@@ -423,7 +427,12 @@ impl Core {
 
     /// `scx_bpf_now`: constant within an operation (contract S1).
     pub fn clock(&self) -> Nanos {
-        self.now
+        self.rq_clock(self.this_cpu)
+    }
+
+    /// What the clock of `cpu` shows now.
+    pub fn rq_clock(&self, cpu: CpuId) -> Nanos {
+        self.clocks.read(cpu, self.now)
     }
 
     /// Time at the resolution of a jiffy.

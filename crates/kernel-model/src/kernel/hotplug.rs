@@ -95,7 +95,7 @@ impl Kernel {
     /// If it is there.
     pub fn online_cpu(&mut self, cpu: CpuId) {
         self.core.this_cpu = cpu;
-        let now = self.core.now;
+        let now = self.core.rq_clock(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
         assert!(!rq.online, "CPU {cpu} is offline");
         (rq.online, rq.active, rq.scx_online, rq.exec_start) = (true, true, true, now);

@@ -172,6 +172,11 @@ impl Kernel {
         counts.map(|(index, &count)| (Op::by_index(index).name(), count))
     }
 
+    /// The clock of `cpu` steps by so many nanoseconds, and drifts by so much from now on, if that is given.
+    pub fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>) {
+        self.core.clocks.disturb(cpu, self.core.now, step, drift_ppm);
+    }
+
     /// How fast a CPU is now, 0 to 1024, if it does not follow the scheduler's wish at once.
     pub fn set_performance(&mut self, cpu: CpuId, performance: u32) {
         self.core.cpus[cpu.index()].performance = performance;

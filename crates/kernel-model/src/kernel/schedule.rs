@@ -202,7 +202,7 @@ impl Kernel {
 
     /// `set_next_task`, and the idle masks on the way in and out of idle (contract P7).
     fn set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
-        self.core.cpus[cpu.index()].exec_start = self.core.now;
+        self.core.cpus[cpu.index()].exec_start = self.core.rq_clock(cpu);
         if prev == TaskId::NONE && next != TaskId::NONE {
             self.update_idle(cpu, false);
         }
@@ -242,7 +242,7 @@ impl Kernel {
 
     /// `update_curr`: charges the current task of `cpu` for the time since the last charge.
     pub(super) fn update_current(&mut self, cpu: CpuId) {
-        let now = self.core.now;
+        let now = self.core.rq_clock(cpu);
         let ran = now.since(self.core.cpus[cpu.index()].exec_start);
         self.core.charge_cpu_time(cpu, ran);
         let rq = &mut self.core.cpus[cpu.index()];

@@ -66,7 +66,7 @@ impl Kernel {
             return false;
         }
         let slice = self.core.objects.slice(&self.machine.memory, task);
-        let spent = until.since(self.core.cpus[cpu.index()].exec_start).0;
+        let spent = self.core.clocks.read(cpu, until).since(self.core.cpus[cpu.index()].exec_start).0;
         slice > spent && self.watchdog_quiet_until(until)
     }
 

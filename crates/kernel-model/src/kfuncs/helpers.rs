@@ -26,7 +26,7 @@ pub(crate) fn helper_nature(helper: u32) -> usize {
 /// Calls a helper that the BPF machine leaves to the kernel.
 pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let value = match helper {
-        5 | 125 => core.now.0,
+        5 | 125 => core.clock().0,
         6 => trace_printk(cx, a)?,
         7 => prandom(&mut core.prandom).into(),
         8 => core.this_cpu.0.into(),

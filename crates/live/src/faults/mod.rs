@@ -127,7 +127,7 @@ impl Drop for Faults {
 fn cpu_of(action: Action) -> Option<CpuId> {
     match action {
         Action::Offline(cpu) | Action::Online(cpu) => Some(cpu),
-        Action::Suspend(_) => None,
+        Action::Suspend(_) | Action::Clock(..) => None,
     }
 }
 
@@ -147,6 +147,7 @@ fn carry_out(sysfs: &Sysfs, faults: &[Fault], control: &Receiver<Instant>) -> (V
             Action::Offline(cpu) => sysfs.set_online(cpu, false),
             Action::Online(cpu) => sysfs.set_online(cpu, true),
             Action::Suspend(length) => sysfs.suspend(length),
+            Action::Clock(..) => unreachable!("the plan was checked"),
         };
         if let Err(error) = done {
             return (all, Some(LiveError::Fault { fault: fault.to_string(), problem: error.to_string() }));

@@ -93,6 +93,7 @@ impl Sysfs {
                     left.insert(cpu);
                 }
                 Action::Suspend(length) => self.check_sleep(fault, length)?,
+                Action::Clock(..) => return Err(refused(fault, "clocks of a real machine stay right".to_owned())),
             }
         }
         Ok(online)
