@@ -43,6 +43,14 @@ pub enum Command {
     Run(Run),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
+    /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
+    #[command(hide = true)]
+    GuardCpus {
+        /// Those that shall be online
+        online: String,
+        /// Those that shall not
+        offline: String,
+    },
 }
 
 /// What `weir list` lists.
@@ -198,8 +206,9 @@ the kernel wants that, the scheduler is loaded again.
 
 With --faults CPUs go and come, and the machine sleeps, for real. Times count
 from the start of the command or the workload. What this machine cannot do is
-refused before anything happens. However weir ends, CPUs are as they were found;
-only after SIGKILL somebody else has to bring them back.
+refused before anything happens. However weir ends, CPUs are as they were found,
+after SIGKILL too. But affinities change for good: a task that may run on such
+CPUs alone may run anywhere afterwards, and cpusets of cgroup v1 lose them.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C

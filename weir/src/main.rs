@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
+        Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };
     ExitCode::from(result.unwrap_or_else(|error| {
         eprintln!("weir: error: {}", report::escape(&describe(&error)));

@@ -13,8 +13,8 @@ use crate::select;
 use anyhow::{Context, Result, anyhow, bail};
 use event_log::perfetto;
 use fault_plan::FaultPlan;
-use ids::Nanos;
-use live::faults::Faults;
+use ids::{CpuSet, Nanos};
+use live::faults::{Faults, Guardian};
 use live::meter::{Measured, Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
 use live::signals::Signals;
@@ -23,6 +23,7 @@ use report::{Ending, Exit, RunReport, Tags, World};
 use scheduler::{Ended, Loaded, tell_dump, tell_exit};
 use serde_json::json;
 use statistics::Statistics;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const SIGTERM: i32 = 15;
@@ -105,6 +106,13 @@ pub fn run(args: &Run) -> Result<bool> {
     output::check(&[("--trace", args.trace.as_deref())])?;
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
+    // Before the scheduler: nothing that is started can wait for it.
+    let _guardian = faults.as_ref().map(start_guardian).transpose()?;
+    if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
+        && let Err(error) = live::priority::raise()
+    {
+        eprintln!("weir: no real-time priority ({error}): a scheduler that starves weir delays Ctrl-C");
+    }
     let scheduler = schedulers.first().map(Loaded::load).transpose()?.flatten();
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
     // Who only watches wants to see something.
@@ -115,6 +123,26 @@ pub fn run(args: &Run) -> Result<bool> {
     let duration = args.duration;
     let outside = Outside { signals: &signals, scheduler, statistics, unread: false, duration, deadline: None, faults };
     if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
+}
+
+/// Somebody who brings the CPUs back if this process is killed.
+fn start_guardian(faults: &Faults) -> Result<Guardian> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("guard-cpus");
+    Ok(Guardian::start(command, faults)?)
+}
+
+/// `weir guard-cpus`: what [`start_guardian`] starts.
+pub fn guard(online: &str, offline: &str) -> Result<()> {
+    let cpus = |text: &str| match text {
+        "" => Ok(CpuSet::new()),
+        _ => text.parse().map_err(|_| anyhow!("{text:?} are no CPUs such as 1-3,5")),
+    };
+    let back = live::faults::guard(&cpus(online)?, &cpus(offline)?)?;
+    if !back.is_empty() {
+        eprintln!("weir: CPUs put back as they were, since weir run was killed: {back}");
+    }
+    Ok(())
 }
 
 /// `weir run ls`: that is no scheduler, but a command.

@@ -19,6 +19,7 @@ pub mod event;
 pub mod faults;
 mod kernel;
 pub mod meter;
+pub mod priority;
 mod probes;
 mod recorder;
 pub mod scheduler;

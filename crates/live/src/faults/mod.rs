@@ -4,10 +4,13 @@
 //! 1. [`Faults::prepare`] refuses what this machine cannot do, before anything happens.
 //! 2. A thread of its own does what is due, since taking a CPU away blocks for tens of milliseconds. A fault that is
 //!    due while another is on its way waits for it, as in the simulator.
-//! 3. However a run ends, the CPUs are as they were found: [`Faults::end`], or dropping this. Only a process that is
-//!    killed (SIGKILL) leaves them as they are.
+//! 3. However a run ends, the CPUs are as they were found: [`Faults::end`], or dropping this. For a process that is killed
+//!    (SIGKILL) a [`Guardian`] does it.
 
+mod guardian;
 mod sysfs;
+
+pub use guardian::{Guardian, guard};
 
 use crate::{LiveError, kernel};
 use fault_plan::{Action, Fault, FaultPlan};
@@ -89,7 +92,7 @@ impl Faults {
     /// Names the CPUs that could not be brought back.
     pub fn end(mut self) -> Result<Carried, LiveError> {
         let (done, failed) = self.stop();
-        Ok(Carried { done, failed, back: self.bring_back()? })
+        Ok(Carried { done, failed, back: self.sysfs.bring_back(&self.cpus, &self.online)? })
     }
 
     /// What is not yet due will not happen.
@@ -98,29 +101,13 @@ impl Faults {
         // If it panicked, its message is on standard error, and the CPUs must be brought back all the more.
         self.worker.take().map(|worker| worker.join().unwrap_or_default()).unwrap_or_default()
     }
-
-    fn bring_back(&self) -> Result<CpuSet, LiveError> {
-        let (mut back, mut failed) = (CpuSet::new(), None);
-        for cpu in self.cpus.iter() {
-            let wanted = self.online.contains(cpu);
-            match self.sysfs.is_online(cpu).map(|online| online == wanted) {
-                Ok(true) => {}
-                Ok(false) => match self.sysfs.set_online(cpu, wanted) {
-                    Ok(()) => drop(back.insert(cpu)),
-                    Err(error) => failed = Some(error),
-                },
-                Err(error) => failed = Some(error),
-            }
-        }
-        failed.map_or(Ok(back), Err)
-    }
 }
 
 impl Drop for Faults {
     fn drop(&mut self) {
         // Whoever has not called `end` has an error to tell already.
         let _ = self.stop();
-        let _ = self.bring_back();
+        let _ = self.sysfs.bring_back(&self.cpus, &self.online);
     }
 }
 

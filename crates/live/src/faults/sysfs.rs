@@ -59,6 +59,23 @@ impl Sysfs {
         self.write(&format!("devices/system/cpu/cpu{cpu}/online"), if online { "1" } else { "0" })
     }
 
+    /// Puts CPUs back: of `cpus` those of `wanted` shall be online, and no other. Which ones had to be put back.
+    pub fn bring_back(&self, cpus: &CpuSet, wanted: &CpuSet) -> Result<CpuSet, LiveError> {
+        let (mut back, mut failed) = (CpuSet::new(), None);
+        for cpu in cpus.iter() {
+            let wanted = wanted.contains(cpu);
+            match self.is_online(cpu).map(|online| online == wanted) {
+                Ok(true) => {}
+                Ok(false) => match self.set_online(cpu, wanted) {
+                    Ok(()) => drop(back.insert(cpu)),
+                    Err(error) => failed = Some(error),
+                },
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(back), Err)
+    }
+
     /// Lets the machine sleep. The alarm is set before it falls asleep, so it sleeps for so long less what that takes.
     pub fn suspend(&self, length: Nanos) -> Result<(), LiveError> {
         let states = self.read(POWER_STATE)?;

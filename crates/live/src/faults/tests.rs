@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 
 /// Four CPUs, of which 0 has no switch and 3 is offline.
-fn machine() -> TempDir {
+pub(super) fn machine() -> TempDir {
     let root = TempDir::new().unwrap();
     let write = |name: &str, text: &str| {
         let path = root.path().join(name);
@@ -25,11 +25,11 @@ fn machine() -> TempDir {
     root
 }
 
-fn plan(line: &str) -> FaultPlan {
+pub(super) fn plan(line: &str) -> FaultPlan {
     line.parse().unwrap()
 }
 
-fn online(root: &TempDir) -> String {
+pub(super) fn online(root: &TempDir) -> String {
     let state = |cpu: u32| fs::read_to_string(root.path().join(format!("devices/system/cpu/cpu{cpu}/online"))).unwrap();
     (1..4).map(|cpu| state(cpu).trim().to_owned()).collect()
 }

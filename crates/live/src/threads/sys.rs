@@ -112,12 +112,25 @@ impl SchedAttr {
 ///
 /// # Errors
 /// What the kernel answered.
-#[allow(unsafe_code)]
 pub fn set_policy(thread: u32, policy: Policy, nice: i8) -> io::Result<()> {
-    let attr = SchedAttr::of(policy, nice);
+    set_attributes(thread, &SchedAttr::of(policy, nice))
+}
+
+/// Gives the calling thread a policy that what it starts does not inherit.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn set_own_policy_alone(policy: Policy) -> io::Result<()> {
+    /// `SCHED_FLAG_RESET_ON_FORK`.
+    const RESET_ON_FORK: u64 = 1;
+    set_attributes(0, &SchedAttr { sched_flags: RESET_ON_FORK, ..SchedAttr::of(policy, 0) })
+}
+
+#[allow(unsafe_code)]
+fn set_attributes(thread: u32, attr: &SchedAttr) -> io::Result<()> {
     // SAFETY: the kernel reads `attr.size` bytes at the address, which are those of `attr`, and writes none. No crate in
     // use has this call.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const attr, 0) };
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const *attr, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
