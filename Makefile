@@ -25,7 +25,7 @@ test-all: test
 	@. ./tools/deps.sh; set -ex; \
 	cargo test --workspace --release --locked -q -- --include-ignored
 
-# The sanitizer is not stable, its library comes with the stable compiler all the same.
+# The sanitizer is not stable, but its library comes with the stable compiler.
 # What leaks is the stacks of loom, with which the tests try all orders of threads.
 test-asan: deps
 	@. ./tools/deps.sh; set -ex; \

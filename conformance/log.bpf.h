@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The log of a scheduler's ops, for those that are held against the model: `trace.bpf.c` and `witness.bpf.c`.
+ * The log of a scheduler's ops, for those that are compared with the model: `trace.bpf.c` and `witness.bpf.c`.
  *
  * 1. A task belongs to a role by its name: `w_…` are the workers of a scenario, `v_…` its victims, `d_…` those who
  *    direct the others, and the rest are foreign: what else lives on a machine. Of foreign tasks only that they come and

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Sees to it that the programs and libraries are there which building Weir takes. Where one is missing, root on Debian
-# or Ubuntu gets it through apt; everybody else is told what to install. When nothing is missing it takes a blink.
+# Checks the programs and libraries that building Weir needs. Where one is missing, root on Debian or Ubuntu gets it
+# through apt; for others the script prints what to install. When nothing is missing, it takes a few milliseconds.
 #
 # The Makefile reads this with `.` before each job, so that a PATH set here holds for the job.
 

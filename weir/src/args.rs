@@ -152,10 +152,10 @@ pub struct Sim {
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// What differs between two real runs is drawn by this; 0 is the nominal run, of which nothing is drawn [default: 0]
+    /// Draws what differs between two real runs; 0 draws nothing: the nominal run [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Run each with the seeds 1 to N, and tell what chance is not to blame for [default: 16 if schedulers are compared]
+    /// Run each with the seeds 1 to N, and mark differences that are larger than chance [default: 16 if schedulers are compared]
     #[arg(long, value_name = "N", conflicts_with = "seed", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,

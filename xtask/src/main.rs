@@ -22,7 +22,7 @@ struct Arguments {
 enum Task {
     /// List what breaks the rules of the house that neither rustfmt nor clippy know
     Tidy,
-    /// Record a command, predict other runs of it, and hold the predictions against real runs (root)
+    /// Record a command, predict other runs of it, and compare the predictions with real runs (root)
     Predict(predict::Arguments),
     /// Break rules, one at a time, in a copy of the repository, and tell who notices
     Sabotage(sabotage::Arguments),

@@ -2,7 +2,7 @@
 //! Guest memory: regions of equal slots at addresses that look like a kernel's and never are the host's.
 //!
 //! An address is `0xffff_RRRR_OOOO_OOOO`: region and offset. A region is an array of slots of a power-of-two stride,
-//! one object a slot, so that an access can be held against the bounds of its object with a mask. `[0, 4 GiB)` is
+//! one object a slot, so that a mask is enough to check an access against the bounds of its object. `[0, 4 GiB)` is
 //! left for the arena.
 
 use crate::FaultKind;

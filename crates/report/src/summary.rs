@@ -104,7 +104,7 @@ fn facts(run: &RunReport) -> String {
             fact("lock wait", measures.lock_wait.map_or("-".to_owned(), |time| time.to_string()));
         }
         Some(meter) => {
-            // The probes listened a little longer than the run took: what they cost is held against all of that.
+            // The probes listened a little longer than the run took: their cost is compared with all of that time.
             let cpus = total_ns(&measures.cpu).checked_div(elapsed).unwrap_or(0);
             let share = |time: Nanos| percent(permille(time.0, meter.listened.0 * cpus));
             let (probes, reader) = (share(meter.probes), share(meter.reader));

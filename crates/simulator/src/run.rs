@@ -29,7 +29,7 @@ use measures::{Collector, Totals};
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
 
-/// The CPU that boots, attaches the scheduler, creates the tasks from outside, and keeps house.
+/// The CPU that boots, attaches the scheduler, creates the tasks from outside, and runs the watchdog.
 pub(crate) const BOOT_CPU: CpuId = CpuId(0);
 
 /// How often the caller hears of progress, in simulated time.

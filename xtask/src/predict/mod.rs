@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How well does a simulated run of a recording foretell the real one?
+//! How well does a simulated run of a recording predict the real one?
 //!
 //! One command is recorded on this machine with all its CPUs. From that recording come three predictions: the same run
 //! again, the run on one CPU, and the run with another number of jobs. Each is then run for real, under the kernel's

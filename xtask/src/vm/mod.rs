@@ -45,7 +45,7 @@ pub enum Command {
     Smoke(smoke::SmokeArguments),
     /// Test each policy in the kernel at length; part of `make test-vm`
     Full(full::FullArguments),
-    /// Play scenarios in the kernel and hold the kernel model against it; part of `make test-vm`
+    /// Play scenarios in the kernel and compare the kernel model with it; part of `make test-vm`
     Conformance(conformance::ConformanceArguments),
 }
 
