@@ -26,6 +26,7 @@ use kernel_model::{ExitInfo, Output, TaskAttributes};
 use launch_profile::Profile;
 use machine_model::Machine;
 use measures::{Collector, Totals};
+use speed::Signal;
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
 
@@ -175,7 +176,7 @@ impl<'a, M: Model> Run<'a, M> {
             ticks,
             skip_ticks: true,
             player: Player::new(workload),
-            speed: Speed::new(machine, ticks.period()),
+            speed: Speed::new(machine, ticks.period(), Signal::Targets),
             noise,
             now: Nanos::ZERO,
             alarms,

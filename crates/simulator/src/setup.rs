@@ -4,6 +4,7 @@
 use crate::cpu::Charge;
 use crate::noise::draw::derive_seed;
 use crate::run::{BOOT_CPU, Loader, Run};
+use crate::speed::Speed;
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Scheduler, Setup, SetupError};
@@ -13,6 +14,7 @@ use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
 use launch_profile::Profile;
 use machine_model::Machine;
+use speed::Signal;
 use workload::{Op, Workload};
 
 /// Instructions that one callback may execute. The verifier explores at most 1 M (`BPF_COMPLEXITY_LIMIT_INSNS`), but
@@ -32,6 +34,7 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
     run.model.set_now(Nanos::ZERO);
     match setup.scheduler {
         Scheduler::Kernel => {
+            run.speed = Speed::new(setup.machine, ticks.period(), Signal::Utilization);
             run.create_background();
             run.boot_without(&setup.machine.offline);
         }

@@ -27,8 +27,8 @@ pub(crate) struct Speed {
 
 impl Speed {
     /// `None` if nothing makes a CPU of this machine slower or faster.
-    pub fn new(machine: &Machine, tick: Nanos) -> Option<Box<Speed>> {
-        let processor = Processor::new(&machine.effects, &machine.topology, tick, Signal::Targets)?;
+    pub fn new(machine: &Machine, tick: Nanos, signal: Signal) -> Option<Box<Speed>> {
+        let processor = Processor::new(&machine.effects, &machine.topology, tick, signal)?;
         Some(Box::new(Speed { processor, due: Nanos::MAX, changed: Vec::new() }))
     }
 
