@@ -5,6 +5,7 @@
 pub mod bitfit_operations;
 pub mod gfs2_image;
 pub mod log;
+pub mod lrz_archive;
 pub mod machine;
 pub mod machine_description;
 pub mod object;

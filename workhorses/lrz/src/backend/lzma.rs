@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! LZMA without a header, by liblzma.
+
+use super::{Failure, corrupt, room_for, short_of_memory};
+use crate::error::{Error, Result};
+use liblzma::stream::{Action, Filters, LzmaOptions, MatchFinder, Mode, Status, Stream};
+use std::io::{self, BufRead, Read};
+
+/// Smallest dictionary that is tried when memory is short, in bytes.
+pub const LEAST_DICTIONARY: u32 = 64 << 10;
+/// Literal context bits 3, literal position bits 0, position bits 2: what everybody uses.
+const PROPERTIES: u8 = 3 + 9 * 5 * 2;
+
+/// LZMA's level for a level of lrzip: its 9 steps stand for the first 7 of LZMA.
+fn own_level(level: u8) -> u8 {
+    (level * 7 / 9).max(1)
+}
+
+/// Dictionary for a level, in bytes.
+pub fn dictionary_of(level: u8) -> u32 {
+    match own_level(level) {
+        // From the levels of the LZMA SDK: 64 KiB, 256 KiB, 1 MiB, 4 MiB, then doubling to 64 MiB.
+        own @ 0..=3 => 1 << (16 + 2 * own),
+        4 => 4 << 20,
+        5 => 16 << 20,
+        6 => 32 << 20,
+        _ => 64 << 20,
+    }
+}
+
+/// The five bytes of the magic for a dictionary.
+pub fn properties(dictionary: u32) -> [u8; 5] {
+    let [a, b, c, d] = dictionary.to_le_bytes();
+    [PROPERTIES, a, b, c, d]
+}
+
+/// The dictionary that the five bytes of a magic tell, in bytes.
+pub fn dictionary(properties: [u8; 5]) -> u32 {
+    u32::from_le_bytes(properties[1..].try_into().expect("four bytes"))
+}
+
+/// Memory of an encoder: binary trees over the dictionary and the window, hash tables.
+pub fn encoder_memory(dictionary: u32) -> u64 {
+    u64::from(dictionary) * 23 / 2 + (6 << 20)
+}
+
+fn filters(level: u8, dictionary: u32) -> Option<Filters> {
+    let own = own_level(level);
+    let mut options = LzmaOptions::new_preset(u32::from(own)).ok()?;
+    options.dict_size(dictionary).literal_context_bits(3).literal_position_bits(0).position_bits(2);
+    // The SDK's levels: a chain of hashes up to 4, binary trees above; 64 bytes are "nice" from 7 on.
+    if own < 5 {
+        options.mode(Mode::Fast).match_finder(MatchFinder::HashChain4).nice_len(32).depth(16);
+    } else {
+        options.mode(Mode::Normal).match_finder(MatchFinder::BinaryTree4).nice_len(if own < 7 { 32 } else { 64 });
+    }
+    let mut filters = Filters::new();
+    filters.lzma1(&options);
+    Some(filters)
+}
+
+/// Packs a block with a dictionary of at most `dictionary` bytes.
+pub fn pack(plain: &[u8], level: u8, dictionary: u32) -> std::result::Result<Vec<u8>, Failure> {
+    // A dictionary larger than the block only takes memory.
+    let dictionary = dictionary.min((plain.len() as u32).next_power_of_two()).max(LEAST_DICTIONARY);
+    let filters = filters(level, dictionary).ok_or(Failure::NotSmaller)?;
+    let mut stream = Stream::new_raw_encoder(&filters).map_err(|_| Failure::Memory)?;
+    let mut packed = room_for(plain)?;
+    loop {
+        let rest = &plain[stream.total_in() as usize..];
+        match stream.process_vec(rest, &mut packed, Action::Finish) {
+            Ok(Status::StreamEnd) => return Ok(packed),
+            Err(liblzma::stream::Error::Mem) => return Err(Failure::Memory),
+            Ok(_) if packed.len() < packed.capacity() => {}
+            _ => return Err(Failure::NotSmaller),
+        }
+    }
+}
+
+/// Unpacks a block.
+pub struct Unpacker<R> {
+    packed: R,
+    stream: Stream,
+    left: u64,
+}
+
+impl<R: BufRead> Unpacker<R> {
+    /// From the packed bytes, of which `plain` will come.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for parameters that are none, [`Error::Memory`] where memory is short.
+    pub fn new(packed: R, plain: u64, properties: [u8; 5]) -> Result<Unpacker<R>> {
+        // The dictionary need not be larger than the block: a damaged head asks for memory in vain.
+        let dictionary = u64::from(dictionary(properties)).min(plain).max(4096) as u32;
+        let mut own = properties;
+        own[1..].copy_from_slice(&dictionary.to_le_bytes());
+        let mut filters = Filters::new();
+        filters
+            .lzma1_properties(&own)
+            .map_err(|_| Error::Unsupported(format!("LZMA with the parameters {properties:02x?} is none")))?;
+        let stream = Stream::new_raw_decoder(&filters)
+            .map_err(|_| short_of_memory("a dictionary of LZMA", u64::from(dictionary)))?;
+        Ok(Unpacker { packed, stream, left: plain })
+    }
+}
+
+impl<R: BufRead> Read for Unpacker<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // An end marker is optional: the length decides.
+        let wanted = (buffer.len() as u64).min(self.left) as usize;
+        if wanted == 0 {
+            return Ok(0);
+        }
+        loop {
+            let input = self.packed.fill_buf()?;
+            let (read, written, at_end) = (self.stream.total_in(), self.stream.total_out(), input.is_empty());
+            let status = self.stream.process(input, &mut buffer[..wanted], Action::Run).map_err(|error| match error {
+                liblzma::stream::Error::Mem => io::ErrorKind::OutOfMemory.into(),
+                _ => corrupt("no LZMA data"),
+            });
+            let used = (self.stream.total_in() - read) as usize;
+            self.packed.consume(used);
+            let made = (self.stream.total_out() - written) as usize;
+            if made > 0 {
+                self.left -= made as u64;
+                return Ok(made);
+            }
+            if status? == Status::StreamEnd || at_end && used == 0 {
+                return Err(corrupt("LZMA data that end too early"));
+            }
+        }
+    }
+}

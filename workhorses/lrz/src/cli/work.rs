@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is done to one file.
+
+use super::arguments::Arguments;
+use super::{attributes, bar, info, names};
+use anyhow::{Context, Result, bail};
+use lrz::backend::Packer;
+use lrz::budget::Limit;
+use lrz::output::Output;
+use lrz::pack::{self, Source};
+use lrz::parity;
+use lrz::store::ReadAt;
+use lrz::trace::Trace;
+use lrz::unpack::{self, Target, Verified};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+/// Packs, unpacks, tests, describes or repairs a file.
+pub fn one(arguments: &Arguments, input: &Path) -> Result<()> {
+    if arguments.repair {
+        let report = parity::repair(input, &names::parity(input))?;
+        say(arguments, &format!("{}: {report}", input.display()));
+        return Ok(());
+    }
+    let trace = if arguments.trace.is_some() { Trace::on() } else { Trace::off() };
+    let done = if arguments.info || arguments.test || arguments.decompress {
+        read(arguments, input, &trace)
+    } else {
+        write(arguments, input, &trace)
+    };
+    if let Some(path) = &arguments.trace {
+        fs::write(path, trace.to_json()).with_context(|| format!("writing {}", path.display()))?;
+    }
+    done
+}
+
+fn say(arguments: &Arguments, what: &str) {
+    if arguments.quiet < 2 && !arguments.very_quiet {
+        eprintln!("{what}");
+    }
+}
+
+/// The password that the options give, or that the user types; none if none is wanted.
+fn password(arguments: &Arguments, wanted: bool) -> Result<Option<Vec<u8>>> {
+    match &arguments.encrypt {
+        Some(given) if !given.is_empty() => Ok(Some(given.clone().into_bytes())),
+        None if !wanted => Ok(None),
+        _ => {
+            let typed = rpassword::prompt_password("Password: ").context("asking for the password")?;
+            if typed.is_empty() {
+                bail!(names::Usage("an empty password protects nothing".to_owned()));
+            }
+            if !arguments.decompress && !arguments.test && !arguments.info {
+                let again = rpassword::prompt_password("Again: ").context("asking for the password")?;
+                if again != typed {
+                    bail!(names::Usage("the two passwords differ".to_owned()));
+                }
+            }
+            Ok(Some(typed.into_bytes()))
+        }
+    }
+}
+
+fn memory(arguments: &Arguments) -> Limit {
+    let limit = Limit::of_system(arguments.maxram.map(|hundreds| hundreds * 100_000_000));
+    if arguments.verbose > 0 {
+        say(arguments, &format!("memory: {} MB, set by {}", limit.bytes / 1_000_000, limit.because));
+    }
+    limit
+}
+
+fn threads(arguments: &Arguments) -> usize {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.threads.map_or(all, usize::from)
+}
+
+fn open(input: &Path) -> Result<File> {
+    let file = File::open(input).context("opening it")?;
+    if !file.metadata()?.is_file() {
+        bail!(names::Usage("it is no regular file: tar makes one of a folder".to_owned()));
+    }
+    Ok(file)
+}
+
+/// A file without a name, for what does not fit into memory.
+fn spool() -> Result<File> {
+    tempfile::tempfile().context("creating a temporary file")
+}
+
+fn packer(arguments: &Arguments) -> Packer {
+    match () {
+        () if arguments.lzo => Packer::Lzo,
+        () if arguments.gzip => Packer::Zlib,
+        () if arguments.bzip2 => Packer::Bzip2,
+        () if arguments.no_compress => Packer::None,
+        () => Packer::Lzma,
+    }
+}
+
+fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
+    let target = names::output(arguments, input)?;
+    if target.is_none() && io::stdout().is_terminal() && !arguments.force {
+        bail!(names::Usage("an archive is nothing for a terminal: -o names the output".to_owned()));
+    }
+    if target.is_none() && (arguments.recovery.is_some() || arguments.delete) {
+        bail!(names::Usage("--recovery and -D need an output with a name".to_owned()));
+    }
+    let source = if names::is_standard(input) { None } else { Some(open(input)?) };
+    let output = match &target {
+        Some(path) => Some(Output::create(path, arguments.force)?),
+        None => None,
+    };
+    let spool = if output.is_none() { Some(spool()?) } else { None };
+    let archive = output.as_ref().map(Output::file).or(spool.as_ref()).expect("one of them");
+    let length = source.as_ref().map(|file| file.length()).transpose()?;
+    let bar = bar::bar(arguments, length);
+    let progress = |used: u64, written: u64| {
+        bar.set_position(used);
+        bar.set_message(format!("ratio {:.3}", used as f64 / written.max(1) as f64));
+    };
+    let log = |what: &str| say(arguments, what);
+    let options = pack::Options {
+        packer: packer(arguments),
+        level: arguments.level,
+        threads: threads(arguments),
+        memory: memory(arguments),
+        window: arguments.window.map(|hundreds| hundreds * 100_000_000),
+        unlimited: arguments.unlimited,
+        password: password(arguments, arguments.encrypt.is_some())?,
+        threshold: !arguments.threshold,
+        overlap: !arguments.no_overlap,
+        search: !arguments.no_search,
+        progress: Some(&progress),
+        log: (arguments.verbose > 0).then_some(&log),
+        trace: Some(trace),
+        ..pack::Options::default()
+    };
+    let mut stdin = io::stdin();
+    let source_of = match (&source, length) {
+        (Some(file), Some(length)) => Source::File(file, length),
+        _ => Source::Stream(&mut stdin),
+    };
+    let summary = pack::pack(source_of, archive, &options)?;
+    bar.finish_and_clear();
+    if arguments.verify || arguments.delete {
+        verify(arguments, archive, &summary, options.password.clone())?;
+    }
+    if let Some(file) = &spool {
+        let copied = copy_out(file, summary.packed);
+        copied.context("writing to standard output")?;
+    }
+    if let (Some(output), Some(path)) = (output, &target) {
+        complete(arguments, output, path, source.as_ref().map(|file| (file, input)))?;
+    }
+    if arguments.quiet == 0 {
+        let ratio = summary.bytes as f64 / summary.packed.max(1) as f64;
+        let line = format!("{}: {} -> {} bytes, ratio {ratio:.3}", input.display(), summary.bytes, summary.packed);
+        say(arguments, &line);
+    }
+    tell_md5(arguments, &summary.md5);
+    Ok(())
+}
+
+/// Gives the archive its name, after its attributes and its parity; then the input may go.
+fn complete(arguments: &Arguments, output: Output, path: &Path, source: Option<(&File, &Path)>) -> Result<()> {
+    if let Some((source, _)) = source {
+        attributes::copy(source, output.file()).iter().for_each(|failed| say(arguments, failed));
+    }
+    let parity = match arguments.recovery {
+        Some(share) => Some(parity::create(output.file(), &names::parity(path), share / 100.0, arguments.force)?),
+        None => None,
+    };
+    output.finish()?;
+    if let Some(parity) = parity {
+        parity.finish()?;
+    }
+    match source.filter(|_| arguments.delete) {
+        Some((_, input)) => fs::remove_file(input).context("removing it"),
+        None => Ok(()),
+    }
+}
+
+fn copy_out(file: &File, length: u64) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let mut buffer = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < length {
+        let part = buffer.len().min((length - at) as usize);
+        file.read_exact_at(&mut buffer[..part], at)?;
+        out.write_all(&buffer[..part])?;
+        at += part as u64;
+    }
+    out.flush()
+}
+
+/// Reads the archive back and holds its MD5 against the one of the input.
+fn verify(arguments: &Arguments, archive: &File, packed: &pack::Summary, password: Option<Vec<u8>>) -> Result<()> {
+    let (threads, memory) = (threads(arguments), memory(arguments));
+    let options = unpack::Options { password, threads, memory, ..unpack::Options::default() };
+    let spool = spool()?;
+    let summary = unpack::unpack(archive, Target::Nowhere(&spool), &options).context("reading the archive back")?;
+    if summary.md5 != packed.md5 || summary.bytes != packed.bytes {
+        bail!("the archive does not give the input back");
+    }
+    Ok(())
+}
+
+fn tell_md5(arguments: &Arguments, md5: &[u8; 16]) {
+    if arguments.hash {
+        let digits: String = md5.iter().map(|byte| format!("{byte:02x}")).collect();
+        say(arguments, &format!("MD5: {digits}"));
+    }
+}
+
+fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
+    // The heads of an archive lead to and fro: what comes as a stream is kept first.
+    let archive = if names::is_standard(input) {
+        let mut file = spool()?;
+        io::copy(&mut io::stdin().lock(), &mut file).context("reading standard input")?;
+        file
+    } else {
+        open(input)?
+    };
+    let given = password(arguments, encrypted(&archive))?;
+    if arguments.info {
+        return info::print(&input.display().to_string(), &archive, given.as_deref(), arguments.format);
+    }
+    let target = if arguments.test { None } else { names::output(arguments, input)? };
+    let output = match &target {
+        Some(path) => Some(Output::create(path, arguments.force)?),
+        None => None,
+    };
+    let bar = bar::bar(arguments, unpack_length(&archive));
+    let progress = |bytes: u64| bar.set_position(bytes);
+    let options = unpack::Options {
+        password: given,
+        threads: threads(arguments),
+        memory: memory(arguments),
+        progress: Some(&progress),
+        trace: Some(trace),
+        ..unpack::Options::default()
+    };
+    let spool = if output.is_none() { Some(spool()?) } else { None };
+    let mut stdout = io::stdout();
+    let result = match (&output, &spool) {
+        (Some(output), _) => unpack::unpack(&archive, Target::Store(output.file()), &options),
+        (None, Some(spool)) if arguments.test => unpack::unpack(&archive, Target::Nowhere(spool), &options),
+        (None, Some(spool)) => unpack::unpack(&archive, Target::Stream(&mut stdout, spool), &options),
+        (None, None) => unreachable!("one of them was made"),
+    };
+    bar.finish_and_clear();
+    if let (Err(_), true, Some(_)) = (&result, arguments.keep_broken, &output) {
+        output.expect("just seen").finish()?;
+        return Err(result.expect_err("just seen")).context("what came out before was kept");
+    }
+    let summary = result?;
+    for warning in &summary.warnings {
+        say(arguments, &format!("{}: warning: {warning}", input.display()));
+    }
+    if let Some(output) = output {
+        attributes::copy(&archive, output.file()).iter().for_each(|failed| say(arguments, failed));
+        output.finish()?;
+        if arguments.delete && summary.verified != Verified::Nothing && !names::is_standard(input) {
+            fs::remove_file(input).context("removing it")?;
+        }
+    }
+    if arguments.quiet == 0 && target.is_some() || arguments.test {
+        say(arguments, &format!("{}: {} bytes, all is well", input.display(), summary.bytes));
+    }
+    tell_md5(arguments, &summary.md5);
+    Ok(())
+}
+
+fn encrypted(archive: &File) -> bool {
+    let mut magic = [0; lrz::format::MAGIC_BYTES];
+    archive.read_exact_at(&mut magic, 0).is_ok() && &magic[..4] == b"LRZI" && magic[22] != 0
+}
+
+fn unpack_length(archive: &File) -> Option<u64> {
+    let mut magic = [0; lrz::format::MAGIC_BYTES];
+    archive.read_exact_at(&mut magic, 0).ok()?;
+    lrz::format::Magic::parse(&magic).ok()?.size
+}

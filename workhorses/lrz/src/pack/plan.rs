@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much memory each part of the work gets.
+
+use super::Options;
+use crate::backend::{Packer, lzma};
+use crate::window::PIECE;
+
+const MIB: u64 = 1 << 20;
+/// Largest block of literals, in bytes, for back ends whose memory ends within a block, and for LZMA.
+const BLOCK: u64 = 8 * MIB;
+const LZMA_BLOCK: u64 = 128 * MIB;
+/// Below this a block costs LZMA more in lost context than another busy thread is worth.
+const LEAST_LZMA_BLOCK: u64 = 10 * MIB;
+/// Mean distance of samples as a power of 2: a copy of 100 bytes has one almost surely.
+const SPARSITY: u32 = 4;
+/// Sparsest samples: a copy of 128 KiB has one almost surely.
+const MOST_SPARSITY: u32 = 14;
+/// Bytes of a table for each sample: buckets of 8-byte entries that are not all full.
+const BYTES_A_SAMPLE: u64 = 12;
+
+/// Sizes that the memory allows, and what had to be given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Threads that pack.
+    pub packers: usize,
+    /// LZMA's dictionary, in bytes.
+    pub dictionary: u32,
+    /// Longest and shortest block of literals, in bytes.
+    pub block: (u64, u64),
+    /// Pieces that are kept in memory.
+    pub pieces: usize,
+    /// Memory of the table of samples, in bytes.
+    pub table: u64,
+    /// Mean distance of samples, as a power of 2.
+    pub sparsity: u32,
+    /// Bytes of a chunk.
+    pub chunk: u64,
+    /// What was made smaller than wished, in words.
+    pub steps: Vec<String>,
+}
+
+impl Plan {
+    /// For an input of `length` bytes, if that is known.
+    pub fn new(options: &Options<'_>, length: Option<u64>) -> Plan {
+        let memory = options.memory.bytes;
+        let mut steps = Vec::new();
+        let kept = (memory * 3 / 8).max(4 * PIECE as u64);
+        // A stream cannot be read again: a chunk has to fit. A file's chunk need not.
+        let asked = options.window.unwrap_or(u64::MAX);
+        let chunk = match length {
+            None => asked.min(kept),
+            Some(length) if options.unlimited => length,
+            Some(length) => length.min(options.window.unwrap_or((memory * 2 / 3).max(64 * MIB))),
+        };
+        let chunk =
+            (chunk / PIECE as u64).max(1) * PIECE as u64 + if chunk % PIECE as u64 > 0 { PIECE as u64 } else { 0 };
+        let chunk = if length.is_none() { chunk.min(kept / PIECE as u64 * PIECE as u64) } else { chunk };
+        let most = memory / 8;
+        let mut sparsity = SPARSITY;
+        while (chunk >> sparsity) * BYTES_A_SAMPLE > most && sparsity < MOST_SPARSITY {
+            sparsity += 1;
+        }
+        if sparsity > SPARSITY {
+            steps.push(format!(
+                "{}: samples every {} bytes instead of {}",
+                short(memory),
+                1 << sparsity,
+                1 << SPARSITY
+            ));
+        }
+        let table = ((chunk >> sparsity) * BYTES_A_SAMPLE).clamp(64 << 10, most);
+        let wanted = length.map_or(u64::MAX, |length| length.div_ceil(PIECE as u64) + 1);
+        let pieces = (kept / PIECE as u64).min(wanted) as usize;
+        let mut plan = Plan {
+            packers: options.threads.max(1),
+            dictionary: lzma::dictionary_of(options.level),
+            block: match options.packer {
+                Packer::Lzma => (LZMA_BLOCK, LEAST_LZMA_BLOCK),
+                _ => (BLOCK, BLOCK / 2),
+            },
+            pieces,
+            table,
+            sparsity,
+            chunk,
+            steps,
+        };
+        plan.fit(options, memory / 2);
+        plan
+    }
+
+    /// Memory of packing: a block in each thread, what it becomes, and one that waits.
+    fn packing(&self, options: &Options<'_>) -> u64 {
+        let working = options.packer.working_memory(options.level, self.dictionary);
+        self.packers as u64 * (working + 3 * self.block.0)
+    }
+
+    /// Gives things up until packing fits: first the longest blocks, then threads, then the dictionary.
+    fn fit(&mut self, options: &Options<'_>, memory: u64) {
+        let (packers, dictionary, block) = (self.packers, self.dictionary, self.block.0);
+        let lzma = options.packer == Packer::Lzma;
+        while self.packing(options) > memory {
+            let enough = if lzma { 2 * u64::from(self.dictionary) } else { BLOCK };
+            if self.block.0 > enough.max(4 * MIB) {
+                self.block.0 /= 2;
+            } else if self.packers > 1 {
+                self.packers -= 1;
+            } else if lzma && self.dictionary > lzma::LEAST_DICTIONARY {
+                self.dictionary /= 2;
+            } else if self.block.0 > MIB {
+                self.block.0 /= 2;
+            } else {
+                break;
+            }
+        }
+        self.block.1 = self.block.1.min(self.block.0);
+        let mut step = |what: &str, was: u64, is: u64| {
+            if is < was {
+                self.steps.push(format!("{}: {what} {is} instead of {was}", short(options.memory.bytes)));
+            }
+        };
+        step("threads that pack:", packers as u64, self.packers as u64);
+        step("bytes of a dictionary:", u64::from(dictionary), u64::from(self.dictionary));
+        step("bytes of the longest block:", block, self.block.0);
+    }
+}
+
+fn short(memory: u64) -> String {
+    format!("memory is {} MB", memory / 1_000_000)
+}

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The threads and the queues between them.
+
+use super::block::{BlockPacker, Packed};
+use super::input::Input;
+use super::weave::{Weaver, Woven};
+use super::write::Writer;
+use super::{Options, Plan, Summary};
+use crate::crypto::Cipher;
+use crate::error::{Context, Error, Result};
+use crate::search::{Found, Judge, Match, Sample, Table, choose, scan};
+use crate::store::{ReadAt, Store};
+use crate::trace::{Stage, Trace};
+use crate::unpack::STACK;
+use crate::window::{PIECE, Piece, View, Window};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use md5::{Digest, Md5};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+/// A piece and where it stands.
+#[derive(Clone)]
+struct Part {
+    piece: Piece,
+    start: u64,
+    chunk: usize,
+    chunk_start: u64,
+    ends_chunk: bool,
+    last: bool,
+    window: Window,
+}
+
+/// Work of the threads that search.
+enum Task {
+    Scan(Piece, usize, Sender<Vec<Sample>>),
+    Match(Part, Vec<Found>, Sender<Result<Vec<Match>>>),
+}
+
+/// A block to be packed, and where to put the result.
+struct Job {
+    plain: Vec<u8>,
+    chunk: usize,
+    done: Sender<Packed>,
+}
+
+/// What the writer gets, in order. It waits for a block at its turn.
+enum Item {
+    Begin { width: u8 },
+    Block { stream: usize, plain: u64, used: u64, packed: Receiver<Packed> },
+    End { size: u64, last: bool },
+}
+
+/// How many chunks were written: without overlap the next one waits for it.
+#[derive(Default)]
+struct Written {
+    chunks: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Written {
+    fn one_more(&self) {
+        *self.chunks.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits for `chunks`; `usize::MAX` of them means that the writer is gone.
+    fn wait(&self, chunks: usize) {
+        let mut written = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        while *written < chunks {
+            written = self.changed.wait(written).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn gone(&self) {
+        *self.chunks.lock().unwrap_or_else(PoisonError::into_inner) = usize::MAX;
+        self.changed.notify_all();
+    }
+}
+
+/// What all stages share.
+struct Shared<'a> {
+    options: &'a Options<'a>,
+    plan: &'a Plan,
+    trace: &'a Trace,
+    behind: Option<&'a dyn ReadAt>,
+    reach: u64,
+    written: Written,
+}
+
+/// A piece, and where what a thread makes of it will be.
+type Awaited<T> = (Part, Receiver<T>);
+
+/// Both ends of a queue.
+type Queue<T> = (Sender<T>, Receiver<T>);
+
+/// The queues between the stages.
+struct Queues {
+    tasks: Queue<Task>,
+    scanned: Queue<Awaited<Vec<Sample>>>,
+    matched: Queue<Awaited<Result<Vec<Match>>>>,
+    hashed: Queue<Piece>,
+    jobs: Queue<Job>,
+    items: Queue<Item>,
+}
+
+impl Queues {
+    fn new(threads: usize, packers: usize) -> Queues {
+        let ahead = 2 * threads + 2;
+        Queues {
+            // Bounded by the places in the two queues after it.
+            tasks: unbounded(),
+            scanned: bounded(ahead),
+            matched: bounded(ahead),
+            hashed: bounded(ahead),
+            jobs: bounded(packers.div_ceil(2)),
+            // A block waits here while it is packed: as many as are packed and wait to be.
+            items: bounded(4 * packers + 4),
+        }
+    }
+}
+
+/// Runs all stages to the end.
+pub fn run(
+    input: Input<'_>,
+    archive: &dyn Store,
+    options: &Options<'_>,
+    plan: &Plan,
+    trace: &Trace,
+) -> Result<Summary> {
+    let (cipher, encryption) = Cipher::for_writing(options.password.as_deref(), options.rounds)?;
+    let table = table(options, plan)?;
+    let reach = options.packer.reach(options.level, plan.dictionary);
+    let shared = Shared { options, plan, trace, behind: input.behind, reach, written: Written::default() };
+    let shared = &shared;
+    let length = input.length;
+    let threads = options.threads.max(1);
+    let queues = Queues::new(threads, plan.packers);
+    let packer = BlockPacker::new(options, plan);
+    let mut writer = Writer::new(archive, &cipher, encryption)?;
+    thread::scope(|scope| {
+        let Queues { tasks, scanned, matched, hashed, jobs, items } = queues;
+        let packer = &packer;
+        let mut running = Vec::new();
+        several(threads, options, |lane| {
+            let tasks = tasks.1.clone();
+            running.push(spawn(scope, &format!("search-{lane}"), move || search(shared, lane, &tasks))?);
+            Ok(())
+        })?;
+        several(plan.packers, options, |lane| {
+            let jobs = jobs.1.clone();
+            running.push(spawn(scope, &format!("pack-{lane}"), move || pack_blocks(shared, lane, packer, &jobs))?);
+            Ok(())
+        })?;
+        drop((tasks.1, jobs.1));
+        let (tasks, more) = (tasks.0.clone(), tasks.0);
+        running.push(spawn(scope, "read", move || read(shared, input, &tasks, &scanned.0, &hashed.0))?);
+        running.push(spawn(scope, "look", move || look(shared, table, &scanned.1, &more, &matched.0))?);
+        let hasher = spawn(scope, "hash", move || hash(shared, &hashed.1))?;
+        let weaver = spawn(scope, "weave", move || weave(shared, length, &matched.1, &jobs.0, &items.0))?;
+        let wrote = write(shared, &mut writer, items.1);
+        shared.written.gone();
+        let woven = join(weaver);
+        let others: Vec<Result<()>> = running.into_iter().map(join).collect();
+        let md5 = join(hasher)?;
+        let ((bytes, chunks), (literals, tokens)) = match (wrote, woven, others) {
+            (Ok(wrote), Ok(woven), _) => (wrote, woven),
+            (wrote, woven, others) => {
+                let errors =
+                    wrote.err().into_iter().chain(woven.err()).chain(others.into_iter().filter_map(Result::err));
+                return Err(cause(errors));
+            }
+        };
+        let packed = writer.finish(bytes, md5, plan.dictionary)?;
+        Ok(Summary { bytes, packed, md5, chunks, literals, tokens })
+    })
+}
+
+/// Why the work failed: the first error that is not about another stage having stopped.
+fn cause(errors: impl Iterator<Item = Error>) -> Error {
+    let mut first = Error::Stopped;
+    for error in errors {
+        if matches!(first, Error::Stopped) {
+            first = error;
+        }
+    }
+    first
+}
+
+/// Starts up to `most` threads; the first one has to start.
+fn several(most: usize, options: &Options<'_>, mut start: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    for lane in 0..most {
+        match start(lane) {
+            Err(error) if lane > 0 => {
+                log(options, &format!("{lane} threads instead of {most}: {error}"));
+                return Ok(());
+            }
+            started => started?,
+        }
+    }
+    Ok(())
+}
+
+fn log(options: &Options<'_>, what: &str) {
+    if let Some(log) = options.log {
+        log(what);
+    }
+}
+
+/// A table of samples, of the planned size or what there is memory for.
+fn table(options: &Options<'_>, plan: &Plan) -> Result<Table> {
+    let mut bytes = plan.table;
+    loop {
+        match Table::new(bytes) {
+            Err(_) if bytes > 1 << 16 => {
+                bytes /= 2;
+                log(options, &format!("no memory for the table of samples: {bytes} bytes instead"));
+            }
+            made => return made,
+        }
+    }
+}
+
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK)
+        .spawn_scoped(scope, work)
+        .context(|| "starting a thread".to_owned())
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// A queue whose other end is gone: the stage there has an error, or found that another one has.
+fn gone<E>(_: E) -> Error {
+    Error::Stopped
+}
+
+fn read(
+    shared: &Shared<'_>,
+    mut input: Input<'_>,
+    tasks: &Sender<Task>,
+    scanned: &Sender<Awaited<Vec<Sample>>>,
+    hashed: &Sender<Piece>,
+) -> Result<()> {
+    let (mut start, mut chunk, mut chunk_start) = (0, 0, 0);
+    let mut window = Window::default();
+    let mut next = input.piece(0)?;
+    loop {
+        let piece = next;
+        let end = start + piece.len() as u64;
+        // One piece ahead: whether this is the last one has to be known.
+        let whole = piece.len() == PIECE && input.length.is_none_or(|length| end < length);
+        let bytes = piece.len() as u64;
+        next = match whole {
+            true => shared.trace.span(Stage::Read, 0, chunk, bytes, || input.piece(end))?,
+            false => Piece::default(),
+        };
+        let last = next.is_empty();
+        let ends_chunk = last || end - chunk_start >= shared.plan.chunk;
+        window.push(piece.clone(), shared.plan.pieces);
+        let part = Part { piece, start, chunk, chunk_start, ends_chunk, last, window: window.clone() };
+        let (done, samples) = bounded(1);
+        hashed.send(part.piece.clone()).map_err(gone)?;
+        tasks.send(Task::Scan(part.piece.clone(), chunk, done)).map_err(gone)?;
+        scanned.send((part, samples)).map_err(gone)?;
+        if last {
+            return Ok(());
+        }
+        if ends_chunk {
+            chunk += 1;
+            chunk_start = end;
+            if !shared.options.overlap {
+                shared.trace.span(Stage::Barrier, 0, chunk, 0, || shared.written.wait(chunk));
+            }
+        }
+        start = end;
+    }
+}
+
+fn search(shared: &Shared<'_>, lane: usize, tasks: &Receiver<Task>) -> Result<()> {
+    for task in tasks {
+        match task {
+            Task::Scan(piece, chunk, done) => {
+                let samples = shared.trace.span(Stage::Scan, lane, chunk, piece.len() as u64, || {
+                    if shared.options.search { scan(&piece, shared.plan.sparsity) } else { Vec::new() }
+                });
+                // Nobody waits for it where a later stage has failed.
+                let _ = done.send(samples);
+            }
+            Task::Match(part, found, done) => {
+                let matches = shared.trace.span(Stage::Match, lane, part.chunk, part.piece.len() as u64, || {
+                    if found.is_empty() {
+                        return Ok(Vec::new());
+                    }
+                    let judge = Judge::new(shared.options.packer, shared.reach, &part.piece);
+                    let mut view = View::new(part.window, shared.behind);
+                    let mut matches = choose(&part.piece, &found, part.start, part.chunk_start, &judge, &mut view)
+                        .context(|| "reading the input again".to_owned())?;
+                    judge.keep_what_pays(shared.options.packer, &part.piece, &mut matches);
+                    Ok(matches)
+                });
+                let _ = done.send(matches);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn look(
+    shared: &Shared<'_>,
+    mut table: Table,
+    scanned: &Receiver<Awaited<Vec<Sample>>>,
+    tasks: &Sender<Task>,
+    matched: &Sender<Awaited<Result<Vec<Match>>>>,
+) -> Result<()> {
+    for (part, samples) in scanned {
+        let samples = samples.recv().map_err(gone)?;
+        let found = shared.trace.span(Stage::Look, 0, part.chunk, part.piece.len() as u64, || {
+            table.look(&samples, part.start, part.chunk_start)
+        });
+        let (done, matches) = bounded(1);
+        tasks.send(Task::Match(part.clone(), found, done)).map_err(gone)?;
+        matched.send((part, matches)).map_err(gone)?;
+    }
+    Ok(())
+}
+
+fn hash(shared: &Shared<'_>, pieces: &Receiver<Piece>) -> Result<[u8; 16]> {
+    let mut md5 = Md5::new();
+    for piece in pieces {
+        shared.trace.span(Stage::Hash, 0, 0, piece.len() as u64, || md5.update(&piece[..]));
+    }
+    Ok(md5.finalize().into())
+}
+
+/// How many bytes of literals and of tokens there were.
+fn weave(
+    shared: &Shared<'_>,
+    length: Option<u64>,
+    matched: &Receiver<Awaited<Result<Vec<Match>>>>,
+    jobs: &Sender<Job>,
+    items: &Sender<Item>,
+) -> Result<(u64, u64)> {
+    let mut weaver = Weaver::new(shared.plan, length);
+    for (part, matches) in matched {
+        let matches = matches.recv().map_err(gone)??;
+        let mut out = Vec::new();
+        shared.trace.span(Stage::Weave, 0, part.chunk, part.piece.len() as u64, || {
+            weaver.piece(&part.piece, &matches, part.ends_chunk, part.last, &mut |woven| {
+                out.push(woven);
+                Ok(())
+            })
+        })?;
+        for woven in out {
+            hand_on(woven, part.chunk, jobs, items)?;
+        }
+    }
+    Ok((weaver.all_literals, weaver.all_tokens))
+}
+
+fn hand_on(woven: Woven, chunk: usize, jobs: &Sender<Job>, items: &Sender<Item>) -> Result<()> {
+    let item = match woven {
+        Woven::Begin { width } => Item::Begin { width },
+        Woven::End { size, last } => Item::End { size, last },
+        Woven::Block { stream, plain, used } => {
+            let (done, packed) = bounded(1);
+            let length = plain.len() as u64;
+            jobs.send(Job { plain, chunk, done }).map_err(gone)?;
+            Item::Block { stream, plain: length, used, packed }
+        }
+    };
+    items.send(item).map_err(gone)
+}
+
+fn pack_blocks(shared: &Shared<'_>, lane: usize, packer: &BlockPacker<'_>, jobs: &Receiver<Job>) -> Result<()> {
+    for Job { plain, chunk, done } in jobs {
+        let bytes = plain.len() as u64;
+        let packed = shared.trace.span(Stage::Pack, lane, chunk, bytes, || packer.pack(plain));
+        let _ = done.send(packed);
+    }
+    Ok(())
+}
+
+/// Bytes and chunks that were written.
+fn write(shared: &Shared<'_>, writer: &mut Writer<'_>, items: Receiver<Item>) -> Result<(u64, usize)> {
+    let (mut bytes, mut chunks, mut complete) = (0, 0, false);
+    for item in items {
+        match item {
+            Item::Begin { width } => writer.begin(width)?,
+            Item::Block { stream, plain, used, packed } => {
+                let packed = packed.recv().map_err(gone)?;
+                let length = packed.bytes.len() as u64;
+                shared.trace.span(Stage::Write, 0, chunks, length, || writer.block(stream, plain, packed))?;
+                if let Some(progress) = shared.options.progress {
+                    progress(used, writer.length());
+                }
+            }
+            Item::End { size, last } => {
+                writer.end(size, last)?;
+                bytes += size;
+                chunks += 1;
+                complete = last;
+                shared.written.one_more();
+            }
+        }
+    }
+    if complete { Ok((bytes, chunks)) } else { Err(Error::Stopped) }
+}

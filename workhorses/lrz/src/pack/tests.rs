@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Round trips, and what the pipeline promises.
+
+use super::*;
+use crate::store::Memory;
+use crate::trace::Stage;
+use crate::unpack::{self, Target, Verified};
+use crate::window::PIECE;
+use std::sync::Mutex;
+
+/// Lines that repeat words, and now and then a block of lines from far before.
+fn text(seed: u64, length: usize) -> Vec<u8> {
+    const WORDS: [&str; 12] =
+        ["static", "int", "return", "struct", "void", "if", "error", "buffer", "size", "offset", "unlock", "page"];
+    let mut state = seed | 1;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut bytes: Vec<u8> = Vec::with_capacity(length + 200);
+    while bytes.len() < length {
+        if bytes.len() > 5000 && random(200) == 0 {
+            let from = random(bytes.len() - 3000);
+            bytes.extend_from_within(from..from + random(3000));
+        }
+        for _ in 0..random(9) {
+            bytes.extend_from_slice(WORDS[random(12)].as_bytes());
+            bytes.push(b' ');
+        }
+        bytes.extend_from_slice(format!("{}\n", random(1 << 20)).as_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+fn packed(plain: &[u8], options: &Options<'_>) -> (Vec<u8>, Summary) {
+    let archive = Memory::default();
+    let summary = pack(Source::bytes(plain), &archive, options).expect("packed");
+    let bytes = archive.into_bytes();
+    assert_eq!(bytes.len() as u64, summary.packed);
+    (bytes, summary)
+}
+
+fn unpacked(archive: &[u8], options: &unpack::Options<'_>) -> Vec<u8> {
+    let output = Memory::default();
+    let summary = unpack::unpack(&archive.to_vec(), Target::Store(&output), options).expect("unpacked");
+    assert_eq!(summary.verified, Verified::Md5);
+    assert_eq!(summary.warnings, [""; 0]);
+    output.into_bytes()
+}
+
+fn small(packer: Packer) -> Options<'static> {
+    Options { packer, memory: Limit::bytes(64 << 20), rounds: [3, 1], ..Options::default() }
+}
+
+fn reader() -> unpack::Options<'static> {
+    unpack::Options { memory: Limit::bytes(64 << 20), ..unpack::Options::default() }
+}
+
+const ALL: [Packer; 5] = [Packer::None, Packer::Lzo, Packer::Zlib, Packer::Bzip2, Packer::Lzma];
+
+#[test]
+fn what_is_packed_comes_back_with_every_back_end_and_length() {
+    let plain = text(1, 3 * PIECE + 4321);
+    for packer in ALL {
+        for length in [0, 1, 5, 63, 64, 300, 4096, 70_000, plain.len()] {
+            let (archive, summary) = packed(&plain[..length], &small(packer));
+            assert_eq!(summary.bytes, length as u64);
+            assert_eq!(unpacked(&archive, &reader()), &plain[..length], "{packer:?} {length}");
+        }
+    }
+}
+
+#[test]
+fn chunks_streams_passwords_and_no_overlap_come_back() {
+    let plain = text(2, 5 * PIECE + 99);
+    for packer in [Packer::None, Packer::Lzo, Packer::Lzma] {
+        for (window, overlap, password) in [(1, true, None), (2, false, None), (2, true, Some(b"pw".to_vec()))] {
+            let window = Some(window * PIECE as u64);
+            let level = 1;
+            let options = Options { window, overlap, level, password: password.clone(), ..small(packer) };
+            let (archive, summary) = packed(&plain, &options);
+            assert!(summary.chunks >= 3);
+            let options = unpack::Options { password: password.clone(), ..reader() };
+            assert_eq!(unpacked(&archive, &options), plain);
+            let stream = Memory::default();
+            let mut rest = &plain[..];
+            pack(Source::Stream(&mut rest), &stream, &Options { window, level, ..small(packer) }).expect("packed");
+            assert_eq!(unpacked(&stream.into_bytes(), &reader()), plain);
+        }
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_on_any_number_of_cores() {
+    let plain = text(3, 6 * PIECE);
+    let options = Options { threads: 4, window: Some(2 << 20), ..small(Packer::Lzo) };
+    let (first, _) = packed(&plain, &options);
+    for _ in 0..5 {
+        assert!(packed(&plain, &options).0 == first);
+    }
+}
+
+#[test]
+fn a_wrong_password_and_none_are_told_apart() {
+    let options = Options { password: Some(b"right".to_vec()), ..small(Packer::Lzo) };
+    let (archive, _) = packed(&text(4, 20_000), &options);
+    let try_with = |password: Option<&[u8]>| {
+        let options = unpack::Options { password: password.map(<[u8]>::to_vec), ..reader() };
+        unpack::unpack(&archive, Target::Nowhere(&Memory::default()), &options)
+    };
+    assert!(matches!(try_with(None), Err(crate::error::Error::NeedsPassword)));
+    assert!(try_with(Some(b"wrong")).is_err());
+    assert!(try_with(Some(b"right")).is_ok());
+}
+
+#[test]
+fn little_memory_is_enough_and_what_it_costs_is_said() {
+    let plain = text(5, 40 * PIECE);
+    for packer in ALL {
+        let said = Mutex::new(Vec::new());
+        let log = |what: &str| said.lock().expect("no panic").push(what.to_owned());
+        let options = Options {
+            memory: Limit::bytes(0),
+            level: 1,
+            unlimited: true,
+            log: Some(&log),
+            packer,
+            ..Options::default()
+        };
+        let (archive, summary) = packed(&plain, &options);
+        assert_eq!(summary.chunks, 1);
+        let options = unpack::Options { memory: Limit::bytes(0), ..reader() };
+        assert!(unpacked(&archive, &options) == plain);
+        assert!(!said.lock().expect("no panic").is_empty());
+    }
+}
+
+#[test]
+fn the_search_goes_on_while_the_chunk_before_is_packed() {
+    let plain = text(6, 24 * PIECE);
+    let with = |overlap| {
+        let trace = Trace::on();
+        let window = Some(4 * PIECE as u64);
+        let memory = Limit::bytes(1 << 30);
+        packed(
+            &plain,
+            &Options { window, overlap, memory, trace: Some(&trace), packer: Packer::Bzip2, ..Options::default() },
+        );
+        trace.spans()
+    };
+    // Whether any search in a later chunk began before the last block of an earlier one was packed.
+    let overlaps = |spans: &[crate::trace::Span]| {
+        let packs = spans.iter().filter(|span| span.stage == Stage::Pack);
+        packs.clone().any(|pack| {
+            let later = |span: &&crate::trace::Span| span.stage == Stage::Match && span.chunk > pack.chunk;
+            spans.iter().filter(later).any(|span| span.start_ns < pack.end_ns)
+        })
+    };
+    assert!(overlaps(&with(true)));
+    assert!(!overlaps(&with(false)));
+}
+
+#[test]
+fn an_input_that_fails_is_the_error_that_is_told() {
+    struct Failing(usize);
+    impl Read for Failing {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(1).ok_or_else(|| std::io::Error::other("the tape tore"))?;
+            buffer.fill(7);
+            Ok(buffer.len())
+        }
+    }
+    for pieces in 0..9 {
+        let error = pack(Source::Stream(&mut Failing(pieces)), &Memory::default(), &small(Packer::Lzo)).unwrap_err();
+        assert!(error.to_string().contains("the tape tore"), "{error}");
+    }
+}
+
+#[test]
+fn an_output_that_fails_is_the_error_that_is_told() {
+    struct Full(Memory, u64);
+    impl ReadAt for Full {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+            self.0.read_at(buffer, offset)
+        }
+        fn length(&self) -> std::io::Result<u64> {
+            self.0.length()
+        }
+    }
+    impl Store for Full {
+        fn write_all_at(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+            if offset + bytes.len() as u64 > self.1 {
+                return Err(std::io::Error::other("the disk is full"));
+            }
+            self.0.write_all_at(bytes, offset)
+        }
+        fn set_length(&self, length: u64) -> std::io::Result<()> {
+            self.0.set_length(length)
+        }
+    }
+    let plain = text(7, 8 * PIECE);
+    let (archive, _) = packed(&plain, &small(Packer::Lzo));
+    for room in [0, 10, 100, 300_000, archive.len() as u64 - 1] {
+        let error = pack(Source::bytes(&plain), &Full(Memory::default(), room), &small(Packer::Lzo)).unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+        let full = Full(Memory::default(), room);
+        let error = unpack::unpack(&archive, Target::Store(&full), &reader()).unwrap_err();
+        assert!(error.to_string().contains("the disk is full"), "{error}");
+    }
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Parity beside an archive: `FILE.lrz.par` repairs what was damaged, wherever it is.
+//!
+//! The archive is cut into at most 32768 shards. Reed-Solomon coding adds parity shards: any so many shards of both
+//! together give back all others. A checksum of each shard tells which ones are damaged. The file begins and ends
+//! with the same head and the same list of checksums, so that damage to one of them does no harm:
+//!
+//! ```text
+//! head | checksums | parity shards | checksums | head
+//! ```
+
+use crate::error::{Context, Error, Result};
+use crate::output::Output;
+use crate::store::ReadAt;
+use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use xxhash_rust::xxh3::xxh3_64;
+
+const MAGIC: &[u8; 8] = b"LRZPAR01";
+const HEAD_BYTES: usize = 48;
+/// Most shards of an archive. More would make the checksums of small archives longer than the parity.
+const MOST_SHARDS: u64 = 32768;
+/// Shortest shard, in bytes; all are multiples of 64, which the coder works in.
+const LEAST_SHARD: u64 = 512;
+/// Bytes of each shard that are coded at once: memory is this times the number of shards.
+const SLICE: u64 = 2048;
+
+/// Sizes that the head tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    /// Bytes of the archive.
+    length: u64,
+    /// Bytes of a shard.
+    shard: u64,
+    /// Shards of the archive, and of parity.
+    shards: u64,
+    parity: u64,
+}
+
+impl Layout {
+    fn new(length: u64, share: f64) -> Layout {
+        let shard = length.div_ceil(MOST_SHARDS).max(LEAST_SHARD).next_multiple_of(64);
+        let shards = length.div_ceil(shard).max(1);
+        // Damage that is as long as the share begins and ends within shards: two more.
+        let parity = ((shards as f64 * share).ceil() as u64 + 2).min(MOST_SHARDS);
+        Layout { length, shard, shards, parity }
+    }
+
+    fn to_bytes(self) -> [u8; HEAD_BYTES] {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        for (k, value) in [self.length, self.shard, self.shards, self.parity].iter().enumerate() {
+            bytes[8 + 8 * k..16 + 8 * k].copy_from_slice(&value.to_le_bytes());
+        }
+        let sum = xxh3_64(&bytes[..HEAD_BYTES - 8]);
+        bytes[HEAD_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8; HEAD_BYTES]) -> Option<Layout> {
+        let word = |k: usize| u64::from_le_bytes(bytes[8 * k..8 * k + 8].try_into().expect("eight bytes"));
+        if &bytes[..8] != MAGIC || word(5) != xxh3_64(&bytes[..HEAD_BYTES - 8]) {
+            return None;
+        }
+        let layout = Layout { length: word(1), shard: word(2), shards: word(3), parity: word(4) };
+        let sound = layout.shard >= 64
+            && layout.shard.is_multiple_of(64)
+            && (1..=MOST_SHARDS).contains(&layout.shards)
+            && (1..=MOST_SHARDS).contains(&layout.parity)
+            && layout.shards == layout.length.div_ceil(layout.shard).max(1);
+        sound.then_some(layout)
+    }
+
+    /// Bytes of the list of checksums, with its own.
+    fn sums_bytes(self) -> usize {
+        8 * (self.shards + self.parity) as usize + 8
+    }
+
+    fn first_parity(self) -> u64 {
+        (HEAD_BYTES + self.sums_bytes()) as u64
+    }
+}
+
+/// Writes parity of about `share` of the archive; the file that is returned has yet to be finished.
+///
+/// # Errors
+/// [`Error::Io`] for both files.
+pub fn create(archive: &File, path: &Path, share: f64, replace: bool) -> Result<Output> {
+    let length = archive.length().context(|| "reading the archive".to_owned())?;
+    let layout = Layout::new(length, share);
+    let output = Output::create(path, replace)?;
+    let first = layout.first_parity();
+    let mut at = 0;
+    while at < layout.shard {
+        let slice = SLICE.min(layout.shard - at);
+        let mut coder = ReedSolomonEncoder::new(layout.shards as usize, layout.parity as usize, slice as usize)
+            .map_err(|error| coding(&error))?;
+        let mut buffer = vec![0; slice as usize];
+        for shard in 0..layout.shards {
+            read_padded(archive, &mut buffer, shard * layout.shard + at)?;
+            coder.add_original_shard(&buffer).map_err(|error| coding(&error))?;
+        }
+        let coded = coder.encode().map_err(|error| coding(&error))?;
+        for (index, bytes) in coded.recovery_iter().enumerate() {
+            write(output.file(), bytes, first + index as u64 * layout.shard + at)?;
+        }
+        at += slice;
+    }
+    let mut sums = Vec::new();
+    let mut buffer = vec![0; layout.shard as usize];
+    for shard in 0..layout.shards {
+        read_padded(archive, &mut buffer, shard * layout.shard)?;
+        sums.extend_from_slice(&xxh3_64(&buffer).to_le_bytes());
+    }
+    for shard in 0..layout.parity {
+        read_padded(output.file(), &mut buffer, first + shard * layout.shard)?;
+        sums.extend_from_slice(&xxh3_64(&buffer).to_le_bytes());
+    }
+    sums.extend_from_slice(&xxh3_64(&sums).to_le_bytes());
+    let head = layout.to_bytes();
+    let end = first + layout.parity * layout.shard;
+    write(output.file(), &[&head[..], &sums].concat(), 0)?;
+    write(output.file(), &[&sums[..], &head].concat(), end)?;
+    Ok(output)
+}
+
+/// Repairs an archive in place of the damaged one, once all of it is right again. Says what was done.
+///
+/// # Errors
+/// [`Error::Foreign`] where `path` is no parity, [`Error::Checksum`] where more is damaged than it can repair.
+pub fn repair(archive: &Path, path: &Path) -> Result<String> {
+    let damaged = File::open(archive).context(|| format!("opening {}", archive.display()))?;
+    let parity = File::open(path).context(|| format!("opening {}", path.display()))?;
+    let (layout, sums) = read_head(&parity)?;
+    let sound = |file: &File, at: u64, index: u64| -> Result<bool> {
+        let mut buffer = vec![0; layout.shard as usize];
+        read_padded(file, &mut buffer, at)?;
+        Ok(xxh3_64(&buffer).to_le_bytes() == sums[8 * index as usize..8 * index as usize + 8])
+    };
+    let mut good = Vec::new();
+    for shard in 0..layout.shards {
+        good.push(sound(&damaged, shard * layout.shard, shard)?);
+    }
+    let bad = good.iter().filter(|good| !**good).count();
+    let length = damaged.length().context(|| format!("reading {}", archive.display()))?;
+    if bad == 0 && length == layout.length {
+        return Ok("all is well".to_owned());
+    }
+    let mut helpers = Vec::new();
+    for shard in 0..layout.parity {
+        if helpers.len() < bad && sound(&parity, layout.first_parity() + shard * layout.shard, layout.shards + shard)? {
+            helpers.push(shard);
+        }
+    }
+    if helpers.len() < bad {
+        return Err(Error::Checksum("shards beyond what the parity can repair"));
+    }
+    let output = Output::create(archive, true)?;
+    restore(&damaged, &parity, layout, &good, &helpers, output.file())?;
+    output.file().set_len(layout.length).context(|| "writing the archive".to_owned())?;
+    for shard in 0..layout.shards {
+        if !sound(output.file(), shard * layout.shard, shard)? {
+            return Err(Error::Checksum("repaired archive"));
+        }
+    }
+    let metadata = damaged.metadata().context(|| format!("reading {}", archive.display()))?;
+    // The repaired file takes the place of the damaged one: so far as the user may, with its mode.
+    let _ = output.file().set_permissions(metadata.permissions());
+    output.finish()?;
+    Ok(format!("repaired {bad} of {} shards of {} bytes", layout.shards, layout.shard))
+}
+
+fn restore(damaged: &File, parity: &File, layout: Layout, good: &[bool], helpers: &[u64], output: &File) -> Result<()> {
+    let mut at = 0;
+    while at < layout.shard {
+        let slice = SLICE.min(layout.shard - at);
+        let mut buffer = vec![0; slice as usize];
+        let mut coder = ReedSolomonDecoder::new(layout.shards as usize, layout.parity as usize, slice as usize)
+            .map_err(|error| coding(&error))?;
+        for (shard, _) in good.iter().enumerate().filter(|(_, good)| **good) {
+            let place = shard as u64 * layout.shard + at;
+            read_padded(damaged, &mut buffer, place)?;
+            write(output, &buffer, place)?;
+            coder.add_original_shard(shard, &buffer).map_err(|error| coding(&error))?;
+        }
+        for helper in helpers {
+            read_padded(parity, &mut buffer, layout.first_parity() + helper * layout.shard + at)?;
+            coder.add_recovery_shard(*helper as usize, &buffer).map_err(|error| coding(&error))?;
+        }
+        for (shard, bytes) in coder.decode().map_err(|error| coding(&error))?.restored_original_iter() {
+            write(output, bytes, shard as u64 * layout.shard + at)?;
+        }
+        at += slice;
+    }
+    Ok(())
+}
+
+/// The head and the checksums, from the start or from the end.
+fn read_head(parity: &File) -> Result<(Layout, Vec<u8>)> {
+    let length = parity.length().context(|| "reading the parity".to_owned())?;
+    let mut head = [0; HEAD_BYTES];
+    let mut known = false;
+    for at in [0, length.saturating_sub(HEAD_BYTES as u64)] {
+        read_padded(parity, &mut head, at)?;
+        let Some(layout) = Layout::parse(&head) else { continue };
+        known = true;
+        let mut sums = vec![0; layout.sums_bytes()];
+        for at in [HEAD_BYTES as u64, layout.first_parity() + layout.parity * layout.shard] {
+            read_padded(parity, &mut sums, at)?;
+            let (list, own) = sums.split_at(sums.len() - 8);
+            if xxh3_64(list).to_le_bytes() == own {
+                return Ok((layout, sums));
+            }
+        }
+    }
+    Err(match known {
+        true => Error::Checksum("list of checksums in the parity, at its start and at its end,"),
+        false => Error::Foreign("the file beside it holds no parity of lrz".to_owned()),
+    })
+}
+
+/// Fills the buffer; zeros where the file ends.
+fn read_padded(file: &File, buffer: &mut [u8], at: u64) -> Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match FileExt::read_at(file, &mut buffer[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error).context(|| "reading for parity".to_owned()),
+        }
+    }
+    buffer[filled..].fill(0);
+    Ok(())
+}
+
+fn write(file: &File, bytes: &[u8], at: u64) -> Result<()> {
+    file.write_all_at(bytes, at).context(|| "writing with parity".to_owned())
+}
+
+fn coding(error: &reed_solomon_simd::Error) -> Error {
+    Error::Unsupported(format!("parity with these numbers of shards: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::Rng;
+    use proptest::test_runner::{RngAlgorithm, TestRng};
+    use std::fs;
+
+    /// An archive of 200,000 odd bytes with 10 % of parity.
+    fn prepared(folder: &Path) -> (std::path::PathBuf, std::path::PathBuf, Vec<u8>) {
+        let (archive, parity) = (folder.join("a.lrz"), folder.join("a.lrz.par"));
+        let bytes: Vec<u8> = (0..200_123u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+        fs::write(&archive, &bytes).expect("written");
+        create(&File::open(&archive).expect("there"), &parity, 0.1, false).expect("coded").finish().expect("named");
+        (archive, parity, bytes)
+    }
+
+    /// Damages 5 % of the archive in some runs: overwritten, zeroed, or cut off at the end.
+    fn damage(bytes: &mut Vec<u8>, random: &mut TestRng) {
+        let all = bytes.len() / 20;
+        if random.next_u32().is_multiple_of(5) {
+            return bytes.truncate(bytes.len() - all);
+        }
+        let runs = 1 + random.next_u32() as usize % 9;
+        for _ in 0..runs {
+            let from = random.next_u32() as usize % (bytes.len() - all / runs);
+            let fill = random.next_u32();
+            for byte in &mut bytes[from..from + all / runs] {
+                *byte = if fill.is_multiple_of(2) { 0 } else { *byte ^ (fill >> 8) as u8 | 1 };
+            }
+        }
+    }
+
+    fn repairs(draws: u32) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (archive, parity, good) = prepared(folder.path());
+        let whole = fs::read(&parity).expect("there");
+        let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+        for draw in 0..draws {
+            let mut bytes = good.clone();
+            damage(&mut bytes, &mut random);
+            fs::write(&archive, &bytes).expect("written");
+            // The parity may be damaged as well.
+            let mut own = whole.clone();
+            let from = random.next_u32() as usize % (own.len() - 1000);
+            own[from..from + 1000].fill(0x55);
+            fs::write(&parity, &own).expect("written");
+            repair(&archive, &parity).unwrap_or_else(|error| panic!("draw {draw}: {error}"));
+            assert!(fs::read(&archive).expect("there") == good, "draw {draw}");
+        }
+    }
+
+    #[test]
+    fn five_percent_of_damage_are_repaired() {
+        repairs(20);
+    }
+
+    #[test]
+    #[ignore = "a minute"]
+    fn five_percent_of_damage_are_repaired_in_a_thousand_draws() {
+        repairs(1000);
+    }
+
+    #[test]
+    fn too_much_damage_is_told_and_changes_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (archive, parity, good) = prepared(folder.path());
+        assert_eq!(repair(&archive, &parity).expect("fine"), "all is well");
+        let mut bytes = good.clone();
+        bytes[1000..40_000].fill(1);
+        fs::write(&archive, &bytes).expect("written");
+        assert!(matches!(repair(&archive, &parity), Err(Error::Checksum(_))));
+        assert!(fs::read(&archive).expect("there") == bytes);
+        fs::write(&parity, b"something else").expect("written");
+        assert!(matches!(repair(&archive, &parity), Err(Error::Foreign(_))));
+    }
+}

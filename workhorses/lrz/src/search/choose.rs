@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From samples that stood elsewhere to repeats.
+
+use super::{Found, Judge, SAMPLED};
+use crate::window::View;
+use std::io;
+
+/// A repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Match {
+    /// Where it begins in the piece.
+    pub start: u32,
+    /// Its length, in bytes.
+    pub length: u32,
+    /// How far back the same bytes begin.
+    pub distance: u64,
+}
+
+impl Match {
+    fn end(&self) -> usize {
+        self.start as usize + self.length as usize
+    }
+}
+
+/// Repeats in the piece that begins at `start` of the file, in order and without overlap; nothing before `from` is
+/// repeated. `view` shows the file up to the end of the piece.
+///
+/// # Errors
+/// What reading again reports.
+pub fn choose(
+    piece: &[u8],
+    found: &[Found],
+    start: u64,
+    from: u64,
+    judge: &Judge,
+    view: &mut View<'_>,
+) -> io::Result<Vec<Match>> {
+    let mut matches: Vec<Match> = Vec::new();
+    let mut covered = 0;
+    // What was looked at and did not pay: its other samples would tell the same.
+    let mut rejected = Match { start: 0, length: 0, distance: 0 };
+    for sample in found {
+        let end = sample.end as usize;
+        let position = start + u64::from(sample.end);
+        if end <= covered || position - sample.newest == rejected.distance && end <= rejected.end() {
+            continue;
+        }
+        let newest = extend(piece, start, end, sample.newest, covered, from, view)?;
+        let mut best = newest;
+        if sample.oldest != sample.newest && newest.is_none_or(|newest| newest.end() != piece.len()) {
+            let oldest = extend(piece, start, end, sample.oldest, covered, from, view)?;
+            best = better(newest, oldest, judge);
+        }
+        match best {
+            Some(found) if u64::from(found.length) >= judge.least(found.distance) => {
+                covered = found.end();
+                matches.push(found);
+            }
+            _ => rejected = newest.unwrap_or(rejected),
+        }
+    }
+    Ok(matches)
+}
+
+/// The longer one. Of what the back end sees by itself, a farther copy has to be as long as a near one to pay: its
+/// bytes cost the back end far less than others, if need be as several repeats.
+fn better(newest: Option<Match>, oldest: Option<Match>, judge: &Judge) -> Option<Match> {
+    let (Some(near), Some(far)) = (newest, oldest) else { return newest.or(oldest) };
+    let within = near.distance <= judge.reach;
+    let least = if within { judge.near } else { 0 };
+    if far.length > near.length && u64::from(far.length) >= least { Some(far) } else { Some(near) }
+}
+
+/// The repeat around a sample that ends at `end` of the piece and stood before `other`; `None` if the bytes differ.
+fn extend(
+    piece: &[u8],
+    start: u64,
+    end: usize,
+    other: u64,
+    covered: usize,
+    from: u64,
+    view: &mut View<'_>,
+) -> io::Result<Option<Match>> {
+    let distance = start + end as u64 - other;
+    let mut back = 0;
+    loop {
+        let (here, there) = (end - back, other - back as u64);
+        let most = (here - covered).min(usize::try_from(there - from).unwrap_or(usize::MAX));
+        let before = view.backward(there, most)?;
+        let same = common_end(&piece[here - before.len()..here], before);
+        back += same;
+        if same < before.len() || before.is_empty() {
+            break;
+        }
+    }
+    // Where what was covered cuts the sample off, the rest is worth as much as any other bytes.
+    if back < SAMPLED.min(end - covered) {
+        return Ok(None);
+    }
+    let mut ahead = 0;
+    while end + ahead < piece.len() {
+        let rest = &piece[end + ahead..];
+        let after = view.forward(other + ahead as u64, rest.len())?;
+        let same = common(rest, after);
+        ahead += same;
+        if same < after.len() || after.is_empty() {
+            break;
+        }
+    }
+    Ok(Some(Match { start: (end - back) as u32, length: (back + ahead) as u32, distance }))
+}
+
+/// How many first bytes are the same.
+fn common(a: &[u8], b: &[u8]) -> usize {
+    let mut same = 0;
+    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        let differ = word(x) ^ word(y);
+        if differ != 0 {
+            return same + (differ.trailing_zeros() / 8) as usize;
+        }
+        same += 8;
+    }
+    same + a[same..].iter().zip(&b[same..]).take_while(|(x, y)| x == y).count()
+}
+
+/// How many last bytes are the same.
+fn common_end(a: &[u8], b: &[u8]) -> usize {
+    let mut same = 0;
+    for (x, y) in a.rchunks_exact(8).zip(b.rchunks_exact(8)) {
+        let differ = word(x) ^ word(y);
+        if differ != 0 {
+            return same + (differ.leading_zeros() / 8) as usize;
+        }
+        same += 8;
+    }
+    let rest = |bytes: &[u8]| bytes.len() - same;
+    same + a[..rest(a)].iter().rev().zip(b[..rest(b)].iter().rev()).take_while(|(x, y)| x == y).count()
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Samples of a piece.
+
+/// Bytes that choose a place and make its key. The rolling hash has 32 bits and shifts by one with each byte.
+pub const SAMPLED: usize = 32;
+/// Where no place was chosen for so many times the mean distance, one is. It happens in runs of few values; elsewhere
+/// at one of e^16 places.
+const LONGEST_GAP: usize = 16;
+
+/// A place in a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// Where the sampled bytes end in the piece.
+    pub end: u32,
+    /// Their hash.
+    pub key: u64,
+}
+
+/// A random word for each byte value.
+const GEAR: [u32; 256] = {
+    let mut words = [0; 256];
+    let mut state: u64 = 0;
+    let mut k = 0;
+    while k < 256 {
+        // splitmix64
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        words[k] = (z >> 32) as u32;
+        k += 1;
+    }
+    words
+};
+
+/// Samples of a piece, about one in 2^`sparsity` bytes.
+pub fn scan(piece: &[u8], sparsity: u32) -> Vec<Sample> {
+    let mut samples = Vec::with_capacity((piece.len() >> sparsity) * 5 / 4 + 16);
+    let below = u32::MAX >> sparsity;
+    let mut hash = 0u32;
+    let longest = LONGEST_GAP << sparsity;
+    let mut last = (None, 0);
+    for byte in piece.iter().take(SAMPLED - 1) {
+        hash = (hash << 1).wrapping_add(GEAR[usize::from(*byte)]);
+    }
+    let mut at = SAMPLED - 1;
+    while at < piece.len() {
+        let end = piece.len().min(at + longest);
+        let mut chosen = end;
+        for (ahead, byte) in piece[at..end].iter().enumerate() {
+            hash = (hash << 1).wrapping_add(GEAR[usize::from(*byte)]);
+            if hash <= below {
+                chosen = at + ahead + 1;
+                break;
+            }
+        }
+        let forced = hash > below;
+        at = chosen;
+        // In a run of one value every place or none is chosen: now and then is enough.
+        if forced || last.0 != Some(hash) || at - last.1 >= longest {
+            last = (Some(hash), at);
+            samples.push(Sample { end: at as u32, key: key(&piece[at - SAMPLED..at]) });
+        } else {
+            at += run_ahead(&piece[at - 1..], longest);
+        }
+    }
+    samples
+}
+
+/// How far the run of the first value goes on, at most `longest`; 0 where it may be too short for the hash to be the
+/// same at its end as at its start.
+fn run_ahead(rest: &[u8], longest: usize) -> usize {
+    let run = rest.iter().take(longest).take_while(|byte| **byte == rest[0]).count();
+    if run > SAMPLED { run - 1 } else { 0 }
+}
+
+/// Hash of 32 bytes.
+fn key(bytes: &[u8]) -> u64 {
+    let word = |k: usize| u64::from_le_bytes(bytes[8 * k..8 * k + 8].try_into().expect("eight bytes"));
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let first = fold(word(0) ^ 0xA076_1D64_78BD_642F, word(1) ^ 0xE703_7ED1_A0B4_28DB);
+    let second = fold(word(2) ^ 0x8EBC_6AF0_9C88_C6E3, word(3) ^ 0x5899_65CC_7537_4CC3);
+    fold(first ^ 0x1D8E_4E27_C47D_124F, second ^ 0xEB44_ACCA_B455_D165)
+}

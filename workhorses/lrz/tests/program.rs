@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program: names, options, errors, and what it leaves behind.
+
+mod common;
+
+use common::{lrz, names, succeed, text};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Exit status and standard error.
+fn fails(command: &mut Command) -> (i32, String) {
+    let output = command.output().expect("started");
+    assert!(!output.status.success(), "{command:?}");
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn folder_with(name: &str, bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).expect("written");
+    (folder, path)
+}
+
+#[test]
+fn a_file_keeps_its_name_mode_and_times() {
+    let plain = text(1, 300_000);
+    let (folder, path) = folder_with("a.txt", &plain);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+    let before = fs::metadata(&path).expect("there");
+    succeed(lrz().arg("-q").arg(&path));
+    assert_eq!(names(folder.path()), ["a.txt", "a.txt.lrz"]);
+    fs::remove_file(&path).expect("removed");
+    succeed(lrz().args(["-q", "-d", "-D"]).arg(folder.path().join("a.txt.lrz")));
+    assert_eq!(names(folder.path()), ["a.txt"]);
+    let after = fs::metadata(&path).expect("there");
+    assert_eq!((before.mode(), before.mtime(), before.mtime_nsec()), (after.mode(), after.mtime(), after.mtime_nsec()));
+    assert!(fs::read(&path).expect("there") == plain);
+}
+
+#[test]
+fn what_is_there_is_not_replaced_unasked_and_the_input_stays() {
+    let (folder, path) = folder_with("a", &text(2, 10_000));
+    fs::write(folder.path().join("a.lrz"), "precious").expect("written");
+    let (status, error) = fails(lrz().arg(&path));
+    assert_eq!(status, 1);
+    assert!(error.contains("exists"), "{error}");
+    assert_eq!(fs::read(folder.path().join("a.lrz")).expect("there"), b"precious");
+    succeed(lrz().args(["-q", "-f", "-D"]).arg(&path));
+    assert_eq!(names(folder.path()), ["a.lrz"]);
+}
+
+#[test]
+fn zeros_become_holes() {
+    let mut plain = vec![0; 8 << 20];
+    plain[5_000_000..5_000_100].fill(7);
+    let (folder, path) = folder_with("z", &plain);
+    succeed(lrz().args(["-q", "-D"]).arg(&path));
+    succeed(lrz().args(["-q", "-d"]).arg(folder.path().join("z.lrz")));
+    assert!(fs::read(&path).expect("there") == plain);
+    let metadata = fs::metadata(&path).expect("there");
+    assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
+}
+
+#[test]
+fn damage_is_told_with_status_1_and_leaves_nothing() {
+    let (folder, path) = folder_with("a", &text(3, 200_000));
+    succeed(lrz().args(["-q", "-D"]).arg(&path));
+    let archive = folder.path().join("a.lrz");
+    let mut bytes = fs::read(&archive).expect("there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 16;
+    fs::write(&archive, &bytes).expect("written");
+    for option in ["-d", "-t"] {
+        let (status, error) = fails(lrz().arg(option).arg(&archive));
+        assert_eq!(status, 1);
+        assert!(error.contains("damaged archive"), "{error}");
+        assert_eq!(names(folder.path()), ["a.lrz"]);
+    }
+    fs::write(&archive, &bytes[..middle]).expect("written");
+    assert_eq!(fails(lrz().arg("-t").arg(&archive)).0, 1);
+}
+
+#[test]
+fn what_cannot_be_done_is_told_with_status_2() {
+    let (folder, path) = folder_with("a.txt", b"some text");
+    let cases: [(&[&str], &str); 6] = [
+        (&["-d"], "does not end with .lrz"),
+        (&["-t"], "LRZI"),
+        (&["-z"], "ZPAQ"),
+        (&["-L0"], "1..=9"),
+        (&["-l", "-b"], "cannot be used"),
+        (&["--recovery", "0%"], "0.1%"),
+    ];
+    for (options, expected) in cases {
+        let (status, error) = fails(lrz().args(options).arg(&path));
+        assert_eq!(status, 2, "{options:?}: {error}");
+        assert!(error.contains(expected), "{options:?}: {error}");
+    }
+    for (minor, name) in
+        [(4, "lrzip 0.4"), (5, "lrzip 0.5"), (8, "lrzip-next 0.8"), (7, "lrzip-next 0.7"), (99, "0.99")]
+    {
+        let mut magic = [0; 60];
+        magic[..6].copy_from_slice(&[b'L', b'R', b'Z', b'I', 0, minor]);
+        let old = folder.path().join("old.lrz");
+        fs::write(&old, magic).expect("written");
+        let (status, error) = fails(lrz().arg("-d").arg(&old));
+        assert_eq!(status, 2);
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn pipes_carry_archives_and_files() {
+    let plain = text(4, 400_000);
+    let (folder, path) = folder_with("a", &plain);
+    let archive = folder.path().join("piped");
+    let run = |options: &[&str], from: &Path, to: &Path| {
+        let status = lrz()
+            .args(options)
+            .stdin(fs::File::open(from).expect("there"))
+            .stdout(fs::File::create(to).expect("created"))
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.expect("started").success());
+    };
+    run(&["-l"], &path, &archive);
+    run(&["-d"], &archive, &folder.path().join("back"));
+    assert!(fs::read(folder.path().join("back")).expect("there") == plain);
+}
+
+#[test]
+fn an_archive_is_described_for_people_and_scripts() {
+    let (folder, path) = folder_with("a", &text(5, 300_000));
+    succeed(lrz().args(["-q", "-b"]).arg(&path));
+    let archive = folder.path().join("a.lrz");
+    let output = succeed(lrz().args(["-i", "--format", "json"]).arg(&archive));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["bytes"], 300_000);
+    assert_eq!(told["format"], "0.6");
+    assert_eq!(told["chunks"][0]["literals"][0]["backend"], "bzip2");
+    let output = succeed(lrz().arg("-i").arg(&archive));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("300000 bytes"));
+}
+
+#[test]
+fn parity_repairs_what_was_damaged() {
+    let plain = text(6, 3_000_000);
+    let (folder, path) = folder_with("a", &plain);
+    succeed(lrz().args(["-q", "-D", "-l", "--recovery", "10%"]).arg(&path));
+    assert_eq!(names(folder.path()), ["a.lrz", "a.lrz.par"]);
+    let archive = folder.path().join("a.lrz");
+    let mut bytes = fs::read(&archive).expect("there");
+    let from = bytes.len() / 3;
+    let length = bytes.len() / 20;
+    bytes[from..from + length].fill(0xEE);
+    fs::write(&archive, bytes).expect("written");
+    assert_eq!(fails(lrz().arg("-t").arg(&archive)).0, 1);
+    succeed(lrz().args(["-q", "--repair"]).arg(&archive));
+    succeed(lrz().args(["-q", "-d"]).arg(&archive));
+    assert!(fs::read(&path).expect("there") == plain);
+}
+
+#[test]
+fn a_signal_leaves_nothing() {
+    let (folder, path) = folder_with("a", &text(7, 16_000_000));
+    let mut child = lrz().args(["-q", "-L9"]).arg(&path).spawn().expect("started");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // The number that Ctrl-C sends.
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+    assert!(!child.wait().expect("ended").success());
+    assert_eq!(names(folder.path()), ["a"]);
+}
+
+#[test]
+fn limits_on_memory_are_kept_and_nothing_fails() {
+    let plain = text(8, 12_000_000);
+    let (folder, path) = folder_with("a", &plain);
+    let archive = folder.path().join("a.lrz");
+    for backend in ["--lzma", "-b", "-g", "-l", "-n"] {
+        for limit in [128 * 1024, 400 * 1024] {
+            let limited = |options: &[&str], file: &Path| {
+                let mut command = Command::new("sh");
+                let script = format!("ulimit -v {limit}; exec \"$@\"");
+                command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_lrz")]).args(options).arg(file);
+                succeed(&mut command);
+            };
+            limited(&["-q", "-f", "-L3", backend], &path);
+            fs::remove_file(&path).expect("removed");
+            limited(&["-q", "-d"], &archive);
+            assert!(fs::read(&path).expect("there") == plain, "{backend} {limit}");
+        }
+        succeed(lrz().args(["-q", "-f", "-m1", "-L3", backend]).arg(&path));
+        succeed(lrz().args(["-q", "-m1", "-t"]).arg(&archive));
+    }
+}
+
+#[test]
+fn the_manual_page_completions_and_help_are_there() {
+    let page = succeed(lrz().arg("--man"));
+    assert!(String::from_utf8_lossy(&page.stdout).contains(".TH lrz"));
+    assert!(!succeed(lrz().args(["--completions", "bash"])).stdout.is_empty());
+    let help = succeed(lrz().arg("--help"));
+    let help = String::from_utf8_lossy(&help.stdout);
+    assert!(help.contains("Examples:"));
+    assert!(help.lines().all(|line| line.chars().count() <= 80));
+}
