@@ -2,9 +2,9 @@
 //! Puts a profile into a linked object.
 
 use crate::encode::encode;
-use crate::{Profile, ProfileError, Setting, Value, near};
-use bpf_object::btf::Kind;
-use bpf_object::{LinkedObject, MemberValue, StructOps, StructOpsMember};
+use crate::{Constant, Profile, ProfileError, Setting, near};
+use bpf_object::btf::{Kind, Type};
+use bpf_object::{LinkedObject, MapDef, MemberValue, StructOps, StructOpsMember};
 use machine_model::Machine;
 
 /// Bits of `sched_ext_ops.flags` by name (`enum scx_ops_flags` of kernel 7.2; none of them ever moved). A kernel
@@ -22,9 +22,15 @@ pub(crate) const FLAGS: [(&str, u64); 9] = [
 ];
 
 impl Profile {
-    /// Puts the profile's values into the initial data of `object` for `machine`: rodata values, ops flags, timeout.
+    /// Puts the profile's values into the initial data of `object` for `machine`: sizes, variables, ops flags, timeout.
     pub fn apply(&self, object: &mut LinkedObject, machine: &Machine) -> Result<(), ProfileError> {
         self.check_names(object)?;
+        for (name, setting) in &self.sizes {
+            resize(object, machine, name, setting)?;
+        }
+        for (name, setting) in &self.capacities {
+            set_capacity(object, machine, name, setting)?;
+        }
         for (name, setting) in &self.variables {
             set_variable(object, machine, name, setting)?;
         }
@@ -36,7 +42,8 @@ impl Profile {
         let settings = self.variables.iter().chain(self.presets.values().flatten());
         let settings = settings.map(|(name, setting)| (name, &setting.place));
         let tunables = self.tunables.iter().map(|(name, tunable)| (name, &tunable.place));
-        for (name, place) in settings.chain(tunables) {
+        let sizes = self.sizes.iter().map(|(name, setting)| (name, &setting.place));
+        for (name, place) in settings.chain(tunables).chain(sizes) {
             if !object.variables.contains_key(name) {
                 let known = object.variables.keys().map(String::as_str);
                 return Err(ProfileError::new(place, near::unknown("variable of the object", name, known)));
@@ -71,10 +78,7 @@ fn set_variable(
 ) -> Result<(), ProfileError> {
     let fail = |problem: String| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
     let variable = &object.variables[name];
-    let constant = match &setting.value {
-        Value::Constant(constant) => constant.clone(),
-        Value::Machine(source) => source.of(machine),
-    };
+    let constant = setting.value.on(machine);
     let map = &mut object.maps[variable.map.0 as usize];
     let size = map.value_size as usize;
     let initial = map.initial.get_or_insert_with(|| vec![0; size]);
@@ -83,9 +87,64 @@ fn set_variable(
         return Err(fail(format!("lies outside of its section `{}`", map.name)));
     };
     encode(&object.btf, variable.type_id, &constant, bytes).map_err(|problem| match setting.value {
-        Value::Machine(source) => fail(format!("machine value `{}` of `{}`: {problem}", source.name(), machine.name)),
-        Value::Constant(_) => fail(problem),
+        Constant::Machine(source) => {
+            fail(format!("machine value `{}` of `{}`: {problem}", source.name(), machine.name))
+        }
+        _ => fail(problem),
     })
+}
+
+/// The largest data section, in bytes: as in `bpf-object`.
+const MAX_SECTION: u64 = 256 << 20;
+
+/// A number that user space would compute, from 1 on.
+fn count(machine: &Machine, name: &str, setting: &Setting) -> Result<u32, ProfileError> {
+    let number = match setting.value.on(machine) {
+        Constant::Integer(number) => u32::try_from(number).ok().filter(|number| *number > 0),
+        _ => None,
+    };
+    let problem = format!("`{name}`: expected a number from 1 to {}", u32::MAX);
+    number.ok_or_else(|| ProfileError::new(&setting.place, problem))
+}
+
+/// Gives an array at the end of its section so many elements, as `bpf_map__set_value_size` does before load.
+fn resize(object: &mut LinkedObject, machine: &Machine, name: &str, setting: &Setting) -> Result<(), ProfileError> {
+    let fail = |problem: &str| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
+    let elements = u64::from(count(machine, name, setting)?);
+    let variable = &object.variables[name];
+    let (map, begin) = (variable.map, variable.offset);
+    let Type::Array { element, .. } = object.btf.resolved(variable.type_id) else {
+        return Err(fail("only an array can be resized"));
+    };
+    let last = object.variables.values().filter(|other| other.map == map).all(|other| other.offset <= begin);
+    if !last {
+        return Err(fail("only the last variable of a section can be resized"));
+    }
+    let size = object.btf.size_of(*element).and_then(|size| size.checked_mul(elements));
+    let end = size.and_then(|size| size.checked_add(begin.into())).filter(|end| *end <= MAX_SECTION);
+    let end = end.ok_or_else(|| fail("larger than a section may be"))? as u32;
+    let map = &mut object.maps[map.0 as usize];
+    map.value_size = end;
+    map.initial.get_or_insert_default().resize(end as usize, 0);
+    object.variables.get_mut(name).expect("it was found").size = end - begin;
+    Ok(())
+}
+
+/// Sets `max_entries` of a map, as `bpf_map__set_max_entries` does before load.
+fn set_capacity(
+    object: &mut LinkedObject,
+    machine: &Machine,
+    name: &str,
+    setting: &Setting,
+) -> Result<(), ProfileError> {
+    let entries = count(machine, name, setting)?;
+    let named = |map: &MapDef| map.initial.is_none() && map.name == name;
+    let Some(map) = object.maps.iter().position(named) else {
+        let known = object.maps.iter().filter(|map| map.initial.is_none()).map(|map| map.name.as_str());
+        return Err(ProfileError::new(&setting.place, near::unknown("map of the object", name, known)));
+    };
+    object.maps[map].max_entries = entries;
+    Ok(())
 }
 
 /// Changes a number of every struct_ops table.

@@ -2,7 +2,7 @@
 //! Programs of the object that user space calls before it attaches the scheduler (contract L3).
 
 use crate::encode::encode;
-use crate::{Constant, Profile, ProfileError, Setting, Value, near};
+use crate::{Constant, Profile, ProfileError, Setting, Steps, near};
 use bpf_object::btf::{Kind, Type};
 use bpf_object::{LinkedObject, ProgramKind};
 use machine_model::Machine;
@@ -16,6 +16,8 @@ pub(crate) struct CallSetting {
     pub program: String,
     /// Members of the context by name.
     pub context: Vec<(String, Setting)>,
+    /// It is called when the scheduler is attached, not before.
+    pub attached: bool,
     pub place: String,
 }
 
@@ -38,16 +40,19 @@ impl ProgramCall {
 }
 
 impl Profile {
-    /// The calls that user space makes between loading and attaching `object` on `machine`, in order.
+    /// What user space does with `object` on `machine` after it has loaded it, in order.
     ///
     /// A value that is an array where its member is a number stands for several calls: one for each element. Several
-    /// such arrays go side by side.
-    pub fn calls(&self, object: &LinkedObject, machine: &Machine) -> Result<Vec<ProgramCall>, ProfileError> {
-        let mut calls = Vec::new();
-        for call in &self.calls {
-            call.expand(object, machine, &mut calls)?;
+    /// such arrays go side by side. Keys and values of map elements likewise.
+    pub fn steps(&self, object: &LinkedObject, machine: &Machine) -> Result<Steps, ProfileError> {
+        let mut steps = Steps::default();
+        for element in &self.elements {
+            element.expand(object, machine, &mut steps.elements)?;
         }
-        Ok(calls)
+        for call in &self.calls {
+            call.expand(object, machine, if call.attached { &mut steps.calls_attached } else { &mut steps.calls })?;
+        }
+        Ok(steps)
     }
 }
 
@@ -77,10 +82,7 @@ impl CallSetting {
                 ProfileError::new(&setting.place, near::unknown(&what, name, names))
             })?;
             let (at, type_id) = (member.byte_offset() as usize, member.member.type_id);
-            let constant = match &setting.value {
-                Value::Constant(constant) => constant.clone(),
-                Value::Machine(source) => source.of(machine),
-            };
+            let constant = setting.value.on(machine);
             let is_array = matches!(object.btf.resolved(type_id), Type::Array { .. });
             let values = match constant {
                 Constant::Array(values) if !is_array => {
@@ -97,7 +99,9 @@ impl CallSetting {
                 one => vec![one; contexts.len()],
             };
             for (context, value) in contexts.iter_mut().zip(&values) {
-                encode(&object.btf, type_id, value, context.get_mut(at..).unwrap_or_default()).map_err(fail)?;
+                let size = object.btf.size_of(type_id).unwrap_or(0) as usize;
+                let place = context.get_mut(at..at.saturating_add(size)).unwrap_or_default();
+                encode(&object.btf, type_id, value, place).map_err(fail)?;
             }
         }
         let call = |context| ProgramCall { program: self.program.clone(), context, place: self.place.clone() };

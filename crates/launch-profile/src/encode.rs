@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Values as the bytes of a C variable, by its BTF type.
 
-use crate::Constant;
+use crate::{Constant, near};
 use bpf_object::btf::{Btf, Type};
+use ids::CpuSet;
 
 /// Writes `constant` to the beginning of `bytes`, which hold a variable of this type. An array may be longer than the
 /// constant: the rest keeps what it has.
@@ -20,27 +21,65 @@ pub(crate) fn encode(btf: &Btf, type_id: u32, constant: &Constant, bytes: &mut [
             check_range(btf, type_id, *size, *signed, *value)?;
             write(*value, *size, bytes)
         }
-        (Type::Int { .. } | Type::Enum { .. }, _) => Err(mismatch(btf, type_id, "a number", constant)),
-        (Type::Array { element, count, .. }, Constant::Array(values)) => {
-            if values.len() > *count as usize {
-                return Err(format!(
-                    "{} values do not fit: the variable is `{}`",
-                    values.len(),
-                    type_name(btf, type_id)
-                ));
-            }
+        (Type::Int { .. } | Type::Enum { .. }, _) if !matches!(constant, Constant::Mask(_)) => {
+            Err(mismatch(btf, type_id, "a number", constant))
+        }
+        (Type::Array { element, .. }, Constant::Array(values)) => {
             let size = btf.size_of(*element).filter(|size| *size > 0 && *size <= bytes.len() as u64);
             let size = size.ok_or_else(|| unusable(btf, type_id))? as usize;
-            // The section may be shorter than its BTF says: then there are fewer chunks than values.
-            let mut slots = bytes.chunks_exact_mut(size);
-            for value in values {
-                encode(btf, *element, value, slots.next().ok_or_else(|| unusable(btf, type_id))?)?;
+            // As many as there is room for: the profile may have resized the array, or the section may be shorter than
+            // its BTF says.
+            let room = bytes.len() / size;
+            if values.len() > room {
+                let name = type_name(btf, type_id);
+                return Err(format!(
+                    "{} values do not fit: the variable is `{name}` with room for {room}",
+                    values.len()
+                ));
+            }
+            for (value, slot) in values.iter().zip(bytes.chunks_exact_mut(size)) {
+                encode(btf, *element, value, slot)?;
             }
             Ok(())
         }
+        (Type::Array { element, .. }, Constant::Text(text)) if btf.size_of(*element) == Some(1) => {
+            if text.len() >= bytes.len() {
+                return Err(format!("{text:?} and its NUL do not fit into {} bytes", bytes.len()));
+            }
+            bytes[..text.len()].copy_from_slice(text.as_bytes());
+            bytes[text.len()..].fill(0);
+            Ok(())
+        }
+        (Type::Array { .. } | Type::Int { .. }, Constant::Mask(cpus)) => mask(cpus, bytes),
         (Type::Array { .. }, _) => Err(mismatch(btf, type_id, "an array", constant)),
+        (Type::Struct { .. } | Type::Union { .. }, Constant::Members(members)) => {
+            let id = btf.resolve(type_id);
+            for (name, value) in members {
+                let known = btf.members(id).iter().map(|member| member.name.as_str());
+                let member = btf.member(id, name).filter(|member| member.member.bit_size == 0);
+                let what = format!("member of `{}`", type_name(btf, type_id));
+                let member = member.ok_or_else(|| near::unknown(&what, name, known))?;
+                let (begin, type_id) = (member.byte_offset() as usize, member.member.type_id);
+                let size = btf.size_of(type_id).ok_or_else(|| unusable(btf, type_id))? as usize;
+                let place = bytes.get_mut(begin..begin.saturating_add(size));
+                let place = place.ok_or_else(|| format!("`{name}` lies outside of its structure"))?;
+                encode(btf, type_id, value, place).map_err(|problem| format!("`{name}`: {problem}"))?;
+            }
+            Ok(())
+        }
+        (Type::Struct { .. } | Type::Union { .. }, _) => Err(mismatch(btf, type_id, "members by name", constant)),
         _ => Err(unusable(btf, type_id)),
     }
+}
+
+/// Sets the bits of `cpus`: memory is little-endian, so bytes and words hold them alike.
+fn mask(cpus: &CpuSet, bytes: &mut [u8]) -> Result<(), String> {
+    if let Some(cpu) = cpus.iter().find(|cpu| cpu.index() / 8 >= bytes.len()) {
+        return Err(format!("CPU {cpu} does not fit into a mask of {} bytes", bytes.len()));
+    }
+    bytes.fill(0);
+    cpus.iter().for_each(|cpu| bytes[cpu.index() / 8] |= 1 << (cpu.index() % 8));
+    Ok(())
 }
 
 fn write(value: i128, size: u32, bytes: &mut [u8]) -> Result<(), String> {
@@ -67,12 +106,19 @@ fn mismatch(btf: &Btf, type_id: u32, expected: &str, found: &Constant) -> String
         Constant::Integer(value) => format!("{value}"),
         Constant::Bool(value) => format!("{value}"),
         Constant::Array(values) => format!("an array of {}", values.len()),
+        Constant::Text(text) => format!("{text:?}"),
+        Constant::Members(_) => "members by name".to_owned(),
+        Constant::Mask(_) => "a mask of CPUs".to_owned(),
+        Constant::Machine(source) => format!("machine value `{}`", source.name()),
     };
     format!("expected {expected}, not {found}: the variable is `{}`", type_name(btf, type_id))
 }
 
 fn unusable(btf: &Btf, type_id: u32) -> String {
-    format!("the variable is `{}`: only integers, truth values and arrays of them can be set", type_name(btf, type_id))
+    format!(
+        "the variable is `{}`: only integers, truth values, texts, and arrays and structures of them can be set",
+        type_name(btf, type_id)
+    )
 }
 
 /// The type as C writes it, without qualifiers.

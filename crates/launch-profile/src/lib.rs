@@ -3,19 +3,23 @@
 //! the same one. The format is described in `docs/launch-profile.md`.
 //!
 //! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`] puts the
-//! values into a linked object for a certain machine, and [`Profile::calls`] says which of its programs to call then. Parsing
-//! and arithmetic only: no files, no environment.
+//! values into a linked object for a certain machine, and [`Profile::steps`] says what to do with it once it is loaded:
+//! which elements of maps to write and which programs to call. Parsing and arithmetic only: no files, no environment.
 
 mod apply;
 mod calls;
+mod elements;
 mod encode;
 mod near;
 mod parse;
 mod source;
 
 pub use calls::ProgramCall;
+pub use elements::MapElement;
 pub use source::Source;
 
+use ids::CpuSet;
+use machine_model::Machine;
 use std::collections::BTreeMap;
 
 /// A value for a variable of the object.
@@ -27,21 +31,45 @@ pub enum Constant {
     Bool(bool),
     /// Elements of an array, from its beginning.
     Array(Vec<Constant>),
+    /// Characters of an array, followed by a NUL.
+    Text(String),
+    /// Members of a structure by name; the others stay as they are.
+    Members(Vec<(String, Constant)>),
+    /// CPUs as bits, in bytes or words alike.
+    Mask(CpuSet),
+    /// What the machine gives.
+    Machine(Source),
 }
 
-/// Where a variable's value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// The profile states it.
-    Constant(Constant),
-    /// The machine gives it.
-    Machine(Source),
+impl Constant {
+    /// With the values of `machine` in place of their names.
+    fn on(&self, machine: &Machine) -> Constant {
+        match self {
+            Constant::Machine(source) => source.of(machine),
+            Constant::Array(values) => Constant::Array(values.iter().map(|value| value.on(machine)).collect()),
+            Constant::Members(members) => {
+                Constant::Members(members.iter().map(|(name, value)| (name.clone(), value.on(machine))).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// What is to be done with a loaded object, in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Elements to write.
+    pub elements: Vec<MapElement>,
+    /// Programs to call before the scheduler is attached.
+    pub calls: Vec<ProgramCall>,
+    /// Programs to call once it is.
+    pub calls_attached: Vec<ProgramCall>,
 }
 
 /// A value and the place where it was given, for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
-    value: Value,
+    value: Constant,
     place: String,
 }
 
@@ -87,7 +115,13 @@ pub struct Profile {
     /// The profile's own values, then the chosen preset's, then those of the command line: the later replaces the
     /// earlier.
     variables: BTreeMap<String, Setting>,
-    /// Programs that are called before attach, in order.
+    /// Numbers of elements for arrays that user space resizes, by variable.
+    sizes: BTreeMap<String, Setting>,
+    /// `max_entries` by map.
+    capacities: BTreeMap<String, Setting>,
+    /// Elements of maps, in order.
+    elements: Vec<elements::ElementSetting>,
+    /// Programs that are called, in order.
     calls: Vec<calls::CallSetting>,
     presets: BTreeMap<String, BTreeMap<String, Setting>>,
     tunables: BTreeMap<String, Tunable>,
@@ -147,7 +181,7 @@ impl Profile {
                 return Err(ProfileError::new(&place, problem));
             };
             let constant = tunable.kind.read(text).map_err(|problem| ProfileError::new(&place, problem))?;
-            self.variables.insert(key.clone(), Setting { value: Value::Constant(constant), place });
+            self.variables.insert(key.clone(), Setting { value: constant, place });
         }
         Ok(())
     }
@@ -191,5 +225,7 @@ impl TunableKind {
     }
 }
 
+#[cfg(test)]
+mod steps_tests;
 #[cfg(test)]
 mod tests;

@@ -3,16 +3,18 @@
 
 use crate::apply::FLAGS;
 use crate::calls::CallSetting;
-use crate::{Claims, Constant, Profile, ProfileError, Setting, Source, Tunable, TunableKind, Value, near};
+use crate::elements::ElementSetting;
+use crate::{Claims, Constant, Profile, ProfileError, Setting, Source, Tunable, TunableKind, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-const KEYS: [&str; 7] = ["summary", "ops", "rodata", "call", "presets", "tunables", "claims"];
+const KEYS: [&str; 10] =
+    ["summary", "ops", "rodata", "resize", "maps", "element", "call", "presets", "tunables", "claims"];
 
-/// Arrays of arrays of … are read to this depth: no C variable here has more dimensions.
-const MAX_DIMENSIONS: usize = 4;
+/// Arrays and structures in each other are read to this depth: no C variable here has more levels.
+const MAX_DEPTH: usize = 8;
 
 impl Profile {
     /// From TOML; `name` stands in errors.
@@ -26,6 +28,9 @@ impl Profile {
                 "summary" => profile.summary = reader.string(value)?.to_owned(),
                 "ops" => reader.ops(reader.table(value)?, &mut profile)?,
                 "rodata" => profile.variables = reader.settings(reader.table(value)?)?,
+                "resize" => profile.sizes = reader.settings(reader.table(value)?)?,
+                "maps" => profile.capacities = reader.maps(reader.table(value)?)?,
+                "element" => profile.elements = reader.elements(value)?,
                 "call" => profile.calls = reader.calls(value)?,
                 "presets" => profile.presets = reader.presets(reader.table(value)?)?,
                 "tunables" => profile.tunables = reader.tunables(reader.table(value)?)?,
@@ -42,8 +47,8 @@ impl Profile {
     /// The profile's own values for tunables must be such as the command line might give.
     fn check_tunables(&self) -> Result<(), ProfileError> {
         for (name, setting) in self.variables.iter().chain(self.presets.values().flatten()) {
-            if let (Some(tunable), Value::Constant(constant)) = (self.tunables.get(name), &setting.value) {
-                let check = tunable.kind.check(constant);
+            if let Some(tunable) = self.tunables.get(name).filter(|_| !matches!(setting.value, Constant::Machine(_))) {
+                let check = tunable.kind.check(&setting.value);
                 check.map_err(|problem| ProfileError::new(&setting.place, format!("`{name}`: {problem}")))?;
             }
         }
@@ -127,39 +132,88 @@ impl Reader<'_> {
 
     fn settings(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Setting>, ProfileError> {
         let setting = |(key, value): (&Key<'_>, &Node<'_>)| {
-            let setting = Setting { value: self.value(value)?, place: self.place(key.span()) };
+            let setting = Setting { value: self.constant(value, MAX_DEPTH)?, place: self.place(key.span()) };
             Ok((key.get_ref().to_string(), setting))
         };
         table.iter().map(setting).collect()
     }
 
-    fn value(&self, value: &Node<'_>) -> Result<Value, ProfileError> {
-        let Some(table) = value.get_ref().as_table() else {
-            return Ok(Value::Constant(self.constant(value, MAX_DIMENSIONS)?));
-        };
-        let mut source = None;
-        for (key, value) in table {
-            if key.get_ref() != "machine" {
-                return Err(self.unknown("key of a value", key, &["machine"]));
-            }
-            let name = self.string(value)?;
-            let found = Source::find(name);
-            let problem = || self.error(value.span(), near::unknown("machine value", name, Source::names()));
-            source = Some(found.ok_or_else(problem)?);
-        }
-        let missing = || self.error(value.span(), "expected { machine = \"NAME\" }, not an empty table");
-        source.map(Value::Machine).ok_or_else(missing)
+    fn setting(&self, value: &Node<'_>) -> Result<Setting, ProfileError> {
+        Ok(Setting { value: self.constant(value, MAX_DEPTH)?, place: self.place(value.span()) })
     }
 
-    fn constant(&self, value: &Node<'_>, dimensions: usize) -> Result<Constant, ProfileError> {
+    /// `[maps.NAME]`: `max_entries`.
+    fn maps(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Setting>, ProfileError> {
+        let mut capacities = BTreeMap::new();
+        for (name, value) in table {
+            for (key, value) in self.table(value)? {
+                if key.get_ref() != "max_entries" {
+                    return Err(self.unknown("key of a map", key, &["max_entries"]));
+                }
+                capacities.insert(name.get_ref().to_string(), self.setting(value)?);
+            }
+        }
+        Ok(capacities)
+    }
+
+    /// `[[element]]`: `map`, `key` unless the map is a queue, `value`.
+    fn elements(&self, value: &Node<'_>) -> Result<Vec<ElementSetting>, ProfileError> {
+        let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "[[element]] tables"))?;
+        array.iter().map(|element| self.element(element)).collect()
+    }
+
+    fn element(&self, element: &Node<'_>) -> Result<ElementSetting, ProfileError> {
+        let (mut map, mut key_of, mut value_of) = (None, None, None);
+        for (key, value) in self.table(element)? {
+            match key.get_ref().as_ref() {
+                "map" => map = Some(self.string(value)?.to_owned()),
+                "key" => key_of = Some(self.setting(value)?),
+                "value" => value_of = Some(self.setting(value)?),
+                _ => return Err(self.unknown("key of an element", key, &["map", "key", "value"])),
+            }
+        }
+        let missing = |what: &str| self.error(element.span(), format!("the element has no `{what}`"));
+        Ok(ElementSetting {
+            map: map.ok_or_else(|| missing("map"))?,
+            key: key_of,
+            value: value_of.ok_or_else(|| missing("value"))?,
+            place: self.place(element.span()),
+        })
+    }
+
+    /// A table is the name of a machine value if that is all it has, else members of a structure.
+    fn table_value(&self, value: &Node<'_>, table: &DeTable<'_>, depth: usize) -> Result<Constant, ProfileError> {
+        let mut members = Vec::new();
+        for (key, member) in table {
+            if key.get_ref() == "machine"
+                && table.len() == 1
+                && let Some(name) = member.get_ref().as_str()
+            {
+                let problem = || self.error(member.span(), near::unknown("machine value", name, Source::names()));
+                return Source::find(name).map(Constant::Machine).ok_or_else(problem);
+            }
+            members.push((key.get_ref().to_string(), self.constant(member, depth)?));
+        }
+        if members.is_empty() {
+            return Err(self.error(value.span(), "expected { machine = \"NAME\" } or members, not an empty table"));
+        }
+        Ok(Constant::Members(members))
+    }
+
+    fn constant(&self, value: &Node<'_>, depth: usize) -> Result<Constant, ProfileError> {
         match value.get_ref() {
             DeValue::Integer(_) => Ok(Constant::Integer(self.integer(value)?)),
             DeValue::Boolean(value) => Ok(Constant::Bool(*value)),
-            DeValue::Array(values) if dimensions > 0 => {
-                let values = values.iter().map(|value| self.constant(value, dimensions - 1));
+            DeValue::String(text) => Ok(Constant::Text(text.to_string())),
+            DeValue::Array(values) if depth > 0 => {
+                let values = values.iter().map(|value| self.constant(value, depth - 1));
                 Ok(Constant::Array(values.collect::<Result<_, _>>()?))
             }
-            _ => Err(self.expected(value, "an integer, true, false, an array of them, or { machine = \"NAME\" }")),
+            DeValue::Table(table) if depth > 0 => self.table_value(value, table, depth - 1),
+            _ => Err(self.expected(
+                value,
+                "an integer, true, false, a text, an array or members of them, or { machine = \"NAME\" }",
+            )),
         }
     }
 
@@ -170,16 +224,17 @@ impl Reader<'_> {
     }
 
     fn call(&self, call: &Node<'_>) -> Result<CallSetting, ProfileError> {
-        let (mut program, mut context) = (None, Vec::new());
+        let (mut program, mut context, mut attached) = (None, Vec::new(), false);
         for (key, value) in self.table(call)? {
             match key.get_ref().as_ref() {
                 "program" => program = Some(self.string(value)?.to_owned()),
                 "context" => context = self.settings(self.table(value)?)?.into_iter().collect(),
-                _ => return Err(self.unknown("key of a call", key, &["program", "context"])),
+                "attached" => attached = self.bool(value)?,
+                _ => return Err(self.unknown("key of a call", key, &["program", "context", "attached"])),
             }
         }
         let missing = || self.error(call.span(), "the call has no `program`");
-        Ok(CallSetting { program: program.ok_or_else(missing)?, context, place: self.place(call.span()) })
+        Ok(CallSetting { program: program.ok_or_else(missing)?, context, attached, place: self.place(call.span()) })
     }
 
     fn presets(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, BTreeMap<String, Setting>>, ProfileError> {

@@ -2,7 +2,7 @@
 //! What a machine can tell a scheduler.
 
 use crate::Constant;
-use ids::{CpuId, Place};
+use ids::{CpuId, CpuSet, Place};
 use machine_model::Machine;
 
 /// A number or table that the machine gives: `{ machine = "NAME" }`.
@@ -32,10 +32,23 @@ pub enum Source {
     NodeEndOfCpu,
     Distance,
     CapacityOfCpu,
+    Smt,
+    Numa,
+    CpuNumbers,
+    SiblingOfCpu,
+    SiblingsByPlace,
+    CpuMask,
+    OnlineMask,
+    CoreMaskOfCpu,
+    LlcMaskOfCpu,
+    NodeMaskOfCpu,
+    LlcMasks,
+    NodeMasks,
+    NodeOfLlc,
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, Source); 17] = [
+const NAMES: [(&str, Source); 30] = [
     ("cpus", Source::Cpus),
     ("online-cpus", Source::OnlineCpus),
     ("cores", Source::Cores),
@@ -53,6 +66,19 @@ const NAMES: [(&str, Source); 17] = [
     ("node-end-of-cpu", Source::NodeEndOfCpu),
     ("distance", Source::Distance),
     ("capacity-of-cpu", Source::CapacityOfCpu),
+    ("smt", Source::Smt),
+    ("numa", Source::Numa),
+    ("cpu-numbers", Source::CpuNumbers),
+    ("sibling-of-cpu", Source::SiblingOfCpu),
+    ("siblings-by-place", Source::SiblingsByPlace),
+    ("cpu-mask", Source::CpuMask),
+    ("online-mask", Source::OnlineMask),
+    ("core-mask-of-cpu", Source::CoreMaskOfCpu),
+    ("llc-mask-of-cpu", Source::LlcMaskOfCpu),
+    ("node-mask-of-cpu", Source::NodeMaskOfCpu),
+    ("llc-masks", Source::LlcMasks),
+    ("node-masks", Source::NodeMasks),
+    ("node-of-llc", Source::NodeOfLlc),
 ];
 
 impl Source {
@@ -95,6 +121,30 @@ impl Source {
             Source::Distance => Constant::Array(
                 topology.distances.iter().map(|row| table(row.iter().map(|distance| *distance as usize))).collect(),
             ),
+            Source::Smt => Constant::Bool(topology.cores() < topology.len()),
+            Source::Numa => Constant::Bool(topology.nodes() > 1),
+            Source::CpuNumbers => table(0..topology.len()),
+            Source::SiblingOfCpu => table(siblings(machine).into_iter()),
+            Source::SiblingsByPlace => {
+                let siblings = siblings(machine);
+                table(by_place(machine).into_iter().map(|cpu| siblings[cpu]))
+            }
+            Source::CpuMask => Constant::Mask(machine.all_cpus()),
+            Source::OnlineMask => Constant::Mask(machine.online_cpus()),
+            Source::CoreMaskOfCpu => masks_of_cpus(machine, |place| place.core),
+            Source::LlcMaskOfCpu => masks_of_cpus(machine, |place| place.llc),
+            Source::NodeMaskOfCpu => masks_of_cpus(machine, |place| place.node),
+            Source::LlcMasks => {
+                Constant::Array(masks(machine, |place| place.llc).into_iter().map(Constant::Mask).collect())
+            }
+            Source::NodeMasks => {
+                Constant::Array(masks(machine, |place| place.node).into_iter().map(Constant::Mask).collect())
+            }
+            Source::NodeOfLlc => {
+                let node_of =
+                    |llc: u32| topology.places.iter().find(|place| place.llc == llc).map_or(0, |place| place.node);
+                table((0..topology.llcs() as u32).map(|llc| node_of(llc) as usize))
+            }
         }
     }
 }
@@ -105,6 +155,34 @@ fn number(value: usize) -> Constant {
 
 fn table(values: impl Iterator<Item = usize>) -> Constant {
     Constant::Array(values.map(number).collect())
+}
+
+/// The next online CPU of each CPU's core, around its ring; itself where it is alone.
+fn siblings(machine: &Machine) -> Vec<usize> {
+    let cores = masks(machine, |place| place.core);
+    let sibling = |(cpu, place): (usize, &Place)| {
+        let threads: Vec<usize> = cores[place.core as usize].iter().map(CpuId::index).collect();
+        threads.iter().find(|other| **other > cpu).or(threads.first()).copied().unwrap_or(cpu)
+    };
+    machine.topology.places.iter().enumerate().map(sibling).collect()
+}
+
+/// For each group, its online CPUs.
+fn masks(machine: &Machine, group: fn(&Place) -> u32) -> Vec<CpuSet> {
+    let places = &machine.topology.places;
+    let groups = places.iter().map(group).max().map_or(0, |last| last as usize + 1);
+    let mut masks = vec![CpuSet::new(); groups];
+    for cpu in machine.online_cpus().iter() {
+        masks[group(&places[cpu.index()]) as usize].insert(cpu);
+    }
+    masks
+}
+
+/// For each CPU, the online CPUs of its group.
+fn masks_of_cpus(machine: &Machine, group: fn(&Place) -> u32) -> Constant {
+    let masks = masks(machine, group);
+    let places = machine.topology.places.iter();
+    Constant::Array(places.map(|place| Constant::Mask(masks[group(place) as usize].clone())).collect())
 }
 
 /// Numbers of the online CPUs in the order of their places.

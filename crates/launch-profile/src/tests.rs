@@ -9,7 +9,7 @@ use ids::{CpuSet, Place, Topology};
 use machine_model::{Costs, Machine};
 
 /// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
-fn machine() -> Machine {
+pub(crate) fn machine() -> Machine {
     let halves = [0, 0, 1, 1, 0, 0, 1, 1];
     let topology = Topology::of_groups(&[0, 1, 2, 3, 0, 1, 2, 3], &halves, &halves);
     Machine {
@@ -267,10 +267,13 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
             "p.toml:2: `byte`: expected a number, not an array of 1: the variable is `unsigned char`",
         ),
         ("[rodata]\ntable = 1", "p.toml:2: `table`: expected an array, not 1: the variable is `unsigned char[8]`"),
-        ("[rodata]\nsquare = [[1], [2], [3]]", "p.toml:2: `square`: 3 values do not fit: the variable is `int[2][2]`"),
+        (
+            "[rodata]\nsquare = [[1], [2], [3]]",
+            "p.toml:2: `square`: 3 values do not fit: the variable is `int[2][2]` with room for 2",
+        ),
         (
             "[rodata]\npointer = 1",
-            "p.toml:2: `pointer`: the variable is `pointer`: only integers, truth values and arrays of them can be set",
+            "p.toml:2: `pointer`: the variable is `pointer`: only integers, truth values, texts, and arrays and structures of them can be set",
         ),
         (
             "[rodata]\nbyte = 1.5",

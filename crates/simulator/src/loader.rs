@@ -40,6 +40,10 @@ impl<M: Model> Run<'_, M> {
             Load::Attach => self.attach_again(cpu),
             Load::EndAttach => {
                 self.model.end_attach(cpu);
+                let loader = self.loader.as_ref().expect("a scheduler was loaded");
+                if !self.model.is_disabling() && !self.model.call_programs(&loader.object, &loader.calls) {
+                    self.end = Some(End::Ejected);
+                }
                 if self.model.is_disabling() {
                     self.load_later(Load::EndDisable, Nanos(self.machine.costs.disable_ns));
                 }
@@ -55,8 +59,10 @@ impl<M: Model> Run<'_, M> {
         let offline = self.all_cpus.iter().filter(|cpu| self.cpus[cpu.index()].offline).collect();
         let machine = self.machine.without(&offline);
         let applied = loader.profile.apply(&mut loader.object, &machine);
-        let calls = applied.and_then(|()| loader.profile.calls(&loader.object, &machine));
-        if self.model.begin_attach(cpu, &loader.object, &calls.expect("it fitted the whole machine")) {
+        let steps = applied.and_then(|()| loader.profile.steps(&loader.object, &machine));
+        let steps = steps.expect("it fitted the whole machine");
+        if self.model.begin_attach(cpu, &loader.object, &steps) {
+            loader.calls = steps.calls_attached;
             self.load_later(Load::EndAttach, Nanos(self.machine.costs.attach_ns));
         } else {
             self.end = Some(End::Ejected);

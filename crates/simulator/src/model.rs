@@ -5,7 +5,7 @@ use bpf_object::LinkedObject;
 use event_log::Waker;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Kernel, Leave, Output, Switch, TaskAttributes, TimerKey};
-use launch_profile::ProgramCall;
+use launch_profile::{MapElement, ProgramCall, Steps};
 
 /// See the functions of [`Kernel`] with the same names.
 pub(crate) trait Model {
@@ -32,8 +32,10 @@ pub(crate) trait Model {
     fn end_suspend(&mut self, cpu: CpuId);
     fn set_performance(&mut self, cpu: CpuId, performance: u32);
     fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>);
-    /// Loads an object that it had before, makes the calls and begins to attach it. False if a call failed.
-    fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
+    /// Loads an object that it had before, takes the steps before attach and begins that. False if a step failed.
+    fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, steps: &Steps) -> bool;
+    /// Calls programs of the attached scheduler. False if one failed.
+    fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
     fn end_attach(&mut self, cpu: CpuId);
     fn detach(&mut self, cpu: CpuId);
     fn is_disabling(&self) -> bool;
@@ -110,13 +112,17 @@ impl Model for Kernel {
     fn set_performance(&mut self, cpu: CpuId, performance: u32) {
         self.set_performance(cpu, performance);
     }
-    fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
+    fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, steps: &Steps) -> bool {
         self.load(object).expect("what was loaded once can be loaded again");
-        if calls.iter().any(|call| self.run_program(object, &call.program, &call.context) != Some(0)) {
+        let write = |element: &MapElement| self.set_element(&element.map, &element.key, &element.value);
+        if steps.elements.iter().try_for_each(write).is_err() || !self.call_programs(object, &steps.calls) {
             return false;
         }
         self.begin_attach(cpu).expect("what was attached once can be attached again");
         true
+    }
+    fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
+        calls.iter().all(|call| self.run_program(object, &call.program, &call.context) == Some(0))
     }
     fn end_attach(&mut self, cpu: CpuId) {
         self.end_attach(cpu);

@@ -23,7 +23,7 @@ use bpf_object::LinkedObject;
 use event_log::{Event, LogHash, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Output, TaskAttributes};
-use launch_profile::Profile;
+use launch_profile::{Profile, ProgramCall};
 use machine_model::Machine;
 use measures::{Collector, Totals};
 use speed::Signal;
@@ -95,6 +95,8 @@ pub(crate) struct Left {
 pub(crate) struct Loader<'a> {
     pub object: LinkedObject,
     pub profile: &'a Profile,
+    /// What it calls when the attach that is under way has ended.
+    pub calls: Vec<ProgramCall>,
 }
 
 /// A run in progress.

@@ -8,11 +8,11 @@ use crate::speed::Speed;
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Scheduler, Setup, SetupError};
-use bpf_object::Object;
+use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
-use launch_profile::Profile;
+use launch_profile::{Profile, ProgramCall};
 use machine_model::Machine;
 use speed::Signal;
 use workload::{Op, Workload};
@@ -61,15 +61,28 @@ fn attach<'a>(
     run.model.set_watchdog_worker(worker);
     run.create_background();
     run.boot_without(&setup.machine.offline);
-    for call in profile.calls(&linked, setup.machine)? {
-        match run.model.run_program(&linked, &call.program, &call.context).expect("the profile knows the object") {
+    let steps = profile.steps(&linked, setup.machine)?;
+    for element in &steps.elements {
+        run.model.set_element(&element.map, &element.key, &element.value).map_err(|errno| element.failed(errno))?;
+    }
+    call(&mut run.model, &linked, &steps.calls)?;
+    run.model.attach(BOOT_CPU)?;
+    if run.model.exit_info().is_none() {
+        call(&mut run.model, &linked, &steps.calls_attached)?;
+    }
+    run.loader = Some(Loader { object: linked, profile, calls: vec![] });
+    run.model.disable_in_steps();
+    Ok(())
+}
+
+/// Calls programs as the scheduler's user space does.
+fn call(kernel: &mut Kernel, object: &LinkedObject, calls: &[ProgramCall]) -> Result<(), SetupError> {
+    for call in calls {
+        match kernel.run_program(object, &call.program, &call.context).expect("the profile knows the object") {
             0 => {}
             returned => return Err(call.failed(returned.into()).into()),
         }
     }
-    run.loader = Some(Loader { object: linked, profile });
-    run.model.attach(BOOT_CPU)?;
-    run.model.disable_in_steps();
     Ok(())
 }
 

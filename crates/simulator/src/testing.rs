@@ -8,7 +8,7 @@ use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 use kernel_model::{Effect, ExitInfo, Leave, Output, Switch, TaskAttributes, TimerKey};
-use launch_profile::ProgramCall;
+use launch_profile::{ProgramCall, Steps};
 use machine_model::{Costs, Machine};
 use std::collections::VecDeque;
 
@@ -280,7 +280,10 @@ impl Model for Fifo {
         unreachable!("its clock is right");
     }
 
-    fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &[ProgramCall]) -> bool {
+    fn call_programs(&mut self, _: &LinkedObject, _: &[ProgramCall]) -> bool {
+        true
+    }
+    fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &Steps) -> bool {
         unreachable!("nothing is loaded into it");
     }
 

@@ -108,10 +108,11 @@ fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Sto
             inner(map, maps)
         }
         MapKind::Ringbuf => {
-            let size = map.max_entries;
-            if !size.is_power_of_two() || !size.is_multiple_of(PAGE) || u64::from(size) * 2 > MAX_BYTES {
-                return Err(format!("max_entries is {size}, which is not a power of two from {PAGE} to 2^29"));
+            if map.max_entries == 0 || u64::from(map.max_entries) * 2 > MAX_BYTES {
+                return Err(format!("max_entries is {}; 1 to 2^29 bytes are possible", map.max_entries));
             }
+            // libbpf rounds up to a page times a power of two (`adjust_ringbuf_sz`).
+            let size = map.max_entries.div_ceil(PAGE).next_power_of_two() * PAGE;
             Ok(Store::Ring(Ring::new(memory, name, size)))
         }
         MapKind::PerfEventArray | MapKind::UserRingbuf => Ok(Store::Opaque),

@@ -121,6 +121,11 @@ impl Maps {
         self.list.iter().position(|map| map.name == name).map(|at| MapHandle(at as u32))
     }
 
+    /// Whether the map has a value for each CPU.
+    pub fn is_per_cpu(&self, map: MapHandle) -> bool {
+        matches!(self.get(map).kind, MapKind::PercpuArray | MapKind::PercpuHash)
+    }
+
     /// The pointer that programs have for a map.
     pub fn addr(&self, memory: &Memory, map: MapHandle) -> GuestAddr {
         memory.addr(self.objects, map.0)

@@ -180,6 +180,9 @@ const SIGNAL_STRUCT: Struct = Struct {
 pub(crate) const KERNEL_CPUSTAT: Struct =
     Struct { name: "kernel_cpustat", fields: &[field("cpustat", Ty::Array(&Ty::U64, 11))] };
 
+/// The guard of `guard(rcu)()`: programs take it for its lock, which is of no use to them.
+pub(crate) const CLASS_RCU: Struct = Struct { name: "class_rcu", fields: &[field("lock", Ty::VoidPtr)] };
+
 const CPUFREQ_POLICY: Struct = Struct {
     name: "cpufreq_policy",
     fields: &[field("cpu", Ty::U32), field("min", Ty::U32), field("max", Ty::U32), field("cur", Ty::U32)],
@@ -364,6 +367,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     CRED,
     SIGNAL_STRUCT,
     KERNEL_CPUSTAT,
+    CLASS_RCU,
     CPUFREQ_POLICY,
     SCX_EXIT_INFO,
     SCX_INIT_TASK_ARGS,

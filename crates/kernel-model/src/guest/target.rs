@@ -71,6 +71,8 @@ fn btf(version: (u16, u16)) -> Btf {
         let members = types.members(structure);
         types.builder.define(types.structs[structure.name], structure.size(), members);
     }
+    let guard = types.structs[structs::CLASS_RCU.name];
+    types.builder.typedef("class_rcu_t", guard);
     types.builder.build()
 }
 

@@ -103,6 +103,22 @@ impl Kernel {
         Ok(())
     }
 
+    /// Writes an element of a map of the loaded object by the map's name, as user space does; in a map with a value for
+    /// each CPU, for all of them.
+    ///
+    /// # Errors
+    /// A positive errno: ENOENT if there is no such map, else why it does not take the element.
+    pub fn set_element(&mut self, map: &str, key: &[u8], value: &[u8]) -> Result<(), i32> {
+        const ENOENT: i32 = 2;
+        let map = self.machine.maps.find(map).ok_or(ENOENT)?;
+        let values = if self.machine.maps.is_per_cpu(map) { self.core.cpus() } else { 1 };
+        for cpu in 0..values {
+            let updated = self.machine.maps.update(&mut self.machine.memory, map, key, value, 0, cpu);
+            updated.map_err(|errno| -errno)?;
+        }
+        Ok(())
+    }
+
     /// Runs a `syscall` program of the object by its name with this context, as user space does before attach; the
     /// `int` that it returns. `None` if there is none of that name.
     ///

@@ -8,7 +8,7 @@ use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kerne
 use crate::cost::Metering;
 use crate::kernel::read;
 use crate::{LiveError, complaints};
-use launch_profile::ProgramCall;
+use launch_profile::{MapElement, ProgramCall};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, OpenObject, ProgramInput};
 use nix::errno::Errno;
 use std::cell::OnceCell;
@@ -46,7 +46,10 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
         let action = format!("attach program {}", program.name().to_string_lossy());
         others.push(program.attach().map_err(LiveError::bpf(action))?);
     }
-    for call in &prepared.calls {
+    for element in &prepared.steps.elements {
+        write(request.name, &object, element)?;
+    }
+    for call in &prepared.steps.calls {
         run(request.name, &mut object, call)?;
     }
     kernel::check_free(PATIENCE)?;
@@ -70,7 +73,26 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
     let settled = |state: &str| Ok(matches!(state, "enabled" | "disabled"));
     kernel::wait_for("enabled", PATIENCE, settled)?;
     attached.enable_seq = kernel::number("enable_seq")?;
+    for call in &prepared.steps.calls_attached {
+        run(request.name, &mut attached.object, call)?;
+    }
     Ok(attached)
+}
+
+/// Writes an element of a map; where each CPU has a value, that of all of them.
+fn write(name: &str, object: &Object, element: &MapElement) -> Result<(), LiveError> {
+    let map = object.maps().find(|map| map.name() == &*element.map).expect("it was just loaded");
+    let written = match map.map_type() {
+        MapType::PercpuArray | MapType::PercpuHash | MapType::LruPercpuHash => {
+            let cpus = libbpf_rs::num_possible_cpus().map_err(LiveError::bpf("count the CPUs"))?;
+            map.update_percpu(&element.key, &vec![element.value.clone(); cpus], MapFlags::ANY)
+        }
+        _ => map.update(&element.key, &element.value, MapFlags::ANY),
+    };
+    written.map_err(|_| {
+        let errno = Errno::last_raw();
+        SchedulerError::Profile { name: name.to_owned(), source: element.failed(errno) }.into()
+    })
 }
 
 /// Calls a program of the object, as user space does before attach (contract L3).
@@ -118,12 +140,14 @@ pub(super) fn fill(name: &str, open: &mut OpenObject, prepared: &Prepared) -> Re
             }
             continue;
         }
+        if let Some((_, entries)) = prepared.capacities.iter().find(|(name, _)| *name == map_name) {
+            map.set_max_entries(*entries).map_err(LiveError::bpf(format!("set the capacity of `{map_name}`")))?;
+        }
         let Some((section, bytes)) = prepared.sections.iter().find(|(section, _)| is_section(&map_name, section))
         else {
             continue;
         };
-        let resize = prepared.resized.as_ref().filter(|(resized, _)| resized == section);
-        if let Some((_, size)) = resize {
+        if let Some((_, size)) = prepared.resized.iter().find(|(resized, _)| resized == section) {
             map.set_value_size(*size).map_err(LiveError::bpf(format!("resize `{section}`")))?;
         }
         map.set_initial_value(bytes).map_err(LiveError::bpf(format!("fill `{section}`")))?;

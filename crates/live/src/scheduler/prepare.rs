@@ -5,24 +5,26 @@ use super::kernel::KernelTypes;
 use super::record::{self, Record};
 use super::{Request, SchedulerError};
 use bpf_object::btf::{Btf, Kind};
-use bpf_object::{ConfigExtern, LinkedObject, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
-use launch_profile::ProgramCall;
+use bpf_object::{ConfigExtern, LinkedObject, MapDef, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
+use launch_profile::Steps;
 
 /// Everything that libbpf has to be told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Prepared {
     /// Initial contents of data sections.
     pub sections: Vec<(String, Vec<u8>)>,
-    /// A section that shall have another size than in the file.
-    pub resized: Option<(String, u32)>,
+    /// Sections that shall have another size than in the file.
+    pub resized: Vec<(String, u32)>,
+    /// Maps that shall have another capacity.
+    pub capacities: Vec<(String, u32)>,
     /// The values of the kernel's configuration that it asks for.
     pub config: Vec<ConfigExtern>,
     /// The struct_ops variable.
     pub table: Table,
     /// Programs besides the ops that are to be attached to their own places (`tp_btf/…`, `fentry/…`).
     pub others: Vec<String>,
-    /// Programs to call before the table is attached.
-    pub calls: Vec<ProgramCall>,
+    /// What to do once the object is loaded, before and after the table is attached.
+    pub steps: Steps,
     /// Where the object will record its end.
     pub record: Option<Record>,
     /// What had to be left out, for people.
@@ -76,22 +78,28 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
     let parsed = Object::parse(request.object).map_err(wrong)?;
     let mut object = parsed.link(&Anything::default()).map_err(wrong)?;
     fill_constants(&mut object, kernel);
+    let before: Vec<(u32, u32)> = object.maps.iter().map(|map| (map.value_size, map.max_entries)).collect();
     let applied = request.profile.apply(&mut object, &request.host.machine);
     applied.map_err(|source| SchedulerError::Profile { name: name(), source })?;
-    let calls = request.profile.calls(&object, &request.host.machine);
-    let calls = calls.map_err(|source| SchedulerError::Profile { name: name(), source })?;
+    let steps = request.profile.steps(&object, &request.host.machine);
+    let steps = steps.map_err(|source| SchedulerError::Profile { name: name(), source })?;
     let ops = the_table(&object).map_err(|problem| SchedulerError::Unsuitable { name: name(), problem })?;
     let mut notes = Vec::new();
     let table = table(&object, ops, kernel, request.host.hotplug_seq, &mut notes);
     let dump_len = number_of(ops, "exit_dump_len") as u32;
-    let resized = record::resize_dump(&mut object, dump_len);
+    record::resize_dump(&mut object, dump_len);
+    let changed = |old: fn(&(u32, u32)) -> u32, new: fn(&MapDef) -> u32| {
+        let maps = object.maps.iter().zip(&before).filter(|(map, before)| new(map) != old(before));
+        maps.map(|(map, _)| (map.name.clone(), new(map))).collect::<Vec<_>>()
+    };
     Ok(Prepared {
         sections: sections(&object),
-        resized,
+        resized: changed(|before| before.0, |map| map.value_size),
+        capacities: changed(|before| before.1, |map| map.max_entries),
         config: parsed.config(),
         table,
         others: others(&object),
-        calls,
+        steps,
         record: Record::find(&object),
         notes,
     })

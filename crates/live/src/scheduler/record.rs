@@ -103,13 +103,15 @@ fn member_place(object: &LinkedObject, variable: &Variable, member: &str) -> Opt
 
 /// Makes room for the dump of an object of the scx world: `NAME_dump_len` is told the length, and the section of
 /// `NAME_dump` gets it. Returns that section and its size; `None` if the object keeps its dump otherwise, or not at all.
-pub(super) fn resize_dump(object: &mut LinkedObject, exit_dump_len: u32) -> Option<(String, u32)> {
+pub(super) fn resize_dump(object: &mut LinkedObject, exit_dump_len: u32) {
     let size = if exit_dump_len == 0 { DUMP_LEN } else { exit_dump_len };
-    let name = variable_of(object)?.0.clone();
-    let dump = object.variables.get(&format!("{name}_dump"))?.map.0 as usize;
+    let Some((name, _)) = variable_of(object) else { return };
+    let name = name.clone();
+    let Some(dump) = object.variables.get(&format!("{name}_dump")) else { return };
+    let dump = dump.map.0 as usize;
     // Only a section that holds nothing else can grow.
     if object.variables.values().filter(|variable| variable.map.0 as usize == dump).count() != 1 {
-        return None;
+        return;
     }
     if let Some(length) = object.variables.get(&format!("{name}_dump_len")).filter(|length| length.size == 4) {
         let at = length.offset as usize;
@@ -121,7 +123,6 @@ pub(super) fn resize_dump(object: &mut LinkedObject, exit_dump_len: u32) -> Opti
     let section = &mut object.maps[dump];
     section.value_size = size;
     section.initial = Some(vec![0; size as usize]);
-    Some((section.name.clone(), size))
 }
 
 /// A little-endian signed number of up to 8 bytes.

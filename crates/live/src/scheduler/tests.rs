@@ -141,7 +141,7 @@ fn the_record_of_an_end_is_found_in_both_forms() {
     let object = bpf_clang::object_of(source, Path::new(env!("OUT_DIR")), &[]);
     let (prepared, maps) = filled(&object, "", &kernel());
     let linked = applied(&object, "");
-    assert_eq!(prepared.resized, Some((".data.uei_dump".to_owned(), 65_536)));
+    assert_eq!(prepared.resized, [(".data.uei_dump".to_owned(), 65_536)]);
     assert_eq!(
         (maps[".data.uei_dump"].len(), variable(&linked, &maps, "uei_dump_len")),
         (65_536, &65_536u32.to_le_bytes()[..])

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sizes, structures, texts, masks, and elements of maps, against an object made by hand.
+
+use crate::tests::machine;
+use crate::{Profile, Steps};
+use bpf_object::btf::{BtfBuilder, Member};
+use bpf_object::{LinkedObject, MapDef, MapId, MapKind, Variable};
+use std::collections::BTreeMap;
+
+fn map(name: &str, (key_size, value_size, value_type): (u32, u32, u32), initial: Option<Vec<u8>>) -> MapDef {
+    MapDef {
+        name: name.to_owned(),
+        kind: MapKind::Array,
+        key_size,
+        value_size,
+        max_entries: 0,
+        flags: 0,
+        extra: 0,
+        initial,
+        read_only: false,
+        value_type,
+        inner: None,
+        inner_maps: vec![],
+    }
+}
+
+/// `struct layer { u32 id; char name[4]; u64 mask; } layers[2]` and `u32 many[1]` at the end of a section of their own;
+/// maps of `u32` and of `struct layer` by `u32`, and a queue of `u32`.
+fn object() -> LinkedObject {
+    let mut b = BtfBuilder::new();
+    let (u32_, u64_) = (b.int("unsigned int", 4, false), b.int("unsigned long", 8, false));
+    let char_ = b.int("char", 1, true);
+    let name = b.array(char_, 4);
+    let members = [("id", 0, u32_), ("name", 4, name), ("mask", 8, u64_)];
+    let members = members.iter().map(|(name, at, type_id)| Member::at(name, *at, *type_id)).collect();
+    let layer = b.structure("layer", 16, members);
+    let (layers, many) = (b.array(layer, 2), b.array(u32_, 1));
+    let variable = |map, size, type_id| Variable { map: MapId(map), offset: 0, size, type_id, read_only: false };
+    LinkedObject {
+        license: "GPL".to_owned(),
+        functions: vec![],
+        programs: vec![],
+        maps: vec![
+            map(".data", (4, 32, 0), Some(vec![0xee; 32])),
+            map(".data.many", (4, 4, 0), Some(vec![0xee; 4])),
+            map("numbers", (4, 4, u32_), None),
+            map("layer_of", (4, 16, layer), None),
+            map("queue", (0, 4, u32_), None),
+        ],
+        kfuncs: vec![],
+        struct_ops: vec![],
+        variables: BTreeMap::from([
+            ("layers".to_owned(), variable(0, 32, layers)),
+            ("many".to_owned(), variable(1, 4, many)),
+        ]),
+        btf: b.build(),
+    }
+}
+
+fn applied(toml: &str) -> Result<(LinkedObject, Steps), String> {
+    let mut object = object();
+    let profile = Profile::from_toml("p.toml", toml).map_err(|error| error.to_string())?;
+    profile.apply(&mut object, &machine()).map_err(|error| error.to_string())?;
+    let steps = profile.steps(&object, &machine()).map_err(|error| error.to_string())?;
+    Ok((object, steps))
+}
+
+fn section(toml: &str, index: usize) -> Vec<u8> {
+    applied(toml).unwrap().0.maps[index].initial.clone().unwrap()
+}
+
+#[test]
+fn members_of_structures_are_set_by_name_and_others_stay() {
+    let bytes = section("[rodata]\nlayers = [{ id = 7, name = \"ab\" }, { mask = 5 }]", 0);
+    assert_eq!(bytes[..16], [7, 0, 0, 0, b'a', b'b', 0, 0, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee]);
+}
+
+#[test]
+fn masks_are_bits_of_cpus() {
+    let bytes = section("[rodata]\nlayers = [{ mask = { machine = \"cpu-mask\" } }]", 0);
+    assert_eq!(bytes[8..16], [0xff, 0, 0, 0, 0, 0, 0, 0]);
+    let toml = "[[element]]\nmap = \"layer_of\"\nkey = { machine = \"cpu-numbers\" }\n\
+                value = { id = { machine = \"sibling-of-cpu\" }, mask = { machine = \"node-mask-of-cpu\" }, name = \"x\" }";
+    let (_, steps) = applied(toml).unwrap();
+    let shown: Vec<(u8, u8, u8)> = steps.elements.iter().map(|one| (one.key[0], one.value[0], one.value[8])).collect();
+    // Siblings are 4 apart; nodes are 0 1 4 5 and 2 3 6 7.
+    let expected = [(4, 0x33), (5, 0x33), (6, 0xcc), (7, 0xcc), (0, 0x33), (1, 0x33), (2, 0xcc), (3, 0xcc)];
+    let expected: Vec<(u8, u8, u8)> = (0..).zip(expected).map(|(cpu, (sibling, mask))| (cpu, sibling, mask)).collect();
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn arrays_and_maps_get_the_size_that_user_space_would_give() {
+    let toml = "[resize]\nmany = { machine = \"cpus\" }\n[rodata]\nmany = [1, 2]\n[maps.numbers]\nmax_entries = 5";
+    let (object, _) = applied(toml).unwrap();
+    assert_eq!((object.maps[1].value_size, object.variables["many"].size), (32, 32));
+    let mut expected = vec![1, 0, 0, 0, 2, 0, 0, 0];
+    expected.resize(32, 0);
+    assert_eq!(object.maps[1].initial.as_ref().unwrap(), &expected);
+    assert_eq!(object.maps[2].max_entries, 5);
+}
+
+#[test]
+fn elements_go_into_arrays_and_queues() {
+    let toml = "[[element]]\nmap = \"numbers\"\nkey = [3, 4]\nvalue = 9\n[[element]]\nmap = \"queue\"\nvalue = [5, 6]";
+    let (_, steps) = applied(toml).unwrap();
+    let shown: Vec<_> = steps.elements.iter().map(|one| (one.map.as_str(), &one.key[..], one.value[0])).collect();
+    let expected: [(&str, &[u8], u8); 4] =
+        [("numbers", &[3, 0, 0, 0], 9), ("numbers", &[4, 0, 0, 0], 9), ("queue", &[], 5), ("queue", &[], 6)];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn what_does_not_fit_says_so() {
+    for (toml, expected) in [
+        ("[resize]\nlayers = 0", "p.toml:2: `layers`: expected a number from 1 to 4294967295"),
+        ("[resize]\nmany = 99999999", "p.toml:2: `many`: larger than a section may be"),
+        ("[resize]\nman = 2", "p.toml:2: unknown variable of the object `man`: did you mean `many`?"),
+        ("[maps.number]\nmax_entries = 1", "p.toml:2: unknown map of the object `number`: did you mean `numbers`?"),
+        ("[maps.numbers]\nsize = 1", "p.toml:2: unknown key of a map `size`: expected `max_entries`"),
+        (
+            "[rodata]\nlayers = [{ ids = 1 }]",
+            "p.toml:2: `layers`: unknown member of `struct layer` `ids`: did you mean `id`?",
+        ),
+        (
+            "[rodata]\nlayers = [{ name = \"abcd\" }]",
+            "p.toml:2: `layers`: `name`: \"abcd\" and its NUL do not fit into 4 bytes",
+        ),
+        (
+            "[rodata]\nlayers = [1]",
+            "p.toml:2: `layers`: expected members by name, not 1: the variable is `struct layer`",
+        ),
+        ("[[element]]\nmap = \"numbers\"\nvalue = 1", "p.toml:1: the element has no `key`"),
+        ("[[element]]\nmap = \"numbers\"\nkey = 1", "p.toml:1: the element has no `value`"),
+        (
+            "[[element]]\nmap = \"numbers\"\nkey = [1, 2]\nvalue = [1]",
+            "p.toml:4: value of map `numbers`: 1 values, and more keys than that",
+        ),
+        (
+            "[[element]]\nmap = \"numbers\"\nkey = 0x1_0000_0000\nvalue = 1",
+            "p.toml:3: key of map `numbers`: 4294967296 does not fit into 4 bytes",
+        ),
+    ] {
+        assert_eq!(applied(toml).err().as_deref(), Some(expected), "{toml}");
+    }
+}
