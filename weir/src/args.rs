@@ -39,6 +39,8 @@ pub enum Command {
     Machine(Machine),
     /// Run schedulers on simulated machines
     Sim(Sim),
+    /// Tell what an object contains and needs
+    Inspect(Inspect),
     /// Run and measure in this machine's kernel (root)
     Run(Run),
     /// Record what a command does on this machine, as a workload (root)
@@ -183,6 +185,31 @@ pub struct Sim {
     /// Write every event of the run, as JSON lines if the name ends in .jsonl; one run only
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+}
+
+/// `weir inspect`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+Examples:
+  weir inspect bfs
+  weir inspect ./my.bpf.o
+  weir inspect ./my.bpf.o --profile > my.toml   a launch profile to edit
+  weir inspect ./my.bpf.o --format json | jq .lacks
+
+Exit status: 0 fine, 2 bad usage or input."
+)]
+pub struct Inspect {
+    /// Name of a policy, or path of a compiled object
+    #[arg(value_name = "OBJECT")]
+    pub object: String,
+    /// Print the beginning of a launch profile instead
+    #[arg(long)]
+    pub profile: bool,
+    /// How to print what is found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 /// `weir run`.

@@ -6,6 +6,7 @@
 
 mod args;
 mod input;
+mod inspect;
 mod list;
 mod machine;
 mod notes;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Machine(args) => machine::machine(args).map(|()| FINE),
         Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
+        Command::Inspect(args) => inspect::inspect(args).map(|_| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),

@@ -96,6 +96,12 @@ fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
     Ok(Scheduler { name: name.to_owned(), loadable: Some(Loadable { bytes, object, profile: launch }) })
 }
 
+/// The object of a policy by name, or that of a file.
+pub fn object(name: &str) -> Result<Object> {
+    let (bytes, _) = if is_object(name) { from_file(Path::new(name), None)? } else { from_policy(name)? };
+    Object::parse(&bytes).with_context(|| name.to_owned())
+}
+
 fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
     let Some(policy) = policies::find(name) else {
         let names = std::iter::once(KERNEL).chain(policies::all().iter().map(|policy| policy.name));

@@ -70,6 +70,13 @@ pub(crate) struct Externs {
     by_symbol: BTreeMap<usize, usize>,
 }
 
+impl ConfigValue {
+    /// Texts are always there, and empty.
+    pub fn is_text(&self) -> bool {
+        self.form == ConfigForm::Text
+    }
+}
+
 impl Externs {
     /// Reads all externs; if there are configuration values, their map is added to `maps`.
     pub fn parse(elf: &Elf<'_>, btf: &Btf, maps: &mut Vec<MapDef>) -> Result<Externs, ObjectError> {
@@ -248,7 +255,7 @@ impl Externs {
 }
 
 /// Whether the kernel has a kfunc of this name that takes what the object passes.
-fn has_kfunc(btf: &Btf, target: &dyn Target, name: &str, parameters: u32, proto: u32) -> bool {
+pub(crate) fn has_kfunc(btf: &Btf, target: &dyn Target, name: &str, parameters: u32, proto: u32) -> bool {
     let same_signature = match target.btf().find(name, Kind::Func).map(|id| target.btf().type_of(id)) {
         Some(Type::Func { proto: of, .. }) => types_compatible(btf, proto, target.btf(), *of),
         _ => true,

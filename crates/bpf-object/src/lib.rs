@@ -14,6 +14,7 @@ mod externs;
 mod functions;
 mod linked;
 mod maps;
+mod needs;
 mod parsed;
 mod relocate;
 mod sections;
@@ -25,4 +26,5 @@ pub use linked::{
     Function, FunctionId, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberValue, Program,
     ProgramKind, StructOps, StructOpsMember, Symbol, Target, Variable,
 };
+pub use needs::{Need, NeedKind};
 pub use parsed::Object;

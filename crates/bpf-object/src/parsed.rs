@@ -17,17 +17,17 @@ use std::collections::BTreeMap;
 /// A parsed object, not yet linked.
 #[derive(Clone, Debug)]
 pub struct Object {
-    license: String,
-    btf: Btf,
+    pub(crate) license: String,
+    pub(crate) btf: Btf,
     /// References within the object are resolved.
-    functions: Vec<Function>,
-    programs: Vec<Program>,
-    maps: Vec<MapDef>,
-    variables: BTreeMap<String, Variable>,
-    struct_ops: Vec<StructOps>,
-    externs: Externs,
-    uses: Vec<ExternUse>,
-    core: Vec<CoreRelocation>,
+    pub(crate) functions: Vec<Function>,
+    pub(crate) programs: Vec<Program>,
+    pub(crate) maps: Vec<MapDef>,
+    pub(crate) variables: BTreeMap<String, Variable>,
+    pub(crate) struct_ops: Vec<StructOps>,
+    pub(crate) externs: Externs,
+    pub(crate) uses: Vec<ExternUse>,
+    pub(crate) core: Vec<CoreRelocation>,
 }
 
 impl Object {

@@ -8,7 +8,9 @@ mod core;
 mod guest;
 mod kernel;
 mod kfuncs;
+mod lacks;
 mod ops;
 
 pub use api::{Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Usage};
 pub use kernel::Kernel;
+pub use lacks::Lacks;

@@ -5,7 +5,9 @@
 mod bench;
 
 use bench::{Bench, TICK, compiled};
+use bpf_object::Object;
 use ids::{Nanos, Policy, Topology};
+use kernel_model::{Config, Kernel};
 
 /// Eight CPUs of eight cores in three caches, whose first CPUs are 0, 1 and 4.
 fn three_caches() -> Topology {
@@ -86,6 +88,25 @@ fn a_refused_cgroup_fails_the_attach() {
     bench.settle();
     assert_eq!(bench.error(), (1024, "ops.cgroup_init() failed (-12)"));
     assert_eq!(bench.variable("cgroups"), 1, "what was not begun is not ended");
+}
+
+#[test]
+fn all_that_is_missing_is_named_at_once_with_who_lacks_it() {
+    let config = Config { topology: three_caches(), hz: 250, version: (7, 2), budget: 0, seed: 0 };
+    let lacks = |defines: &[&str]| {
+        Kernel::lacks(&config, &Object::parse(&compiled("foreign", defines)).expect("clang makes objects"))
+    };
+    assert_eq!(
+        lacks(&["LACKING"]).needed,
+        [
+            "weir does not model the kfunc bpf_rbtree_first (red-black trees), which kernel 7.2 has",
+            "kernel 7.2 has no kfunc scx_bpf_dispatch any more: 6.18 removed it",
+            "weir does not model arenas (map `everything`)",
+        ]
+    );
+    let plain = lacks(&[]);
+    assert_eq!(plain.refusal(), None);
+    assert_eq!(plain.reached, ["weir does not model the kernel's variable no_such_variable"]);
 }
 
 /// kernel/bpf/helpers.c of 7.2: `defer_timer_wq_op()` refuses with interrupts off.

@@ -9,7 +9,7 @@ use machine_model::Machine;
 
 /// Bits of `sched_ext_ops.flags` by name (`enum scx_ops_flags` of kernel 7.2; none of them ever moved). A kernel
 /// refuses those that it does not know yet.
-pub(crate) const FLAGS: [(&str, u64); 9] = [
+pub const FLAGS: [(&str, u64); 9] = [
     ("KEEP_BUILTIN_IDLE", 1 << 0),
     ("ENQ_LAST", 1 << 1),
     ("ENQ_EXITING", 1 << 2),

@@ -122,7 +122,7 @@ fn unusable(btf: &Btf, type_id: u32) -> String {
 }
 
 /// The type as C writes it, without qualifiers.
-pub(crate) fn type_name(btf: &Btf, type_id: u32) -> String {
+pub fn type_name(btf: &Btf, type_id: u32) -> String {
     let mut id = type_id;
     let mut dimensions = String::new();
     // Types may be cyclic in a hostile file: the kernel's own limit is 32.

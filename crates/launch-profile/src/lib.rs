@@ -14,8 +14,10 @@ mod near;
 mod parse;
 mod source;
 
+pub use apply::FLAGS;
 pub use calls::ProgramCall;
 pub use elements::MapElement;
+pub use encode::type_name;
 pub use source::Source;
 
 use ids::CpuSet;

@@ -98,6 +98,9 @@ pub enum SetupError {
     /// The object cannot be linked against this kernel.
     #[error(transparent)]
     Object(#[from] bpf_object::ObjectError),
+    /// The object needs what this kernel, or the model of it, does not have: all of it.
+    #[error("{0}")]
+    Lacks(String),
     /// The profile does not fit the object.
     #[error(transparent)]
     Profile(#[from] launch_profile::ProfileError),

@@ -52,7 +52,11 @@ fn attach<'a>(
     object: &Object,
     profile: &'a Profile,
 ) -> Result<(), SetupError> {
-    let target = Kernel::target(&config(setup));
+    let config = config(setup);
+    let target = Kernel::target(&config);
+    if let Some(all) = Kernel::lacks(&config, object).refusal() {
+        return Err(SetupError::Lacks(all));
+    }
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
     run.model.load(&linked)?;

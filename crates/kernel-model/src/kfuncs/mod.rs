@@ -38,6 +38,62 @@ pub(crate) fn find(name: &str, parameters: u32, version: (u16, u16)) -> Option<u
     (kfunc.parameters == parameters && kfunc.exists_in(version)).then_some(number as u32)
 }
 
+/// Why a kernel has no kfunc of a name, or one that does not fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Absence {
+    /// It came with this version.
+    Later((u16, u16)),
+    /// This version removed it.
+    Gone((u16, u16)),
+    /// It has so many parameters.
+    Parameters(u32),
+    /// The kernel has it and the model does not: what it belongs to.
+    Unmodelled(&'static str),
+    /// Nothing is known of it.
+    Unknown,
+}
+
+/// Families of kfuncs of 7.2 that the model does not have, by the beginnings of their names (from that kernel's BTF).
+const UNMODELLED: [(&str, &str); 17] = [
+    ("bpf_arena_", "arenas"),
+    ("bpf_dynptr_", "dynamic pointers"),
+    ("bpf_iter_bits_", "iterators over bits"),
+    ("bpf_iter_css_", "iterators over cgroups"),
+    ("bpf_iter_task_", "iterators over tasks"),
+    ("bpf_list_", "linked lists"),
+    ("bpf_obj_", "allocated objects"),
+    ("bpf_percpu_obj_", "allocated objects"),
+    ("bpf_rbtree_", "red-black trees"),
+    ("bpf_refcount_", "allocated objects"),
+    ("bpf_res_spin_", "resilient spin locks"),
+    ("bpf_wq_", "work queues"),
+    ("scx_bpf_cid", "the cid form"),
+    ("scx_bpf_cpu_to_cid", "the cid form"),
+    ("scx_bpf_kick_cid", "the cid form"),
+    ("scx_bpf_sub_", "sub-schedulers"),
+    ("scx_bpf_task_cid", "the cid form"),
+];
+
+/// Why `version` has no kfunc of this name that an object may call.
+pub(crate) fn absence(name: &str, version: (u16, u16)) -> Absence {
+    let Ok(number) = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name) else {
+        let family = UNMODELLED.iter().find(|(beginning, _)| name.starts_with(beginning));
+        return family.map_or(Absence::Unknown, |(_, family)| Absence::Unmodelled(family));
+    };
+    let kfunc = &KFUNCS[number];
+    match kfunc.until {
+        _ if version < kfunc.since => Absence::Later(kfunc.since),
+        Some(until) if version >= until => Absence::Gone(until),
+        _ => Absence::Parameters(kfunc.parameters),
+    }
+}
+
+/// The first kernel that has a kfunc of this name.
+pub(crate) fn since(name: &str) -> Option<(u16, u16)> {
+    let number = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name).ok()?;
+    Some(KFUNCS[number].since)
+}
+
 fn get(kfunc: u32) -> &'static Kfunc {
     &KFUNCS[kfunc as usize]
 }

@@ -17,9 +17,9 @@ pub(super) struct Kfunc {
     /// Without the trailing argument that kernels from 7.0 on add and hide (contract N4).
     pub parameters: u32,
     /// First kernel that has it.
-    since: (u16, u16),
+    pub since: (u16, u16),
     /// First kernel that lacks it again.
-    until: Option<(u16, u16)>,
+    pub until: Option<(u16, u16)>,
     pub groups: &'static [Group],
     pub nature: Nature,
     /// What it returns where it may not be called.

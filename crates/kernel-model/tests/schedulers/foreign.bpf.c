@@ -59,6 +59,17 @@ extern struct kernel_cpustat kernel_cpustat KSYM WEAK;
 extern int no_such_variable KSYM WEAK;
 extern void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) KSYM;
 
+#ifdef LACKING
+extern void *bpf_rbtree_first(void *root) KSYM;
+extern void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) KSYM;
+
+struct {
+	int (*type)[33];
+	int (*map_flags)[1024];
+	int (*max_entries)[16];
+} everything SEC(".maps");
+#endif
+
 static void *(*const lookup)(void *map, const void *key) = (void *)1;
 static void *(*const per_cpu)(const void *variable, u32 cpu) = (void *)153;
 static long (*const timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
@@ -145,6 +156,9 @@ s32 foreign_init(u64 *ctx)
 {
 	struct bpf_timer *timer = the_timer();
 
+#ifdef LACKING
+	scx_bpf_dispatch(bpf_rbtree_first(&everything), 0, 0, 0);
+#endif
 	if (!timer)
 		return -22;
 	timer_init(timer, &timers, 1);

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What keeps an object from running here, all at once, and whose fault it is: the model's, or that of the kernel whose
+//! version is modelled.
+
+use crate::kfuncs::{self, Absence};
+use crate::{Config, Kernel};
+use bpf_object::{MapKind, NeedKind, Object, ProgramKind};
+
+/// What an object asks for that is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Without this it cannot be loaded.
+    pub needed: Vec<String>,
+    /// It loads, and ends or goes another way where it comes to this.
+    pub reached: Vec<String>,
+}
+
+impl Lacks {
+    /// All that is needed in one sentence; `None` if nothing is missing.
+    pub fn refusal(&self) -> Option<String> {
+        (!self.needed.is_empty()).then(|| self.needed.join("; "))
+    }
+}
+
+/// Helpers that no part of the model has, with the names of the kernel's interface (`include/uapi/linux/bpf.h`).
+const UNMODELLED_HELPERS: [(u32, &str); 12] = [
+    (12, "bpf_tail_call"),
+    (22, "bpf_perf_event_read"),
+    (25, "bpf_perf_event_output"),
+    (27, "bpf_get_stackid"),
+    (55, "bpf_perf_event_read_value"),
+    (67, "bpf_get_stack"),
+    (112, "bpf_probe_read_user"),
+    (173, "bpf_get_func_ip"),
+    (191, "bpf_copy_from_user_task"),
+    (201, "bpf_dynptr_read"),
+    (203, "bpf_dynptr_data"),
+    (209, "bpf_user_ringbuf_drain"),
+];
+
+impl Kernel {
+    /// What `object` asks for that this kernel does not have.
+    pub fn lacks(config: &Config, object: &Object) -> Lacks {
+        let mut lacks = Lacks::default();
+        let (major, minor) = config.version;
+        for need in object.needs(&*Kernel::target(config)).into_iter().filter(|need| !need.present) {
+            let name = &need.name;
+            let text = match need.kind {
+                NeedKind::Kfunc(parameters) => missing_kfunc(name, parameters, config.version),
+                NeedKind::Variable => format!("weir does not model the kernel's variable {name}"),
+                NeedKind::Config => format!("the modelled kernel does not set {name}"),
+            };
+            match (need.weak, need.kind) {
+                (false, _) => lacks.needed.push(text),
+                (true, NeedKind::Kfunc(_)) if text.starts_with("kernel") => {}
+                (true, NeedKind::Config) => {}
+                (true, _) => lacks.reached.push(text),
+            }
+        }
+        for map in object.maps() {
+            match map.kind {
+                MapKind::Arena => lacks.needed.push(format!("weir does not model arenas (map `{}`)", map.name)),
+                MapKind::UserRingbuf | MapKind::PerfEventArray => {
+                    lacks.reached.push(format!("weir does not model maps of kind {:?} (map `{}`)", map.kind, map.name));
+                }
+                _ => {}
+            }
+        }
+        for table in object.struct_ops().iter().filter(|table| table.type_name == "sched_ext_ops_cid") {
+            let name = &table.name;
+            lacks.needed.push(format!(
+                "weir does not model schedulers of the cid form (`{name}`; kernel {major}.{minor} does)"
+            ));
+        }
+        let runs = |kind: &ProgramKind| matches!(kind, ProgramKind::StructOps { .. } | ProgramKind::Syscall);
+        let entries: Vec<u32> = object
+            .programs()
+            .filter(|(_, program)| runs(&program.kind))
+            .map(|(_, program)| program.function.0)
+            .collect();
+        let called = object.helpers(&entries);
+        for (number, name) in UNMODELLED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
+            lacks.reached.push(format!("weir does not model the helper {name} (number {number})"));
+        }
+        lacks
+    }
+
+    /// The first kernel that has a kfunc of this name, as far as the model knows.
+    pub fn kfunc_since(name: &str) -> Option<(u16, u16)> {
+        kfuncs::since(name)
+    }
+}
+
+/// Why there is no such kfunc. Begins with "kernel" if that is the kernel's doing.
+fn missing_kfunc(name: &str, parameters: u32, (major, minor): (u16, u16)) -> String {
+    match kfuncs::absence(name, (major, minor)) {
+        Absence::Later((since_major, since_minor)) => {
+            format!("kernel {major}.{minor} has no kfunc {name}, which came with {since_major}.{since_minor}")
+        }
+        Absence::Gone((until_major, until_minor)) => {
+            format!("kernel {major}.{minor} has no kfunc {name} any more: {until_major}.{until_minor} removed it")
+        }
+        Absence::Parameters(own) => {
+            format!(
+                "kernel {major}.{minor} has a kfunc {name} with {own} parameters, and the object's has {parameters}"
+            )
+        }
+        Absence::Unmodelled(family) => {
+            format!("weir does not model the kfunc {name} ({family}), which kernel {major}.{minor} has")
+        }
+        Absence::Unknown => format!("weir knows no kfunc {name}"),
+    }
+}
