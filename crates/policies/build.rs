@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles every `policies/NAME/NAME.bpf.c` with clang and writes the table that `src/lib.rs` includes.
+//! Compiles every `policies/NAME/NAME.bpf.c` with clang and writes the tables that `src/lib.rs` includes: policies, and
+//! the headers that they share.
 
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
@@ -25,6 +26,7 @@ fn main() -> Result<()> {
     }
     table.push_str("]\n");
     fs::write(out.join("policies.rs"), table)?;
+    fs::write(out.join("headers.rs"), headers(&root.join("policies/include"))?)?;
     Ok(())
 }
 
@@ -40,6 +42,20 @@ fn policy_names(folder: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// The table of headers, `weir/NAME` and the text of each.
+fn headers(folder: &Path) -> Result<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder.join("weir"))? {
+        names.push(entry?.file_name().into_string().ok().context("a header has a name that is not UTF-8")?);
+    }
+    names.sort();
+    let row = |name: &String| {
+        let path = folder.join("weir").join(name);
+        format!("    ({:?}, include_str!({path:?})),\n", format!("weir/{name}"))
+    };
+    Ok(format!("&[\n{}]\n", names.iter().map(row).collect::<String>()))
 }
 
 /// The profile's `summary`.

@@ -125,8 +125,9 @@ pub enum Format {
     after_help = "\
 SCHED is a policy, NAME[@PRESET][,key=value...] (see weir list policies), or the
 path of a compiled sched_ext object, FILE.bpf.o[,key=value...], whose launch
-profile is --profile or FILE.toml beside it. kernel is the kernel's own
-scheduler (EEVDF and the real-time classes): nothing is loaded.
+profile is --profile or FILE.toml beside it, or the path of its source,
+FILE.bpf.c, which clang compiles on the spot (-I and -D in BPF_CFLAGS). kernel is
+the kernel's own scheduler (EEVDF and the real-time classes): nothing is loaded.
 
 Examples:
   weir sim bfs
@@ -136,6 +137,7 @@ Examples:
   weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
   weir sim bfs -m server-64 -w build,jobs=64 -w build,jobs=128
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
+  weir sim ./my.bpf.c fifo -w preempt-mix --watch
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
 Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
@@ -167,12 +169,15 @@ pub struct Sim {
     /// Effects of hardware to leave out: smt, frequency, idle-states
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
-    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms,cpu1:clock+1s@2s,cpu1:drift+200ppm@0s, or a TOML file of that
+    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s,cpu1:drift+200ppm@0s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
     /// Launch profile of the schedulers that are given as paths
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
+    /// Run again whenever a file that was named, or an included header, changes; until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

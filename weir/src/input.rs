@@ -16,6 +16,8 @@ pub struct Kind {
 
 /// A compiled scheduler. Large ones have 10 MiB, most of it debug information.
 pub const OBJECT: Kind = Kind { what: "an object", most_mib: 64 };
+/// The source of a scheduler.
+pub const SOURCE: Kind = Kind { what: "a source", most_mib: 4 };
 /// A launch profile.
 pub const PROFILE: Kind = Kind { what: "a launch profile", most_mib: 4 };
 /// A machine. The XML of hwloc has some 3 KiB for each CPU.

@@ -5,6 +5,7 @@
 //! standard error.
 
 mod args;
+mod compile;
 mod input;
 mod inspect;
 mod list;
@@ -16,6 +17,7 @@ mod record;
 mod run;
 mod select;
 mod sim;
+mod watch;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -40,19 +42,35 @@ fn main() -> ExitCode {
         eprintln!("weir: error: nothing stands after --: expected a command and its arguments (see weir run --help)");
         return ExitCode::from(BAD_INPUT);
     }
+    if let Command::Sim(sim) = &args.command
+        && sim.watch
+    {
+        watch::watch(sim, || {
+            status(simulate(sim));
+        })
+    }
     let result = match &args.command {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Machine(args) => machine::machine(args).map(|()| FINE),
-        Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
+        Command::Sim(sim) => simulate(sim),
         Command::Inspect(args) => inspect::inspect(args).map(|_| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };
-    ExitCode::from(result.unwrap_or_else(|error| {
+    ExitCode::from(status(result))
+}
+
+fn simulate(sim: &args::Sim) -> anyhow::Result<u8> {
+    sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE })
+}
+
+/// The exit status; an error is told.
+fn status(result: anyhow::Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| {
         eprintln!("weir: error: {}", report::escape(&describe(&error)));
         BAD_INPUT
-    }))
+    })
 }
 
 /// The error and its causes, each said once: some messages quote their cause.

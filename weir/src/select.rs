@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From what stands on the command line to schedulers, machines and workloads. Files are read by [`crate::input`].
 
-use crate::input;
+use crate::{compile, input};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
 use fault_plan::FaultPlan;
@@ -9,7 +9,7 @@ use launch_profile::Profile;
 use machine_model::Machine;
 use report::counted;
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use workload::{Recording, Workload};
 
 /// The name of the kernel's own scheduler.
@@ -62,9 +62,14 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Whether this is the path of an object; policies have neither a slash nor this extension.
+/// Whether this is the path of an object or of its source; policies have neither a slash nor these extensions.
 fn is_object(text: &str) -> bool {
-    text.contains('/') || text.ends_with(".o")
+    text.contains('/') || text.ends_with(".o") || compile::is_source(text)
+}
+
+/// The path in front of the tunables of a scheduler that is given as one.
+pub fn path_of(name: &str) -> Option<&Path> {
+    Spec::parse(name).ok().filter(|spec| is_object(spec.what)).map(|spec| Path::new(spec.what))
 }
 
 /// The schedulers of the command line; `profile` is for those that are given as paths.
@@ -111,20 +116,27 @@ fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
     Ok((Cow::Borrowed(policy.object), profile))
 }
 
-/// The profile is the given one, or the file beside the object that has `.toml` for `.bpf.o`, or none.
+/// The profile is the given one, or the one beside the object, or none. A source is compiled on the spot.
 fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>, Profile)> {
-    let bytes = input::read(path, input::OBJECT)?;
-    let beside = path.to_string_lossy();
-    let beside = format!("{}.toml", beside.strip_suffix(".o").unwrap_or(&beside).trim_end_matches(".bpf"));
+    let source = compile::is_source(&path.to_string_lossy());
+    let bytes = if source { compile::object(path)? } else { input::read(path, input::OBJECT)? };
+    let beside = profile_beside(path);
     let profile = match profile {
         Some(profile) => Some(profile),
-        None => Some(Path::new(&beside)).filter(|beside| beside.exists()),
+        None => Some(beside.as_path()).filter(|beside| beside.exists()),
     };
     let launch = match profile {
         Some(profile) => Profile::from_toml(&profile.to_string_lossy(), &input::text(profile, input::PROFILE)?)?,
         None => Profile::default(),
     };
     Ok((Cow::Owned(bytes), launch))
+}
+
+/// Where the profile of this object or source is looked for: `.toml` for `.bpf.o` or `.bpf.c`.
+pub fn profile_beside(path: &Path) -> PathBuf {
+    let name = path.to_string_lossy();
+    let stem = name.strip_suffix(".o").or_else(|| name.strip_suffix(".c")).unwrap_or(&name);
+    PathBuf::from(format!("{}.toml", stem.trim_end_matches(".bpf")))
 }
 
 /// `host`, a preset, a TOML file, a file of hwloc's XML, or an hwloc synthetic string.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Finds clang and compiles BPF C with the flags that every object of this repository is made with. For build scripts
-//! and tests: no crate that runs in a simulation depends on it.
+//! and tests, and for sources that a user names: no crate that runs in a simulation depends on it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,6 +51,9 @@ fn root() -> PathBuf {
     manifest.ancestors().find(|folder| folder.join("policies/include").is_dir()).unwrap_or(&manifest).to_owned()
 }
 
+/// What every object is compiled with.
+const FLAGS: [&str; 6] = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"];
+
 /// Compiles `source` to `object`. Runs in the root of the repository and names files relative to it: an object carries
 /// the names of its sources, and shall be the same bytes wherever the repository lies. `policies/include` is on the
 /// include path; `arguments` (such as `-DNAME`) come last.
@@ -59,8 +62,8 @@ pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), C
     let source = source.canonicalize().map_err(|error| ClangError::Io(source.display().to_string(), error))?;
     let source = source.strip_prefix(&root).unwrap_or(&source);
     let output = Command::new(&clang)
-        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-fdebug-compilation-dir=."])
-        .args(["-I", "policies/include", "-c"])
+        .args(FLAGS)
+        .args(["-Werror", "-fdebug-compilation-dir=.", "-I", "policies/include", "-c"])
         .arg(source)
         .arg("-o")
         .arg(object)
@@ -73,6 +76,62 @@ pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), C
     }
     let messages = String::from_utf8_lossy(&output.stderr);
     Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
+}
+
+/// What became of a user's source.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The object.
+    pub object: Vec<u8>,
+    /// What clang had to say all the same.
+    pub warnings: String,
+    /// The files that it is made of: the source and what it includes, those of the system left out.
+    pub sources: Vec<PathBuf>,
+}
+
+/// Compiles a user's `source`, in the current folder and by the name that it was given, which is then its name in the
+/// object. `folder` is for files on the way. Warnings are no errors. `arguments` come last.
+///
+/// # Errors
+/// If there is no clang, a file cannot be read or written, or clang refuses the source, with its own words.
+pub fn compile_source(source: &Path, folder: &Path, arguments: &[String]) -> Result<Compiled, ClangError> {
+    let clang = find()?;
+    let (object, rule) = (folder.join("object.bpf.o"), folder.join("object.d"));
+    let output = Command::new(&clang)
+        .args(FLAGS)
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(&object)
+        .args(["-MMD", "-MT", "object", "-MF"])
+        .arg(&rule)
+        .args(arguments)
+        .output()
+        .map_err(|error| ClangError::Io(clang.clone(), error))?;
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        return Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())));
+    }
+    let read = |path: &Path| fs::read(path).map_err(|error| ClangError::Io(path.display().to_string(), error));
+    let sources = prerequisites(&String::from_utf8_lossy(&read(&rule)?));
+    Ok(Compiled { object: read(&object)?, warnings: messages, sources })
+}
+
+/// The files that a rule of make names after its colon. A backslash keeps the blank after it, and ends no line.
+fn prerequisites(rule: &str) -> Vec<PathBuf> {
+    let (_, names) = rule.split_once(':').unwrap_or_default();
+    let mut files = vec![String::new()];
+    let mut characters = names.chars().peekable();
+    while let Some(character) = characters.next() {
+        match (character, characters.peek()) {
+            ('\\', Some(' ' | '#')) => files.last_mut().expect("one is begun").extend(characters.next()),
+            ('\\', Some('\n')) => files.push(String::new()),
+            ('$', Some('$')) => files.last_mut().expect("one is begun").extend(characters.next()),
+            (blank, _) if blank.is_whitespace() => files.push(String::new()),
+            (other, _) => files.last_mut().expect("one is begun").push(other),
+        }
+    }
+    files.into_iter().filter(|file| !file.is_empty()).map(PathBuf::from).collect()
 }
 
 /// The object of `source`, for a test; made in `folder` and removed again.
@@ -91,4 +150,16 @@ pub fn object_of(source: &Path, folder: &Path, arguments: &[&str]) -> Vec<u8> {
     let bytes = fs::read(&object).unwrap_or_else(|error| panic!("{}: {error}", object.display()));
     fs::remove_file(&object).unwrap_or_else(|error| panic!("{}: {error}", object.display()));
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_make_name_files() {
+        let files = |rule| prerequisites(rule).into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        assert_eq!(files("object: a.c b/c.h \\\n  my\\ file.h a$$b.h\n"), ["a.c", "b/c.h", "my file.h", "a$b.h"]);
+        assert_eq!(files("object:\n"), [""; 0]);
+    }
 }

@@ -16,6 +16,10 @@ pub struct Policy {
 
 const ALL: &[Policy] = include!(concat!(env!("OUT_DIR"), "/policies.rs"));
 
+/// The headers of `policies/include`: name as in `#include <weir/scx.bpf.h>`, and text. They go wherever somebody's own
+/// source is compiled.
+pub const HEADERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/headers.rs"));
+
 /// All policies in alphabetical order.
 pub fn all() -> &'static [Policy] {
     ALL
@@ -50,6 +54,13 @@ mod tests {
             let found = policy.object.windows(path.len()).any(|bytes| bytes == path.as_bytes());
             assert!(found, "{}: no {path} in the object", policy.name);
         }
+    }
+
+    #[test]
+    fn every_policy_finds_its_headers() {
+        let names: Vec<&str> = HEADERS.iter().map(|(name, _)| *name).collect();
+        assert!(names.contains(&"weir/scx.bpf.h") && names.is_sorted(), "{names:?}");
+        assert!(HEADERS.iter().all(|(_, text)| text.contains("SPDX-License-Identifier")));
     }
 
     #[test]
