@@ -5,6 +5,7 @@
 //! machine besides. [`model::play`] plays it in the simulator, [`kernel::play`] in the running kernel. Both give a
 //! [`Record`]: the log that the tracing scheduler kept. [`compare`] holds one against the other, task by task.
 
+pub mod classes;
 pub mod compare;
 pub mod disturbance;
 pub mod kernel;

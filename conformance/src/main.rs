@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, kernel, model, process, recorded, shares, table};
+use conformance::{Record, Scenario, classes, kernel, model, process, recorded, shares, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -63,6 +63,14 @@ enum Command {
         #[arg(long)]
         keep: Option<PathBuf>,
     },
+    /// Compare the model of the kernel's own classes with what `weir run` reported of real threads under them.
+    Classes {
+        /// Folders of the reports, one for each round; what is kept of a kernel if none is named.
+        reports: Vec<PathBuf>,
+        /// Keep the kernel's numbers in this file.
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
     /// Keep of a kernel's records what a comparison needs, as text files.
     Keep {
         /// Folder of the kernel's records.
@@ -113,6 +121,13 @@ fn run(command: Command) -> Result<bool> {
             let (text, well) = shares::compare(&kernel, &shares::simulated()?, &shares::own_exceptions());
             print!("{text}");
             keep.map_or(Ok(()), |path| write(&path, &shares::write(&kernel)))?;
+            Ok(well)
+        }
+        Command::Classes { reports, keep } => {
+            let kernel = if reports.is_empty() { classes::recorded()? } else { classes::reports(&reports)? };
+            let (text, well) = classes::compare(&kernel, &classes::simulated()?);
+            print!("{text}");
+            keep.map_or(Ok(()), |path| write(&path, &classes::write(&kernel)))?;
             Ok(well)
         }
         Command::Keep { records, output } => {

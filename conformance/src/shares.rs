@@ -177,7 +177,7 @@ fn parse(line: &str) -> Option<Got> {
     Some(Got { workload, policy, task, cpu_ns, wakeups, p50_ns, p90_ns })
 }
 
-struct Unheard;
+pub(crate) struct Unheard;
 
 impl Sink for Unheard {
     fn task(&mut self, _: Nanos, _: &TaskInfo) {}

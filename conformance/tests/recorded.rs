@@ -2,7 +2,7 @@
 //! The model against what kernels did, as recorded in `recorded/`: no kernel and no virtual machine needed.
 
 use conformance::compare::{Verdict, compare};
-use conformance::{Scenario, model, recorded, shares, table};
+use conformance::{Scenario, classes, model, recorded, shares, table};
 use std::path::{Path, PathBuf};
 
 /// Folders of records, one for each kernel.
@@ -64,5 +64,26 @@ fn a_share_of_nothing_or_of_twice_as_much_is_seen() {
             let (table, well) = shares::compare(&kernel, &model, &[]);
             assert_eq!(well, fits, "{permille} permille: {table}");
         }
+    }
+}
+
+#[test]
+fn the_kernels_own_classes_share_and_wait_as_a_kernel_does() {
+    let (kernel, model) = (classes::recorded().unwrap(), classes::simulated().unwrap());
+    assert_eq!(kernel.len(), model.len());
+    let (table, well) = classes::compare(&kernel, &model);
+    assert!(well, "{table}");
+    // The comparison can fail: in every column.
+    let light = |got: &&mut classes::Got| got.workload == "light-1" && got.task == "light";
+    let changes: [fn(&mut classes::Got); 4] = [
+        |got| got.wakeups = got.wakeups * 8 / 10,
+        |got| got.p99_ns *= 5,
+        |got| got.switches *= 2,
+        |got| got.p50_ns = 10_000,
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut changed = model.clone();
+        change(changed.iter_mut().find(light).unwrap());
+        assert!(!classes::compare(&kernel, &changed).1, "change {number}");
     }
 }

@@ -115,7 +115,9 @@ fn who_sleeps_ahead_of_the_others_stays_with_them_until_they_caught_up() {
     // CPU 1 is idle now, but the task has not left the queue of CPU 0: it is 2 ms ahead there.
     bench.wake(task);
     assert_eq!((bench.kernel.task_cpu(task), current(&bench, 1)), (CpuId(0), TaskId::NONE));
-    bench.run(&[0], TICK);
+    // At its tick CPU 0 would give one of the two away.
+    bench.pass(TICK);
+    bench.leave(stay, Leave::Preempt);
     assert_eq!(current(&bench, 0), task, "the other has caught up");
     bench.block(task);
     bench.wake(task);
@@ -170,12 +172,69 @@ fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
     hog(&mut bench, "pinned", "1", 0);
     assert_eq!([alone, waits].map(|task| bench.kernel.task_cpu(task)), [CpuId(0), CpuId(1)]);
     bench.block(c);
-    // The one that is pinned stays: of those that may come there is one on each CPU, and CPU 0 is the first.
-    assert_eq!(current(&bench, 2), alone);
-    bench.block(alone);
+    // Two wait for CPU 1, but the one that is pinned stays.
     assert_eq!(current(&bench, 2), waits);
     bench.block(waits);
+    assert_eq!(current(&bench, 2), alone);
+    bench.block(alone);
     assert_eq!(current(&bench, 2), TaskId::NONE);
+}
+
+#[test]
+fn a_cpu_with_too_much_to_do_wakes_an_idle_one_at_its_tick() {
+    let mut bench = bench(flat(2));
+    let here = hog(&mut bench, "here", "0", 0);
+    let waits = hog(&mut bench, "waits", "0", 0);
+    bench.kernel.set_affinity(CpuId(0), waits, &"0-1".parse().unwrap()).unwrap();
+    bench.settle();
+    assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [here, TaskId::NONE]);
+    bench.run(&[0], TICK);
+    assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [here, waits]);
+}
+
+#[test]
+fn who_has_just_run_is_not_pulled() {
+    for (pass_us, pulled) in [(400, false), (600, true)] {
+        let mut bench = bench(flat(2));
+        let [a, b] = ["a", "b"].map(|name| hog(&mut bench, name, "0", 0));
+        let there = hog(&mut bench, "there", "1", 0);
+        bench.run(&[0, 1], TICK);
+        assert_eq!(current(&bench, 0), b, "its turn");
+        for task in [a, b] {
+            bench.kernel.set_affinity(CpuId(0), task, &"0-1".parse().unwrap()).unwrap();
+            bench.settle();
+        }
+        bench.pass(Nanos::from_us(pass_us));
+        bench.block(there);
+        assert_eq!(current(&bench, 1), if pulled { a } else { TaskId::NONE }, "{pass_us} us after it ran");
+    }
+}
+
+/// The lighter of two busy CPUs pulls every 28 ms, and a task that is heavier than the difference only at the second try.
+#[test]
+fn three_hogs_on_two_cpus_take_turns() {
+    let mut bench = bench(flat(2));
+    let hogs = ["a", "b", "c"].map(|name| hog(&mut bench, name, "", 0));
+    let mut ticks = [0; 3];
+    for _ in 0..2500 {
+        for cpu in 0..2 {
+            ticks[hogs.iter().position(|&hog| hog == current(&bench, cpu)).expect("a hog runs")] += 1;
+        }
+        bench.run(&[0, 1], TICK);
+    }
+    assert!(ticks.iter().all(|ticks| (1500..1850).contains(ticks)), "{ticks:?} of 5000");
+}
+
+#[test]
+fn whole_cores_are_preferred() {
+    // Threads 0 and 1 share a core, 2 and 3 another.
+    let mut bench = bench(Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4]));
+    let task = bench.task("task", "");
+    let first = hog(&mut bench, "first", "0", 0);
+    bench.wake(task);
+    assert_eq!([0, 1, 2].map(|cpu| current(&bench, cpu)), [first, TaskId::NONE, task], "its sibling is busy");
+    let new = hog(&mut bench, "new", "", 0);
+    assert_eq!(current(&bench, 1), new, "all cores are busy, and this one is nearest");
 }
 
 #[test]

@@ -1,50 +1,205 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where fair tasks go: a waking task looks for an idle CPU below the last-level cache, a new one everywhere, and a CPU
-//! that goes idle pulls. Not modelled: load tracking (a CPU's load is the weight of who is there now), and balancing of
-//! busy CPUs with each other.
+//! Where fair tasks go.
+//!
+//! 1. A waking task stays near where it was or near its waker, and looks for an idle CPU below the last-level cache,
+//!    an idle core first. A new one looks everywhere.
+//! 2. A CPU that goes idle pulls one task. One that has more than it can run wakes an idle CPU at its tick, which pulls.
+//! 3. Busy CPUs balance at ticks, the more rarely the wider they look: one that has less load than the average of a
+//!    span pulls from the one that has most, but no task that is heavier than the difference, unless that failed before.
+//! 4. Who ran half a millisecond ago still has its cache, and stays.
+//!
+//! Not modelled: load tracking (a CPU's load is the weight of who is there now, where a kernel has an average over some
+//! 30 ms), groups of CPUs (a CPU is compared with the busiest CPU, not its group with another), active balancing.
 
 use super::Core;
+use super::classes::Turn;
 use super::fair::NICE_0;
-use ids::{CpuId, Locality, TaskId};
+use super::task::Task;
+use ids::{CpuId, Locality, Nanos, Policy, TaskId};
 use std::cmp::Reverse;
+
+/// `sysctl_sched_migration_cost`.
+const HOT: Nanos = Nanos::from_us(500);
+/// `busy_factor`: how much rarer busy CPUs balance than idle ones.
+const BUSY_FACTOR: u64 = 16;
+/// `cache_nice_tries`: so many failures later a task is moved although it has its cache.
+const NICE_TRIES: u32 = 1;
+/// `imbalance_pct`: a busiest CPU that has less than so many percent of the load is left alone.
+const IMBALANCE_PERCENT: u64 = 117;
+/// The spans over which CPUs balance, from the core to the machine.
+const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
+
+/// How a CPU balances over one of its spans.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Balance {
+    /// Not before this time.
+    next: Nanos,
+    /// Times in a row that nothing could be moved.
+    failed: u32,
+}
+
+/// All spans of a CPU, as in [`SPANS`].
+pub(super) type Balances = [Balance; SPANS.len()];
 
 impl Core {
     /// `select_task_rq_fair` of a waking task. `from` is the waker's CPU.
     pub fn fair_select_woken(&self, task: TaskId, from: CpuId, sync: bool) -> CpuId {
         let prev = self.task_cpu(task);
         let usable = |cpu: CpuId| self.task(task).allowed.contains(cpu) && self.cpus[cpu.index()].active;
-        let idle = |cpu: CpuId| usable(cpu) && self.fair_idle(cpu);
+        let idle = |cpu: CpuId| usable(cpu) && self.fair_idle_for(cpu, self.task(task));
         let load = |cpu| self.fair_load(cpu);
         // wake_affine: near the waker if nobody else is there, or less is to do.
         let alone = sync && self.fair_waiting(from).next().is_none();
         let near = alone || load(from).saturating_sub(if sync { NICE_0 } else { 0 }) < load(prev);
         let target = if !idle(prev) && usable(from) && near { from } else { prev };
         // select_idle_sibling.
+        let below = |&cpu: &CpuId| self.config.topology.locality(cpu, target) <= Locality::Llc;
+        if let Some(cpu) = [target, prev].into_iter().filter(below).find(|&cpu| idle(cpu)) {
+            return cpu;
+        }
         let cpus = self.cpus();
-        let round = (0..cpus).map(|step| CpuId((target.0 + step) % cpus));
-        let same = |&cpu: &CpuId| self.config.topology.locality(cpu, target) <= Locality::Llc;
-        [target, prev].into_iter().chain(round).filter(same).find(|&cpu| idle(cpu)).unwrap_or(target)
+        let round = || (1..cpus).map(|step| CpuId((target.0 + step) % cpus)).filter(below).filter(|&cpu| idle(cpu));
+        let siblings = |cpu: CpuId| self.idle.spans.core_of(cpu).iter();
+        if siblings(target).nth(1).is_some() {
+            let whole = round().find(|&cpu| siblings(cpu).all(|sibling| self.fair_idle(sibling)));
+            let half = || siblings(prev).filter(below).find(|&cpu| idle(cpu));
+            if let Some(cpu) = whole.or_else(half) {
+                return cpu;
+            }
+        }
+        round().next().unwrap_or(target)
     }
 
-    /// `sched_balance_find_dst_cpu` for a new task: the least loaded CPU, near its parent's if there are several.
+    /// `sched_balance_find_dst_cpu` for a new task: the least loaded CPU of the emptiest core, near its parent's if there
+    /// are several.
     pub fn fair_select_new(&self, task: TaskId, from: CpuId) -> CpuId {
         // Threads of its core are no nearer than the rest of its cache.
         let far = |cpu: CpuId| match self.config.topology.locality(from, cpu) {
             Locality::Smt => Locality::Llc,
             locality => locality,
         };
+        let busy = |cpu: CpuId| self.idle.spans.core_of(cpu).iter().filter(|&cpu| !self.fair_idle(cpu)).count();
         let usable = self.task(task).allowed.iter().filter(|&cpu| self.cpus[cpu.index()].active);
-        usable.min_by_key(|&cpu| (!self.fair_idle(cpu), self.fair_load(cpu), far(cpu), cpu)).unwrap_or(from)
+        let rank = |&cpu: &CpuId| (!self.fair_idle(cpu), busy(cpu), self.fair_load(cpu), far(cpu), cpu);
+        usable.min_by_key(rank).unwrap_or(from)
     }
 
     fn fair_idle(&self, cpu: CpuId) -> bool {
         self.current(cpu) == TaskId::NONE && self.cpus[cpu.index()].higher.is_empty()
     }
 
-    /// The fair task that a CPU without work pulls: of the CPU where most wait, the one that has waited longest.
-    pub(super) fn fair_to_pull(&self, cpu: CpuId) -> Option<TaskId> {
-        let movable = |from: u32| self.fair_waiting(CpuId(from)).filter(|&task| self.task(task).allowed.contains(cpu));
-        let busiest = (0..self.cpus()).max_by_key(|&from| (movable(from).count(), Reverse(from)))?;
-        movable(busiest).min_by_key(|&task| self.task(task).class_seq)
+    /// `choose_idle_cpu`: a CPU that has nothing but tasks of SCHED_IDLE is idle for others.
+    fn fair_idle_for(&self, cpu: CpuId, task: &Task) -> bool {
+        let idles = |task: TaskId| self.task(task).policy == Policy::Idle;
+        self.fair_idle(cpu)
+            || task.policy != Policy::Idle
+                && self.current(cpu).some().is_none_or(idles)
+                && self.cpus[cpu.index()].higher.iter().all(|&(.., task)| idles(task))
+    }
+
+    /// `can_migrate_task`: fair tasks that wait on `from` and may come to `to`, the one that waited longest first.
+    fn fair_movable(&self, from: CpuId, to: CpuId, hot_too: bool) -> Vec<TaskId> {
+        let shares_core = self.config.topology.locality(from, to) == Locality::Smt;
+        let cold = |task: &Task| {
+            let is_hot = task.fair.ran_at.is_some_and(|ran_at| self.now.since(ran_at) < HOT);
+            hot_too || shares_core || task.policy == Policy::Idle || !is_hot
+        };
+        let may = |&task: &TaskId| self.task(task).allowed.contains(to) && cold(self.task(task));
+        let mut tasks: Vec<TaskId> = self.fair_waiting(from).filter(may).collect();
+        tasks.sort_by_key(|&task| self.task(task).class_seq);
+        tasks
+    }
+
+    /// A waiting fair task goes to another CPU, with what it is owed and what it asked for.
+    fn fair_move(&mut self, task: TaskId, to: CpuId) {
+        self.fair_catch_up(self.task_cpu(task));
+        self.higher_dequeue(task);
+        self.migrate(task, to);
+        self.task_mut(task).fair.ran_at = None;
+        self.fair_catch_up(to);
+        self.higher_enqueue(task, Turn::Last);
+    }
+
+    /// `sched_balance_newidle`: a CPU without work pulls a fair task, from the CPU where most wait of those that are
+    /// nearest. False if there is none.
+    pub(super) fn fair_pull(&mut self, cpu: CpuId) -> bool {
+        let others = (0..self.cpus()).map(CpuId).filter(|&from| from != cpu);
+        let waiting = |from: CpuId| self.fair_waiting(from).count();
+        let mut from: Vec<_> = others
+            .filter(|&from| self.fair_waiting(from).next().is_some())
+            .map(|from| (self.config.topology.locality(from, cpu), Reverse(waiting(from)), from))
+            .collect();
+        from.sort_unstable();
+        let found = from.iter().find_map(|&(.., from)| self.fair_movable(from, cpu, false).first().copied());
+        found.inspect(|&task| self.fair_move(task, cpu)).is_some()
+    }
+
+    /// A tick on `cpu`: tasks that came here or to another CPU, for which that CPU may have to be rescheduled.
+    pub fn fair_balance(&mut self, cpu: CpuId) -> Vec<TaskId> {
+        if !self.cpus[cpu.index()].active || self.higher_waiting == 0 {
+            return Vec::new();
+        }
+        let mut moved: Vec<TaskId> = self.fair_wake_idle(cpu).into_iter().collect();
+        for (index, span) in SPANS.into_iter().enumerate() {
+            if self.now >= self.cpus[cpu.index()].fair.balances[index].next {
+                moved.extend(self.fair_balance_over(cpu, index, span));
+            }
+        }
+        moved
+    }
+
+    /// `nohz_balancer_kick`: tasks wait here, and an idle CPU is woken to take one of them.
+    fn fair_wake_idle(&mut self, cpu: CpuId) -> Option<TaskId> {
+        self.fair_waiting(cpu).next()?;
+        let idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
+        let mut to: Vec<CpuId> = (0..self.cpus()).map(CpuId).filter(idle).collect();
+        to.sort_by_key(|&to| self.config.topology.locality(cpu, to));
+        let (to, task) = to.into_iter().find_map(|to| Some((to, *self.fair_movable(cpu, to, false).first()?)))?;
+        self.fair_move(task, to);
+        Some(task)
+    }
+
+    /// `sched_balance_rq` of a busy CPU over one of its spans.
+    fn fair_balance_over(&mut self, cpu: CpuId, index: usize, span: Locality) -> Vec<TaskId> {
+        let topology = &self.config.topology;
+        let members = |reach: Locality| {
+            let near = move |&other: &CpuId| topology.locality(cpu, other) <= reach;
+            (0..self.cpus()).map(CpuId).filter(|other| self.cpus[other.index()].active).filter(near)
+        };
+        let inner = if index == 0 { Locality::Same } else { SPANS[index - 1] };
+        let (width, first) = (members(span).count() as u64, members(inner).next());
+        let tick = 1_000_000_000 / u64::from(self.config.hz);
+        let interval = (Nanos::from_ms(width * BUSY_FACTOR).0 / tick).saturating_sub(1).max(1) * tick;
+        let loads = || members(span).map(|other| self.fair_load(other));
+        let (local, average) = (self.fair_load(cpu), loads().sum::<u64>() / width.max(1));
+        let outside = members(span).filter(|&other| topology.locality(cpu, other) > inner);
+        let busiest = outside
+            .filter(|&other| self.fair_waiting(other).next().is_some())
+            .max_by_key(|&other| (self.fair_load(other), Reverse(other)));
+        let overloaded = self.fair_waiting(cpu).next().is_some();
+        let from = busiest.filter(|&from| {
+            let load = self.fair_load(from);
+            first == Some(cpu) && local < average && (!overloaded || load * 100 > local * IMBALANCE_PERCENT)
+        });
+        let now = self.now;
+        let balance = &mut self.cpus[cpu.index()].fair.balances[index];
+        balance.next = now + Nanos(interval);
+        let Some(from) = from else {
+            balance.failed = 0;
+            return Vec::new();
+        };
+        let failed = balance.failed;
+        let mut imbalance = self.fair_load(from).saturating_sub(average).min(average - local);
+        let mut moved = Vec::new();
+        for task in self.fair_movable(from, cpu, failed > NICE_TRIES) {
+            let weight = self.fair_weight(task);
+            if imbalance > 0 && weight >> failed.min(16) <= imbalance {
+                imbalance = imbalance.saturating_sub(weight);
+                self.fair_move(task, cpu);
+                moved.push(task);
+            }
+        }
+        self.cpus[cpu.index()].fair.balances[index].failed = if moved.is_empty() { failed + 1 } else { 0 };
+        moved
     }
 }

@@ -121,7 +121,15 @@ impl Core {
     pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class) -> Option<TaskId> {
         if self.cpus[cpu.index()].higher.is_empty() {
             self.fair_let_all_go(cpu);
-            return self.higher_pull(cpu, below);
+            if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {
+                return None;
+            }
+            if let Some(task) = self.realtime_pull(cpu) {
+                return Some(task);
+            }
+            if below <= Class::Fair || !self.fair_pull(cpu) {
+                return None;
+            }
         }
         let &(class, _, _, first) = self.cpus[cpu.index()].higher.first().expect("it is not empty");
         if class >= below {
@@ -132,23 +140,16 @@ impl Core {
         Some(task)
     }
 
-    /// A CPU without work in the classes above ext takes some from another CPU.
-    fn higher_pull(&mut self, cpu: CpuId, below: Class) -> Option<TaskId> {
-        if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {
-            return None;
-        }
-        let busy = self.cpus.iter().filter(|rq| !rq.higher.is_empty());
+    /// A CPU without work in the classes above ext takes a deadline or real-time task from another CPU.
+    fn realtime_pull(&mut self, cpu: CpuId) -> Option<TaskId> {
         let movable = |entry: &&TaskKey| self.task(entry.3).allowed.contains(cpu);
-        let &(class, .., best) = busy.filter_map(|rq| rq.higher.iter().find(movable)).min()?;
-        if class >= below {
-            return None;
-        }
-        let task = if class == Class::Fair { self.fair_to_pull(cpu)? } else { best };
+        let realtime = self
+            .cpus
+            .iter()
+            .filter_map(|rq| rq.higher.iter().take_while(|(class, ..)| *class < Class::Fair).find(movable));
+        let &(.., task) = realtime.min()?;
         self.higher_dequeue(task);
         self.migrate(task, cpu);
-        if class == Class::Fair {
-            self.fair_place(task);
-        }
         Some(task)
     }
 

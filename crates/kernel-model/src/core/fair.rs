@@ -13,6 +13,7 @@
 //! nothing to decide). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
+use super::balance::Balances;
 use super::task::{Class, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use std::collections::BTreeSet;
@@ -35,11 +36,13 @@ pub(crate) struct FairQueue {
     sum: u128,
     /// Average virtual runtime when it was looked at last.
     clock: u64,
+    /// How it balances with other CPUs.
+    pub(super) balances: Balances,
 }
 
 impl FairQueue {
     pub fn new() -> FairQueue {
-        FairQueue { delayed: BTreeSet::new(), load: 0, sum: 0, clock: CLOCK_START }
+        FairQueue { delayed: BTreeSet::new(), load: 0, sum: 0, clock: CLOCK_START, balances: Balances::default() }
     }
 }
 
@@ -248,14 +251,31 @@ impl Core {
     /// `update_curr`: charges the running task; true if another one is to be looked at.
     pub(super) fn fair_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
         let (weight, request, cpu) = (self.fair_weight(task), self.fair_request(task), self.task_cpu(task));
+        let now = self.now;
         let fair = &mut self.task_mut(task).fair;
         fair.vruntime += ran.0 * NICE_0 / weight;
+        fair.ran_at = Some(now);
         let served = fair.vruntime >= fair.deadline;
         if served {
             fair.deadline = fair.vruntime + request;
         }
         let over = served || fair.vruntime >= fair.safe_until;
         over && self.fair_has_others(cpu)
+    }
+
+    /// Charges a fair task that runs on `cpu` up to now, before others are compared with it.
+    pub(super) fn fair_catch_up(&mut self, cpu: CpuId) {
+        let now = self.now;
+        let rq = &mut self.cpus[cpu.index()];
+        let Some(task) = rq.current.some().filter(|&task| self.tasks[task.index()].class == Class::Fair) else {
+            return;
+        };
+        let ran = now.since(std::mem::replace(&mut rq.exec_start, now));
+        self.task_mut(task).sum_exec += ran;
+        if self.fair_charge(task, ran) {
+            self.cpus[cpu.index()].preempted = true;
+            self.resched(cpu);
+        }
     }
 
     /// `pick_eevdf`: the best of those that compete on `cpu`, which may be one that sleeps. `running` has the CPU; if it

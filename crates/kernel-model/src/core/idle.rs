@@ -126,7 +126,8 @@ impl Spans {
         (self.use_llc, self.use_node) = (partial(llc(first)), partial(node(first)) && mismatch);
     }
 
-    fn core_of(&self, cpu: CpuId) -> &CpuSet {
+    /// Online CPUs of its core.
+    pub fn core_of(&self, cpu: CpuId) -> &CpuSet {
         &self.core[self.topology.place(cpu).core as usize]
     }
 

@@ -108,6 +108,8 @@ pub(crate) struct Entity {
     pub(super) known: bool,
     /// It sleeps, and is still on its queue.
     pub(super) delayed: bool,
+    /// When it ran last on the CPU where it is, if it did.
+    pub(super) ran_at: Option<Nanos>,
 }
 
 impl Entity {

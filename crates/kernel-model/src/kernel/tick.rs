@@ -24,6 +24,9 @@ impl Kernel {
                 _ => self.tick_higher(cpu, task),
             }
         }
+        for task in self.core.fair_balance(cpu) {
+            self.preempt_lower(task, false);
+        }
         self.check_watchdog();
         self.finish();
     }
