@@ -5,6 +5,7 @@
 //! standard error.
 
 mod args;
+mod compare;
 mod input;
 mod list;
 mod machine;
@@ -13,6 +14,7 @@ mod output;
 mod progress;
 mod record;
 mod run;
+mod save;
 mod select;
 mod sim;
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Machine(args) => machine::machine(args).map(|()| FINE),
         Command::Sim(sim) => sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE }),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Compare(args) => compare::compare(args).map(|wrong| if wrong { VIOLATION } else { FINE }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };
