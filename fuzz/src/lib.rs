@@ -12,3 +12,4 @@ pub mod object;
 pub mod profile;
 pub mod recording;
 pub mod rt_app;
+pub mod saved_run;

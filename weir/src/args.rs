@@ -43,6 +43,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Run and measure in this machine's kernel (root)
     Run(Run),
+    /// Compare saved runs, simulated and real
+    Compare(Compare),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
     /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
@@ -190,6 +192,9 @@ pub struct Sim {
     /// Write every event of the run, as JSON lines if the name ends in .jsonl; one run only
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Write all that is known of the runs to FILE.weirrun, for weir compare
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
 }
 
 /// `weir inspect`.
@@ -275,7 +280,7 @@ pub struct Run {
     pub stats: Option<u64>,
     /// The same, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "trace", "command", "workload", "faults"])]
+          conflicts_with_all = ["scheduler", "stats", "trace", "save", "command", "workload", "faults"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -283,9 +288,40 @@ pub struct Run {
     /// Write a trace of the command's or the workload's run for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Write all that is known of the run, each event too, to FILE.weirrun, for weir compare
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// `weir compare`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+Each FILE is a saved run (weir sim --save, weir run --save) or what --format json
+printed. Simulated runs with the same seeds are compared in pairs.
+
+Examples:
+  weir sim kernel -w preempt-mix --seeds 16 --save sim.weirrun
+  sudo weir run -w preempt-mix --save real-1.weirrun        (several times)
+  weir compare sim.weirrun real-*.weirrun
+  weir compare yesterday.json today.json --all
+
+Exit status: 0 fine, 1 some run did not come to its end, 2 bad usage or input."
+)]
+pub struct Compare {
+    /// Saved runs, or JSON of runs
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Show all measures, not only those that matter most
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// `weir record`.

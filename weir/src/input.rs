@@ -6,6 +6,8 @@ use std::fs::{self, File, FileType};
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a file holds, and how large it may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +26,32 @@ pub const PROFILE: Kind = Kind { what: "a launch profile", most_mib: 4 };
 pub const MACHINE: Kind = Kind { what: "a machine", most_mib: 64 };
 /// An rt-app file or a recording, compressed as it is: a minute of the busiest machine has some 100 MiB.
 pub const WORKLOAD: Kind = Kind { what: "a workload", most_mib: 512 };
+/// Saved runs, or the JSON of runs: some 500 bytes for each task of each run.
+pub const RUNS: Kind = Kind { what: "a file of runs", most_mib: 1024 };
 /// A fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
+
+/// What was read so far, by path: a saved run holds it.
+static READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
+/// Whether to remember that.
+static REMEMBERS: AtomicBool = AtomicBool::new(false);
+
+/// Remembers from now on what is read.
+pub fn remember() {
+    REMEMBERS.store(true, Ordering::Relaxed);
+}
+
+/// Something was read.
+pub fn note(path: &str, bytes: &[u8]) {
+    if REMEMBERS.load(Ordering::Relaxed) {
+        READ.lock().expect("nobody panics with it").push((path.to_owned(), bytes.to_vec()));
+    }
+}
+
+/// Path and contents of what was read since somebody asked to remember that.
+pub fn read_so_far() -> Vec<(String, Vec<u8>)> {
+    READ.lock().expect("nobody panics with it").clone()
+}
 
 /// All bytes of a regular file.
 ///
@@ -47,7 +73,11 @@ pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
     // It may grow while it is read, and files of the kernel have no length.
     File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)).with_context(cannot)?;
-    if bytes.len() as u64 > most { Err(too_large(bytes.len() as u64)) } else { Ok(bytes) }
+    if bytes.len() as u64 > most {
+        return Err(too_large(bytes.len() as u64));
+    }
+    note(&path.to_string_lossy(), &bytes);
+    Ok(bytes)
 }
 
 /// The same as text.

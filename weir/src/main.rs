@@ -5,6 +5,7 @@
 //! standard error.
 
 mod args;
+mod compare;
 mod compile;
 mod input;
 mod inspect;
@@ -15,6 +16,7 @@ mod output;
 mod progress;
 mod record;
 mod run;
+mod save;
 mod select;
 mod sim;
 mod watch;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Sim(sim) => simulate(sim),
         Command::Inspect(args) => inspect::inspect(args).map(|_| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Compare(args) => compare::compare(args).map(|wrong| if wrong { VIOLATION } else { FINE }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };

@@ -8,10 +8,11 @@ mod scheduler;
 mod statistics;
 
 use crate::args::{Format, Run};
-use crate::output::{self, create, print};
-use crate::select;
+use crate::output::{self, create, print, quote};
+use crate::select::{self, Scheduler};
+use crate::{input, save};
 use anyhow::{Context, Result, anyhow, bail};
-use event_log::perfetto;
+use event_log::{FORMAT, Header, LogWriter, Tee, hash_bytes, perfetto};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos};
 use live::faults::{Faults, Guardian};
@@ -89,6 +90,9 @@ struct Followed {
 
 /// Runs and reports. False if something was wrong with the run.
 pub fn run(args: &Run) -> Result<bool> {
+    if args.save.is_some() {
+        input::remember();
+    }
     let named = args.scheduler.as_slice();
     let schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
     let signals = Signals::block()?;
@@ -103,7 +107,10 @@ pub fn run(args: &Run) -> Result<bool> {
     if watches && args.format == Format::Csv {
         bail!("--format csv is for the run of a command or a workload, and there is none");
     }
-    output::check(&[("--trace", args.trace.as_deref())])?;
+    output::check(&[("--trace", args.trace.as_deref()), ("--save", args.save.as_deref())])?;
+    if watches && args.save.is_some() {
+        bail!("--save is for the run of a command or a workload, and there is none");
+    }
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
     // Before the scheduler: nothing that is started can wait for it.
@@ -122,7 +129,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let statistics = every.map(|every| Statistics::start(every, args.format, beside)).transpose()?;
     let duration = args.duration;
     let outside = Outside { signals: &signals, scheduler, statistics, unread: false, duration, deadline: None, faults };
-    if watches { watch(args, outside) } else { measure(args, stage.as_ref(), outside) }
+    if watches { watch(args, outside) } else { measure(args, &schedulers, stage.as_ref(), outside) }
 }
 
 /// Somebody who brings the CPUs back if this process is killed.
@@ -222,13 +229,13 @@ fn last_line(name: &str, Ended { restarts, exit, was_ejected }: &Ended) -> Strin
 }
 
 /// Runs the command or plays the workload, and reports.
-fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
+fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = live::kernel_release()?;
-    let trace = args.trace.as_deref().map(create).transpose()?;
-    let trace = trace.map(|out| perfetto::Writer::new(out, &kernel));
+    let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
-    let mut meter = Meter::start(&machine, scope, trace)?;
+    let log = args.save.as_ref().map(|_| LogWriter::new(Vec::new(), &header(args, schedulers, &kernel))).transpose()?;
+    let mut meter = Meter::start(&machine, scope, Tee(trace, log))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut played) = (None, None);
     let followed = match stage {
@@ -253,7 +260,7 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
         }
     };
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
-    let (mut measured, trace) = meter.finish(outside.scheduler_time()?.since(before))?;
+    let (mut measured, Tee(trace, log)) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
@@ -284,8 +291,62 @@ fn measure(args: &Run, stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> R
     let followed = Followed { ejected, status, failure, cut };
     let report = report_of(args, &kernel, measured, (followed, restarts), played.as_ref());
     let fine = is_fine(&report);
-    print(&output::reports(&[report], args.format, false))?;
+    let reports = [report];
+    if let Some(path) = &args.save {
+        let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
+        save::save(path, &save::Setup { command_line: command_line(args), schedulers, events }, &reports)?;
+    }
+    print(&output::reports(&reports, args.format, false))?;
     Ok(fine)
+}
+
+/// What stands before the events of a saved run.
+fn header(args: &Run, schedulers: &[Scheduler], kernel: &str) -> Header {
+    let object = schedulers.first().and_then(|scheduler| scheduler.loadable.as_ref());
+    Header {
+        weir_log: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        scheduler: scheduler_name(args),
+        object_hash: object.map(|object| format!("{:032x}", hash_bytes(&object.bytes))).unwrap_or_default(),
+        machine: "host".to_owned(),
+        workload: workload_name(args),
+        seed: 0,
+        kernel: kernel.to_owned(),
+    }
+}
+
+fn scheduler_name(args: &Run) -> String {
+    args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned())
+}
+
+/// The workload's name, or the command as a shell would need it.
+fn workload_name(args: &Run) -> String {
+    match &args.workload {
+        Some(workload) => workload.clone(),
+        None => live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
+    }
+}
+
+/// The command line, with the scheduler that is there by its name.
+fn command_line(args: &Run) -> String {
+    let mut words = vec!["weir run".to_owned(), quote(&scheduler_name(args))];
+    let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quote(value)));
+    if let Some(workload) = &args.workload {
+        option("workload", workload);
+    }
+    if let Some(duration) = args.duration {
+        option("for", &duration.exact().to_string());
+    }
+    if let Some(faults) = &args.faults {
+        option("faults", faults);
+    }
+    if let Some(profile) = &args.profile {
+        option("profile", &profile.to_string_lossy());
+    }
+    if !args.command.is_empty() {
+        words.extend(["--".to_owned(), workload_name(args)]);
+    }
+    words.join(" ")
 }
 
 /// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
@@ -324,12 +385,9 @@ fn report_of(
     });
     RunReport {
         tags: Tags {
-            scheduler: args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned()),
+            scheduler: scheduler_name(args),
             machine: "host".to_owned(),
-            workload: match &args.workload {
-                Some(workload) => workload.clone(),
-                None => live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
-            },
+            workload: workload_name(args),
             world: World::Real,
             kernel: kernel.to_owned(),
             ..Tags::default()

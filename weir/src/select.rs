@@ -168,7 +168,11 @@ pub fn faults(text: &str) -> Result<FaultPlan> {
 /// This machine. As in the scx world, `SCX_SYSFS_PREFIX` stands before `/sys`, to see another machine's copy of it.
 fn host() -> Result<Machine> {
     let prefix = std::env::var("SCX_SYSFS_PREFIX").unwrap_or_default();
-    let read = |path: &str| std::fs::read_to_string(format!("{prefix}{path}")).ok();
+    let read = |path: &str| {
+        let text = std::fs::read_to_string(format!("{prefix}{path}")).ok()?;
+        input::note(path, text.as_bytes());
+        Some(text)
+    };
     Machine::from_sysfs(&read).context("host")
 }
 

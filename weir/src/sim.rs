@@ -2,10 +2,10 @@
 //! `weir sim`: every scheduler on every machine with every workload and every seed, side by side, reported in order.
 
 use crate::args::{Format, Sim};
-use crate::notes;
 use crate::output::{self, create, quote};
 use crate::progress::Progress;
 use crate::select::{self, Loadable, Scheduler};
+use crate::{input, notes, save};
 use anyhow::{Context, Result, bail};
 use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
 use fault_plan::FaultPlan;
@@ -38,7 +38,14 @@ pub fn sim(args: &Sim) -> Result<bool> {
         let hint = if seeds.len() > 1 { "; --seed 0 makes one of each setup" } else { "" };
         bail!("--trace and --log are for one run, and these are {count}{hint}");
     }
-    output::check(&[("--trace", args.trace.as_deref()), ("--log", args.log.as_deref())])?;
+    output::check(&[
+        ("--trace", args.trace.as_deref()),
+        ("--log", args.log.as_deref()),
+        ("--save", args.save.as_deref()),
+    ])?;
+    if args.save.is_some() {
+        input::remember();
+    }
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
     let machine = |name: &String| -> Result<Machine> {
@@ -64,6 +71,13 @@ pub fn sim(args: &Sim) -> Result<bool> {
         }
     }
     let reports = run_all(&runs, args)?;
+    if let Some(path) = &args.save {
+        save::save(
+            path,
+            &save::Setup { command_line: command_line(args), schedulers: &schedulers, events: vec![] },
+            &reports,
+        )?;
+    }
     output::print(&output::reports(&reports, args.format, args.all))?;
     Ok(reports.iter().any(|report| report.ending.outcome() != report::Outcome::Completed))
 }

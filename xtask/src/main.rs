@@ -4,6 +4,7 @@
 mod noise;
 mod predict;
 mod sabotage;
+mod statistics;
 mod tidy;
 mod vm;
 
@@ -29,6 +30,8 @@ enum Task {
     /// Measure how far real runs are spread, and compare that with what the model draws
     #[command(subcommand)]
     Noise(noise::Task),
+    /// Measure how good the marks of comparisons are
+    Statistics(statistics::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]
     Vm(vm::Command),
@@ -61,6 +64,13 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("noise: {error:#}");
+                ExitCode::from(2)
+            }
+        },
+        Task::Statistics(arguments) => match statistics::execute(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("statistics: {error:#}");
                 ExitCode::from(2)
             }
         },

@@ -75,7 +75,7 @@ pub(crate) fn words(group: &Group<'_>) -> String {
 /// its work did not end.
 fn is_shown(group: &Group<'_>, measure: usize, view: View) -> bool {
     let known = |measure: usize| group.setups.iter().any(|setup| setup.median(measure).is_some());
-    let ended = |setup: &Setup<'_>| setup.runs.iter().all(|run| notes::value(run, "makespan_ns").is_some());
+    let ended = |setup: &Setup<'_>| setup.runs.iter().all(|run| run.value("makespan_ns").is_some());
     view.all
         || CATALOGUE[measure].rank <= Rank::Table
             && known(measure)

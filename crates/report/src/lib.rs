@@ -24,6 +24,7 @@ pub use json::{comparisons_to_json, to_json};
 pub use numbers::{count, counted, escape};
 pub use record::{ReadError, Record, read_json};
 pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, World};
+pub use setups::{Judged, Judgement, judge};
 pub use spread::spread;
 pub use summary::summary;
 

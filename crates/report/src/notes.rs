@@ -5,18 +5,11 @@ use crate::numbers::{count, counted, percent, permille, wrap};
 use crate::setups::Setup;
 use crate::{Ending, Exit, Meter, Record};
 use ids::Nanos;
-use measures::catalogue::{CATALOGUE, find};
 use std::fmt::Write;
 
 /// Idle CPUs beside waiting tasks for more than this part of a run are no accident: 10 %. All of the shipped policies
 /// stay below 1 % on their workloads.
 const IDLE_PERMILLE: u64 = 100;
-
-/// The value of a measure by its key.
-pub(crate) fn value(record: &Record, key: &str) -> Option<u64> {
-    let measure = find(key).expect("a key of the catalogue");
-    CATALOGUE.iter().position(|one| std::ptr::eq(one, measure)).and_then(|index| record.values[index])
-}
 
 /// That the work will never be done.
 pub(crate) fn deadlock(elapsed: Nanos) -> String {
@@ -39,8 +32,8 @@ pub(crate) fn ejection(exit: &Exit) -> String {
 /// What is to be said of one run.
 pub(crate) fn of_run(run: &Record) -> Vec<String> {
     let mut notes = refusals(&run.ending);
-    let elapsed = value(run, "elapsed_ns").unwrap_or(0);
-    let idle = permille(value(run, "idle_while_runnable_ns").unwrap_or(0), elapsed);
+    let elapsed = run.value("elapsed_ns").unwrap_or(0);
+    let idle = permille(run.value("idle_while_runnable_ns").unwrap_or(0), elapsed);
     if idle > IDLE_PERMILLE {
         notes.push(format!(
             "WARNING: for {} of the time some CPU idled while a task that was allowed there waited",
@@ -48,7 +41,7 @@ pub(crate) fn of_run(run: &Record) -> Vec<String> {
         ));
     }
     if let Some(meter) = &run.meter {
-        notes.extend(measuring(meter, value(run, "context_switches").unwrap_or(0)));
+        notes.extend(measuring(meter, run.value("context_switches").unwrap_or(0)));
     }
     notes
 }
@@ -101,13 +94,13 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> String {
     let ejected: Vec<&Record> = setup.runs.iter().copied().filter(|run| run.ending.ejected.is_some()).collect();
     if let [first, ..] = ejected.as_slice() {
         let exit = first.ending.ejected.as_ref().expect("only such runs");
-        let elapsed = Nanos(value(first, "elapsed_ns").unwrap_or(0));
+        let elapsed = Nanos(first.value("elapsed_ns").unwrap_or(0));
         let _ = writeln!(text, "{}", wrap("", &format!("{who} was {}ejected after {elapsed}:", among(&ejected))));
         text.push_str(&ejection(exit));
     }
     let stuck: Vec<&Record> = setup.runs.iter().copied().filter(|run| run.ending.deadlocked).collect();
     if let [first, ..] = stuck.as_slice() {
-        let elapsed = Nanos(value(first, "elapsed_ns").unwrap_or(0));
+        let elapsed = Nanos(first.value("elapsed_ns").unwrap_or(0));
         let _ = writeln!(text, "{}", wrap("", &format!("{who}: {}{}", among(&stuck), deadlock(elapsed))));
     }
     // Notes that differ in their numbers alone are of one kind.

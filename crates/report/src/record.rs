@@ -34,6 +34,17 @@ impl From<&RunReport> for Record {
     }
 }
 
+impl Record {
+    /// The value of a measure, if it is known.
+    ///
+    /// # Panics
+    /// If the catalogue has no such key.
+    pub fn value(&self, key: &str) -> Option<u64> {
+        let index = CATALOGUE.iter().position(|measure| measure.key == key);
+        self.values[index.expect("a key of the catalogue")]
+    }
+}
+
 /// Why a text is no document of runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]

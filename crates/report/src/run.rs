@@ -60,7 +60,7 @@ pub struct Tags {
 pub struct Exit {
     /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …; 0 if it was not put out.
     pub kind: u32,
-    /// Exit code of the scheduler or of the kernel.
+    /// Exit code of the scheduler or of the kernel: bits 32 and up say what user space shall do, and why.
     #[serde(default)]
     pub code: i64,
     /// Short reason, in the kernel's wording.

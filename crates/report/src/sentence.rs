@@ -88,8 +88,8 @@ fn said(topic: &Topic, judged: &Judgement) -> String {
     let words = if less { topic.less } else { topic.more };
     let Some(diff) = judged.diff_ppm else { return words.replace("{} ", "") };
     // From twice or a third on, a factor reads better than a percentage.
-    let factor =
-        if less { permille(judged.a_median, judged.b_median) } else { permille(judged.b_median, judged.a_median) };
+    let ratio_ppm = (1_000_000 + diff).max(0) as u64;
+    let factor = if less { permille(1_000_000, ratio_ppm) } else { permille(ratio_ppm, 1_000_000) };
     let amount = if factor >= if less { 3000 } else { 2000 } {
         format!("{} times", times(factor))
     } else {

@@ -10,10 +10,10 @@
 //! 3. The first setup of a group is the base. Each other one is compared with it.
 
 use crate::{Outcome, Record, Tags, World};
-use measures::catalogue::{Better, CATALOGUE};
-use statistics::{Family, Row, Way};
+use measures::catalogue::{Better, CATALOGUE, Measure};
+use statistics::{Family, Row, Verdict, Way};
 
-pub(crate) use statistics::Interval as Judgement;
+pub use statistics::Interval as Judgement;
 
 /// Runs that differ by chance alone.
 #[derive(Debug)]
@@ -223,4 +223,34 @@ fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
         judgements[measure] = Some(judged);
     }
     Compared { paired, judgements }
+}
+
+/// What can be said of one measure of two setups.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    /// The measure.
+    pub measure: &'static Measure,
+    /// Its interval and verdict.
+    pub interval: Judgement,
+}
+
+impl Judged {
+    /// Whether it has a mark.
+    pub fn is_marked(&self) -> bool {
+        matches!(self.interval.verdict, Verdict::Better | Verdict::Worse)
+    }
+
+    /// Whether it is marked as worse.
+    pub fn is_worse(&self) -> bool {
+        self.interval.verdict == Verdict::Worse
+    }
+}
+
+/// The judgements of all comparisons that these runs form, as reports have them.
+pub fn judge(records: &[Record]) -> Vec<Judged> {
+    let of_one = |compared: &Compared| {
+        let judged = CATALOGUE.iter().zip(compared.judgements.clone());
+        judged.filter_map(|(measure, interval)| Some(Judged { measure, interval: interval? })).collect::<Vec<_>>()
+    };
+    groups(records).iter().flat_map(|group| &group.compared).flat_map(of_one).collect()
 }

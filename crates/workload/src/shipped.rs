@@ -18,7 +18,8 @@ pub fn shipped() -> &'static [(&'static str, &'static str)] {
         "pingpong",
         "preempt-mix",
         "slice-edge",
-        "sparse-512"
+        "sparse-512",
+        "video"
     ]
 }
 
@@ -49,6 +50,7 @@ mod tests {
             preempt-mix: 16 tasks, 5.00 s
             slice-edge: 6 tasks, 2.00 s
             sparse-512: 300 tasks, 1.00 s
+            video: 10 tasks, 5.00 s
         "#]]
         .assert_eq(&summary);
         assert!(shipped().is_sorted());

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files are read back as they were written, and damaged ones give an error that names the place.
+
+#[path = "../../../fuzz/src/saved_run.rs"]
+mod fuzz_saved_run;
+
+use proptest::prelude::*;
+use saved_run::SavedRun;
+
+fn example() -> SavedRun {
+    let mut saved = SavedRun::new();
+    saved.add("runs.json", b"{\"weir\": 1}").unwrap();
+    saved.add("events/0", &[7; 10_000]).unwrap();
+    saved.add("empty", b"").unwrap();
+    saved
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let read = SavedRun::from_bytes(&example().to_bytes()).unwrap();
+    assert!(read.names().eq(["runs.json", "events/0", "empty"]));
+    assert_eq!(read.part("runs.json").unwrap().unwrap(), b"{\"weir\": 1}");
+    assert_eq!(read.part("events/0").unwrap().unwrap(), [7; 10_000]);
+    assert_eq!(read.part("empty").unwrap().unwrap(), b"");
+    assert_eq!(read.part("other").unwrap(), None);
+    assert!(example().to_bytes().len() < 300, "parts are compressed");
+}
+
+#[test]
+fn each_damage_is_named() {
+    let good = example().to_bytes();
+    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        let read = SavedRun::from_bytes(&bytes);
+        read.and_then(|saved| saved.part("runs.json").map(|_| ())).unwrap_err().to_string()
+    };
+    let at = 12 + 1 + "runs.json".len();
+    let cases: [(&dyn Fn(&mut Vec<u8>), &str); 9] = [
+        (&|bytes| bytes[0] = 0, "byte 0: not a saved run"),
+        (&|bytes| bytes.truncate(10), "byte 10: the file ends in its header"),
+        (&|bytes| bytes[8] = 2, "byte 8: version 2"),
+        (&|bytes| bytes.truncate(20), "byte 12: the file ends in the head of a part"),
+        (&|bytes| bytes[13] = 0, "is no name of a part"),
+        (&|bytes| bytes[at + 7] = 1, "a part has at most"),
+        (&|bytes| bytes[at + 15] = 1, "are left"),
+        (&|bytes| bytes[at] += 1, "its head claims 12"),
+        (&|bytes| bytes[at + 16] ^= 1, "the checksum does not match"),
+    ];
+    for (change, expected) in cases {
+        let error = refused(change);
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    let twice = [&good[..], &good[12..]].concat();
+    assert!(SavedRun::from_bytes(&twice).unwrap_err().problem.contains("a second part"));
+}
+
+/// A part that claims little and holds much is not unpacked: 1 GiB of zeros compresses to some 30 KB.
+#[test]
+fn a_bomb_takes_no_memory() {
+    let mut saved = SavedRun::new();
+    saved.add("bomb", &vec![0; 64 << 20]).unwrap();
+    let mut bytes = saved.to_bytes();
+    bytes[17..25].copy_from_slice(&10u64.to_le_bytes());
+    let error = SavedRun::from_bytes(&bytes).unwrap().part("bomb").unwrap_err();
+    assert!(error.problem.contains("11 bytes or more; its head claims 10"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), cut in 0usize..200) {
+        let mut bytes = example().to_bytes();
+        for (place, byte) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        fuzz_saved_run::run(&bytes);
+        bytes.truncate(cut);
+        fuzz_saved_run::run(&bytes);
+    }
+}

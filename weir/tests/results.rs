@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What programs read: the JSON follows its schema, files are compared, and what was saved is what was printed.
+
+use measures::catalogue::CATALOGUE;
+use saved_run::SavedRun;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Tasks that end, and that a scheduler can delay.
+const WORKLOAD: &str = r#"{"tasks": {"a": {"instance": 6, "loop": 15, "run": 900, "sleep": 300}}}"#;
+
+fn workspace() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("load.json"), WORKLOAD).unwrap();
+    directory
+}
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn sim(directory: &Path, args: &[&str]) -> Output {
+    let output = weir(directory, &[&["sim", "-m", "laptop-2c4t", "-w", "load.json"], args].concat());
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    output
+}
+
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schema/run.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// What is wrong with a document, by place.
+fn complaints(document: &Value) -> Vec<String> {
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path)).collect()
+}
+
+#[test]
+fn documents_follow_the_schema() {
+    let directory = workspace();
+    let here = directory.path();
+    let mut documents: Vec<Value> = [
+        &["fifo", "--format", "json"][..],
+        &["fifo", "bfs", "--seeds", "7", "--format", "json"],
+        &["fifo", "-w", "hogs", "--for", "20ms", "--format", "json"],
+    ]
+    .map(|args| serde_json::from_slice(&sim(here, args).stdout).unwrap())
+    .to_vec();
+    // A real run needs root and a kernel that can be measured; who has neither checks the rest.
+    let real = weir(here, &["run", "--format", "json", "--", "sh", "-c", "exit 3"]);
+    if real.status.code() == Some(1) {
+        documents.push(serde_json::from_slice(&real.stdout).unwrap());
+        assert_eq!(documents[3]["runs"][0]["command_status"], 3);
+    }
+    for document in &documents {
+        assert_eq!(complaints(document), [] as [String; 0]);
+    }
+    assert!(documents[1]["comparisons"].as_array().unwrap().len() > 20);
+    // The schema is one that can refuse.
+    let broken = |change: &dyn Fn(&mut Value)| {
+        let mut document = documents[1].clone();
+        change(&mut document);
+        complaints(&document).len()
+    };
+    assert_eq!(broken(&|_| ()), 0);
+    assert!(broken(&|document| document["weir"] = json!(2)) > 0);
+    assert!(broken(&|document| document["runs"][0]["wakeups"] = json!("many")) > 0);
+    assert!(broken(&|document| document["runs"][0]["world"] = json!("dream")) > 0);
+    assert!(broken(&|document| document["comparisons"][0]["verdict"] = json!("great")) > 0);
+    assert!(broken(&|document| drop(document["runs"][0].as_object_mut().unwrap().remove("lock_wait_ns"))) > 0);
+}
+
+/// Each measure of the catalogue is in the schema, with its meaning; and each run has it.
+#[test]
+fn the_schema_has_the_catalogue() {
+    let schema = schema();
+    let run = &schema["$defs"]["run"]["properties"];
+    let directory = workspace();
+    let document: Value = serde_json::from_slice(&sim(directory.path(), &["bfs", "--format", "json"]).stdout).unwrap();
+    for measure in &CATALOGUE {
+        let mut parts = measure.key.split('.');
+        let first = parts.next().unwrap();
+        let described = parts.clone().fold(&run[first], |value, part| &value["properties"][part]);
+        assert_eq!(described["description"], measure.meaning, "{}", measure.key);
+        let value = measure.key.split('.').try_fold(&document["runs"][0], |value, part| value.get(part));
+        assert!(value.is_some(), "{}", measure.key);
+    }
+    let listed = schema["$defs"]["comparison"]["properties"]["measure"]["enum"].as_array().unwrap();
+    assert!(listed.iter().eq(CATALOGUE.iter().map(|measure| measure.key)));
+}
+
+#[test]
+fn a_saved_run_holds_what_was_printed_and_what_was_run() {
+    let directory = workspace();
+    let here = directory.path();
+    let printed = sim(here, &["bfs", "--seeds", "3", "--format", "json", "--save", "a.weirrun"]).stdout;
+    let saved = SavedRun::from_bytes(&std::fs::read(here.join("a.weirrun")).unwrap()).unwrap();
+    assert_eq!(saved.part("runs.json").unwrap().unwrap(), printed);
+    let setup: Value = serde_json::from_slice(&saved.part("setup.json").unwrap().unwrap()).unwrap();
+    let command = "weir sim bfs --machine laptop-2c4t --workload load.json --seeds 3 --kernel 7.2";
+    assert_eq!(setup["command_line"], command);
+    assert_eq!(saved.part("object/0").unwrap().unwrap(), policies::find("bfs").unwrap().object);
+    assert_eq!(setup["files"], json!([{ "path": "load.json", "file": "file/0" }]));
+    assert_eq!(saved.part("file/0").unwrap().unwrap(), WORKLOAD.as_bytes());
+    // What is in the file makes the same runs again.
+    std::fs::write(here.join("load.json"), saved.part("file/0").unwrap().unwrap()).unwrap();
+    let words: Vec<&str> = command.split(' ').skip(1).chain(["--format", "json"]).collect();
+    assert_eq!(weir(here, &words).stdout, printed);
+}
+
+#[test]
+fn saved_runs_and_json_are_compared() {
+    let directory = workspace();
+    let here = directory.path();
+    sim(here, &["fifo", "--seeds", "8", "--save", "a.weirrun"]);
+    std::fs::write(here.join("b.json"), sim(here, &["bfs", "--seeds", "8", "--format", "json"]).stdout).unwrap();
+    let both = weir(here, &["compare", "a.weirrun", "b.json", "--format", "json"]);
+    assert_eq!(both.status.code(), Some(0), "{}", text(&both.stderr));
+    let both: Value = serde_json::from_slice(&both.stdout).unwrap();
+    assert_eq!(complaints(&both), [] as [String; 0]);
+    // The same as if they had run together.
+    let together: Value =
+        serde_json::from_slice(&sim(here, &["fifo", "bfs", "--seeds", "8", "--format", "json"]).stdout).unwrap();
+    let plain = |document: &Value| {
+        let mut all = document["comparisons"].as_array().unwrap().clone();
+        for one in &mut all {
+            for side in ["a", "b"] {
+                one[side].as_object_mut().unwrap().remove("file");
+            }
+        }
+        all
+    };
+    assert_eq!(plain(&both), plain(&together));
+    let table = text(&weir(here, &["compare", "a.weirrun", "b.json"]).stdout);
+    assert!(table.contains("seeds 1-8") && table.contains("makespan"), "{table}");
+    for line in table.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let csv = text(&weir(here, &["compare", "a.weirrun", "b.json", "--format", "csv"]).stdout);
+    assert_eq!(csv.lines().count(), 1 + 16);
+}
+
+#[test]
+fn files_that_hold_no_runs_are_refused() {
+    let directory = workspace();
+    let here = directory.path();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(here.join(name), bytes).unwrap();
+    write("cut.weirrun", b"WEIRRUN\n\x01\0\0\0\x04runs");
+    write("other.weirrun", &SavedRun::new().to_bytes());
+    write("not.json", b"{\"weir\": 1, ");
+    write("stats.json", b"{\"weir\": 1, \"scheduler\": \"bfs\"}");
+    for (name, expected) in [
+        ("cut.weirrun", "cut.weirrun: byte 12: the file ends in the head of a part"),
+        ("other.weirrun", "other.weirrun: a saved run without runs"),
+        ("not.json", "not.json: line 1, column 12: this is not JSON"),
+        ("stats.json", "stats.json: runs: expected a list of runs"),
+        ("missing.json", "cannot read missing.json"),
+        ("/dev/zero", "cannot read /dev/zero: it is"),
+    ] {
+        let output = weir(here, &["compare", name]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {error}");
+        assert!(error.contains(expected) && error.lines().count() == 1, "{name}: {error}");
+    }
+}
