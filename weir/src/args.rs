@@ -161,7 +161,7 @@ pub struct Sim {
     /// Draws what differs between two real runs; 0 draws nothing: the nominal run [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Run each with the seeds 1 to N, and mark differences that are larger than chance [default: 16 if schedulers are compared]
+    /// Run with the seeds 1 to N, and mark what is larger than chance [default: 16 if schedulers are compared]
     #[arg(long, value_name = "N", conflicts_with = "seed", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
@@ -171,7 +171,8 @@ pub struct Sim {
     /// Effects of hardware to leave out: smt, frequency, idle-states
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
-    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s,cpu1:drift+200ppm@0s, or a TOML file of that
+    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
+    /// cpu1:drift+200ppm@0s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
     /// Launch profile of the schedulers that are given as paths

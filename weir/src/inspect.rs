@@ -93,10 +93,10 @@ fn gather(name: &str, object: &Object, config: &Config) -> Facts {
         }
     }
     for need in object.needs(&*Kernel::target(config)).into_iter().filter(|need| !need.weak) {
-        if let (NeedKind::Kfunc(_), Some(since)) = (need.kind, Kernel::kfunc_since(&need.name)) {
-            if since > FIRST {
-                later.push((need.name, since));
-            }
+        if let (NeedKind::Kfunc(_), Some(since)) = (need.kind, Kernel::kfunc_since(&need.name))
+            && since > FIRST
+        {
+            later.push((need.name, since));
         }
     }
     later.sort_by_key(|(_, version)| std::cmp::Reverse(*version));

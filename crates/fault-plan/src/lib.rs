@@ -2,7 +2,9 @@
 //! A fault plan: what happens to a machine at which time of a run. The simulator carries it out on a simulated machine;
 //! the same plan can be written to `/sys/devices/system/cpu` and `/sys/power` of a real one.
 //!
-//! In one line: `cpu2:clock+1s@500ms,cpu2:drift-200ppm@0s,cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`. As a file:
+//! In one line:
+//! `cpu2:clock+1s@500ms,cpu2:drift-200ppm@0s,cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`.
+//! As a file:
 //!
 //! ```toml
 //! [[fault]]

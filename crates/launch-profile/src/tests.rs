@@ -277,13 +277,14 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
         ),
         (
             "[rodata]\nbyte = 1.5",
-            "p.toml:2: expected an integer, true, false, an array of them, or { machine = \"NAME\" }, not float",
+            "p.toml:2: expected an integer, true, false, a text, an array or members of them, or { machine = \"NAME\" }, \
+             not float",
         ),
         (
             "[rodata]\nbyte = { machin = \"cpus\" }",
-            "p.toml:2: unknown key of a value `machin`: did you mean `machine`?",
+            "p.toml:2: `byte`: expected a number, not members by name: the variable is `unsigned char`",
         ),
-        ("[rodata]\nbyte = {}", "p.toml:2: expected { machine = \"NAME\" }, not an empty table"),
+        ("[rodata]\nbyte = {}", "p.toml:2: expected { machine = \"NAME\" } or members, not an empty table"),
         (
             "[rodata]\ntable = { machine = \"llc-off-cpu\" }",
             "p.toml:2: unknown machine value `llc-off-cpu`: did you mean `llc-of-cpu`?",

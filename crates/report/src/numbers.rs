@@ -98,7 +98,8 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 
 /// A ratio in thousandths with as many places as people read: `4.6`, `4,664`.
 pub(crate) fn times(permille: u64) -> String {
-    if permille < 100_000 { format!("{}.{}", permille / 1000, permille % 1000 / 100) } else { count(permille / 1000) }
+    let tenths = (permille + 50) / 100;
+    if permille < 100_000 { format!("{}.{}", tenths / 10, tenths % 10) } else { count(permille / 1000) }
 }
 
 /// How often a second something happened.

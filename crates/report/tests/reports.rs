@@ -428,11 +428,13 @@ fn json_keeps_the_contract() {
               },
               "cpu_ns": {
                 "run": 900000000,
-                "slowed": null,
                 "idle": 29170000000,
                 "scheduler": 620000000,
                 "stolen": 310000000,
                 "offline": 0
+              },
+              "run_ns": {
+                "slowed": null
               },
               "energy_ratio_ppm": null,
               "bpf_instructions": 7654321,

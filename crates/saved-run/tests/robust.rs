@@ -26,6 +26,9 @@ fn what_is_written_is_read() {
     assert!(example().to_bytes().len() < 300, "parts are compressed");
 }
 
+/// What is done to the bytes, and what the error must say.
+type Damage<'a> = (&'a dyn Fn(&mut Vec<u8>), &'a str);
+
 #[test]
 fn each_damage_is_named() {
     let good = example().to_bytes();
@@ -36,7 +39,7 @@ fn each_damage_is_named() {
         read.and_then(|saved| saved.part("runs.json").map(|_| ())).unwrap_err().to_string()
     };
     let at = 12 + 1 + "runs.json".len();
-    let cases: [(&dyn Fn(&mut Vec<u8>), &str); 9] = [
+    let cases: [Damage<'_>; 9] = [
         (&|bytes| bytes[0] = 0, "byte 0: not a saved run"),
         (&|bytes| bytes.truncate(10), "byte 10: the file ends in its header"),
         (&|bytes| bytes[8] = 2, "byte 8: version 2"),
