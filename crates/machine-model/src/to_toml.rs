@@ -264,8 +264,7 @@ mod tests {
                     };
                     format!("[{}]", cores.iter().map(core).collect::<Vec<_>>().join(", "))
                 };
-                let mut cache = cache;
-                format!("[{}]", caches.iter().map(|cores| cache(cores)).collect::<Vec<_>>().join(", "))
+                format!("[{}]", caches.iter().map(cache).collect::<Vec<_>>().join(", "))
             }).collect();
             let head = "description = \"d\"\nhz = 250\nno_hz_idle = true\n[topology]\n";
             let Ok(mut machine) = Machine::from_toml("t", &format!("{head}nodes = [{}]", lists.join(", "))) else {
