@@ -2,7 +2,7 @@
 .PHONY: help demo test test-all test-asan test-vm bench deps
 
 help:
-	@echo "make demo      replay a recorded build on two simulated machines under the kernel's scheduler, fifo and bfs"
+	@echo "make demo      a film beside compilers, on two simulated machines, under the kernel's scheduler, fifo and bfs"
 	@echo "make test      all checks that take minutes: format, lints, tests"
 	@echo "make test-all  the same, and everything again optimized, with the slow tests"
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
@@ -12,7 +12,7 @@ help:
 
 demo: deps
 	@. ./tools/deps.sh; cargo run --release --locked -q -p weir -- \
-		sim kernel fifo bfs --machine laptop-2c4t --machine desktop-4c
+		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c
 
 test: deps
 	@vm=smoke; . ./tools/deps.sh; set -ex; \
