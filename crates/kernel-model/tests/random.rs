@@ -450,3 +450,24 @@ proptest! {
         play(kind, machine(cpus, threads, llc, node), &steps);
     }
 }
+
+/// Why one kind serves everybody only while all CPUs are online: two tasks of CPU 1 keep its own queue filled, and the
+/// one that waited for CPU 0, which is offline now, and is sent there again, waits in the global queue until they sleep.
+#[test]
+fn whom_a_scheduler_sends_to_an_offline_cpu_waits_behind_the_local_queue() {
+    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::EverybodyIfOnline).unwrap();
+    let mut world = World::new(kind, machine(2, 1, 8, 8));
+    for mask in [0b10, 0b10, 0b01, 0b01] {
+        world.play(&Step::Fork { mask, policy: 5 });
+    }
+    world.play(&Step::Hotplug { cpu: 0 });
+    world.bench.log();
+    let (cpu, ran) = (CpuId(1), |log: Vec<String>| log.contains(&"running:1:3".to_owned()));
+    world.bench.run(&[cpu.0], Nanos::from_ms(500));
+    assert!(!ran(world.bench.log()));
+    for _ in 0..3 {
+        world.leave(cpu, Leave::Block(BlockCause::Timer));
+        world.bench.settle();
+    }
+    assert!(ran(world.bench.log()));
+}
