@@ -134,6 +134,7 @@ fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measu
         "diff_ppm": judged.diff_ppm,
         "diff_ppm_low": judged.low_ppm,
         "diff_ppm_high": judged.high_ppm,
+        "tellable_ppm": judged.tellable_ppm,
         "level_ppm": LEVEL_PPM,
         "verdict": verdict,
         "depends_on": null,

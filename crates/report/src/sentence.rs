@@ -99,10 +99,10 @@ fn said(topic: &Topic, judged: &Judgement) -> String {
 }
 
 fn could_tell(topic: &Topic, judged: &Judgement) -> String {
-    match judged.tellable_ppm() {
+    match judged.tellable_ppm {
         Some(least) => {
             let least = ppm(least).trim_start_matches('+').replace(' ', &GLUE.to_string());
-            format!("{} (they could have told {least})", topic.noun)
+            format!("{} (they would have told {least})", topic.noun)
         }
         None => topic.noun.to_owned(),
     }

@@ -521,9 +521,9 @@ fn what_the_runs_cannot_tell_is_said() {
     check(
         &sentences.join("\n"),
         expect![[r#"
-            Whether bfs and fifo differ in the makespan (they could have told 2.0 %), the
-              mean wait (they could have told 2.0 %) and the wait at p99 (they could have
-              told 2.0 %), these runs cannot tell.
+            Whether bfs and fifo differ in the makespan (they would have told 3.7 %), the
+              mean wait (they would have told 3.7 %) and the wait at p99 (they would have
+              told 3.7 %), these runs cannot tell.
 
             Values are medians of all seeds. Beside them: the typical difference between two
               runs with the same seed, and its range. ✓ better, ✗ worse: the range of the

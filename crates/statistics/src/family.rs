@@ -47,6 +47,9 @@ pub struct Interval {
     pub low_ppm: Option<i64>,
     /// The greatest one.
     pub high_ppm: Option<i64>,
+    /// The smallest true difference that about 19 of 20 such comparisons would tell; `None` if so few
+    /// runs can tell nothing.
+    pub tellable_ppm: Option<i64>,
     /// What follows.
     pub verdict: Verdict,
 }
@@ -65,15 +68,6 @@ pub enum Verdict {
     Unclear,
     /// They differ, and neither way is better.
     Differs,
-}
-
-impl Interval {
-    /// The smallest difference that these runs would have told, if it were the typical one: from the estimate to the
-    /// farther end of the interval.
-    pub fn tellable_ppm(&self) -> Option<i64> {
-        let (diff, low, high) = (self.diff_ppm?, self.low_ppm?, self.high_ppm?);
-        Some((diff - low).max(high - diff))
-    }
 }
 
 /// The rows that may have a mark, among which the most unusual one sets the limit; all, if none may.
@@ -102,6 +96,8 @@ pub fn compare(rows: &[Row], family: Family) -> Vec<Interval> {
 pub(crate) struct Judged {
     pub estimate: i64,
     pub ends: Option<(i64, i64)>,
+    /// What the squared statistic has to exceed, in units of its variance; `None` if it cannot.
+    pub limit: Option<f64>,
     /// The test rejects that there is no difference.
     pub rejected: bool,
 }
@@ -125,7 +121,18 @@ fn interval(row: &Row, judged: &Judged) -> Interval {
         (Way::Less, false) | (Way::More, true) => Verdict::Better,
         _ => Verdict::Worse,
     };
-    Interval { a_median: median(&row.a), b_median: median(&row.b), diff_ppm, low_ppm, high_ppm, verdict }
+    let tellable_ppm = tellable(judged).and_then(to_ppm);
+    Interval { a_median: median(&row.a), b_median: median(&row.b), diff_ppm, low_ppm, high_ppm, tellable_ppm, verdict }
+}
+
+/// From the estimate to the end of the interval it is as many standard errors as the limit has. Of estimates around a
+/// true difference, one in 20 lies more than another [`POWER`] standard errors below it: so a true difference of both
+/// together is told in 19 of 20 cases.
+fn tellable(judged: &Judged) -> Option<i64> {
+    let (low, high) = judged.ends?;
+    let limit = judged.limit?.sqrt();
+    let half = (judged.estimate - low).max(high - judged.estimate);
+    Some((half as f64 * (limit + POWER) / limit).ceil() as i64)
 }
 
 /// The middle value, or the mean of the two in the middle, rounded down; 0 of nothing.
@@ -173,15 +180,24 @@ pub(crate) fn to_ppm(doubled: i64) -> Option<i64> {
     (doubled < two).then(|| ppm(two - doubled))
 }
 
-/// The limit for the squared statistic: the smallest value that at most `level` of all `largest` reach.
-/// `None` if even the largest is too common: so few runs can tell nothing.
+/// What the squared statistic has to exceed: the greatest value that more than `level` of all `largest` reach. What is
+/// above it was reached by at most `level` of them. `None` if none exceeds it: so few runs can tell nothing.
 pub(crate) fn limit(mut largest: Vec<f64>, level: f64) -> Option<f64> {
     largest.sort_by(|one, other| other.total_cmp(one));
-    let allowed = (level * largest.len() as f64) as usize;
-    // Sums of the same ranks in another order may differ in the last bit.
-    let reached = |value: f64| largest.partition_point(|&other| other >= value * (1.0 - 1e-12));
-    let within = largest[..allowed.min(largest.len())].iter().rev();
-    within.copied().find(|&value| value > 0.0 && reached(value) <= allowed)
+    let limit = largest[((level * largest.len() as f64) as usize).min(largest.len() - 1)];
+    exceeds(largest[0], limit).then_some(limit)
+}
+
+/// Sums of the same ranks in another order may differ in the last bit.
+pub(crate) fn exceeds(value: f64, limit: f64) -> bool {
+    value > limit * (1.0 + 1e-12)
+}
+
+/// How many of `all` differences may lie on one side of a shift that is rejected, where `balance` is how many more there
+/// are on the other side at the limit. `None`: not even 0.
+pub(crate) fn rejected_below(all: usize, balance: f64) -> Option<usize> {
+    let reaches = ((all as f64 - balance) / 2.0 - 1e-6).ceil();
+    (reaches >= 1.0).then(|| reaches as usize - 1)
 }
 
 /// Twice the rank of each value, from 2; equal values share the mean of their ranks.
@@ -215,6 +231,9 @@ impl Draw {
         (((self.next() >> 32) * end as u64) >> 32) as usize
     }
 }
+
+/// Standard errors that a normal estimate is above its 5 % quantile.
+const POWER: f64 = 1.645;
 
 /// How many places are changed at random where not all ways can be tried.
 pub(crate) const SAMPLE: usize = 20_000;

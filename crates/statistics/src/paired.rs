@@ -2,7 +2,7 @@
 //! Pairs: Wilcoxon's signed ranks under all changes of signs.
 
 use crate::Row;
-use crate::family::{Draw, Judged, SAMPLE, difference, doubled_ranks, limit, marked};
+use crate::family::{Draw, Judged, SAMPLE, difference, doubled_ranks, exceeds, limit, marked, rejected_below};
 
 /// Up to so many pairs all signs are tried: half a million, as the other half mirrors them.
 const ALL: usize = 20;
@@ -44,7 +44,8 @@ pub(crate) fn judge(rows: &[Row], level: f64) -> Vec<Judged> {
         Judged {
             estimate: middle(&averages),
             ends: limit.and_then(|limit| ends(&averages, differences.len(), limit)),
-            rejected: limit.is_some_and(|limit| reached >= limit * (1.0 - 1e-12)),
+            limit,
+            rejected: limit.is_some_and(|limit| exceeds(reached, limit)),
         }
     };
     differences.iter().zip(&signed).map(judged).collect()
@@ -90,12 +91,11 @@ pub(crate) fn middle(sorted: &[i64]) -> i64 {
 }
 
 /// The shifts that are not rejected. With n pairs, M = n (n + 1) / 2 averages and doubled ranks, the sum of signed
-/// ranks is 2 (M - 2 T), where T is how many averages lie below the shift; a sum at the limit is rejected.
+/// ranks is 2 (M - 2 T), where T is how many averages lie below the shift; a sum above the limit is rejected.
 fn ends(averages: &[i64], pairs: usize, limit: f64) -> Option<(i64, i64)> {
     let n = pairs as f64;
     let squares = 4.0 * n * (n + 1.0) * (2.0 * n + 1.0) / 6.0;
-    let below = (averages.len() as f64 - (limit * squares).sqrt() / 2.0) / 2.0 + 1e-6;
-    let below = (below >= 0.0).then_some(below as usize)?;
+    let below = rejected_below(averages.len(), (limit * squares).sqrt() / 2.0)?;
     Some((averages[below], averages[averages.len() - 1 - below]))
 }
 
@@ -116,13 +116,25 @@ mod tests {
             let row = Signed::of(&differences_from(pairs));
             let limit = limit(largest(&[&row], pairs), 0.05).unwrap();
             let sum = |below: i64| 2 * ((pairs * (pairs + 1) / 2) as i64 - 2 * below);
-            assert!(row.statistic(sum(critical)) >= limit * (1.0 - 1e-12), "{pairs}");
-            assert!(row.statistic(sum(critical + 1)) < limit * (1.0 - 1e-12), "{pairs}");
+            assert!(exceeds(row.statistic(sum(critical)), limit), "{pairs}");
+            assert!(!exceeds(row.statistic(sum(critical + 1)), limit), "{pairs}");
             let averages: Vec<i64> = (0..(pairs * (pairs + 1) / 2) as i64).collect();
             assert_eq!(ends(&averages, pairs, limit).unwrap().0, critical, "{pairs}");
         }
         let row = Signed::of(&differences_from(5));
         assert_eq!(limit(largest(&[&row], 5), 0.05), None, "five pairs never tell anything");
+    }
+
+    /// Both rows have their least difference in the seventh pair, so the same two changes of signs are the most unusual
+    /// ones for both. The first row is not the most unusual of all, and unusual enough.
+    #[test]
+    fn a_row_need_not_be_the_most_unusual_one() {
+        let row = |a: [u64; 7], b: [u64; 7]| Row { a: a.to_vec(), b: b.to_vec(), way: Way::Less };
+        let first = row([1, 1, 1, 1, 1, 1, 95], [10, 11, 12, 13, 14, 15, 10]);
+        let second = row([38, 8, 92, 12, 64, 54, 43], [1, 1, 1, 1, 1, 1, 6]);
+        let judged = judge(&[first, second], 0.05);
+        assert!(judged.iter().all(|judged| judged.rejected && judged.ends.is_some()), "{judged:?}");
+        assert!(judged[0].ends.unwrap().0 > 0 && judged[1].ends.unwrap().1 < 0, "{judged:?}");
     }
 
     /// Walks all signs by counting, and asks how often the largest statistic is as large as the first row's.

@@ -2,7 +2,7 @@
 //! Runs without common seeds: Wilcoxon's rank sums (Mann and Whitney's U) under changes of all labels.
 
 use crate::Row;
-use crate::family::{Draw, Judged, SAMPLE, difference, doubled_ranks, limit, marked};
+use crate::family::{Draw, Judged, SAMPLE, difference, doubled_ranks, exceeds, limit, marked, rejected_below};
 use crate::paired::middle;
 
 /// The doubled ranks of all values of a row, a's first, less their mean; and the sum of their squares.
@@ -45,7 +45,8 @@ pub(crate) fn judge(rows: &[Row], level: f64) -> Vec<Judged> {
         Judged {
             estimate: middle(&differences),
             ends: limit.and_then(|limit| ends(&differences, all, limit)),
-            rejected: limit.is_some_and(|limit| ranked.statistic(first..all) >= limit * (1.0 - 1e-12)),
+            limit,
+            rejected: limit.is_some_and(|limit| exceeds(ranked.statistic(first..all), limit)),
         }
     };
     rows.iter().zip(&ranked).map(judged).collect()
@@ -64,8 +65,7 @@ fn doubled_differences(row: &Row) -> Vec<i64> {
 fn ends(differences: &[i64], runs: usize, limit: f64) -> Option<(i64, i64)> {
     let n = runs as f64;
     let squares = n * (n * n - 1.0) / 3.0;
-    let below = (differences.len() as f64 - (limit * squares).sqrt()) / 2.0 + 1e-6;
-    let below = (below >= 0.0).then_some(below as usize)?;
+    let below = rejected_below(differences.len(), (limit * squares).sqrt())?;
     Some((differences[below], differences[differences.len() - 1 - below]))
 }
 
