@@ -380,8 +380,8 @@ fn report_of(
         code: exit.code,
         reason: exit.reason,
         message: exit.message,
-        fault: None,
         dump: exit.dump,
+        ..Exit::default()
     });
     RunReport {
         tags: Tags {

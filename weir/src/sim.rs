@@ -189,6 +189,10 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<RunReport> {
 
 fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: bool) -> RunReport {
     let exit = |exit: kernel_model::ExitInfo| Exit {
+        op: exit.cause.op.map(str::to_owned),
+        kfunc: exit.cause.call,
+        line: exit.cause.source.as_ref().map(|(_, line)| *line),
+        file: exit.cause.source.map(|(file, _)| file),
         kind: exit.kind,
         code: exit.code,
         reason: exit.reason,

@@ -2,6 +2,7 @@
 //! Turns the instructions of an object into [`Op`]s: branch targets become indices, symbols become addresses or
 //! numbers, a 64-bit immediate load becomes one op. What no engine could execute is refused here.
 
+use crate::lines::{self, Files, SourceLine};
 use crate::op::{Atomic, Code, Op};
 use crate::{GuestAddr, LoadError, Resolver};
 use bpf_object::{Function, Insn, LineInfo, LinkedObject, Symbol};
@@ -13,8 +14,12 @@ pub(crate) struct Program {
     pub ops: Vec<Op>,
     /// Instruction slot in its function, by op.
     pub slots: Vec<u32>,
-    /// Source line, by op; 0 if unknown.
-    pub lines: Vec<u32>,
+    /// Line of the source as the object has it, by op.
+    pub stated: Vec<SourceLine>,
+    /// Line of the policy's own source, by op (`lines`).
+    pub own: Vec<SourceLine>,
+    /// The files of both.
+    pub files: Files,
     /// By [`bpf_object::FunctionId`].
     pub functions: Vec<FunctionCode>,
     /// What [`Code::Poison`] and [`Code::MissingKfunc`] say.
@@ -106,22 +111,20 @@ impl Decoder<'_> {
         let function = self.function;
         self.number_slots()?;
         let mut uses_stack = false;
-        let mut lines = function.lines.iter().peekable();
-        let mut line = 0;
         for slot in 0..function.insns.len() as u32 {
             if self.starts[slot as usize] == SECOND_HALF {
                 continue;
             }
             let op = self.op(slot, program).map_err(|problem| (slot, problem))?;
             uses_stack |= op.dst == 10 || op.src == 10;
-            while let Some(info) = lines.next_if(|info| info.insn <= slot) {
-                line = info.line;
-            }
             program.ops.push(op);
             program.slots.push(slot);
-            program.lines.push(line);
         }
         self.check_end(program)?;
+        let stated = lines::stated(&function.lines, &program.slots[self.base..], &mut program.files);
+        let (ops, slots) = (&program.ops[self.base..], &program.slots[self.base..]);
+        program.own.extend(lines::own(function, ops, slots, self.base, &stated, &mut program.files));
+        program.stated.extend(stated);
         let (name, lines) = (function.name.clone(), function.lines.clone());
         program.functions.push(FunctionCode { name, entry: self.base as u32, uses_stack, lines });
         Ok(())

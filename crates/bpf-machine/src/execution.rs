@@ -2,7 +2,7 @@
 //! A program in flight. All that an engine must keep while a program is suspended is here, so that any engine can go
 //! on where another one stopped.
 
-use crate::{GuestAddr, MapHandle};
+use crate::{GuestAddr, MapHandle, SourceLine};
 use bpf_object::FunctionId;
 
 /// Nested frames, callbacks included, as `MAX_CALL_FRAMES` of the kernel.
@@ -36,8 +36,8 @@ pub struct CodeSite {
     pub function: FunctionId,
     /// Instruction slot in it.
     pub insn: u32,
-    /// Source line, 0 if unknown.
-    pub line: u32,
+    /// Line of the policy's own source: of the innermost frame that has one.
+    pub line: SourceLine,
 }
 
 /// How far an execution got.

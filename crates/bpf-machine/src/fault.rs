@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a program can do wrong. A fault is the program's fault; our own mistakes panic.
 
+use crate::SourceLine;
 use std::fmt;
 
 /// A fault and where it happened.
@@ -14,6 +15,10 @@ pub struct Fault {
     pub insn: u32,
     /// Source file, line and its text, if the object carries them.
     pub source: Option<(String, u32, String)>,
+    /// Line of the policy's own source that led there.
+    pub own: SourceLine,
+    /// The helper that was being called, if one was.
+    pub helper: Option<u32>,
 }
 
 /// What a program did wrong.

@@ -14,6 +14,7 @@ mod fault;
 mod helpers;
 mod interpreter;
 pub mod iter_num;
+mod lines;
 mod machine;
 mod maps;
 mod memory;
@@ -21,6 +22,7 @@ mod op;
 
 pub use execution::{CodeSite, Execution, PausePoints, Step};
 pub use fault::{Fault, FaultKind};
+pub use lines::SourceLine;
 pub use machine::{Context, Host, LoadError, Machine, Resolver};
 pub use maps::{MapHandle, Maps, TimerId};
 pub use memory::{Access, GuestAddr, Memory, Region, RegionId};

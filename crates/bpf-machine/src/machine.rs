@@ -5,6 +5,7 @@ use crate::decode::{Places, Program, decode};
 use crate::engine::{Engine, Regions};
 use crate::execution::{CodeSite, Execution, MAX_LOOPS, STACK_BYTES, Step};
 use crate::maps::{ElementKey, MapHandle, TimerId};
+use crate::op::Code;
 use crate::{Access, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
 use std::cell::Cell;
@@ -179,11 +180,18 @@ impl Machine {
 
     /// The fault that `kind` is at the place where the execution stands.
     fn fault(&self, execution: &Execution, kind: FaultKind) -> Fault {
-        let CodeSite { function, insn, .. } = self.program.site(execution);
+        let CodeSite { function, insn, line: own } = self.program.site(execution);
         let function = &self.program.functions[function.0 as usize];
         let line = function.lines.iter().take_while(|line| line.insn <= insn).last();
         let source = line.map(|line| (line.file.clone(), line.line, line.text.clone()));
-        Fault { kind, function: function.name.clone(), insn, source }
+        let op = &self.program.ops[execution.pc];
+        let helper = (op.code == Code::Helper).then_some(op.imm as u32);
+        Fault { kind, function: function.name.clone(), insn, source, own, helper }
+    }
+
+    /// The source files of the object as the compiler saw them: what [`crate::SourceLine::file`] counts.
+    pub fn files(&self) -> &[String] {
+        &self.program.files.names
     }
 
     /// The callback of a timer that fired, with its arguments (map, key, value), if it has one: not if it was cancelled

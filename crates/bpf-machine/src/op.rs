@@ -83,6 +83,13 @@ pub(crate) enum Code {
     MissingKfunc,
 }
 
+impl Code {
+    /// Whether [`Op::at`] is the index of an op.
+    pub fn may_jump(self) -> bool {
+        (Code::Ja as u8..=Code::Jset32X as u8).contains(&(self as u8)) || self == Code::MayGoto
+    }
+}
+
 /// Kinds of [`Code::Atomic`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use bpf_machine::{Access, CodeSite, Machine, Memory, PausePoints, Step, TimerId, asm};
+use bpf_machine::{Access, CodeSite, Machine, Memory, PausePoints, SourceLine, Step, TimerId, asm};
 use bpf_object::FunctionId;
 use common::TestKernel;
 
@@ -36,7 +36,10 @@ fn a_paused_execution_stands_before_its_call_and_others_run_meanwhile() {
     machine.begin(&mut first, FunctionId(0), &[11], 0);
     machine.begin(&mut second, FunctionId(0), &[22], 1);
     assert_eq!(machine.run(&mut first, &mut kernel), Ok(Step::Paused));
-    assert_eq!(machine.site(&first), CodeSite { function: FunctionId(0), insn: 1, line: 3 });
+    assert_eq!(
+        machine.site(&first),
+        CodeSite { function: FunctionId(0), insn: 1, line: SourceLine { file: 0, line: 3 } }
+    );
     assert_eq!(machine.run(&mut second, &mut kernel), Ok(Step::Paused));
     assert_eq!(kernel.calls, [], "a pause is before the call");
     assert_eq!(machine.run(&mut second, &mut kernel), Ok(Step::Done(22)));

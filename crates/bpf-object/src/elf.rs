@@ -82,7 +82,7 @@ pub(crate) struct Relocation {
 pub(crate) struct Elf<'a> {
     pub sections: Vec<Section<'a>>,
     pub symbols: Vec<ElfSymbol<'a>>,
-    /// By patched section. Only those of sections that are part of the program.
+    /// By patched section. Only those of sections that are part of the program, or debug information.
     relocations: BTreeMap<usize, Vec<Relocation>>,
 }
 
@@ -195,7 +195,7 @@ fn read_relocations(
         let Some(section) = sections.get(patched) else {
             return Err(bad(format!("relocations of section {patched} of {}", sections.len())));
         };
-        if !section.allocated {
+        if !section.allocated && !section.name.starts_with(".debug_") {
             continue;
         }
         for entry in entries {

@@ -4,6 +4,7 @@
 use crate::btf::ext::BtfExt;
 use crate::btf::{Btf, Kind};
 use crate::bytes::malformed;
+use crate::dwarf;
 use crate::elf::{Elf, ElfSymbol, Place, Section, SymbolKind};
 use crate::{Function, FunctionId, Insn, LineInfo, ObjectError, Program, ProgramKind};
 use std::collections::BTreeMap;
@@ -48,6 +49,9 @@ impl Code {
         }
         code.add_signatures(elf, btf, ext);
         code.add_lines(elf, ext);
+        for (function, call) in dwarf::inlined(elf, &code) {
+            code.functions[function.0 as usize].inlined.push(call);
+        }
         Ok(code)
     }
 
@@ -73,6 +77,7 @@ impl Code {
             symbols: BTreeMap::new(),
             kernel_loads: Vec::new(),
             lines: Vec::new(),
+            inlined: Vec::new(),
             global: !symbol.local && !symbol.hidden,
             arguments: 0,
         });

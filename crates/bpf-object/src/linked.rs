@@ -69,6 +69,19 @@ pub struct LineInfo {
     pub text: String,
 }
 
+/// A call that the compiler replaced by what it calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InlinedCall {
+    /// First instruction slot of what was inlined, counted from the function's start.
+    pub first: u32,
+    /// The slot behind its last.
+    pub end: u32,
+    /// Source file of the call as the compiler saw it.
+    pub file: String,
+    /// Line of the call.
+    pub line: u32,
+}
+
 /// A program or subprogram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
@@ -82,6 +95,8 @@ pub struct Function {
     pub kernel_loads: Vec<u32>,
     /// Source lines in ascending order of `insn`.
     pub lines: Vec<LineInfo>,
+    /// Where functions were inlined, if the object tells: outer calls before those in them.
+    pub inlined: Vec<InlinedCall>,
     /// Whether the verifier checks it on its own (`__global` functions).
     pub global: bool,
     /// How many arguments it takes.

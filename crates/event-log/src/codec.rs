@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Events as bytes: the form that is hashed and the form that is stored are the same.
 //!
-//! An event is `kind u8, op u8, cpu u32, task u32, line u32, time u64`, then what its kind carries; everything little
-//! endian, no padding, the same on every host. The kind tells the length. Tasks and affinity masks are records of
-//! their own, with kinds from the top of the range.
+//! An event is `kind u8, op u8, cpu u32, task u32, file u16, line u32, time u64`, then what its kind carries; everything little
+//! endian, no padding, the same on every host. The kind tells the length. Tasks, affinity masks, texts and names of files are
+//! records of their own, with kinds from the top of the range.
 
-use crate::{BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Sink, SwitchReason, TaskInfo, Waker};
+use crate::{
+    BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
+};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
 /// Bytes before what a kind carries.
-const HEAD: usize = 22;
+const HEAD: usize = 24;
 /// No event is longer: the largest payload is that of an insert, 24 bytes.
 pub(crate) const MAX_EVENT: usize = HEAD + 24;
 
@@ -17,6 +19,11 @@ pub(crate) const MAX_EVENT: usize = HEAD + 24;
 const TASK: u8 = 255;
 /// Kind of a record that brings a new affinity mask.
 const AFFINITY: u8 = 254;
+
+/// Kind of a record that holds a text of the scheduler.
+const PRINTK: u8 = 252;
+/// Kind of a record that names a source file.
+const SOURCE_FILE: u8 = 253;
 
 /// One record of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +34,10 @@ pub enum Record {
     Affinity(Nanos, TaskId, CpuSet),
     /// Something happened.
     Event(Event),
+    /// The scheduler said something.
+    Printk(Printk),
+    /// The source file with this number.
+    SourceFile(u16, String),
 }
 
 /// Why bytes are not a record.
@@ -68,6 +79,11 @@ impl Put<'_> {
     }
 
     #[inline(always)]
+    fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(value.to_le_bytes())
+    }
+
+    #[inline(always)]
     fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes(value.to_le_bytes())
     }
@@ -82,11 +98,16 @@ impl Put<'_> {
 #[inline]
 pub(crate) fn encode_event(event: &Event, out: &mut [u8; MAX_EVENT]) -> usize {
     let mut put = Put { out, at: 1 };
-    put.u8(event.site.op).u32(event.cpu.0).u32(event.task.0).u32(event.site.line).u64(event.time.0);
+    encode_head(&mut put, event.site, event.cpu, event.task, event.time);
     let kind = encode_kind(&event.kind, &mut put);
     let length = put.at;
     out[0] = kind;
     length
+}
+
+#[inline(always)]
+fn encode_head(put: &mut Put<'_>, site: CallbackSite, cpu: CpuId, task: TaskId, time: Nanos) {
+    put.u8(site.op).u32(cpu.0).u32(task.0).u16(site.file).u32(site.line).u64(time.0);
 }
 
 #[inline(always)]
@@ -197,6 +218,24 @@ pub(crate) fn encode_affinity(time: Nanos, task: TaskId, allowed: &CpuSet, out: 
     encode_mask(allowed, out);
 }
 
+/// Appends a text of the scheduler: what every event begins with, then the text.
+pub(crate) fn encode_printk(printk: &Printk, out: &mut Vec<u8>) {
+    let mut head = [0; MAX_EVENT];
+    head[0] = PRINTK;
+    encode_head(&mut Put { out: &mut head, at: 1 }, printk.site, printk.cpu, printk.task, printk.time);
+    out.extend(&head[..HEAD]);
+    out.extend((printk.text.len() as u32).to_le_bytes());
+    out.extend(printk.text.as_bytes());
+}
+
+/// Appends the name of a source file.
+pub(crate) fn encode_source_file(file: u16, name: &str, out: &mut Vec<u8>) {
+    out.push(SOURCE_FILE);
+    out.extend(file.to_le_bytes());
+    out.extend((name.len() as u32).to_le_bytes());
+    out.extend(name.as_bytes());
+}
+
 fn encode_policy(policy: Policy, out: &mut Vec<u8>) {
     match policy {
         Policy::Other => out.push(0),
@@ -234,6 +273,10 @@ impl Take<'_> {
 
     fn u8(&mut self) -> Result<u8, CodecError> {
         Ok(self.array::<1>()?[0])
+    }
+
+    fn u16(&mut self) -> Result<u16, CodecError> {
+        Ok(u16::from_le_bytes(self.array()?))
     }
 
     fn u32(&mut self) -> Result<u32, CodecError> {
@@ -279,6 +322,10 @@ impl Take<'_> {
         Ok(bytes)
     }
 
+    fn text(&mut self) -> Result<String, CodecError> {
+        Ok(String::from_utf8_lossy(self.counted(1)?).into_owned())
+    }
+
     fn mask(&mut self) -> Result<CpuSet, CodecError> {
         let bytes = self.counted(8)?;
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("chunks of 8"));
@@ -305,11 +352,13 @@ const CAUSES: [BlockCause; 5] =
     [BlockCause::Timer, BlockCause::Io, BlockCause::Task, BlockCause::Child, BlockCause::External];
 
 impl Record {
-    /// When.
+    /// When; the source files are known from the start.
     pub fn time(&self) -> Nanos {
         match self {
             Record::Task(time, _) | Record::Affinity(time, ..) => *time,
             Record::Event(event) => event.time,
+            Record::Printk(printk) => printk.time,
+            Record::SourceFile(..) => Nanos::ZERO,
         }
     }
 
@@ -319,6 +368,8 @@ impl Record {
             Record::Task(time, info) => sink.task(*time, info),
             Record::Affinity(time, task, allowed) => sink.affinity(*time, *task, allowed),
             Record::Event(event) => sink.event(event),
+            Record::Printk(printk) => sink.printk(printk),
+            Record::SourceFile(file, name) => sink.source_file(*file, name),
         }
     }
 
@@ -327,6 +378,8 @@ impl Record {
         match self {
             Record::Task(time, info) => encode_task(*time, info, out),
             Record::Affinity(time, task, allowed) => encode_affinity(*time, *task, allowed, out),
+            Record::Printk(printk) => encode_printk(printk, out),
+            Record::SourceFile(file, name) => encode_source_file(*file, name, out),
             Record::Event(event) => {
                 let mut buffer = [0; MAX_EVENT];
                 let length = encode_event(event, &mut buffer);
@@ -341,6 +394,8 @@ impl Record {
         let record = match take.u8()? {
             TASK => decode_task(&mut take)?,
             AFFINITY => Record::Affinity(take.time()?, take.task()?, take.mask()?),
+            SOURCE_FILE => Record::SourceFile(take.u16()?, take.text()?),
+            PRINTK => decode_printk(&mut take)?,
             kind => decode_event(kind, &mut take)?,
         };
         if take.rest.is_empty() { Ok(record) } else { Err(CodecError::Long(take.rest.len())) }
@@ -354,7 +409,7 @@ fn decode_task(take: &mut Take<'_>) -> Result<Record, CodecError> {
     let kernel_thread = take.flag("kernel thread")?;
     let policy = decode_policy(take)?;
     let allowed = take.mask()?;
-    let name = String::from_utf8_lossy(take.counted(1)?).into_owned();
+    let name = take.text()?;
     Ok(Record::Task(time, TaskInfo { id, name, parent, allowed, policy, nice, kernel_thread }))
 }
 
@@ -372,10 +427,20 @@ fn decode_policy(take: &mut Take<'_>) -> Result<Policy, CodecError> {
 }
 
 fn decode_event(kind: u8, take: &mut Take<'_>) -> Result<Record, CodecError> {
-    let op = take.u8()?;
-    let (cpu, task, line, time) = (take.cpu()?, take.task()?, take.u32()?, take.time()?);
+    let (site, cpu, task, time) = decode_head(take)?;
     let kind = decode_kind(kind, take)?;
-    Ok(Record::Event(Event { time, cpu, task, kind, site: CallbackSite { op, line } }))
+    Ok(Record::Event(Event { time, cpu, task, kind, site }))
+}
+
+fn decode_head(take: &mut Take<'_>) -> Result<(CallbackSite, CpuId, TaskId, Nanos), CodecError> {
+    let op = take.u8()?;
+    let (cpu, task, file, line) = (take.cpu()?, take.task()?, take.u16()?, take.u32()?);
+    Ok((CallbackSite { op, file, line }, cpu, task, take.time()?))
+}
+
+fn decode_printk(take: &mut Take<'_>) -> Result<Record, CodecError> {
+    let (site, cpu, task, time) = decode_head(take)?;
+    Ok(Record::Printk(Printk { time, cpu, task, site, text: take.text()? }))
 }
 
 fn decode_kind(kind: u8, take: &mut Take<'_>) -> Result<EventKind, CodecError> {

@@ -23,8 +23,25 @@ pub struct Event {
 pub struct CallbackSite {
     /// Index of the op in `struct sched_ext_ops` order plus one, 0 for none. See [`op_name`].
     pub op: u8,
-    /// Line of the BPF source, 0 if unknown. Which file it is follows from the op's program.
+    /// File of the policy's source, by the number that [`Sink::source_file`] announced; 0 if the line is unknown.
+    pub file: u16,
+    /// Line in it, 0 if unknown.
     pub line: u32,
+}
+
+/// A text that the scheduler printed (`bpf_printk`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Printk {
+    /// When.
+    pub time: Nanos,
+    /// On which CPU.
+    pub cpu: CpuId,
+    /// Who ran there; [`TaskId::NONE`]: nobody.
+    pub task: TaskId,
+    /// Where in its code.
+    pub site: CallbackSite,
+    /// The text, without a newline at its end.
+    pub text: String,
 }
 
 /// What an event says. New kinds go to the end: the discriminants are part of the log's format.
@@ -231,10 +248,14 @@ pub struct TaskInfo {
 ///
 /// Calls come in order of time. A task is announced before the first event that names it.
 pub trait Sink {
+    /// The scheduler's source file with this number, without its directory. Announced before the first event.
+    fn source_file(&mut self, _file: u16, _name: &str) {}
     /// A task exists from `time` on.
     fn task(&mut self, time: Nanos, info: &TaskInfo);
     /// The affinity of a known task is now `allowed`; the [`EventKind::Affinity`] event follows.
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet);
+    /// The scheduler printed something.
+    fn printk(&mut self, _printk: &Printk) {}
     /// Something happened.
     fn event(&mut self, event: &Event);
 }

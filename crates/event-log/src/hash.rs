@@ -2,7 +2,7 @@
 //! The hash of a run: equal if and only if the same things happened in the same order.
 
 use crate::codec::{self, MAX_EVENT};
-use crate::{Event, Sink, TaskInfo};
+use crate::{Event, Printk, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -60,6 +60,18 @@ impl std::fmt::Debug for LogHash {
 }
 
 impl Sink for LogHash {
+    fn printk(&mut self, printk: &Printk) {
+        let mut bytes = Vec::new();
+        codec::encode_printk(printk, &mut bytes);
+        self.long(&bytes);
+    }
+
+    fn source_file(&mut self, file: u16, name: &str) {
+        let mut bytes = Vec::new();
+        codec::encode_source_file(file, name, &mut bytes);
+        self.long(&bytes);
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         let mut bytes = Vec::new();
         codec::encode_task(time, info, &mut bytes);

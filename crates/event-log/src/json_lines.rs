@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A log as text: one JSON object a line, for `jq` and other programs.
 //!
-//! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op` and `line`. What its
+//! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op`, `file` and `line`. What its
 //! kind carries follows under the names of [`EventKind`]'s fields. Units stand last in a key.
 
-use crate::{BlockCause, Event, EventKind, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name};
+use crate::{
+    BlockCause, CallbackSite, Event, EventKind, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
+};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -13,13 +15,15 @@ use std::io::{self, Write};
 #[derive(Debug)]
 pub struct JsonLines<W> {
     out: W,
+    /// Source files by number.
+    files: Vec<String>,
     failed: Option<io::Error>,
 }
 
 impl<W: Write> JsonLines<W> {
     /// Writes to `out`, which should be buffered.
     pub fn new(out: W) -> JsonLines<W> {
-        JsonLines { out, failed: None }
+        JsonLines { out, files: Vec::new(), failed: None }
     }
 
     /// Gives back where the lines went.
@@ -34,6 +38,14 @@ impl<W: Write> JsonLines<W> {
         Ok(self.out)
     }
 
+    fn put_site(&self, map: &mut Map<String, Value>, site: CallbackSite) {
+        put_some(map, "op", op_name(site.op).map(Value::from));
+        if site.line > 0 {
+            put_some(map, "file", self.files.get(usize::from(site.file)).map(|name| name.as_str().into()));
+            put_some(map, "line", Some(site.line.into()));
+        }
+    }
+
     fn line(&mut self, value: &Value) {
         if self.failed.is_none() {
             self.failed = writeln!(self.out, "{value}").err();
@@ -42,6 +54,20 @@ impl<W: Write> JsonLines<W> {
 }
 
 impl<W: Write> Sink for JsonLines<W> {
+    fn source_file(&mut self, file: u16, name: &str) {
+        self.files.resize(self.files.len().max(usize::from(file) + 1), String::new());
+        self.files[usize::from(file)] = name.to_owned();
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        let mut line = json!({ "time_ns": printk.time.0, "kind": "printk", "cpu": printk.cpu.0 });
+        let map = line.as_object_mut().expect("built as an object");
+        put_some(map, "task", printk.task.some().map(|task| task.0.into()));
+        self.put_site(map, printk.site);
+        put_some(map, "text", Some(printk.text.as_str().into()));
+        self.line(&line);
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         self.line(&json!({
             "time_ns": time.0,
@@ -66,8 +92,7 @@ impl<W: Write> Sink for JsonLines<W> {
         let mut line = json!({ "time_ns": event.time.0, "kind": kind, "cpu": event.cpu.0 });
         let map = line.as_object_mut().expect("built as an object");
         put_some(map, "task", event.task.some().map(|task| task.0.into()));
-        put_some(map, "op", op_name(event.site.op).map(Value::from));
-        put_some(map, "line", (event.site.line > 0).then(|| event.site.line.into()));
+        self.put_site(map, event.site);
         if let Value::Object(fields) = fields {
             map.extend(fields);
         }

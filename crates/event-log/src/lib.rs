@@ -14,7 +14,8 @@ mod sinks;
 
 pub use codec::{CodecError, Record};
 pub use event::{
-    BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Sink, SwitchReason, TaskInfo, Waker, op_name,
+    BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
+    op_name,
 };
 pub use hash::{LogHash, hash_bytes};
 pub use json_lines::JsonLines;

@@ -5,13 +5,13 @@
 //! the number of records as `u64`, and the run's hash as `u128`: a log that was cut short or damaged is found out.
 
 use crate::codec::{self, MAX_EVENT};
-use crate::{CodecError, Event, LogHash, Record, Sink, TaskInfo};
+use crate::{CodecError, Event, LogHash, Printk, Record, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 
 /// Version of the format that this crate writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// No record is longer; a task's name is the only part without a limit of its own.
 const MAX_RECORD: u32 = 1 << 20;
 
@@ -84,6 +84,16 @@ impl<W: Write> LogWriter<W> {
 }
 
 impl<W: Write> Sink for LogWriter<W> {
+    fn printk(&mut self, printk: &Printk) {
+        self.hash.printk(printk);
+        self.record(|out| codec::encode_printk(printk, out));
+    }
+
+    fn source_file(&mut self, file: u16, name: &str) {
+        self.hash.source_file(file, name);
+        self.record(|out| codec::encode_source_file(file, name, out));
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         self.hash.task(time, info);
         self.record(|out| codec::encode_task(time, info, out));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sinks that join or drop.
 
-use crate::{Event, Sink, TaskInfo};
+use crate::{Event, Printk, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
 
 /// Forgets everything.
@@ -20,6 +20,16 @@ impl Sink for Null {
 pub struct Tee<A, B>(pub A, pub B);
 
 impl<A: Sink, B: Sink> Sink for Tee<A, B> {
+    fn source_file(&mut self, file: u16, name: &str) {
+        self.0.source_file(file, name);
+        self.1.source_file(file, name);
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        self.0.printk(printk);
+        self.1.printk(printk);
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         self.0.task(time, info);
         self.1.task(time, info);
@@ -38,6 +48,14 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
+    fn source_file(&mut self, file: u16, name: &str) {
+        (**self).source_file(file, name);
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        (**self).printk(printk);
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         (**self).task(time, info);
     }
@@ -53,6 +71,14 @@ impl<S: Sink + ?Sized> Sink for &mut S {
 }
 
 impl<S: Sink> Sink for Option<S> {
+    fn source_file(&mut self, file: u16, name: &str) {
+        self.iter_mut().for_each(|sink| sink.source_file(file, name));
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        self.iter_mut().for_each(|sink| sink.printk(printk));
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         self.iter_mut().for_each(|sink| sink.task(time, info));
     }
@@ -68,6 +94,14 @@ impl<S: Sink> Sink for Option<S> {
 }
 
 impl<S: Sink + ?Sized> Sink for Box<S> {
+    fn source_file(&mut self, file: u16, name: &str) {
+        (**self).source_file(file, name);
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        (**self).printk(printk);
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         (**self).task(time, info);
     }

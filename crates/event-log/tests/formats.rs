@@ -3,7 +3,7 @@
 
 use event_log::{
     BlockCause, CallbackSite, Event, EventKind, Header, JsonLines, KickFlags, LockKind, LogError, LogHash, LogReader,
-    LogWriter, Record, SwitchReason, TaskInfo, Tee, Waker,
+    LogWriter, Printk, Record, SwitchReason, TaskInfo, Tee, Waker,
 };
 use expect_test::expect;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 fn header() -> Header {
     Header {
-        weir_log: 1,
+        weir_log: event_log::FORMAT,
         version: "0.1.0".to_owned(),
         scheduler: "bfs".to_owned(),
         object_hash: "00ff".to_owned(),
@@ -23,7 +23,7 @@ fn header() -> Header {
 }
 
 fn event(time: u64, task: u32, kind: EventKind) -> Record {
-    let site = CallbackSite { op: 2, line: 77 };
+    let site = CallbackSite { op: 2, file: 1, line: 77 };
     Record::Event(Event { time: Nanos(time), cpu: CpuId(3), task: TaskId(task), kind, site })
 }
 
@@ -67,8 +67,16 @@ fn all_kinds() -> Vec<Record> {
         EventKind::Disabled { kind: 1026 },
         switch(TaskId(0), SwitchReason::Change),
     ];
-    let mut records = vec![Record::Task(Nanos(0), info(0, "make")), Record::Task(Nanos(1), info(1, "cc1é"))];
+    let mut records = vec![
+        Record::Task(Nanos(0), info(0, "make")),
+        Record::Task(Nanos(1), info(1, "cc1é")),
+        Record::SourceFile(0, "vmlinux.h".to_owned()),
+        Record::SourceFile(1, "my.bpf.c".to_owned()),
+    ];
     records.extend(kinds.into_iter().enumerate().map(|(at, kind)| event(10 + at as u64, 1, kind)));
+    let site = CallbackSite { op: 2, file: 1, line: 78 };
+    let (time, text) = (Nanos(98), "saw é".to_owned());
+    records.push(Record::Printk(Printk { time, cpu: CpuId(3), task: TaskId(1), site, text }));
     records.push(Record::Affinity(Nanos(99), TaskId(1), "0,64".parse().unwrap()));
     records
 }
@@ -103,14 +111,16 @@ fn every_kind_comes_back() {
 
 /// If this changes, the format has changed: logs of earlier versions become unreadable and hashes incomparable.
 #[test]
-fn bytes_and_hash_are_those_of_format_1() {
+fn bytes_and_hash_are_those_of_format_2() {
     let mut bytes = Vec::new();
-    all_kinds()[4].encode(&mut bytes);
+    all_kinds()[6].encode(&mut bytes);
     let hex: Vec<String> =
         bytes.chunks(4).map(|four| four.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
-    expect!["02020300 00000100 00004d00 00000c00 00000000 00000900 00000000 0000ffff ffffffff ffff002d 31010000 0000"]
-        .assert_eq(&hex.join(" "));
-    expect!["d2ad050c3068d2554c69cc226649e121"].assert_eq(&format!("{:032x}", hash(&all_kinds())));
+    expect![
+        "02020300 00000100 00000100 4d000000 0c000000 00000000 09000000 00000000 ffffffff ffffffff 002d3101 00000000"
+    ]
+    .assert_eq(&hex.join(" "));
+    expect!["d060bed5263aafcfcbb92059245c413f"].assert_eq(&format!("{:032x}", hash(&all_kinds())));
 }
 
 #[test]
@@ -174,15 +184,15 @@ fn errors_say_what_and_where() {
     };
     let texts = [
         refused(&|bad| bad.clear()),
-        refused(&|bad| bad[12] = b'2'),
+        refused(&|bad| bad[12] = b'3'),
         refused(&|bad| bad[body + 4] = 99),
         refused(&|bad| bad[body..body + 4].fill(0xff)),
         refused(&|bad| bad.truncate(body + 9)),
         refused(&|bad| *bad.last_mut().unwrap() ^= 1),
     ];
     expect![[r#"
-        the first line is not the header of a log of format 1: EOF while parsing a value at line 1 column 0
-        the first line is not the header of a log of format 1: it is of format 2
+        the first line is not the header of a log of format 2: EOF while parsing a value at line 1 column 0
+        the first line is not the header of a log of format 2: it is of format 3
         record 0: event kind is 99, which does not exist
         record 0 claims 4294967295 bytes; at most 1048576 are allowed
         record 0: the log is cut short
@@ -198,28 +208,29 @@ fn json_lines_name_everything() {
     expect![[r#"
         {"time_ns":0,"kind":"task","task":0,"name":"make","parent":null,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
         {"time_ns":1,"kind":"task","task":1,"name":"cc1é","parent":0,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
-        {"time_ns":10,"kind":"wakeup","cpu":3,"task":1,"op":"enqueue","line":77,"cause":"fork","waker":0,"sync":true,"target":2}
-        {"time_ns":11,"kind":"select_cpu","cpu":3,"task":1,"op":"enqueue","line":77,"prev":0,"chosen":2}
-        {"time_ns":12,"kind":"insert","cpu":3,"task":1,"op":"enqueue","line":77,"dsq":"0x9","key":18446744073709551615,"slice_ns":20000000}
-        {"time_ns":13,"kind":"dispatch","cpu":3,"task":1,"op":"enqueue","line":77,"from":"0x9","to":2}
-        {"time_ns":14,"kind":"switch","cpu":3,"task":1,"op":"enqueue","line":77,"prev":null,"reason":"idle"}
-        {"time_ns":15,"kind":"tick","cpu":3,"task":1,"op":"enqueue","line":77}
-        {"time_ns":16,"kind":"kick","cpu":3,"task":1,"op":"enqueue","line":77,"target":1,"flags":3}
-        {"time_ns":17,"kind":"migrate","cpu":3,"task":1,"op":"enqueue","line":77,"from":2,"to":1}
-        {"time_ns":18,"kind":"block","cpu":3,"task":1,"op":"enqueue","line":77,"cause":"external"}
-        {"time_ns":19,"kind":"fork","cpu":3,"task":1,"op":"enqueue","line":77,"child":1}
-        {"time_ns":20,"kind":"exit","cpu":3,"task":1,"op":"enqueue","line":77}
-        {"time_ns":21,"kind":"idle","cpu":3,"task":1,"op":"enqueue","line":77,"entered":true}
-        {"time_ns":22,"kind":"affinity","cpu":3,"task":1,"op":"enqueue","line":77}
-        {"time_ns":23,"kind":"priority","cpu":3,"task":1,"op":"enqueue","line":77,"nice":-20}
-        {"time_ns":24,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","line":77,"lock":"runqueue 7","waited_ns":90}
-        {"time_ns":25,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","line":77,"lock":"dsq global","waited_ns":90}
-        {"time_ns":26,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","line":77,"lock":"bpf 0x100000000","waited_ns":90}
-        {"time_ns":27,"kind":"hotplug","cpu":3,"task":1,"op":"enqueue","line":77,"online":false}
-        {"time_ns":28,"kind":"yield","cpu":3,"task":1,"op":"enqueue","line":77}
-        {"time_ns":29,"kind":"attached","cpu":3,"task":1,"op":"enqueue","line":77}
-        {"time_ns":30,"kind":"disabled","cpu":3,"task":1,"op":"enqueue","line":77,"exit_kind":1026}
-        {"time_ns":31,"kind":"switch","cpu":3,"task":1,"op":"enqueue","line":77,"prev":0,"reason":"change"}
+        {"time_ns":10,"kind":"wakeup","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"cause":"fork","waker":0,"sync":true,"target":2}
+        {"time_ns":11,"kind":"select_cpu","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"prev":0,"chosen":2}
+        {"time_ns":12,"kind":"insert","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"dsq":"0x9","key":18446744073709551615,"slice_ns":20000000}
+        {"time_ns":13,"kind":"dispatch","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"from":"0x9","to":2}
+        {"time_ns":14,"kind":"switch","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"prev":null,"reason":"idle"}
+        {"time_ns":15,"kind":"tick","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":16,"kind":"kick","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"target":1,"flags":3}
+        {"time_ns":17,"kind":"migrate","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"from":2,"to":1}
+        {"time_ns":18,"kind":"block","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"cause":"external"}
+        {"time_ns":19,"kind":"fork","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"child":1}
+        {"time_ns":20,"kind":"exit","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":21,"kind":"idle","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"entered":true}
+        {"time_ns":22,"kind":"affinity","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":23,"kind":"priority","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"nice":-20}
+        {"time_ns":24,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"runqueue 7","waited_ns":90}
+        {"time_ns":25,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"dsq global","waited_ns":90}
+        {"time_ns":26,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"bpf 0x100000000","waited_ns":90}
+        {"time_ns":27,"kind":"hotplug","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"online":false}
+        {"time_ns":28,"kind":"yield","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":29,"kind":"attached","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":30,"kind":"disabled","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"exit_kind":1026}
+        {"time_ns":31,"kind":"switch","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"prev":0,"reason":"change"}
+        {"time_ns":98,"kind":"printk","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":78,"text":"saw é"}
         {"time_ns":99,"kind":"mask","task":1,"allowed":"0,64"}
     "#]].assert_eq(&String::from_utf8(lines.finish().unwrap()).unwrap());
 }

@@ -2,7 +2,7 @@
 //! The types of the interface between the kernel model and whoever drives it.
 
 use bpf_machine::TimerId;
-use event_log::{BlockCause, Event, LockKind, SwitchReason};
+use event_log::{BlockCause, Event, LockKind, Printk, SwitchReason};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 
 /// What a kernel is built and booted with.
@@ -134,6 +134,8 @@ pub struct Output {
     pub effects: Vec<Effect>,
     /// To be logged.
     pub events: Vec<Event>,
+    /// What the scheduler printed, each with the number of events before it.
+    pub printed: Vec<(usize, Printk)>,
     /// To be priced and charged to the CPU that made the call.
     pub usage: Usage,
 }
@@ -153,6 +155,19 @@ pub struct ExitInfo {
     pub dump: String,
     /// The BPF fault behind it, with function, file and line, if one was.
     pub fault: Option<String>,
+    /// Where in the scheduler's code it came from, as far as it came from there.
+    pub cause: Cause,
+}
+
+/// A place in the scheduler's code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// The op, as the struct names it; `timer` is the callback of a timer.
+    pub op: Option<&'static str>,
+    /// The kfunc or helper that it called.
+    pub call: Option<String>,
+    /// File, without its directory, and line of the policy's own source.
+    pub source: Option<(String, u32)>,
 }
 
 /// Why a scheduler could not be loaded or attached.

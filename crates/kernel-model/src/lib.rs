@@ -11,6 +11,6 @@ mod kfuncs;
 mod lacks;
 mod ops;
 
-pub use api::{Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Usage};
+pub use api::{Cause, Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Usage};
 pub use kernel::Kernel;
 pub use lacks::Lacks;

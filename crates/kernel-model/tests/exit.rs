@@ -83,6 +83,8 @@ fn init_that_fails_is_reported_through_exit() {
     bench.attach();
     assert_eq!(bench.ops(), "init exit");
     assert_eq!(bench.error(), (1024, "ops.init() failed (-5)"));
+    let cause = &bench.exit().cause;
+    assert_eq!((cause.op, &cause.call, &cause.source), (Some("init"), &None, &None), "its result has no line");
 }
 
 #[test]
@@ -125,6 +127,7 @@ fn w1_a_starved_task_is_a_stall_with_the_kernels_words() {
     let (kind, message) = bench.error();
     assert_eq!(kind, 1026);
     assert_eq!(bench.exit().reason, "runnable task stall");
+    assert_eq!(bench.exit().cause, kernel_model::Cause::default(), "no code did it");
     assert!(message.starts_with("victim[101] failed to run for "), "{message}");
     let waited = bench.now;
     assert!((Nanos::from_ms(3000)..=Nanos::from_ms(4520)).contains(&waited), "ejected after {waited}");

@@ -103,5 +103,7 @@ fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Mete
     exit.reason = escape(&exit.reason).into_owned();
     // Messages have lines.
     exit.message = exit.message.lines().map(escape).collect::<Vec<_>>().join("\n");
-    exit.fault = exit.fault.as_ref().map(|fault| escape(fault).into_owned());
+    for text in [&mut exit.fault, &mut exit.op, &mut exit.kfunc, &mut exit.file].into_iter().flatten() {
+        *text = escape(text).into_owned();
+    }
 }

@@ -21,10 +21,14 @@ pub(crate) fn ejection(exit: &Exit) -> String {
     let mut text = String::new();
     // The message usually quotes the fault.
     let fault = exit.fault.as_ref().filter(|fault| !exit.message.contains(*fault));
-    for line in [Some(&exit.reason), Some(&exit.message), fault].into_iter().flatten() {
-        for line in line.lines() {
-            let _ = writeln!(text, "{}", wrap("  ", line));
-        }
+    let lines = [Some(&exit.reason), Some(&exit.message), fault].into_iter().flatten().flat_map(|part| part.lines());
+    let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+    let place = exit.place();
+    if let Some(last) = lines.last_mut().filter(|_| !place.is_empty()) {
+        let _ = write!(last, " (in {place})");
+    }
+    for line in lines {
+        let _ = writeln!(text, "{}", wrap("  ", &line));
     }
     text
 }

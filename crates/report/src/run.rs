@@ -70,9 +70,31 @@ pub struct Exit {
     /// The BPF fault behind it, with function, file and line, if one was.
     #[serde(default)]
     pub fault: Option<String>,
+    /// The op in which it happened, if it happened in one; `timer` is the callback of a timer.
+    #[serde(default)]
+    pub op: Option<String>,
+    /// The kfunc or helper that it called.
+    #[serde(default)]
+    pub kfunc: Option<String>,
+    /// File of the policy's own source, without its directory.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// Line in it.
+    #[serde(default)]
+    pub line: Option<u32>,
     /// The kernel's debug dump; may be empty.
     #[serde(default)]
     pub dump: String,
+}
+
+impl Exit {
+    /// Where in the scheduler's code it came from: `ops.enqueue, scx_bpf_dsq_insert, my.bpf.c:42`. Empty if that is not
+    /// known.
+    pub fn place(&self) -> String {
+        let op = self.op.as_ref().map(|op| if op == "timer" { "a timer".to_owned() } else { format!("ops.{op}") });
+        let line = self.file.as_ref().zip(self.line).map(|(file, line)| format!("{file}:{line}"));
+        [op, self.kfunc.clone(), line].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// What a run came to.

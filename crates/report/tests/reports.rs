@@ -82,8 +82,8 @@ fn ejected() -> RunReport {
         code: 0,
         reason: "runnable task stall".to_owned(),
         message: "cc1[17] failed to run for 30.500s".to_owned(),
-        fault: None,
         dump: "CPU states\n".to_owned(),
+        ..Exit::default()
     };
     RunReport { ending: Ending { ejected: Some(exit), ..Ending::default() }, ..run("lazy", 31_000, 3) }
 }
@@ -392,6 +392,10 @@ fn json_keeps_the_contract() {
                 "reason": "runnable task stall",
                 "message": "cc1[17] failed to run for 30.500s",
                 "fault": null,
+                "op": null,
+                "kfunc": null,
+                "file": null,
+                "line": null,
                 "dump": "CPU states\n"
               },
               "command_status": null,

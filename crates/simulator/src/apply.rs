@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::run::Run;
 use crate::tasks::State;
-use event_log::{Event, EventKind};
+use event_log::{Event, EventKind, Printk};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Effect, TimerKey};
 
@@ -20,7 +20,11 @@ impl<M: Model> Run<'_, M> {
         charge.scheduler += price(&self.machine.costs, &self.output.usage);
         self.cpus[cpu.index()].charge(charge);
         let mut events = std::mem::take(&mut self.output.events);
-        for event in &mut events {
+        let mut printed = std::mem::take(&mut self.output.printed).into_iter().peekable();
+        for (index, event) in events.iter_mut().enumerate() {
+            while let Some((_, printk)) = printed.next_if(|(before, _)| *before <= index) {
+                self.tell_printed(printk);
+            }
             event.time += self.suspended;
             if event.kind == EventKind::Affinity && !self.affinity_told {
                 // The kernel itself changed it: the CPUs that were allowed are gone.
@@ -29,12 +33,19 @@ impl<M: Model> Run<'_, M> {
             }
             self.tell(event);
         }
+        printed.for_each(|(_, printk)| self.tell_printed(printk));
         self.output.events = events;
         let mut effects = std::mem::take(&mut self.output.effects);
         for effect in effects.drain(..) {
             self.carry(cpu, effect);
         }
         self.output.effects = effects;
+    }
+
+    /// The scheduler printed something.
+    fn tell_printed(&mut self, mut printk: Printk) {
+        printk.time += self.suspended;
+        self.sinks.printk(&printk);
     }
 
     /// Something happened.

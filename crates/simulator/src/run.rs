@@ -20,7 +20,7 @@ use crate::tasks::{Role, State, Task};
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
 use bpf_object::LinkedObject;
-use event_log::{Event, LogHash, Sink, TaskInfo};
+use event_log::{Event, LogHash, Printk, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Output, TaskAttributes};
 use launch_profile::{Profile, ProgramCall};
@@ -69,6 +69,16 @@ impl Sinks<'_> {
         self.hash.task(time, info);
         self.collector.task(time, info);
         self.log.task(time, info);
+    }
+
+    pub fn source_file(&mut self, file: u16, name: &str) {
+        self.hash.source_file(file, name);
+        self.log.source_file(file, name);
+    }
+
+    pub fn printk(&mut self, printk: &Printk) {
+        self.hash.printk(printk);
+        self.log.printk(printk);
     }
 
     pub fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {

@@ -60,6 +60,9 @@ fn attach<'a>(
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
     run.model.load(&linked)?;
+    for (number, name) in (0..).zip(run.model.source_files()) {
+        run.sinks.source_file(number, name);
+    }
     run.skip_ticks = !touches_what_ticks_change(&linked, target.btf());
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);

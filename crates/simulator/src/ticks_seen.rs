@@ -68,6 +68,7 @@ mod tests {
                 insns: vec![insn],
                 symbols: BTreeMap::new(),
                 kernel_loads: Vec::new(),
+                inlined: Vec::new(),
                 lines: Vec::new(),
                 global: false,
                 arguments: 1,

@@ -208,6 +208,7 @@ fn function(name: &str) -> Function {
         insns: Vec::new(),
         symbols: BTreeMap::new(),
         kernel_loads: Vec::new(),
+        inlined: Vec::new(),
         lines: Vec::new(),
         global: false,
         arguments: 5,

@@ -10,15 +10,28 @@ use crate::engine::Engine;
 use crate::execution::{CodeSite, Execution, Step, Then};
 use crate::helpers::{self, Outcome};
 use crate::op::{Code, Op};
-use crate::{Context, FaultKind, Host};
+use crate::{Context, FaultKind, Host, SourceLine};
 use bpf_object::FunctionId;
 use straight::{Progress, Stop};
 
 impl Program {
     /// Where an execution stands.
+    #[inline]
     pub(crate) fn site(&self, x: &Execution) -> CodeSite {
         let function = x.frames[x.depth as usize - 1].function;
-        CodeSite { function, insn: self.slots[x.pc], line: self.lines[x.pc] }
+        let mut line = self.own[x.pc];
+        if !line.is_known() {
+            line = self.own_line_of_caller(x);
+        }
+        CodeSite { function, insn: self.slots[x.pc], line }
+    }
+
+    /// The own line of the innermost caller that has one.
+    #[cold]
+    fn own_line_of_caller(&self, x: &Execution) -> SourceLine {
+        let frames = x.frames[1..x.depth as usize].iter().rev();
+        let mut lines = frames.map(|frame| self.own[frame.return_pc as usize - 1]);
+        lines.find(|line| line.is_known()).unwrap_or_default()
     }
 }
 

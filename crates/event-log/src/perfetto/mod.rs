@@ -6,7 +6,8 @@
 //! 2. Each task is a process with one thread. Its pid is its number plus [`FIRST_PID`]: 0 is the idle task, and
 //!    Perfetto takes 2 for the parent of all kernel threads, so the low numbers cannot be given away.
 //! 3. Each queue that is not a CPU's own has a counter track with its depth.
-//! 4. Kicks and preemptions are instants on a track per CPU, with the callback that caused them.
+//! 4. Kicks and preemptions are instants on a track per CPU, with the callback that caused them, and so is what the
+//!    scheduler prints.
 //!
 //! Memory is bounded: a CPU's events are written when [`BUNDLE`] of them are there, all else at once.
 
@@ -14,7 +15,9 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-use crate::{BlockCause, CallbackSite, Event, EventKind, KickFlags, Sink, SwitchReason, TaskInfo, Waker, op_name};
+use crate::{
+    BlockCause, CallbackSite, Event, EventKind, KickFlags, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
+};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use messages::*;
 use prost::Message;
@@ -88,14 +91,16 @@ pub struct Writer<W> {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
     queues: BTreeMap<DsqId, Queue>,
+    /// Source files by number.
+    files: Vec<String>,
 }
 
 impl<W: Write> Writer<W> {
     /// Writes to `out`, which should be buffered. `kernel` is a version such as `7.2`: Perfetto reads task states by
     /// it.
     pub fn new(out: W, kernel: &str) -> Writer<W> {
-        let (tasks, cpus, queues) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues };
+        let (tasks, cpus, queues, files) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues, files };
         let utsname = Utsname { sysname: Some("Linux".to_owned()), release: Some(format!("{kernel}.0-weir")) };
         writer.packet(TracePacket {
             sequence_flags: Some(INCREMENTAL_STATE_CLEARED),
@@ -190,7 +195,7 @@ impl<W: Write> Writer<W> {
             self.requeue(event.time, event.task, None);
         }
         if reason == SwitchReason::Preempt {
-            self.instant(event, event.cpu, format!("preempt {}", pid_text(prev)));
+            self.instant(event.time, event.cpu, event.site, format!("preempt {}", pid_text(prev)));
         }
     }
 
@@ -245,16 +250,17 @@ impl<W: Write> Writer<W> {
         );
     }
 
-    fn instant(&mut self, event: &Event, cpu: CpuId, name: String) {
+    fn instant(&mut self, time: Nanos, cpu: CpuId, site: CallbackSite, name: String) {
         let uuid = Some(CPU_TRACKS + u64::from(cpu.0));
         if !std::mem::replace(&mut self.cpu(cpu).has_track, true) {
-            let name = Some(format!("CPU {cpu} kicks and preemptions"));
+            let name = Some(format!("CPU {cpu} kicks, preemptions, printk"));
             self.track(TrackDescriptor { uuid, name, counter: None });
         }
-        let callback = callback(event.site)
+        let callback = self
+            .callback(site)
             .map(|site| DebugAnnotation { name: Some("callback".to_owned()), string_value: Some(site) });
         self.track_event(
-            event.time,
+            time,
             TrackEvent {
                 debug_annotations: callback.into_iter().collect(),
                 r#type: Some(INSTANT),
@@ -263,6 +269,14 @@ impl<W: Write> Writer<W> {
                 ..TrackEvent::default()
             },
         );
+    }
+
+    fn callback(&self, site: CallbackSite) -> Option<String> {
+        let op = op_name(site.op)?;
+        Some(match self.files.get(usize::from(site.file)) {
+            Some(file) if site.line > 0 => format!("{op}, {file}:{}", site.line),
+            _ => op.to_owned(),
+        })
     }
 
     fn track(&mut self, descriptor: TrackDescriptor) {
@@ -280,11 +294,6 @@ fn pid(task: TaskId) -> i32 {
 
 fn pid_text(task: TaskId) -> String {
     task.some().map_or("idle".to_owned(), |task| pid(task).to_string())
-}
-
-fn callback(site: CallbackSite) -> Option<String> {
-    let op = op_name(site.op)?;
-    Some(if site.line > 0 { format!("{op}, line {}", site.line) } else { op.to_owned() })
 }
 
 /// The kernel's scale: 0 to 99 real time, 100 to 139 nice -20 to 19, below 0 deadline.
@@ -314,6 +323,15 @@ fn kick_name(target: CpuId, flags: KickFlags) -> String {
 }
 
 impl<W: Write> Sink for Writer<W> {
+    fn source_file(&mut self, file: u16, name: &str) {
+        self.files.resize(self.files.len().max(usize::from(file) + 1), String::new());
+        self.files[usize::from(file)] = name.to_owned();
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        self.instant(printk.time, printk.cpu, printk.site, printk.text.clone());
+    }
+
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         assert_eq!(info.id.index(), self.tasks.len(), "tasks are announced in order of their numbers");
         self.tasks.push(Task {
@@ -342,7 +360,9 @@ impl<W: Write> Sink for Writer<W> {
                 self.requeue(event.time, event.task, (!own).then_some(dsq));
             }
             EventKind::Dispatch { .. } => self.requeue(event.time, event.task, None),
-            EventKind::Kick { target, flags } => self.instant(event, event.cpu, kick_name(target, flags)),
+            EventKind::Kick { target, flags } => {
+                self.instant(event.time, event.cpu, event.site, kick_name(target, flags));
+            }
             EventKind::Priority { nice } => {
                 let task = &mut self.tasks[event.task.index()];
                 // Real-time priorities do not follow the nice value.

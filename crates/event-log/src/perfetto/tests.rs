@@ -7,6 +7,7 @@ use expect_test::expect;
 
 fn told(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), "7.2");
+    writer.source_file(1, "my.bpf.c");
     for (id, name) in ["make", "a-name-longer-than-15-bytes"].into_iter().enumerate() {
         writer.task(
             Nanos(0),
@@ -22,9 +23,12 @@ fn told(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
         );
     }
     for &(time, cpu, task, kind) in events {
-        let site = CallbackSite { op: 2, line: 31 };
+        let site = CallbackSite { op: 2, file: 1, line: 31 };
         writer.event(&Event { time: Nanos(time), cpu: CpuId(cpu), task, kind, site });
     }
+    let site = CallbackSite { op: 2, file: 1, line: 32 };
+    let text = "chose 3".to_owned();
+    writer.printk(&Printk { time: Nanos(18), cpu: CpuId(0), task: TaskId(0), site, text });
     writer.finish().unwrap()
 }
 
@@ -108,13 +112,14 @@ fn a_trace_tells_the_run() {
         [Process { pid: Some(101), ppid: Some(100), cmdline: ["a-name-longer-than-15-bytes"] }] [Thread { tid: Some(101), name: Some("a-name-longer-than-15-bytes"), tgid: Some(101) }]
         track 100000000: Some("DSQ 0x5 depth")
         11 track 100000000: None Some(1) None
-        track 200000000: Some("CPU 0 kicks and preemptions")
-        12 track 200000000: Some("kick CPU 1 idle preempt") None Some("enqueue, line 31")
+        track 200000000: Some("CPU 0 kicks, preemptions, printk")
+        12 track 200000000: Some("kick CPU 1 idle preempt") None Some("enqueue, my.bpf.c:31")
         13 track 100000000: None Some(0) None
         16 track 100000000: None Some(1) None
         17 track 100000000: None Some(0) None
-        track 200000001: Some("CPU 1 kicks and preemptions")
-        17 track 200000001: Some("preempt 100") None Some("enqueue, line 31")
+        track 200000001: Some("CPU 1 kicks, preemptions, printk")
+        17 track 200000001: Some("preempt 100") None Some("enqueue, my.bpf.c:31")
+        18 track 200000000: Some("chose 3") None Some("enqueue, my.bpf.c:32")
         cpu 0: 10 [0] waking Some(100) on Some(1), flags Some(8)
         cpu 1: 14 [0] switch swapper/1 0 0x0 -> make 100 117
         cpu 1: 15 [100] new Some(101) on Some(1), flags None

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core as the host of the BPF machine: kfuncs, helpers and timers end here.
 
-use super::Core;
+use super::{Call, Callee, Core};
 use crate::api::{Effect, TimerKey};
 use crate::kfuncs;
 use crate::ops::Op;
@@ -14,12 +14,18 @@ const TIMER_ABSOLUTE: u64 = 1;
 impl Host for Core {
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
-        kfuncs::call(self, kfunc, args, cx)
+        self.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.site.line });
+        let result = kfuncs::call(self, kfunc, args, cx)?;
+        self.running.call = None;
+        Ok(result)
     }
 
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::helper_nature(helper)] += 1;
-        kfuncs::helper(self, helper, args, cx)
+        self.running.call = Some(Call { callee: Callee::Helper(helper), line: cx.site.line });
+        let result = kfuncs::helper(self, helper, args, cx)?;
+        self.running.call = None;
+        Ok(result)
     }
 
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32) {

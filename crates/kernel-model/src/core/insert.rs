@@ -5,7 +5,7 @@ use super::dsq::{Dsq, Position, QueueRef};
 use super::task::{Owner, Verdict};
 use super::{Core, DirectDispatch, Reenqueue, enq_flags, ops_flags};
 use crate::ops::Op;
-use bpf_machine::{CodeSite, Memory};
+use bpf_machine::Memory;
 use ids::{CpuId, DsqId, TaskId};
 
 /// `-EINVAL`.
@@ -76,7 +76,6 @@ impl Core {
         slice: u64,
         vtime: Option<u64>,
         flags: u64,
-        site: CodeSite,
     ) -> bool {
         if flags & enq_flags::INTERNAL != 0 {
             self.fail(format!("invalid enq_flags {flags:#x}"));
@@ -89,7 +88,7 @@ impl Core {
             self.objects.set_vtime(memory, task, vtime);
         }
         let ordered = vtime.is_some();
-        let verdict = Verdict { dsq, ordered, enq_flags: flags, op: self.running.op, line: site.line };
+        let verdict = Verdict { dsq, ordered, enq_flags: flags, op: self.running.op, call: self.running.call };
         match self.running.direct {
             DirectDispatch::Off => self.buffer_insert(task, verdict),
             DirectDispatch::Done(_) => {
@@ -123,7 +122,7 @@ impl Core {
 
     /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
     pub fn flush_buffer(&mut self, memory: &mut Memory) {
-        let outer = self.running.op.replace(Op::Dispatch);
+        let outer = self.blame(Some(Op::Dispatch), None);
         let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
         let mut entries = std::mem::take(&mut self.buffer.entries);
         self.buffer.moved += entries.len() as u32;
@@ -131,19 +130,20 @@ impl Core {
             if self.task(task).owner != Owner::Bpf(seq) {
                 continue;
             }
+            self.running.call = verdict.call;
             match self.resolve(cpu, verdict.dsq, task) {
                 QueueRef::Local(to) => {
-                    self.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags, verdict.line);
+                    self.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags);
                 }
-                queue => self.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags, verdict.line),
+                queue => self.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags),
             }
         }
         self.buffer.entries = entries;
-        self.running.op = outer;
+        self.blame(outer.0, outer.1);
     }
 
     /// `scx_bpf_dsq_move_to_local`.
-    pub fn dsq_move_to_local(&mut self, memory: &mut Memory, dsq: DsqId, flags: u64, site: CodeSite) -> bool {
+    pub fn dsq_move_to_local(&mut self, memory: &mut Memory, dsq: DsqId, flags: u64) -> bool {
         let Some(flags) = self.vet_flags(DsqId::LOCAL, flags) else { return false };
         self.flush_buffer(memory);
         if dsq.is_builtin() || !self.dsqs.contains_key(&dsq) {
@@ -151,7 +151,7 @@ impl Core {
             return false;
         }
         let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
-        let moved = self.consume(memory, QueueRef::User(dsq), cpu, flags, site.line);
+        let moved = self.consume(memory, QueueRef::User(dsq), cpu, flags);
         self.buffer.moved += u32::from(moved);
         moved
     }
@@ -250,7 +250,6 @@ impl Core {
         vtime: Option<u64>,
         ordered: bool,
         flags: u64,
-        site: CodeSite,
     ) -> bool {
         let Some(flags) = self.vet_flags(to, flags) else { return false };
         let entry = self.task(task);
@@ -269,10 +268,10 @@ impl Core {
         match target {
             // Within one runqueue the kernel links the task over and never looks at the order that was asked for.
             QueueRef::Local(to) if to == self.task_cpu(task) => {
-                self.enqueue_to(memory, task, target, false, flags, site.line);
+                self.enqueue_to(memory, task, target, false, flags);
             }
-            QueueRef::Local(to) => self.send_to_local(memory, task, to, ordered, flags, site.line),
-            queue => self.enqueue_to(memory, task, queue, ordered, flags, site.line),
+            QueueRef::Local(to) => self.send_to_local(memory, task, to, ordered, flags),
+            queue => self.enqueue_to(memory, task, queue, ordered, flags),
         }
         true
     }

@@ -18,12 +18,14 @@ mod kick;
 pub(crate) mod queues;
 pub(crate) mod task;
 
-use crate::api::{Config, Effect, ExitInfo, Output, TimerKey};
+use crate::api::{Cause, Config, Effect, ExitInfo, Output, TimerKey};
 use crate::guest::{CpuTime, Objects};
+use crate::kfuncs;
 use crate::ops::{Group, Op};
+use bpf_machine::SourceLine;
 use counters::Counters;
 use dsq::Dsq;
-use event_log::{CallbackSite, Event, EventKind};
+use event_log::{CallbackSite, Event, EventKind, Printk};
 use fair::FairQueue;
 use idle::Idle;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
@@ -215,12 +217,42 @@ pub(crate) struct Running {
     pub locked: Option<CpuId>,
     /// The tasks that it is about (`current->scx.kf_tasks`; contract C2).
     pub subjects: [TaskId; 2],
+    /// The kfunc or helper that it is calling.
+    pub call: Option<Call>,
+}
+
+/// What a program calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Callee {
+    /// The kfunc with this number in the table.
+    Kfunc(u32),
+    /// The helper with this number.
+    Helper(u32),
+}
+
+impl Callee {
+    /// Its name in the kernel.
+    pub fn name(self) -> String {
+        match self {
+            Callee::Kfunc(kfunc) => kfuncs::name(kfunc).to_owned(),
+            Callee::Helper(helper) => kfuncs::helper_name(helper),
+        }
+    }
+}
+
+/// A call of a kfunc or a helper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    /// Who was called.
+    pub callee: Callee,
+    /// The line of the policy that made it.
+    pub line: SourceLine,
 }
 
 impl Running {
     /// No callback.
     pub const NONE: Running =
-        Running { op: None, direct: DirectDispatch::Off, locked: None, subjects: [TaskId::NONE; 2] };
+        Running { op: None, direct: DirectDispatch::Off, locked: None, subjects: [TaskId::NONE; 2], call: None };
 }
 
 /// Everything of a kernel but the BPF machine.
@@ -298,6 +330,8 @@ pub(crate) struct Core {
     pub dump: Option<String>,
     /// Event counters (`SCX_EV_*`).
     pub counters: Counters,
+    /// Source files of the scheduler, without their directories.
+    pub files: Vec<String>,
 }
 
 /// Services that do not fit one noun.
@@ -344,6 +378,7 @@ impl Core {
             armed: BTreeSet::new(),
             dump: None,
             counters: Counters::default(),
+            files: Vec::new(),
             config,
         }
     }
@@ -366,13 +401,38 @@ impl Core {
                 _ => "runtime error",
             };
             self.exit_cpu = cpu;
-            self.exit = Some(ExitInfo { kind, code, reason: reason.into(), message, ..ExitInfo::default() });
+            let cause = self.cause();
+            self.exit = Some(ExitInfo { kind, code, reason: reason.into(), message, cause, ..ExitInfo::default() });
+        }
+    }
+
+    /// What follows is the doing of this call in this op; what it was before.
+    pub fn blame(&mut self, op: Option<Op>, call: Option<Call>) -> (Option<Op>, Option<Call>) {
+        (std::mem::replace(&mut self.running.op, op), std::mem::replace(&mut self.running.call, call))
+    }
+
+    /// Where in the scheduler's code it is.
+    fn cause(&self) -> Cause {
+        let call = self.running.call;
+        let line = call.filter(|call| call.line.is_known()).map(|call| call.line);
+        let file = line.and_then(|line| self.files.get(usize::from(line.file)).cloned());
+        Cause {
+            op: self.running.op.map(Op::name),
+            call: call.map(|call| call.callee.name()),
+            source: file.zip(line.map(|line| line.line)),
         }
     }
 
     /// Reports a runtime error (kind 1024).
     pub fn fail(&mut self, message: String) {
         self.error(exit_kind::ERROR, 0, message);
+    }
+
+    /// The same for what `op` did as a whole, such as its result.
+    pub fn fail_after(&mut self, op: Op, message: String) {
+        let outer = std::mem::replace(&mut self.running, Running { op: Some(op), ..Running::NONE });
+        self.fail(message);
+        self.running = outer;
     }
 
     /// An affinity to be kept: the one shared set if it holds every CPU.
@@ -387,16 +447,16 @@ impl Core {
 
     /// The CPU with this number, if one can have it; else reports the kernel's error.
     pub fn check_cpu(&mut self, cpu: i32) -> Option<CpuId> {
-        self.check_cpu_from(cpu, "")
+        let found = self.cpu(cpu);
+        if found.is_none() {
+            self.fail(format!("invalid CPU {cpu}"));
+        }
+        found
     }
 
-    /// The same; `whence` (with a leading blank) ends the error.
-    pub fn check_cpu_from(&mut self, cpu: i32, whence: &str) -> Option<CpuId> {
-        if (0..self.cpus.len() as i32).contains(&cpu) {
-            return Some(CpuId(cpu as u32));
-        }
-        self.fail(format!("invalid CPU {cpu}{whence}"));
-        None
+    /// The CPU with this number, if one can have it.
+    pub fn cpu(&self, cpu: i32) -> Option<CpuId> {
+        (0..self.cpus.len() as i32).contains(&cpu).then_some(CpuId(cpu as u32))
     }
 
     /// The CPU whose runqueue the callback in progress has locked, or else the one it is called on: what
@@ -526,16 +586,24 @@ impl Core {
         }
     }
 
-    /// Logs an event on this CPU.
+    /// Logs an event on this CPU, with the line of the callback in progress that caused it.
     pub fn log(&mut self, task: TaskId, kind: EventKind) {
-        self.log_at(task, kind, 0);
+        let site = self.site();
+        self.output.events.push(Event { time: self.now, cpu: self.this_cpu, task, kind, site });
     }
 
-    /// Logs an event that `line` of the callback in progress caused.
-    pub fn log_at(&mut self, task: TaskId, kind: EventKind, line: u32) {
-        let op = self.running.op.map_or(0, Op::number);
-        let site = CallbackSite { op, line };
-        self.output.events.push(Event { time: self.now, cpu: self.this_cpu, task, kind, site });
+    /// `bpf_trace_printk`: the text goes to the log, with whoever runs on this CPU.
+    pub fn print(&mut self, text: String) {
+        let (cpu, site) = (self.this_cpu, self.site());
+        let printk = Printk { time: self.now, cpu, task: self.current(cpu), site, text };
+        let Output { events, printed, .. } = &mut self.output;
+        printed.push((events.len(), printk));
+    }
+
+    /// Where in the scheduler's code it is, for the log.
+    pub fn site(&self) -> CallbackSite {
+        let SourceLine { file, line } = self.running.call.map_or_else(SourceLine::default, |call| call.line);
+        CallbackSite { op: self.running.op.map_or(0, Op::number), file, line }
     }
 
     /// `scx_bpf_exit_bstr`.

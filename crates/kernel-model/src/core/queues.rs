@@ -91,15 +91,7 @@ impl Core {
 
     /// `dispatch_enqueue`: puts a runnable task that no queue holds into `queue`, `ordered` by its virtual time or not.
     /// Afterwards the core owns it.
-    pub fn enqueue_to(
-        &mut self,
-        memory: &mut Memory,
-        task: TaskId,
-        queue: QueueRef,
-        ordered: bool,
-        flags: u64,
-        line: u32,
-    ) {
+    pub fn enqueue_to(&mut self, memory: &mut Memory, task: TaskId, queue: QueueRef, ordered: bool, flags: u64) {
         debug_assert!(self.task(task).queue.is_none(), "a task is in one queue at a time");
         if ordered && queue.is_terminal() {
             self.fail("cannot use vtime ordering for built-in DSQs".into());
@@ -132,7 +124,7 @@ impl Core {
         }
         let slice_ns = self.objects.slice(memory, task);
         let key = if ordered { vtime } else { 0 };
-        self.log_at(task, EventKind::Insert { dsq: queue.id(), key, slice_ns }, line);
+        self.log(task, EventKind::Insert { dsq: queue.id(), key, slice_ns });
         let immediate = flags & enq_flags::IMMED != 0 && matches!(queue, QueueRef::Local(_));
         self.task_mut(task).immediate |= immediate;
         if self.task(task).scx_flags() != was {
@@ -262,29 +254,21 @@ impl Core {
 
     /// `dispatch_to_local_dsq`: a verdict for the local queue of `to`, with the checks of contract D5 and the move of
     /// D6.
-    pub fn send_to_local(
-        &mut self,
-        memory: &mut Memory,
-        task: TaskId,
-        to: CpuId,
-        ordered: bool,
-        flags: u64,
-        line: u32,
-    ) {
+    pub fn send_to_local(&mut self, memory: &mut Memory, task: TaskId, to: CpuId, ordered: bool, flags: u64) {
         if self.task_cpu(task) != to {
             if !self.may_move_to(task, to, Remote::Enforce) {
                 let global = self.global_of(task);
-                self.enqueue_to(memory, task, global, ordered, flags, line);
+                self.enqueue_to(memory, task, global, ordered, flags);
                 return;
             }
             self.migrate(task, to);
         }
-        self.enqueue_to(memory, task, QueueRef::Local(to), ordered, flags, line);
+        self.enqueue_to(memory, task, QueueRef::Local(to), ordered, flags);
     }
 
     /// `consume_dispatch_q`: the first task of `queue` that is here already or may come here goes to the local queue
     /// of `cpu` (contract D7).
-    pub fn consume(&mut self, memory: &mut Memory, queue: QueueRef, cpu: CpuId, flags: u64, line: u32) -> bool {
+    pub fn consume(&mut self, memory: &mut Memory, queue: QueueRef, cpu: CpuId, flags: u64) -> bool {
         if self.exit.is_some() && !matches!(queue, QueueRef::Bypass(_)) {
             return false;
         }
@@ -292,9 +276,9 @@ impl Core {
         while let Some((position, task)) = self.queue_mut(queue).next(place, false) {
             if self.task_cpu(task) == cpu || self.may_move_to(task, cpu, Remote::Skip) {
                 self.dequeue_from(task);
-                self.log_at(task, EventKind::Dispatch { from: queue.id(), to: cpu }, line);
+                self.log(task, EventKind::Dispatch { from: queue.id(), to: cpu });
                 self.migrate(task, cpu);
-                self.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags, line);
+                self.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags);
                 return true;
             }
             place = Some(position);
@@ -305,7 +289,7 @@ impl Core {
     /// Consumes from the global queue of the CPU's node (contract P4).
     pub fn consume_global(&mut self, memory: &mut Memory, cpu: CpuId) -> bool {
         let node = self.node_of(cpu);
-        !self.global[node as usize].is_empty() && self.consume(memory, QueueRef::Global(node), cpu, 0, 0)
+        !self.global[node as usize].is_empty() && self.consume(memory, QueueRef::Global(node), cpu, 0)
     }
 
     /// Notes that a task is on its runqueue's list of runnable tasks; the watchdog's clock starts unless it runs

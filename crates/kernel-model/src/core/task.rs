@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the kernel knows of a task.
 
+use super::Call;
 use super::dsq::{Position, QueueRef};
 use crate::ops::Op;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
@@ -84,8 +85,8 @@ pub(crate) struct Verdict {
     pub enq_flags: u64,
     /// The op that gave it.
     pub op: Option<Op>,
-    /// The line of its code.
-    pub line: u32,
+    /// The call that gave it.
+    pub call: Option<Call>,
 }
 
 /// Where a task of a class above ext stands among those that wait: class, position, arrival.

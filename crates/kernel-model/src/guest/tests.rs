@@ -146,6 +146,7 @@ fn exit_information_is_readable_and_cut_to_the_kernels_buffers() {
     let (mut memory, mut objects) = new(2);
     objects.initialized = true;
     let info = ExitInfo {
+        cause: Default::default(),
         kind: 1026,
         code: -5,
         reason: "runnable task stall".to_owned(),

@@ -76,7 +76,7 @@ impl Kernel {
         let result = self.call(Op::Init, &[]).unwrap_or(0) as i32;
         if result != 0 {
             let result = self.sane_errno(Op::Init, result);
-            self.core.fail(format!("ops.init() failed ({result})"));
+            self.core.fail_after(Op::Init, format!("ops.init() failed ({result})"));
             return false;
         }
         self.core.objects.initialized = self.has(Op::Init);
@@ -130,7 +130,7 @@ impl Kernel {
         let result = self.call(Op::CgroupInit, &[root, args]).unwrap_or(0) as i32;
         if result != 0 {
             let result = self.sane_errno(Op::CgroupInit, result);
-            self.core.fail(format!("ops.cgroup_init() failed ({result})"));
+            self.core.fail_after(Op::CgroupInit, format!("ops.cgroup_init() failed ({result})"));
             return false;
         }
         self.core.cgroup_known = true;
@@ -152,7 +152,7 @@ impl Kernel {
         if (-MAX_ERRNO..0).contains(&result) {
             return result;
         }
-        self.core.fail(format!("ops.{}() returned an invalid errno {result}", op.name()));
+        self.core.fail_after(op, format!("ops.{}() returned an invalid errno {result}", op.name()));
         EPROTO
     }
 
@@ -180,7 +180,7 @@ impl Kernel {
             let result = self.sane_errno(Op::InitTask, result);
             if !fork {
                 let name = self.core.name_of(task);
-                self.core.fail(format!("ops.init_task() failed ({result}) for {name}"));
+                self.core.fail_after(Op::InitTask, format!("ops.init_task() failed ({result}) for {name}"));
             }
             return Err(result);
         }
@@ -196,7 +196,8 @@ impl Kernel {
     fn apply_disallow(&mut self, task: TaskId, fork: bool) {
         if fork {
             let name = self.core.name_of(task);
-            self.core.fail(format!("ops.init_task() set task->scx.disallow for {name} during fork"));
+            let message = format!("ops.init_task() set task->scx.disallow for {name} during fork");
+            self.core.fail_after(Op::InitTask, message);
         } else if self.core.task(task).policy == Policy::Ext {
             self.core.task_mut(task).policy = Policy::Other;
         }

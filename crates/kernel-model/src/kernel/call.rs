@@ -3,7 +3,7 @@
 
 use super::Kernel;
 use crate::core::task::Owner;
-use crate::core::{DirectDispatch, Running, exit_kind};
+use crate::core::{Callee, DirectDispatch, Running, exit_kind};
 use crate::ops::Op;
 use bpf_machine::{Fault, Step};
 use bpf_object::FunctionId;
@@ -54,7 +54,8 @@ impl Kernel {
         let function = self.scheduler.as_ref()?.ops[op as usize]?;
         self.op_counts[op as usize] += 1;
         let block = self.machine.argument_block(args);
-        let running = Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects };
+        let running =
+            Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects, call: None };
         let result = self.execute(running, function, &[block]);
         if op != Op::Dequeue {
             self.report_custody();
@@ -84,9 +85,13 @@ impl Kernel {
     /// A fault of the program: the verifier of a real kernel would have refused it, so it ends the scheduler.
     fn fault(&mut self, op: Op, fault: Fault) {
         let first = self.core.exit.is_none();
+        let callee = self.core.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
         self.core.error(exit_kind::ERROR, 0, format!("BPF fault in ops.{}(): {fault}", op.name()));
         if first && let Some(exit) = &mut self.core.exit {
             exit.fault = Some(fault.to_string());
+            exit.cause.call = callee.map(Callee::name);
+            let file = self.core.files.get(usize::from(fault.own.file)).filter(|_| fault.own.is_known());
+            exit.cause.source = file.map(|file| (file.clone(), fault.own.line));
         }
     }
 

@@ -36,7 +36,7 @@ impl Kernel {
         let cpu = self.core.task_cpu(task);
         if running {
             let memory = &mut self.machine.memory;
-            self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags, 0);
+            self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags);
             return;
         }
         if std::mem::take(&mut self.core.task_mut(task).immediate) {
@@ -64,7 +64,7 @@ impl Kernel {
     fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
         let memory = &mut self.machine.memory;
         self.core.refill_slice(memory, task);
-        self.core.enqueue_to(memory, task, queue, false, flags, 0);
+        self.core.enqueue_to(memory, task, queue, false, flags);
     }
 
     fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
@@ -90,7 +90,7 @@ impl Kernel {
         let cpu = self.core.task_cpu(task);
         let Some(mut verdict) = self.core.task(task).verdict else { return };
         verdict.enq_flags |= flags;
-        let outer = std::mem::replace(&mut self.core.running.op, verdict.op);
+        let outer = self.core.blame(verdict.op, verdict.call);
         match self.core.resolve(cpu, verdict.dsq, task) {
             QueueRef::Local(to) if to != cpu => {
                 let entry = self.core.task_mut(task);
@@ -100,10 +100,10 @@ impl Kernel {
             }
             queue => {
                 let memory = &mut self.machine.memory;
-                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags, verdict.line);
+                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags);
             }
         }
-        self.core.running.op = outer;
+        self.core.blame(outer.0, outer.1);
     }
 
     /// `dequeue_task_scx`: an ext task is no longer runnable, for good (SLEEP) or for a change (SAVE).

@@ -47,18 +47,18 @@ impl Kernel {
     fn deliver(&mut self, task: TaskId) {
         let Some(verdict) = self.core.task(task).verdict else { return };
         let cpu = self.core.task_cpu(task);
-        let outer = std::mem::replace(&mut self.core.running.op, verdict.op);
+        let outer = self.core.blame(verdict.op, verdict.call);
         match self.core.resolve(cpu, verdict.dsq, task) {
             QueueRef::Local(to) => {
                 let memory = &mut self.machine.memory;
-                self.core.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags, verdict.line);
+                self.core.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags);
             }
             queue => {
                 let memory = &mut self.machine.memory;
-                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags, verdict.line);
+                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags);
             }
         }
-        self.core.running.op = outer;
+        self.core.blame(outer.0, outer.1);
     }
 
     /// Counts how often a local queue is enqueued again in this operation; false and an error if that is too often.

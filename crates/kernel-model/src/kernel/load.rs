@@ -98,6 +98,8 @@ impl Kernel {
         self.core.output.effects.extend(armed.into_iter().map(|timer| Effect::CancelTimer { timer }));
         let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
         self.machine = Machine::load(object, memory, self.core.cpus(), &symbols)?;
+        let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
+        self.core.files = self.machine.files().iter().map(name).collect();
         self.execution = self.machine.execution();
         self.execution.budget = self.core.config.budget;
         Ok(())

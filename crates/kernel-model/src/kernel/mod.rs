@@ -128,6 +128,7 @@ impl Kernel {
     pub fn take_output(&mut self, into: &mut Output) {
         into.effects.clear();
         into.events.clear();
+        into.printed.clear();
         into.usage.locks.clear();
         let locks = std::mem::take(&mut into.usage.locks);
         into.usage = crate::Usage { locks, ..crate::Usage::default() };
@@ -163,6 +164,11 @@ impl Kernel {
     /// Value of an event counter (`SCX_EV_…`) since the scheduler was attached; 0 for one that does not exist.
     pub fn event_count(&self, name: &str) -> u64 {
         self.core.event_count(name)
+    }
+
+    /// The source files of the loaded object, without their directories: what the events' sites count.
+    pub fn source_files(&self) -> &[String] {
+        &self.core.files
     }
 
     /// How often each op of the scheduler was called since it was loaded: what the kernel calls `run_cnt` of its

@@ -97,7 +97,7 @@ impl Kernel {
             return false;
         }
         if bypassing {
-            if self.core.consume(&mut self.machine.memory, QueueRef::Bypass(cpu), cpu, 0, 0) {
+            if self.core.consume(&mut self.machine.memory, QueueRef::Bypass(cpu), cpu, 0) {
                 return false;
             }
         } else if self.has(Op::Dispatch) && self.core.cpus[cpu.index()].scx_online {

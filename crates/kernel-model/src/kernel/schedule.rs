@@ -180,7 +180,7 @@ impl Kernel {
                 if self.core.task(task).immediate {
                     self.enqueue_again(task, ReenqueueReason::Preempted);
                 } else {
-                    self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, enq_flags::HEAD, 0);
+                    self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, enq_flags::HEAD);
                 }
             } else {
                 let last = if next_class == Class::Idle { enq_flags::LAST } else { 0 };

@@ -216,7 +216,11 @@ impl Kernel {
             let args = [self.addr(task), u64::from(prev.0), wake_flags];
             let cpu = self.call_deciding(Op::SelectCpu, &args, task).unwrap_or(prev.0);
             self.core.task_mut(task).selected_cpu = CpuId(cpu);
-            self.core.check_cpu_from(cpu as i32, " from ops.select_cpu()").unwrap_or(prev)
+            self.core.cpu(cpu as i32).unwrap_or_else(|| {
+                let message = format!("invalid CPU {} from ops.select_cpu()", cpu as i32);
+                self.core.fail_after(Op::SelectCpu, message);
+                prev
+            })
         } else {
             self.core.counters.bypass_dispatch += u64::from(self.core.bypassing());
             let cpu = self.select_cpu_default(task, prev, wake_flags);
@@ -234,7 +238,7 @@ impl Kernel {
             return prev;
         }
         self.core.refill_slice(&mut self.machine.memory, task);
-        let verdict = Verdict { dsq: DsqId::LOCAL, ordered: false, enq_flags: 0, op: None, line: 0 };
+        let verdict = Verdict { dsq: DsqId::LOCAL, ordered: false, enq_flags: 0, op: None, call: None };
         self.core.task_mut(task).verdict = Some(verdict);
         CpuId(cpu as u32)
     }

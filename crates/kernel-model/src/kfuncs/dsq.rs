@@ -23,7 +23,7 @@ fn insert_into(
         return Ok(0);
     }
     let task = task(core, cx.memory, p)?;
-    Ok(core.dsq_insert(cx.memory, task, DsqId(dsq), slice, vtime, enq_flags, cx.site).into())
+    Ok(core.dsq_insert(cx.memory, task, DsqId(dsq), slice, vtime, enq_flags).into())
 }
 
 /// scx_bpf_dsq_insert(p, dsq_id, slice, enq_flags), once scx_bpf_dispatch.
@@ -45,12 +45,12 @@ pub(super) fn insert_vtime_args(core: &mut Core, a: [u64; 5], cx: &mut Context<'
 
 /// scx_bpf_dsq_move_to_local(dsq_id), once scx_bpf_consume.
 pub(super) fn move_to_local(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    Ok(core.dsq_move_to_local(cx.memory, DsqId(a[0]), 0, cx.site).into())
+    Ok(core.dsq_move_to_local(cx.memory, DsqId(a[0]), 0).into())
 }
 
 /// scx_bpf_dsq_move_to_local___v2(dsq_id, enq_flags).
 pub(super) fn move_to_local_flags(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    Ok(core.dsq_move_to_local(cx.memory, DsqId(a[0]), a[1], cx.site).into())
+    Ok(core.dsq_move_to_local(cx.memory, DsqId(a[0]), a[1]).into())
 }
 
 /// scx_bpf_dispatch_nr_slots().

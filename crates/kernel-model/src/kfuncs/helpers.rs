@@ -23,11 +23,67 @@ pub(crate) fn helper_nature(helper: u32) -> usize {
     nature as usize
 }
 
+/// Names of the helpers that the model has, with those of the BPF machine.
+const NAMES: [(u32, &str); 46] = [
+    (1, "bpf_map_lookup_elem"),
+    (2, "bpf_map_update_elem"),
+    (3, "bpf_map_delete_elem"),
+    (4, "bpf_probe_read"),
+    (5, "bpf_ktime_get_ns"),
+    (6, "bpf_trace_printk"),
+    (7, "bpf_get_prandom_u32"),
+    (8, "bpf_get_smp_processor_id"),
+    (14, "bpf_get_current_pid_tgid"),
+    (16, "bpf_get_current_comm"),
+    (35, "bpf_get_current_task"),
+    (42, "bpf_get_numa_node_id"),
+    (45, "bpf_probe_read_str"),
+    (87, "bpf_map_push_elem"),
+    (88, "bpf_map_pop_elem"),
+    (89, "bpf_map_peek_elem"),
+    (93, "bpf_spin_lock"),
+    (94, "bpf_spin_unlock"),
+    (113, "bpf_probe_read_kernel"),
+    (115, "bpf_probe_read_kernel_str"),
+    (118, "bpf_jiffies64"),
+    (125, "bpf_ktime_get_boot_ns"),
+    (130, "bpf_ringbuf_output"),
+    (131, "bpf_ringbuf_reserve"),
+    (132, "bpf_ringbuf_submit"),
+    (133, "bpf_ringbuf_discard"),
+    (134, "bpf_ringbuf_query"),
+    (153, "bpf_per_cpu_ptr"),
+    (154, "bpf_this_cpu_ptr"),
+    (156, "bpf_task_storage_get"),
+    (157, "bpf_task_storage_delete"),
+    (158, "bpf_get_current_task_btf"),
+    (160, "bpf_ktime_get_coarse_ns"),
+    (164, "bpf_for_each_map_elem"),
+    (165, "bpf_snprintf"),
+    (169, "bpf_timer_init"),
+    (170, "bpf_timer_set_callback"),
+    (171, "bpf_timer_start"),
+    (172, "bpf_timer_cancel"),
+    (177, "bpf_trace_vprintk"),
+    (181, "bpf_loop"),
+    (182, "bpf_strncmp"),
+    (194, "bpf_kptr_xchg"),
+    (195, "bpf_map_lookup_percpu_elem"),
+    (210, "bpf_cgrp_storage_get"),
+    (211, "bpf_cgrp_storage_delete"),
+];
+
+/// Name of a helper; its number if the model does not know it.
+pub(crate) fn helper_name(helper: u32) -> String {
+    let known = NAMES.binary_search_by_key(&helper, |(number, _)| *number);
+    known.map_or_else(|_| format!("helper {helper}"), |index| NAMES[index].1.to_owned())
+}
+
 /// Calls a helper that the BPF machine leaves to the kernel.
 pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let value = match helper {
         5 | 125 => core.clock().0,
-        6 => trace_printk(cx, a)?,
+        6 => trace_printk(core, cx, a)?,
         7 => prandom(&mut core.prandom).into(),
         8 => core.this_cpu.0.into(),
         14 => pid_tgid(core, cx.memory),
@@ -39,7 +95,7 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
         154 => this_cpu_ptr(core, cx.memory, a[0])?,
         160 => core.jiffies_now().0,
         165 => snprintf(cx, a)?,
-        177 => trace_vprintk(cx, a)?,
+        177 => trace_vprintk(core, cx, a)?,
         _ => return Err(FaultKind::MissingHelper(helper)),
     };
     Ok(value)
@@ -114,27 +170,30 @@ fn snprintf(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     Ok(needed)
 }
 
-/// `bpf_trace_printk(fmt, fmt_size, arg1, arg2, arg3)`. The text is formatted, so that wrong formats show, and dropped:
-/// the model has no trace pipe.
-fn trace_printk(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
-    trace(cx, a[0], a[1], &a[2..])
+/// `bpf_trace_printk(fmt, fmt_size, arg1, arg2, arg3)`.
+fn trace_printk(core: &mut Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
+    trace(core, cx, a[0], a[1], &a[2..])
 }
 
 /// `bpf_trace_vprintk(fmt, fmt_size, data, data_len)`.
-fn trace_vprintk(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
+fn trace_vprintk(core: &mut Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     if !a[3].is_multiple_of(8) || a[3] > 12 * 8 {
         return Ok(EINVAL);
     }
     let args = text::arguments(cx.memory, a[2], a[3])?;
-    trace(cx, a[0], a[1], &args)
+    trace(core, cx, a[0], a[1], &args)
 }
 
-fn trace(cx: &mut Context<'_>, fmt: GuestAddr, size: u64, args: &[u64]) -> Result<u64, FaultKind> {
+fn trace(core: &mut Core, cx: &mut Context<'_>, fmt: GuestAddr, size: u64, args: &[u64]) -> Result<u64, FaultKind> {
     if size > 4096 {
         return Ok(E2BIG);
     }
     let fmt = cx.memory.c_string(fmt, size as u32)?;
-    Ok(text::format(cx.memory, &fmt, args).map_or(EINVAL, |text| text.len() as u64))
+    let Ok(mut text) = text::format(cx.memory, &fmt, args) else { return Ok(EINVAL) };
+    let length = text.len() as u64;
+    text::cut(&mut text, text::LINE_SIZE);
+    core.print(text.trim_end_matches('\n').to_owned());
+    Ok(length)
 }
 
 #[cfg(test)]

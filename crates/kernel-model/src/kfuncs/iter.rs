@@ -70,7 +70,7 @@ fn move_from(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>, ordered: bool) 
     // Overrides hold for one move, whether it succeeds or not (contract K3).
     let (slice, vtime) = (iterator.slice.take(), iterator.vtime.take());
     let cursor = iterator.cursor;
-    Ok(core.dsq_move(cx.memory, &cursor, task, DsqId(a[2]), slice, vtime, ordered, a[3], cx.site).into())
+    Ok(core.dsq_move(cx.memory, &cursor, task, DsqId(a[2]), slice, vtime, ordered, a[3]).into())
 }
 
 /// scx_bpf_dsq_move(it, p, dsq_id, enq_flags), once scx_bpf_dispatch_from_dsq.

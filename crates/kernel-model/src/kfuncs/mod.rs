@@ -18,7 +18,7 @@ use crate::ops::Group;
 use bpf_machine::{Context, FaultKind};
 use table::{KFUNCS, Kfunc};
 
-pub(crate) use helpers::{helper, helper_nature};
+pub(crate) use helpers::{helper, helper_name, helper_nature};
 
 /// What a call costs: the order is that of `machine_model::Nature`, whose index is passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +96,11 @@ pub(crate) fn since(name: &str) -> Option<(u16, u16)> {
 
 fn get(kfunc: u32) -> &'static Kfunc {
     &KFUNCS[kfunc as usize]
+}
+
+/// Its name.
+pub(crate) fn name(kfunc: u32) -> &'static str {
+    get(kfunc).name
 }
 
 /// Its groups: allowed if any of them is.

@@ -10,8 +10,8 @@ use bpf_machine::{Context, FaultKind, GuestAddr, Memory};
 /// Arguments that one text may have (`MAX_BPRINTF_VARARGS`).
 const MAX_ARGUMENTS: u64 = 12;
 
-/// Bytes of a formatted line, its NUL included (`SCX_EXIT_MSG_LEN`).
-const LINE_SIZE: usize = 1024;
+/// Bytes of a formatted line, its NUL included (`SCX_EXIT_MSG_LEN`; `MAX_BPRINTF_BUF` is the same).
+pub(super) const LINE_SIZE: usize = 1024;
 
 /// Bytes that are read of a format, and of a text that `%s` inserts.
 const TEXT_LIMIT: u32 = 4096;

@@ -10,7 +10,7 @@ use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunStat
 use crate::core::{Core, Running};
 use crate::guest::{Objects, TaskView};
 use crate::ops::Op;
-use bpf_machine::{Access, CodeSite, Context, FaultKind, GuestAddr, Maps, Memory, RegionId};
+use bpf_machine::{Access, CodeSite, Context, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use bpf_object::FunctionId;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 
@@ -115,7 +115,12 @@ impl Bench {
 }
 
 fn context<'a>(memory: &'a mut Memory, maps: &'a mut Maps) -> Context<'a> {
-    Context { memory, maps, cpu: 0, site: CodeSite { function: FunctionId(0), insn: 0, line: 7 } }
+    Context {
+        memory,
+        maps,
+        cpu: 0,
+        site: CodeSite { function: FunctionId(0), insn: 0, line: SourceLine { file: 0, line: 7 } },
+    }
 }
 
 fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {

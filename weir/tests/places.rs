@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happens in a scheduler is said to happen in its own source, wherever the headers that it includes put the call.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers/mistaken.bpf.c")
+}
+
+/// The line of the source that ends in this word as a comment.
+fn line_of(word: &str) -> u64 {
+    let text = std::fs::read_to_string(source()).unwrap();
+    let found = text.lines().position(|line| line.ends_with(&format!("/* {word} */")));
+    found.unwrap_or_else(|| panic!("no line ends in {word}")) as u64 + 1
+}
+
+/// Compiles `mistaken` with one mistake, or none, and runs it in `directory`.
+fn weir(directory: &Path, mistake: &str, args: &[&str]) -> Output {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = format!("-I{}", here.join("../policies/include").display());
+    let object = bpf_clang::object_of(&source(), directory, &[&include, &format!("-D{mistake}")]);
+    std::fs::write(directory.join("mistaken.bpf.o"), object).unwrap();
+    let common = ["sim", "./mistaken.bpf.o", "-m", "laptop-2c4t", "-w", "hogs", "--for", "100ms", "--seed", "0"];
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(common).args(args).output().unwrap()
+}
+
+#[test]
+fn an_ejection_names_op_kfunc_file_and_line() {
+    let insert = "scx_bpf_dsq_insert___v2";
+    let cases = [
+        ("DIRECT", "enqueue", insert),
+        ("JOINED", "enqueue", insert),
+        ("INLINED", "enqueue", insert),
+        ("SUBPROGRAM", "enqueue", insert),
+        ("FAULT", "enqueue", ""),
+        ("COMPLAINT", "enqueue", "scx_bpf_error_bstr"),
+        ("DISPATCH", "dispatch", "scx_bpf_dsq_move_to_local___v2"),
+        ("TIMER", "timer", "scx_bpf_kick_cpu"),
+        ("RESULT", "select_cpu", ""),
+    ];
+    for (mistake, op, kfunc) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        let output = weir(directory.path(), mistake, &["--format", "json"]);
+        assert_eq!(output.status.code(), Some(1), "{mistake}: {}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let exit = &document["runs"][0]["exit"];
+        assert_eq!(exit["op"], op, "{mistake}: {exit}");
+        assert_eq!(exit["kfunc"].as_str().unwrap_or_default(), kfunc, "{mistake}: {exit}");
+        if mistake == "RESULT" {
+            assert!(exit["file"].is_null() && exit["line"].is_null(), "a result has no line: {exit}");
+        } else {
+            assert_eq!(exit["file"], "mistaken.bpf.c", "{mistake}: {exit}");
+            assert_eq!(exit["line"], line_of(mistake), "{mistake}: {exit}");
+        }
+    }
+}
+
+#[test]
+fn the_text_names_them_behind_the_message() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), "DISPATCH", &[]);
+    let text = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let place = format!("scx_bpf_dsq_move_to_local___v2, mistaken.bpf.c:{})", line_of("DISPATCH"));
+    assert!(text.contains(&format!("invalid DSQ ID 0x0000000000000bad (in ops.dispatch, {place}")), "{text}");
+}
+
+#[test]
+fn log_and_trace_have_the_lines_of_the_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), "NONE", &["--log", "run.jsonl", "--trace", "run.pftrace"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let log = std::fs::read_to_string(directory.path().join("run.jsonl")).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["kind"] == kind && !event["line"].is_null()).collect();
+    let (inserts, moves): (Vec<&Value>, Vec<&Value>) = (of("insert"), of("dispatch"));
+    assert!(inserts.len() > 10 && moves.len() > 10, "{} inserts, {} moves", inserts.len(), moves.len());
+    let (fine, moved) = (line_of("FINE"), line_of("MOVED"));
+    for event in inserts.iter().chain(&moves) {
+        assert_eq!(event["file"], "mistaken.bpf.c", "{event}");
+        let expected = if event["op"] == "enqueue" { fine } else { moved };
+        assert_eq!(event["line"], expected, "{event}");
+    }
+    let lines = events.iter().filter(|event| event["kind"] == "insert" && event["op"] == "enqueue").count();
+    assert_eq!(lines, inserts.iter().filter(|event| event["op"] == "enqueue").count(), "each has its line");
+}
