@@ -13,6 +13,7 @@ mod list;
 mod machine;
 mod notes;
 mod output;
+mod printk;
 mod progress;
 mod record;
 mod run;

@@ -3,7 +3,7 @@
 
 use crate::args::Format;
 use anyhow::{Context, Result, bail};
-use report::{Record, RunReport, View};
+use report::{Record, RunReport, Tags, View};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -24,6 +24,29 @@ pub fn reports(runs: &[RunReport], format: Format, all: bool) -> String {
         Format::Text => report::to_text(runs, view(all)),
         Format::Json => report::to_json(runs),
         Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
+    }
+}
+
+/// Which run it is, among several.
+pub fn name(run: &RunReport) -> String {
+    let Tags { scheduler, machine, workload, seed, .. } = &run.tags;
+    let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
+    report::escape(&format!("{scheduler} on {machine}, workload {workload}{seed}")).into_owned()
+}
+
+/// Shows the kernel's dump of the only run on standard error, after its report; JSON has it in itself.
+pub fn dump(runs: &[RunReport], format: Format) {
+    let dumps = runs.iter().filter_map(|run| Some((run, run.ending.ejected.as_ref()?)));
+    let dumps: Vec<_> = dumps.filter(|(_, exit)| !exit.dump.is_empty()).collect();
+    match (dumps.as_slice(), runs.len(), format) {
+        ([], ..) | (_, _, Format::Json) => {}
+        ([(_, exit)], 1, _) => {
+            let lines: Vec<_> = exit.dump.trim_end().lines().map(report::escape).collect();
+            eprintln!("\n{}", lines.join("\n"));
+        }
+        ([(first, _), ..], ..) => {
+            eprintln!("weir: the kernel's dumps are in --format json (exit.dump); the first is of {}", name(first));
+        }
     }
 }
 

@@ -27,6 +27,11 @@ impl Progress {
         Progress { runs: runs as u64, began: Instant::now(), bar }
     }
 
+    /// Whether there is but one run.
+    pub fn is_of_one(&self) -> bool {
+        self.runs == 1
+    }
+
     /// A run begins that ends at `end`, if that is known.
     pub fn begin(&self, end: Option<Nanos>) -> Part<'_> {
         Part { progress: self, end, told: 0 }
@@ -43,6 +48,15 @@ impl Progress {
         bar.inc(parts);
         if let Some(now) = now.filter(|_| self.runs == 1) {
             bar.set_message(now.to_string());
+        }
+    }
+
+    /// A line on standard error, above the bar.
+    pub fn say(&self, line: &str) {
+        let bar = self.bar.as_ref().map(|bar| bar.lock().expect("nobody panics in here"));
+        match bar.as_ref().and_then(|bar| bar.as_ref()) {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
         }
     }
 

@@ -21,7 +21,7 @@ use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{End, Options, Played, Stage};
 use report::{Ending, Exit, RunReport, Tags, World};
-use scheduler::{Ended, Loaded, tell_dump, tell_exit};
+use scheduler::{Ended, Loaded, tell_exit};
 use serde_json::json;
 use statistics::Statistics;
 use std::process::Command;
@@ -279,9 +279,6 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         (status, failure) = (command::status_of(ended), command::failure(ended));
     }
     let failure = failure.or(fault);
-    if let (Format::Text, Some(exit)) = (args.format, &ejected) {
-        tell_dump(exit);
-    }
     if let Some(played) = &played {
         play::complete(&mut measured, played);
     }
@@ -297,6 +294,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         save::save(path, &save::Setup { command_line: command_line(args), schedulers, events }, &reports)?;
     }
     print(&output::reports(&reports, args.format, false))?;
+    output::dump(&reports, args.format);
     Ok(fine)
 }
 

@@ -3,6 +3,7 @@
 
 use crate::args::{Format, Sim};
 use crate::output::{self, create, quote};
+use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::select::{self, Loadable, Scheduler};
 use crate::{input, notes, save};
@@ -70,7 +71,10 @@ pub fn sim(args: &Sim) -> Result<bool> {
             eprintln!("weir: {count} runs, as schedulers are compared by {SEEDS} seeds; --seed 0 makes one of each");
         }
     }
-    let reports = run_all(&runs, args)?;
+    let (reports, printed): (Vec<RunReport>, Vec<Printed>) = run_all(&runs, args)?.into_iter().unzip();
+    for (report, printed) in reports.iter().zip(&printed) {
+        printk::tell(&output::name(report), printed);
+    }
     if let Some(path) = &args.save {
         save::save(
             path,
@@ -79,6 +83,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         )?;
     }
     output::print(&output::reports(&reports, args.format, args.all))?;
+    output::dump(&reports, args.format);
     Ok(reports.iter().any(|report| report.ending.outcome() != report::Outcome::Completed))
 }
 
@@ -125,10 +130,10 @@ fn version((major, minor): (u16, u16)) -> String {
 }
 
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
-fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<RunReport>> {
+fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<(RunReport, Printed)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
-    let results: Vec<Mutex<Option<Result<RunReport>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<(RunReport, Printed)>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -145,7 +150,7 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<RunReport>> {
     results.into_iter().map(done).collect()
 }
 
-fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<RunReport> {
+fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<(RunReport, Printed)> {
     let Run { scheduler, machine, workload, faults, seed } = run;
     let setup = Setup {
         machine,
@@ -168,13 +173,14 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<RunReport> {
         }
         Some(path) => (None, Some(LogWriter::new(create(path)?, &header(run, args))?)),
     };
-    let mut sinks = Tee(trace, Tee(lines, log));
+    let printer = Printer::new(progress.is_of_one().then_some(progress));
+    let mut sinks = Tee(printer, Tee(trace, Tee(lines, log)));
     let end = args.duration.or(workload.duration);
     let mut part = progress.begin(end);
     let outcome = simulator::run(&setup, &mut sinks, &mut |now| part.tell(now));
     part.end();
     let outcome = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
-    let Tee(trace, Tee(lines, log)) = sinks;
+    let Tee(printer, Tee(trace, Tee(lines, log))) = sinks;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
@@ -184,7 +190,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<RunReport> {
     }
     // Without a time to stop at, a run ends when all work is done, unless something is wrong.
     let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
-    Ok(report_of(run, args, outcome, deadlocked))
+    Ok((report_of(run, args, outcome, deadlocked), printer.finish()))
 }
 
 fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: bool) -> RunReport {

@@ -67,6 +67,59 @@ fn the_text_names_them_behind_the_message() {
 }
 
 #[test]
+fn the_kernels_dump_follows_the_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), "DISPATCH", &[]);
+    let (report, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    for line in ["mistaken counts 7", "CPU states", "Event counters"] {
+        assert!(errors.lines().any(|found| found == line), "{line}: {errors}");
+        assert!(!report.contains(line), "{line}");
+    }
+    let json = weir(directory.path(), "DISPATCH", &["--format", "json"]);
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(document["runs"][0]["exit"]["dump"].as_str().unwrap().contains("\nmistaken counts 7\n"));
+    assert!(!String::from_utf8(json.stderr).unwrap().contains("CPU states"), "JSON has it in itself");
+}
+
+#[test]
+fn what_is_printed_reaches_terminal_log_and_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), "PRINTS", &["--log", "run.jsonl", "--trace", "run.pftrace"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let log = std::fs::read_to_string(directory.path().join("run.jsonl")).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let printed: Vec<&Value> = events.iter().filter(|event| event["kind"] == "printk").collect();
+    assert!(printed.len() > 10, "{log}");
+    let shown: Vec<&str> = errors.lines().filter(|line| line.starts_with('[')).collect();
+    assert_eq!(shown.len(), printed.len());
+    for (shown, printed) in shown.iter().zip(&printed) {
+        assert_eq!((&printed["file"], &printed["line"]), (&"mistaken.bpf.c".into(), &line_of("PRINTS").into()));
+        let text = printed["text"].as_str().unwrap();
+        assert!(text.starts_with("pid 1") && text.ends_with(" waits"), "{text}");
+        let place = format!("(enqueue, mistaken.bpf.c:{}): {text}", line_of("PRINTS"));
+        assert!(shown.ends_with(&place), "{shown}");
+        let time = printed["time_ns"].as_u64().unwrap();
+        assert!(shown.starts_with(&format!("[0.{time:09}] CPU {} ", printed["cpu"])), "{shown}: {printed}");
+    }
+    // What is printed precedes the insert of the same call.
+    let first = events.iter().position(|event| event["kind"] == "printk").unwrap();
+    let insert = events.iter().position(|event| event["kind"] == "insert" && event["op"] == "enqueue").unwrap();
+    assert!(first < insert, "{first} {insert}");
+    let trace = std::fs::read(directory.path().join("run.pftrace")).unwrap();
+    let text = printed[0]["text"].as_str().unwrap().as_bytes();
+    assert!(trace.windows(text.len()).any(|window| window == text), "the trace has it as well");
+}
+
+#[test]
+fn of_several_runs_some_lines_are_shown_and_the_rest_is_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), "PRINTS", &["-w", "preempt-mix"]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().filter(|line| line.starts_with('[')).count(), 2 * 20, "{errors}");
+    assert_eq!(errors.matches(" more of bpf_printk not shown").count(), 2, "{errors}");
+}
+
+#[test]
 fn log_and_trace_have_the_lines_of_the_policy() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "NONE", &["--log", "run.jsonl", "--trace", "run.pftrace"]);

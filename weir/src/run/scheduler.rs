@@ -147,12 +147,7 @@ pub fn tell_exit(name: &str, exit: &KernelExit) {
     for line in exit.message.lines() {
         eprintln!("  {line}");
     }
-    tell_dump(exit);
-}
-
-/// The dump alone.
-pub fn tell_dump(exit: &KernelExit) {
-    if !exit.dump.is_empty() {
-        eprintln!("{}", exit.dump.trim_end());
+    for line in exit.dump.trim_end().lines() {
+        eprintln!("{}", report::escape(line));
     }
 }

@@ -33,6 +33,9 @@ static long (*const timer_init)(struct bpf_timer *timer, void *map, u64 flags) =
 static long (*const timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
 static long (*const timer_start)(struct bpf_timer *timer, u64 nsecs, u64 flags) = (void *)171;
 
+static long (*const trace_printk)(const char *format, u32 size, ...) = (void *)6;
+extern void scx_bpf_dump_bstr(char *format, u64 *data, u32 data__sz) __ksym;
+
 static __always_inline void place(struct task_struct *p, u64 dsq_id, u64 enq_flags)
 {
 	dsq_insert(p, dsq_id, SCX_SLICE_DFL, enq_flags); /* INLINED */
@@ -68,6 +71,11 @@ OP2(void, mistaken_enqueue, struct task_struct *, p, u64, enq_flags)
 #elif defined(COMPLAINT)
 	scx_error("no place for %d", p->pid); /* COMPLAINT */
 #else
+#ifdef PRINTS
+	static const char format[] = "pid %d waits\n";
+
+	trace_printk(format, sizeof(format), p->pid); /* PRINTS */
+#endif
 	dsq_insert(p, dsq_id, SCX_SLICE_DFL, enq_flags); /* FINE */
 #endif
 }
@@ -99,6 +107,14 @@ SLEEPABLE_OP0(s32, mistaken_init)
 	return scx_bpf_create_dsq(SHARED, -1);
 }
 
+OP1(void, mistaken_dump, struct scx_dump_ctx *, ctx)
+{
+	static char format[] = "mistaken counts %d\n";
+	u64 data[] = { 7 };
+
+	scx_bpf_dump_bstr(format, data, sizeof(data));
+}
+
 OP1(void, mistaken_exit, struct scx_exit_info *, info)
 {
 	record_exit(info);
@@ -109,6 +125,7 @@ SCHEDULER(mistaken_ops,
 	.enqueue = (void *)mistaken_enqueue,
 	.dispatch = (void *)mistaken_dispatch,
 	.init = (void *)mistaken_init,
+	.dump = (void *)mistaken_dump,
 	.exit = (void *)mistaken_exit,
 	.name = "mistaken",
 );

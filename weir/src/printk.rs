@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a simulated scheduler prints with `bpf_printk`, on standard error: who ran where and when, and the line of the
+//! policy.
+
+use crate::progress::Progress;
+use event_log::{Event, Printk, Sink, TaskInfo, op_name};
+use ids::{CpuSet, Nanos, TaskId};
+
+/// Lines that are shown of the only run.
+const OF_ONE: usize = 1000;
+/// Lines that are shown of each of several runs.
+const OF_EACH: usize = 20;
+
+/// Shows lines while the run passes if it is the only one, and keeps them for later if not.
+pub struct Printer<'a> {
+    /// Where lines are shown at once.
+    at_once: Option<&'a Progress>,
+    tasks: Vec<String>,
+    files: Vec<String>,
+    printed: Printed,
+}
+
+/// What a run printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// Lines to show.
+    lines: Vec<String>,
+    /// All that there were.
+    count: u64,
+    shown: usize,
+}
+
+impl<'a> Printer<'a> {
+    /// For the only run, with its progress, or for one of several.
+    pub fn new(at_once: Option<&'a Progress>) -> Printer<'a> {
+        Printer { at_once, tasks: Vec::new(), files: Vec::new(), printed: Printed::default() }
+    }
+
+    /// What is to be said when all runs are over.
+    pub fn finish(self) -> Printed {
+        self.printed
+    }
+
+    fn line(&self, printk: &Printk) -> String {
+        let Nanos(ns) = printk.time;
+        let task = printk.task.some().map_or("<idle>", |TaskId(task)| &self.tasks[task as usize]);
+        let op = op_name(printk.site.op).unwrap_or("syscall");
+        let place = match self.files.get(usize::from(printk.site.file)) {
+            Some(file) if printk.site.line > 0 => format!("{op}, {file}:{}", printk.site.line),
+            _ => op.to_owned(),
+        };
+        let time = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+        report::escape(&format!("[{time}] CPU {} {task} ({place}): {}", printk.cpu, printk.text)).into_owned()
+    }
+}
+
+impl Sink for Printer<'_> {
+    fn source_file(&mut self, _: u16, name: &str) {
+        self.files.push(name.to_owned());
+    }
+
+    fn task(&mut self, _: Nanos, info: &TaskInfo) {
+        self.tasks.push(info.name.clone());
+    }
+
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+
+    fn event(&mut self, _: &Event) {}
+
+    fn printk(&mut self, printk: &Printk) {
+        self.printed.count += 1;
+        let limit = if self.at_once.is_some() { OF_ONE } else { OF_EACH };
+        if self.printed.shown == limit {
+            return;
+        }
+        self.printed.shown += 1;
+        let line = self.line(printk);
+        match self.at_once {
+            Some(progress) => progress.say(&line),
+            None => self.printed.lines.push(line),
+        }
+    }
+}
+
+/// Shows what was kept of a run, and says how much is not shown.
+pub fn tell(run: &str, printed: &Printed) {
+    if !printed.lines.is_empty() {
+        eprintln!("weir: {run} printed:");
+        printed.lines.iter().for_each(|line| eprintln!("{line}"));
+    }
+    let left_out = printed.count - printed.shown as u64;
+    if left_out > 0 {
+        let lines = report::counted(left_out, "line");
+        eprintln!("weir: {run}: {lines} more of bpf_printk not shown; --log FILE.jsonl of one run has all");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use event_log::CallbackSite;
+    use ids::{CpuId, Policy};
+
+    fn printk(time: u64, task: TaskId, line: u32) -> Printk {
+        let site = CallbackSite { op: 2, file: 0, line };
+        Printk { time: Nanos(time), cpu: CpuId(3), task, site, text: "chose\u{1b}[2J 7".to_owned() }
+    }
+
+    fn printer() -> Printer<'static> {
+        let mut printer = Printer::new(None);
+        printer.source_file(0, "my.bpf.c");
+        printer.task(
+            Nanos::ZERO,
+            &TaskInfo {
+                id: TaskId(0),
+                name: "hog".to_owned(),
+                parent: None,
+                allowed: CpuSet::first_n(4),
+                policy: Policy::Other,
+                nice: 0,
+                kernel_thread: false,
+            },
+        );
+        printer
+    }
+
+    #[test]
+    fn a_line_says_when_where_and_who_and_steers_no_terminal() {
+        let printer = printer();
+        let line = printer.line(&printk(1_000_020_300, TaskId(0), 42));
+        assert_eq!(line, r"[1.000020300] CPU 3 hog (enqueue, my.bpf.c:42): chose\u{1b}[2J 7");
+        let line = printer.line(&printk(7, TaskId::NONE, 0));
+        assert!(line.starts_with("[0.000000007] CPU 3 <idle> (enqueue): "), "{line}");
+    }
+
+    #[test]
+    fn what_is_not_shown_is_counted() {
+        let mut printer = printer();
+        (0..50).for_each(|time| printer.printk(&printk(time, TaskId(0), 1)));
+        let printed = printer.finish();
+        assert_eq!((printed.lines.len(), printed.shown, printed.count), (20, 20, 50));
+    }
+}
