@@ -10,7 +10,8 @@ use ids::{CpuId, Nanos, Policy, TaskId};
 /// SCHED_RR time slice (`RR_TIMESLICE`), counted in ticks.
 const RR_SLICE_MS: u32 = 100;
 
-/// Where a task of a class above ext comes in, among its equals. The fair class knows no such place.
+/// Where a task of a class above ext comes in, among its equals. In the fair class these have the same deadline, and
+/// nobody comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// Before all of them.
@@ -36,18 +37,27 @@ impl Core {
     /// Puts a task of a higher class that became runnable on its CPU's queue.
     pub fn higher_enqueue(&mut self, task: TaskId, turn: Turn) {
         let entry = self.task(task);
-        match entry.class {
-            Class::Fair if entry.fair.delayed => self.fair_requeue(task),
-            Class::Fair => self.fair_place(task),
-            _ => {}
-        }
+        let turn = match entry.class {
+            Class::Fair if entry.fair.delayed => {
+                if self.fair_requeue(task) {
+                    turn
+                } else {
+                    Turn::Kept
+                }
+            }
+            Class::Fair => {
+                self.fair_place(task);
+                turn
+            }
+            _ => turn,
+        };
         self.higher_put_back(task, turn);
     }
 
     /// The same for one that ran until now: it keeps its virtual runtime if it is a fair one.
     pub fn higher_put_back(&mut self, task: TaskId, turn: Turn) {
         let seq = match turn {
-            _ if self.task(task).class == Class::Fair => self.arrival(),
+            _ if self.task(task).class == Class::Fair && turn != Turn::Kept => self.arrival(),
             Turn::First => {
                 self.heads -= 1;
                 self.heads
@@ -120,7 +130,7 @@ impl Core {
     /// `prev` ran until now.
     pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class) -> Option<TaskId> {
         if self.cpus[cpu.index()].higher.is_empty() {
-            self.fair_let_all_go(cpu);
+            self.fair_let_all_go(cpu, prev);
             if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {
                 return None;
             }

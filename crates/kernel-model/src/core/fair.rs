@@ -9,7 +9,7 @@
 //!    picked, which happens when the others have caught up: it cannot lose its debt by sleeping (DELAY_DEQUEUE).
 //! 4. Who is picked anew goes on until its deadline, as long as it is eligible (RUN_TO_PARITY).
 //!
-//! Where tasks go is in `balance`. Not modelled: groups of tasks, and slices of a task's own (so PREEMPT_SHORT has
+//! Where tasks go is in `balance`. `naive` is the same rule, slow and obvious, and `matches` compares the two. Not modelled: groups of tasks, and slices of a task's own (so PREEMPT_SHORT has
 //! nothing to decide). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
@@ -17,6 +17,11 @@ use super::balance::Balances;
 use super::task::{Class, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use std::collections::BTreeSet;
+
+#[cfg(test)]
+mod matches;
+#[cfg(test)]
+mod naive;
 
 /// `sched_base_slice` for one CPU; it grows with the logarithm of their number, up to that of 8 CPUs.
 const SLICE_NS: u64 = 700_000;
@@ -47,7 +52,7 @@ impl FairQueue {
 }
 
 impl Core {
-    pub(super) fn fair_weight(&self, task: TaskId) -> u64 {
+    pub fn fair_weight(&self, task: TaskId) -> u64 {
         let entry = self.task(task);
         u64::from(load_weight(entry.policy, entry.nice))
     }
@@ -121,12 +126,12 @@ impl Core {
         u128::from(self.task(task).fair.vruntime) * u128::from(load) <= sum
     }
 
-    /// `entity_lag`: how far a task that competes is behind the average, within limits. These are two slices or a tick,
-    /// whichever is longer, in 6.18; a slice and a tick in 7.2.
+    /// `entity_lag`: how far a task that competes is behind the average, within limits. These were two slices or a tick,
+    /// whichever is longer; they are a slice and a tick in 7.2, and in 6.18 since an update (seen in 6.18.38).
     fn fair_lag(&self, task: TaskId) -> i64 {
         let entry = self.task(task);
         let (tick, slice) = (1_000_000_000 / u64::from(self.config.hz), self.fair_slice());
-        let most = if self.config.version < (7, 0) { tick.max(2 * slice) } else { tick + slice };
+        let most = if self.config.version < (6, 18) { tick.max(2 * slice) } else { tick + slice };
         let most = (most * NICE_0 / self.fair_weight(task)) as i64;
         (self.fair_average(entry.cpu) as i64 - entry.fair.vruntime as i64).clamp(-most, most)
     }
@@ -139,17 +144,9 @@ impl Core {
         self.fair_look(cpu);
         let (load, average) = (self.fair_load(cpu), self.fair_average(cpu));
         let fair = &mut self.task_mut(task).fair;
-        let (lag, left) = match fair.weight {
-            // reweight_entity(): another weight has another virtual time.
-            old if fair.request.is_some() && old != weight => {
-                let scaled = |virtual_ns: i64| (i128::from(virtual_ns) * i128::from(old) / i128::from(weight)) as i64;
-                (scaled(fair.lag), fair.request.map(scaled))
-            }
-            _ => (fair.lag, fair.request),
-        };
-        let whole = i128::from(lag) * i128::from(load + weight);
+        let whole = i128::from(fair.lag) * i128::from(load + weight);
         let lag = if load == 0 { 0 } else { (whole / i128::from(load)) as i64 };
-        let request = match left {
+        let request = match fair.request {
             // PLACE_REL_DEADLINE: it goes on with what it asked for.
             Some(left) => left,
             // PLACE_DEADLINE_INITIAL: a new task begins with half a slice, for it joins amidst one.
@@ -164,11 +161,18 @@ impl Core {
     /// A task that competes is about to leave its queue, to come to another or to come back as somebody else: what it is
     /// owed and what it asked for go along. It is still counted.
     pub fn fair_take_along(&mut self, task: TaskId) {
-        let (lag, weight) = (self.fair_lag(task), self.fair_weight(task));
+        let lag = self.fair_lag(task);
         self.fair_look(self.task_cpu(task));
         let fair = &mut self.task_mut(task).fair;
-        (fair.lag, fair.weight) = (lag, weight);
-        fair.request = Some(fair.deadline as i64 - fair.vruntime as i64);
+        (fair.lag, fair.request) = (lag, Some(fair.deadline as i64 - fair.vruntime as i64));
+    }
+
+    /// `reweight_entity` of a task that does not compete: it had another weight, so its virtual time was another one.
+    pub fn fair_reweight(&mut self, task: TaskId, old: u64) {
+        let weight = i128::from(self.fair_weight(task));
+        let scaled = |virtual_ns: i64| (i128::from(virtual_ns) * i128::from(old) / weight) as i64;
+        let fair = &mut self.task_mut(task).fair;
+        (fair.lag, fair.request) = (scaled(fair.lag), fair.request.map(scaled));
     }
 
     /// The current task of a CPU, which is still counted, stops being runnable. If it is ahead of the others it stays
@@ -179,15 +183,41 @@ impl Core {
         self.fair_look(cpu);
         self.task_mut(task).fair.lag = lag;
         if ahead && !gone && self.cpus[cpu.index()].active {
-            let arrival = self.arrival();
-            let entry = self.task_mut(task);
-            (entry.class_key, entry.class_seq) = (entry.fair.deadline, arrival);
             self.fair_delay(task, true);
         }
     }
 
+    /// A task that sleeps and competes is taken out, to change its weight, its affinity or its CPU.
+    pub fn fair_save_delayed(&mut self, task: TaskId) {
+        let fair = &self.task(task).fair;
+        let request = fair.deadline as i64 - fair.vruntime as i64;
+        let lag = self.fair_delayed_lag(task);
+        self.fair_look(self.task_cpu(task));
+        self.fair_delay(task, false);
+        let fair = &mut self.task_mut(task).fair;
+        (fair.lag, fair.request) = (lag, Some(request));
+    }
+
+    /// It is put back, and still sleeps.
+    pub fn fair_restore_delayed(&mut self, task: TaskId) {
+        self.fair_place(task);
+        self.fair_delay(task, true);
+    }
+
+    /// `update_entity_lag` of a task that sleeps and competes: from 7.0 on it is not behind where it was when it fell
+    /// asleep, nor owed anything (`DELAY_ZERO`).
+    fn fair_delayed_lag(&self, task: TaskId) -> i64 {
+        let lag = self.fair_lag(task);
+        if self.config.version >= (7, 0) { lag.max(self.task(task).fair.lag).min(0) } else { lag }
+    }
+
     /// A task that sleeps begins or ceases to compete.
     fn fair_delay(&mut self, task: TaskId, competes: bool) {
+        if competes {
+            let arrival = self.arrival();
+            let entry = self.task_mut(task);
+            (entry.class_key, entry.class_seq) = (entry.fair.deadline, arrival);
+        }
         let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         self.task_mut(task).fair.delayed = competes;
         let delayed = &mut self.cpus[cpu.index()].fair.delayed;
@@ -198,22 +228,24 @@ impl Core {
 
     /// A task that sleeps and competes leaves, with no more than it had when it fell asleep (`DELAY_ZERO`).
     pub fn fair_let_go(&mut self, task: TaskId) {
-        let lag = self.fair_lag(task);
+        let lag = self.fair_delayed_lag(task).min(0);
         self.fair_look(self.task_cpu(task));
-        let newer = self.config.version >= (7, 0);
-        let fair = &mut self.task_mut(task).fair;
-        fair.lag = if newer { lag.max(fair.lag) } else { lag }.min(0);
+        self.task_mut(task).fair.lag = lag;
         self.fair_delay(task, false);
     }
 
-    /// `requeue_delayed_entity`: a task that still competes is woken, on the CPU where it sleeps.
-    pub(super) fn fair_requeue(&mut self, task: TaskId) {
-        let (before, now) = (self.task(task).fair.lag, self.fair_lag(task));
+    /// `requeue_delayed_entity`: a task that still competes is woken, on the CPU where it sleeps. It is placed anew if its
+    /// lag is not the one that it is left with; in 6.18 only if it would be owed something now. False if it is not.
+    pub(super) fn fair_requeue(&mut self, task: TaskId) -> bool {
+        let (average, vruntime) = (self.fair_average(self.task_cpu(task)), self.task(task).fair.vruntime);
+        let owed = self.fair_lag(task) > 0;
         self.fair_let_go(task);
-        // 6.18 moves it only if it would be owed something now.
-        if now > 0 || (self.config.version >= (7, 0) && before > now) {
+        let moved = average.checked_add_signed(-self.task(task).fair.lag) != Some(vruntime);
+        let again = owed || moved && self.config.version >= (7, 0);
+        if again {
             self.fair_place(task);
         }
+        again
     }
 
     /// The task was picked, and did not run before.
@@ -244,7 +276,8 @@ impl Core {
         }
     }
 
-    fn fair_has_others(&self, cpu: CpuId) -> bool {
+    /// Whether anybody but the one that runs competes on `cpu`.
+    pub fn fair_has_others(&self, cpu: CpuId) -> bool {
         self.cpus[cpu.index()].fair.load > 0
     }
 
@@ -272,7 +305,7 @@ impl Core {
         };
         let ran = now.since(std::mem::replace(&mut rq.exec_start, now));
         self.task_mut(task).sum_exec += ran;
-        if self.fair_charge(task, ran) {
+        if ran > Nanos::ZERO && self.fair_charge(task, ran) {
             self.cpus[cpu.index()].preempted = true;
             self.resched(cpu);
         }
@@ -303,13 +336,14 @@ impl Core {
         }
     }
 
-    /// The task that runs next of those that wait on `cpu`, of which there are some. `prev` ran until now and is among
-    /// them if it is runnable.
+    /// The task that runs next of those that wait on `cpu`, of which there are some. `prev` ran until now; it takes part
+    /// as the one that has the CPU for as long as it competes.
     pub(super) fn fair_pick(&mut self, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
-        let waits = |core: &Core| core.cpus[cpu.index()].higher.contains(&core.higher_key(prev));
-        let running = prev.some().filter(|&task| self.task(task).class == Class::Fair && waits(self));
+        let waits = |core: &Core, task| core.cpus[cpu.index()].higher.contains(&core.higher_key(task));
+        let competes = |core: &Core, task| core.task(task).fair.delayed || waits(core, task);
+        let prev = prev.some().filter(|&task| self.task(task).class == Class::Fair);
         loop {
-            let best = self.fair_best(cpu, running)?;
+            let best = self.fair_best(cpu, prev.filter(|&prev| competes(self, prev)))?;
             if !self.task(best).fair.delayed {
                 return Some(best);
             }
@@ -317,10 +351,14 @@ impl Core {
         }
     }
 
-    /// `cpu` found no task of the fair class to run: nobody competes there any more.
-    pub fn fair_let_all_go(&mut self, cpu: CpuId) {
-        while let Some(&(.., task)) = self.cpus[cpu.index()].fair.delayed.first() {
-            self.fair_let_go(task);
+    /// `cpu` found no task of the fair class to run, or is about to go: nobody that sleeps competes there any more.
+    /// `prev` ran until now.
+    pub fn fair_let_all_go(&mut self, cpu: CpuId, prev: TaskId) {
+        let delayed = |core: &Core, task: &TaskId| core.task(*task).fair.delayed;
+        while let Some(&(.., first)) = self.cpus[cpu.index()].fair.delayed.first() {
+            let running = prev.some().filter(|prev| delayed(self, prev));
+            let best = self.fair_best(cpu, running).filter(|best| delayed(self, best));
+            self.fair_let_go(best.unwrap_or(first));
         }
     }
 

@@ -103,8 +103,6 @@ pub(crate) struct Entity {
     pub(super) lag: i64,
     /// What was left of its request then, if that goes on.
     pub(super) request: Option<i64>,
-    /// Its weight then.
-    pub(super) weight: u64,
     /// It is not new: it has been on a queue before, or comes from another class.
     pub(super) known: bool,
     /// It sleeps, and is still on its queue.

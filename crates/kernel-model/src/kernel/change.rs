@@ -27,25 +27,35 @@ impl Kernel {
         let cpu = self.core.task_cpu(task);
         let runnable = self.core.task(task).is_runnable();
         let running = self.core.current(cpu) == task;
-        let old_class = self.core.task(task).class;
-        if runnable {
+        let (old_class, old_weight) = (self.core.task(task).class, self.core.fair_weight(task));
+        let delayed = self.core.task(task).fair.is_delayed();
+        if runnable || delayed {
             match old_class {
-                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with),
-                _ if running => {
-                    self.update_current(cpu);
-                    if old_class == Class::Fair {
-                        self.core.fair_take_along(task);
-                    }
+                Class::Fair if delayed => {
+                    self.charge_fair(cpu);
+                    self.core.fair_save_delayed(task);
                 }
-                _ => self.core.higher_dequeue(task),
+                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with),
+                Class::Fair if running => {
+                    self.charge_fair(cpu);
+                    self.core.fair_take_along(task);
+                }
+                _ if running => self.update_current(cpu),
+                _ => {
+                    self.charge_fair(cpu);
+                    self.core.higher_dequeue(task);
+                }
             }
-        } else if self.core.task(task).fair.is_delayed() {
-            self.core.fair_let_go(task);
         }
         change(self);
         let class = self.core.task(task).class;
-        if class == Class::Fair && old_class != class {
+        if class != Class::Fair || old_class != class {
             self.core.task_mut(task).fair = Entity::of_other_class();
+        } else {
+            self.core.fair_reweight(task, old_weight);
+        }
+        if delayed && class == Class::Fair {
+            self.core.fair_restore_delayed(task);
         }
         if !runnable {
             return;
@@ -59,7 +69,7 @@ impl Kernel {
             }
         } else if !running {
             let turn = match (put & enq_flags::HEAD, with & deq_flags::MOVE) {
-                (0, 0) if class == old_class => Turn::Kept,
+                (0, 0) if class == old_class && class != Class::Fair => Turn::Kept,
                 (0, _) => Turn::Last,
                 _ => Turn::First,
             };
@@ -100,9 +110,21 @@ impl Kernel {
             } else {
                 self.push_to(task, CpuId(to));
             }
+        } else if self.core.task(task).fair.is_delayed() && !allowed.contains(at) {
+            self.push_delayed(task, CpuId(to));
         }
         self.finish();
         Ok(())
+    }
+
+    /// A task that sleeps and still competes goes on with that elsewhere. It preempts nobody; an idle CPU lets it go.
+    fn push_delayed(&mut self, task: TaskId, to: CpuId) {
+        self.charge_fair(self.core.task_cpu(task));
+        self.core.fair_save_delayed(task);
+        self.core.migrate(task, to);
+        self.charge_fair(to);
+        self.core.fair_restore_delayed(task);
+        self.core.note_class(to, Class::Fair);
     }
 
     pub(super) fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
@@ -144,13 +166,13 @@ impl Kernel {
         }
         self.core.this_cpu = cpu;
         let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
+        let (old_prio, prio) = (self.core.task(task).prio(), prio_of(policy, nice));
         if same_policy && old_class < Class::Fair {
             // set_user_nice() only keeps it for later.
             self.core.task_mut(task).nice = nice;
             self.publish(task);
         } else {
             // __sched_setscheduler(): a task that gets less important waits before its equals.
-            let (old_prio, prio) = (self.core.task(task).prio(), prio_of(policy, nice));
             let with = if prio == old_prio { 0 } else { deq_flags::MOVE };
             let with = if class == old_class { with } else { with | deq_flags::CLASS };
             let put = if prio > old_prio { enq_flags::HEAD } else { 0 };
@@ -159,7 +181,14 @@ impl Kernel {
         self.core.log(task, EventKind::Priority { nice });
         if self.core.task(task).is_runnable() && class != Class::Ext {
             let at = self.core.task_cpu(task);
-            if self.core.current(at) == task { self.core.resched(at) } else { self.preempt_lower(task, false) }
+            // prio_changed_fair(): who becomes more important goes on.
+            let goes_on = (old_class, class) == (Class::Fair, Class::Fair)
+                && (prio <= old_prio || !self.core.fair_has_others(at));
+            match self.core.current(at) == task {
+                true if goes_on => {}
+                true => self.core.resched(at),
+                false => self.preempt_lower(task, false),
+            }
         }
         self.finish();
         Ok(())

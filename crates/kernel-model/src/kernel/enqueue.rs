@@ -143,8 +143,10 @@ impl Kernel {
                 self.do_enqueue(task, enq_flags::MIGRATED);
             }
             _ => {
+                self.charge_fair(self.core.task_cpu(task));
                 self.core.higher_dequeue(task);
                 self.core.migrate(task, to);
+                self.charge_fair(to);
                 self.core.higher_enqueue(task, Turn::Last);
             }
         }
@@ -152,7 +154,7 @@ impl Kernel {
     }
 
     /// `wakeup_preempt`: the CPU of a task that became runnable reschedules if it runs something lower (contract T3).
-    /// `fresh` is for the fair class: the task is new, or never left the competition.
+    /// `fresh` is for the fair class: the task is new.
     pub(super) fn preempt_lower(&mut self, task: TaskId, fresh: bool) {
         let entry = self.core.task(task);
         let (cpu, class, key) = (entry.cpu, entry.class, entry.class_key);

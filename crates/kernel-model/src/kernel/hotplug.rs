@@ -27,7 +27,7 @@ impl Kernel {
         let rq = &mut self.core.cpus[cpu.index()];
         assert!(rq.active, "CPU {cpu} is up");
         rq.active = false;
-        self.core.fair_let_all_go(cpu);
+        self.core.fair_let_all_go(cpu, TaskId::NONE);
         assert!(!self.core.active_cpus().is_empty(), "one CPU stays");
         if self.core.current(cpu) != TaskId::NONE {
             self.core.resched(cpu);

@@ -61,7 +61,7 @@ enum Stage {
 /// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
 #[derive(Debug)]
 pub struct Kernel {
-    core: Core,
+    pub(crate) core: Core,
     machine: Machine,
     /// The callback in flight; kept between calls because its frames are reused.
     execution: Execution,

@@ -148,10 +148,15 @@ impl Kernel {
         }
         let entry = self.core.task_mut(task);
         entry.run_state = RunState::Runnable;
-        let (class, fresh) = (entry.class, entry.fair.is_delayed() || flags & enq_flags::INITIAL != 0);
+        let (class, delayed, fresh) = (entry.class, entry.fair.is_delayed(), flags & enq_flags::INITIAL != 0);
         self.core.log(task, EventKind::Wakeup { waker, sync, target });
         match class {
             Class::Ext => self.enqueue_task(task, flags),
+            // requeue_delayed_entity(): whoever runs is not charged before the sleeper is put anew.
+            Class::Fair if delayed => {
+                self.core.higher_enqueue(task, Turn::Last);
+                self.charge_fair(target);
+            }
             _ => {
                 self.charge_fair(target);
                 self.core.higher_enqueue(task, Turn::Last);
@@ -161,10 +166,13 @@ impl Kernel {
         self.finish();
     }
 
-    /// A fair task that runs on `cpu` is charged before others are compared with it.
-    fn charge_fair(&mut self, cpu: CpuId) {
+    /// A fair task that runs on `cpu` is charged before others are compared with it (`update_curr`).
+    pub(super) fn charge_fair(&mut self, cpu: CpuId) {
         if self.core.current_class(cpu) == Class::Fair {
             self.update_current(cpu);
+            if self.core.cpus[cpu.index()].preempted {
+                self.core.resched(cpu);
+            }
         }
     }
 

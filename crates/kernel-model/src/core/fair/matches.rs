@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Random tasks on one and two CPUs: who runs, who is to be preempted, lags, deadlines and protection are those of the
+//! naive rule, after every step. Where tasks go is the fair class's own choice, which the oracle follows.
+
+use super::naive::{Leaves, Oracle, State};
+use crate::core::task::load_weight;
+use crate::{Config, Effect, Kernel, Leave, Output, TaskAttributes};
+use event_log::{BlockCause, EventKind, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+const HZ: u32 = 250;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pass { us: u64 },
+    Fork { policy: Policy, nice: i8 },
+    Wake { which: usize },
+    Leave { cpu: usize, how: Leaves },
+    Tick { cpu: usize },
+    Nice { which: usize, nice: i8 },
+    Affinity { which: usize, cpus: u32 },
+}
+
+/// The kernel and the oracle, step by step.
+struct Pair {
+    kernel: Kernel,
+    oracle: Oracle,
+    now: Nanos,
+    cpus: usize,
+    output: Output,
+    /// CPUs that the kernel asked to reschedule.
+    resched: Vec<bool>,
+    /// Whom the last call of the kernel moved where.
+    moved: Vec<(usize, usize)>,
+}
+
+impl Pair {
+    fn new(version: (u16, u16), cpus: usize) -> Pair {
+        let topology = Topology::flat(cpus as u32);
+        let kernel = Kernel::new(Config { topology, hz: HZ, version, budget: 1_000_000, seed: 1 });
+        let oracle = Oracle::new(version, cpus, HZ);
+        let (resched, moved) = (vec![false; cpus], Vec::new());
+        Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, moved }
+    }
+
+    /// Takes what the last call of the kernel produced.
+    fn collect(&mut self) {
+        self.kernel.take_output(&mut self.output);
+        for effect in self.output.effects.drain(..) {
+            if let Effect::Resched { cpu } = effect {
+                self.resched[cpu.index()] = true;
+            }
+        }
+        let moves = self.output.events.drain(..).filter_map(|event| match event.kind {
+            EventKind::Migrate { to, .. } => Some((event.task.index(), to.index())),
+            _ => None,
+        });
+        self.moved = moves.collect();
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Pass { us } => {
+                self.now += Nanos::from_us(us);
+                self.kernel.set_now(self.now);
+            }
+            Step::Fork { policy, nice } => self.fork(policy, nice),
+            Step::Wake { which } => self.wake(which),
+            Step::Leave { cpu, how } => self.leave(cpu % self.cpus, how),
+            Step::Tick { cpu } => self.tick(cpu % self.cpus),
+            Step::Nice { which, nice } => self.nice(which, nice),
+            Step::Affinity { which, cpus } => self.affinity(which, cpus),
+        }
+        self.settle();
+        self.compare();
+    }
+
+    /// One of the tasks in these states.
+    fn one(&self, which: usize, states: &[State]) -> Option<usize> {
+        let tasks: Vec<usize> =
+            (0..self.oracle.tasks.len()).filter(|&task| states.contains(&self.oracle.tasks[task].state)).collect();
+        tasks.get(which % tasks.len().max(1)).copied()
+    }
+
+    fn fork(&mut self, policy: Policy, nice: i8) {
+        let (name, allowed) = ("task".to_owned(), CpuSet::first_n(self.cpus));
+        let attributes = TaskAttributes { name, policy, nice, allowed, kernel_thread: false, parent: None };
+        let task = self.kernel.fork(CpuId(0), attributes).expect("there is no scheduler that could refuse");
+        self.oracle.add(policy, u64::from(load_weight(policy, nice)));
+        self.kernel.wake_new(CpuId(0), task);
+        self.woken(task.index());
+    }
+
+    fn wake(&mut self, which: usize) {
+        let Some(task) = self.one(which, &[State::Asleep, State::Delayed]) else { return };
+        self.kernel.wake(CpuId(0), key(task), Waker::Interrupt, false);
+        self.woken(task);
+    }
+
+    fn woken(&mut self, task: usize) {
+        self.collect();
+        let cpu = self.kernel.task_cpu(key(task));
+        self.oracle.wake(task, cpu.index(), self.now);
+    }
+
+    fn leave(&mut self, cpu: usize, how: Leaves) {
+        if self.oracle.running(cpu).is_none() {
+            return;
+        }
+        let leave = match how {
+            Leaves::Preempted => Leave::Preempt,
+            Leaves::Yields => Leave::Yield,
+            Leaves::Sleeps => Leave::Block(BlockCause::Timer),
+            Leaves::Ends => Leave::Exit,
+        };
+        self.schedule(cpu, leave, how);
+    }
+
+    fn schedule(&mut self, cpu: usize, leave: Leave, how: Leaves) {
+        self.resched[cpu] = false;
+        self.kernel.schedule(CpuId(cpu as u32), leave);
+        self.collect();
+        let pulled = self.moved.first().map(|&(task, _)| task);
+        self.oracle.schedule(cpu, self.now, how, pulled);
+    }
+
+    fn tick(&mut self, cpu: usize) {
+        self.kernel.tick(CpuId(cpu as u32));
+        self.collect();
+        self.oracle.charge(cpu, self.now);
+        for (task, to) in self.moved.clone() {
+            self.oracle.pull(task, to, self.now);
+        }
+        for (task, _) in self.moved.clone() {
+            self.oracle.preempt(task, self.now, false);
+        }
+    }
+
+    fn nice(&mut self, which: usize, nice: i8) {
+        let states = [State::Asleep, State::Waits, State::Runs, State::Delayed];
+        let Some(task) = self.one(which, &states) else { return };
+        let policy = self.oracle.tasks[task].policy;
+        let old = self.kernel.core.task(key(task)).nice;
+        self.kernel.set_policy(CpuId(0), key(task), policy, nice).expect("every nice value is one");
+        self.collect();
+        if nice == old {
+            return;
+        }
+        self.oracle.change(task, u64::from(load_weight(policy, nice)), self.now);
+        let cpu = self.oracle.tasks[task].cpu;
+        match self.oracle.tasks[task].state {
+            State::Runs if nice > old => self.oracle.resched[cpu] |= self.oracle.competitors(cpu) > 1,
+            State::Waits => self.oracle.preempt(task, self.now, false),
+            _ => {}
+        }
+    }
+
+    fn affinity(&mut self, which: usize, cpus: u32) {
+        let states = [State::Asleep, State::Waits, State::Runs, State::Delayed];
+        let Some(task) = self.one(which, &states) else { return };
+        let bits = 1 + cpus % ((1 << self.cpus) - 1);
+        let allowed: CpuSet = (0..self.cpus as u32).filter(|cpu| bits & 1 << cpu != 0).map(CpuId).collect();
+        let (state, at) = (self.oracle.tasks[task].state, self.oracle.tasks[task].cpu);
+        let stays = allowed.contains(CpuId(at as u32));
+        // Whoever runs where it may not is taken away by another class.
+        if allowed == *self.kernel.allowed(key(task)) || state == State::Runs && !stays {
+            return;
+        }
+        self.kernel.set_affinity(CpuId(0), key(task), &allowed).expect("it leaves a CPU");
+        self.collect();
+        let weight = self.oracle.tasks[task].weight as u64;
+        self.oracle.change(task, weight, self.now);
+        if !stays && matches!(state, State::Waits | State::Delayed) {
+            let to = allowed.first().expect("it leaves a CPU");
+            self.oracle.pull(task, to.index(), self.now);
+            if state == State::Waits || self.oracle.running(to.index()).is_none() {
+                self.oracle.preempt(task, self.now, false);
+            }
+        }
+    }
+
+    /// Carries reschedules out.
+    fn settle(&mut self) {
+        loop {
+            assert_eq!(self.resched, self.oracle.resched, "who is asked to reschedule at {}", self.now);
+            let Some(cpu) = self.resched.iter().position(|&asked| asked) else { return };
+            self.schedule(cpu, Leave::Preempt, Leaves::Preempted);
+        }
+    }
+
+    fn compare(&self) {
+        let core = &self.kernel.core;
+        for cpu in 0..self.cpus {
+            let runs = core.current(CpuId(cpu as u32)).some().map(|task| task.index());
+            assert_eq!(runs, self.oracle.running(cpu), "who runs on CPU {cpu} at {}", self.now);
+            core.check_fair(CpuId(cpu as u32));
+        }
+        for (task, expected) in self.oracle.tasks.iter().enumerate() {
+            let entry = core.task(key(task));
+            let fair = &entry.fair;
+            assert_eq!(
+                fair.delayed,
+                expected.state == State::Delayed,
+                "whether task {task} is delayed at {}",
+                self.now
+            );
+            match expected.state {
+                State::Gone => {}
+                State::Asleep => {
+                    assert_eq!(i128::from(fair.lag), expected.lag, "lag of task {task}, asleep, at {}", self.now);
+                }
+                _ => {
+                    assert_eq!(entry.cpu.index(), expected.cpu, "the CPU of task {task} at {}", self.now);
+                    let v = i128::from(fair.vruntime);
+                    let real = [
+                        i128::from(core.fair_average(entry.cpu)) - v,
+                        i128::from(fair.deadline) - v,
+                        if expected.state == State::Runs { i128::from(fair.safe_until) - v } else { 0 },
+                    ];
+                    let protected = if expected.state == State::Runs { expected.protected - expected.v } else { 0 };
+                    let wanted =
+                        [self.oracle.average(expected.cpu) - expected.v, expected.deadline - expected.v, protected];
+                    assert_eq!(real, wanted, "lag, request, protection of task {task} at {}", self.now);
+                }
+            }
+        }
+    }
+}
+
+fn key(task: usize) -> TaskId {
+    TaskId(task as u32)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let which = || 0..16usize;
+    // Times that meet slices and ticks, and others.
+    let us = prop_oneof![Just(0), Just(100), Just(350), Just(700), Just(1400), Just(4000), 1..5000u64];
+    let policy = prop_oneof![8 => Just(Policy::Other), 1 => Just(Policy::Batch), 1 => Just(Policy::Idle)];
+    let nice = || prop_oneof![3 => Just(0i8), 1 => -20..=19i8];
+    let how = prop_oneof![
+        1 => Just(Leaves::Preempted),
+        2 => Just(Leaves::Yields),
+        12 => Just(Leaves::Sleeps),
+        1 => Just(Leaves::Ends),
+    ];
+    prop_oneof![
+        30 => us.prop_map(|us| Step::Pass { us }),
+        4 => (policy, nice()).prop_map(|(policy, nice)| Step::Fork { policy, nice }),
+        20 => which().prop_map(|which| Step::Wake { which }),
+        15 => (0..2usize, how).prop_map(|(cpu, how)| Step::Leave { cpu, how }),
+        15 => (0..2usize).prop_map(|cpu| Step::Tick { cpu }),
+        4 => (which(), nice()).prop_map(|(which, nice)| Step::Nice { which, nice }),
+        3 => (which(), any::<u32>()).prop_map(|(which, cpus)| Step::Affinity { which, cpus }),
+    ]
+}
+
+fn sequence() -> impl Strategy<Value = ((u16, u16), usize, Vec<Step>)> {
+    let version = prop_oneof![Just((7, 2)), Just((6, 18))];
+    (version, 1..=2usize, prop::collection::vec(step(), 1..150))
+}
+
+fn matches(version: (u16, u16), cpus: usize, steps: &[Step]) {
+    let mut pair = Pair::new(version, cpus);
+    for step in steps {
+        pair.step(step);
+    }
+}
+
+fn run(mut runner: TestRunner) {
+    let test = |(version, cpus, steps): (_, _, Vec<Step>)| {
+        matches(version, cpus, &steps);
+        Ok(())
+    };
+    runner.run(&sequence(), test).unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+#[test]
+fn matches_naive() {
+    run(TestRunner::new_with_rng(cases(2000), proptest::test_runner::TestRng::deterministic_rng(Default::default())));
+}
+
+#[test]
+fn matches_naive_whatever_the_seed() {
+    run(TestRunner::new(cases(500)));
+}
+
+/// The same for longer; `PROPTEST_CASES` says how often.
+#[test]
+#[ignore = "slow"]
+fn matches_naive_for_long() {
+    run(TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }));
+}
