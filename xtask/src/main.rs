@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Developer automation.
 
+mod lrz;
 mod noise;
 mod predict;
 mod sabotage;
@@ -27,6 +28,9 @@ enum Task {
     Predict(predict::Arguments),
     /// Break rules, one at a time, in a copy of the repository, and tell who notices
     Sabotage(sabotage::Arguments),
+    /// Compare lrz with lrzip, zstd and xz on files of hundreds of megabytes
+    #[command(subcommand)]
+    Lrz(lrz::Task),
     /// Measure how far real runs are spread, and compare that with what the model draws
     #[command(subcommand)]
     Noise(noise::Task),
@@ -57,6 +61,13 @@ fn main() -> ExitCode {
             Ok(fine) => ExitCode::from(u8::from(!fine)),
             Err(error) => {
                 eprintln!("sabotage: {error:#}");
+                ExitCode::from(2)
+            }
+        },
+        Task::Lrz(task) => match lrz::execute(&task) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("lrz: {error:#}");
                 ExitCode::from(2)
             }
         },

@@ -45,6 +45,9 @@ fn mutate(bytes: &mut Vec<u8>, mut seed: u64) {
     };
     for _ in 0..=random(3) {
         let length = bytes.len();
+        if length == 0 {
+            return;
+        }
         // Half of the mutations hit the heads.
         let at = if random(2) == 0 { random(length.min(90)) } else { random(length) };
         match random(7) {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 #[command(
     name = "lrz",
     version,
+    args_override_self = true,
     max_term_width = 80,
     after_help = "Examples:
   lrz big.tar                     makes big.tar.lrz

@@ -3,7 +3,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::store::ReadAt;
-use crate::window::{PIECE, Piece};
+use crate::window::{Buffer, PIECE, Piece, Spares, room};
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -42,17 +42,14 @@ pub struct Input<'a> {
     pub behind: Option<&'a dyn ReadAt>,
     pub length: Option<u64>,
     pub stream: Option<&'a mut (dyn Read + Send)>,
+    pub spares: Spares,
 }
 
 impl Input<'_> {
     /// The piece that begins at `at`; shorter than others, or empty, at the end.
     pub fn piece(&mut self, at: u64) -> Result<Piece> {
         let most = self.length.map_or(PIECE, |length| (length - at).min(PIECE as u64) as usize);
-        let mut bytes = super::block::patiently("a piece of the input", most as u64, || {
-            let mut bytes = Vec::new();
-            bytes.try_reserve_exact(most).ok()?;
-            Some(bytes)
-        })?;
+        let mut bytes = super::block::patiently("a piece of the input", most as u64, || room(&self.spares, most))?;
         bytes.resize(most, 0);
         let mut filled = 0;
         while filled < most {
@@ -73,6 +70,6 @@ impl Input<'_> {
             return Err(Error::Io(what, io::ErrorKind::UnexpectedEof.into()));
         }
         bytes.truncate(filled);
-        Ok(Arc::new(bytes))
+        Ok(Arc::new(Buffer::new(bytes, &self.spares)))
     }
 }

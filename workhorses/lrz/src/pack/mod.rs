@@ -25,6 +25,7 @@ use crate::crypto;
 use crate::error::Result;
 use crate::store::{ReadAt, Store};
 use crate::trace::Trace;
+use crate::window::Spares;
 use std::io::Read;
 
 pub use input::Source;
@@ -122,7 +123,7 @@ pub fn pack(source: Source<'_>, archive: &dyn Store, options: &Options<'_>) -> R
     }
     let off = Trace::off();
     let trace = options.trace.unwrap_or(&off);
-    let input = input::Input { behind, length, stream };
+    let input = input::Input { behind, length, stream, spares: Spares::default() };
     stages::run(input, archive, options, &plan, trace)
 }
 

@@ -6,6 +6,7 @@ use super::input::Input;
 use super::weave::{Weaver, Woven};
 use super::write::Writer;
 use super::{Options, Plan, Summary};
+use crate::backend::Packer;
 use crate::crypto::Cipher;
 use crate::error::{Context, Error, Result};
 use crate::search::{Found, Judge, Match, Sample, Table, choose, scan};
@@ -33,7 +34,24 @@ struct Part {
 /// Work of the threads that search.
 enum Task {
     Scan(Piece, usize, Sender<Vec<Sample>>),
-    Match(Part, Vec<Found>, Sender<Result<Vec<Match>>>),
+    Match(Part, Vec<Found>, Sender<Result<Chosen>>),
+}
+
+/// The repeats of a piece.
+struct Chosen {
+    matches: Vec<Match>,
+    judge: Judge,
+    /// Whether the short ones pay, here and in the pieces after it, if it was tried.
+    verdict: Option<bool>,
+}
+
+/// Every so many pieces it is tried whether short repeats pay, and in the first ones more often.
+const TRIED: u64 = 32;
+
+/// Whether that is tried in a piece.
+fn is_tried(start: u64) -> bool {
+    let index = start / PIECE as u64;
+    index.is_power_of_two() && index < TRIED || index > 0 && index.is_multiple_of(TRIED)
 }
 
 /// A block to be packed, and where to put the result.
@@ -97,7 +115,7 @@ type Queue<T> = (Sender<T>, Receiver<T>);
 struct Queues {
     tasks: Queue<Task>,
     scanned: Queue<Awaited<Vec<Sample>>>,
-    matched: Queue<Awaited<Result<Vec<Match>>>>,
+    matched: Queue<Awaited<Result<Chosen>>>,
     hashed: Queue<Piece>,
     jobs: Queue<Job>,
     items: Queue<Item>,
@@ -294,22 +312,31 @@ fn search(shared: &Shared<'_>, lane: usize, tasks: &Receiver<Task>) -> Result<()
                 let _ = done.send(samples);
             }
             Task::Match(part, found, done) => {
-                let matches = shared.trace.span(Stage::Match, lane, part.chunk, part.piece.len() as u64, || {
-                    if found.is_empty() {
-                        return Ok(Vec::new());
-                    }
-                    let judge = Judge::new(shared.options.packer, shared.reach, &part.piece);
-                    let mut view = View::new(part.window, shared.behind);
-                    let mut matches = choose(&part.piece, &found, part.start, part.chunk_start, &judge, &mut view)
-                        .context(|| "reading the input again".to_owned())?;
-                    judge.keep_what_pays(shared.options.packer, &part.piece, &mut matches);
-                    Ok(matches)
-                });
-                let _ = done.send(matches);
+                let bytes = part.piece.len() as u64;
+                let chosen =
+                    shared.trace.span(Stage::Match, lane, part.chunk, bytes, || find_repeats(shared, part, &found));
+                let _ = done.send(chosen);
             }
         }
     }
     Ok(())
+}
+
+fn find_repeats(shared: &Shared<'_>, part: Part, found: &[Found]) -> Result<Chosen> {
+    let Options { packer, level, .. } = *shared.options;
+    let judge = Judge::new(packer, shared.reach, &part.piece);
+    let mut view = View::new(part.window, shared.behind);
+    let mut matches = choose(&part.piece, found, part.start, part.chunk_start, &judge, &mut view)
+        .context(|| "reading the input again".to_owned())?;
+    let mut verdict = None;
+    match packer {
+        Packer::Bzip2 | Packer::Lzma if is_tried(part.start) => {
+            verdict = judge.verdict(packer, level, shared.plan.dictionary, &part.piece, &matches);
+        }
+        Packer::Lzo | Packer::Zlib => judge.keep_what_pays(packer, &part.piece, &mut matches),
+        _ => {}
+    }
+    Ok(Chosen { matches, judge, verdict })
 }
 
 fn look(
@@ -317,7 +344,7 @@ fn look(
     mut table: Table,
     scanned: &Receiver<Awaited<Vec<Sample>>>,
     tasks: &Sender<Task>,
-    matched: &Sender<Awaited<Result<Vec<Match>>>>,
+    matched: &Sender<Awaited<Result<Chosen>>>,
 ) -> Result<()> {
     for (part, samples) in scanned {
         let samples = samples.recv().map_err(gone)?;
@@ -343,13 +370,18 @@ fn hash(shared: &Shared<'_>, pieces: &Receiver<Piece>) -> Result<[u8; 16]> {
 fn weave(
     shared: &Shared<'_>,
     length: Option<u64>,
-    matched: &Receiver<Awaited<Result<Vec<Match>>>>,
+    matched: &Receiver<Awaited<Result<Chosen>>>,
     jobs: &Sender<Job>,
     items: &Sender<Item>,
 ) -> Result<(u64, u64)> {
     let mut weaver = Weaver::new(shared.plan, length);
-    for (part, matches) in matched {
-        let matches = matches.recv().map_err(gone)??;
+    let mut short_ones_pay = true;
+    for (part, chosen) in matched {
+        let Chosen { mut matches, judge, verdict } = chosen.recv().map_err(gone)??;
+        short_ones_pay = verdict.unwrap_or(short_ones_pay);
+        if !short_ones_pay {
+            judge.drop_short(&mut matches);
+        }
         let mut out = Vec::new();
         shared.trace.span(Stage::Weave, 0, part.chunk, part.piece.len() as u64, || {
             weaver.piece(&part.piece, &matches, part.ends_chunk, part.last, &mut |woven| {

@@ -90,8 +90,11 @@ impl<'a> Weaver<'a> {
         self.literals(&piece[at..]);
         self.chunk += piece.len() as u64;
         self.used += piece.len() as u64;
-        if self.literals.len() as u64 >= self.target() {
+        let target = self.target() as usize;
+        if self.literals.len() >= target {
+            let rest = self.literals.split_off(target);
             self.cut(1, out)?;
+            self.literals = rest;
         }
         if self.tokens.len() >= TOKEN_BLOCK {
             self.cut(0, out)?;
@@ -114,10 +117,11 @@ impl<'a> Weaver<'a> {
     /// threads have work to the last.
     fn target(&self) -> u64 {
         let (longest, shortest) = self.plan.block;
-        let Some(length) = self.length.filter(|_| self.plan.packers > 1) else { return longest };
+        let whole = |bytes: u64| (bytes / self.plan.grain).max(1) * self.plan.grain;
+        let Some(length) = self.length.filter(|_| self.plan.packers > 1) else { return whole(longest) };
         let all = self.all_literals as f64 / self.used.max(1) as f64;
         let left = (length - self.used) as f64 * all + self.literals.len() as f64;
-        ((left / (2 * self.plan.packers) as f64) as u64).clamp(shortest, longest)
+        whole(((left / (2 * self.plan.packers) as f64) as u64).clamp(shortest, longest))
     }
 
     fn literals(&mut self, bytes: &[u8]) {

@@ -42,14 +42,17 @@ pub fn choose(
     for sample in found {
         let end = sample.end as usize;
         let position = start + u64::from(sample.end);
-        if end <= covered || position - sample.newest == rejected.distance && end <= rejected.end() {
+        let newest = sample.places[0];
+        if end <= covered || position - newest == rejected.distance && end <= rejected.end() {
             continue;
         }
-        let newest = extend(piece, start, end, sample.newest, covered, from, view)?;
+        let newest = extend(piece, start, end, newest, covered, from, view)?;
         let mut best = newest;
-        if sample.oldest != sample.newest && newest.is_none_or(|newest| newest.end() != piece.len()) {
-            let oldest = extend(piece, start, end, sample.oldest, covered, from, view)?;
-            best = better(newest, oldest, judge);
+        for place in &sample.places()[1..] {
+            if best.is_some_and(|best| best.end() == piece.len()) {
+                break;
+            }
+            best = better(best, extend(piece, start, end, *place, covered, from, view)?, judge);
         }
         match best {
             Some(found) if u64::from(found.length) >= judge.least(found.distance) => {
@@ -62,13 +65,13 @@ pub fn choose(
     Ok(matches)
 }
 
-/// The longer one. Of what the back end sees by itself, a farther copy has to be as long as a near one to pay: its
-/// bytes cost the back end far less than others, if need be as several repeats.
-fn better(newest: Option<Match>, oldest: Option<Match>, judge: &Judge) -> Option<Match> {
-    let (Some(near), Some(far)) = (newest, oldest) else { return newest.or(oldest) };
+/// The one that gains more. Of what the back end sees by itself, a farther copy has to be as long as a near one to pay:
+/// its bytes cost the back end far less than others, if need be as several repeats.
+fn better(near: Option<Match>, far: Option<Match>, judge: &Judge) -> Option<Match> {
+    let (Some(near), Some(far)) = (near, far) else { return near.or(far) };
     let within = near.distance <= judge.reach;
     let least = if within { judge.near } else { 0 };
-    if far.length > near.length && u64::from(far.length) >= least { Some(far) } else { Some(near) }
+    if judge.gain(&far) > judge.gain(&near) && u64::from(far.length) >= least { Some(far) } else { Some(near) }
 }
 
 /// The repeat around a sample that ends at `end` of the piece and stood before `other`; `None` if the bytes differ.

@@ -18,12 +18,14 @@ const LEAST: u64 = super::SAMPLED as u64;
 
 /// Bytes of a piece for which both ways are tried: with its short repeats taken, and with them left to the back end.
 const TRIAL: usize = 96 << 10;
-/// The level of Deflate for the trial, and the bytes of a distance.
+/// A verdict needs short repeats over one in so many bytes of the piece.
+const LEAST_SHARE: u64 = 256;
+/// The level of Deflate for the trial of a part, and the bytes of a distance.
 const TRIAL_LEVEL: u8 = 1;
 const TRIAL_WIDTH: u8 = 4;
 
 /// When a repeat is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judge {
     /// Distance up to which the back end finds repeats by itself, in bytes.
     pub reach: u64,
@@ -31,6 +33,8 @@ pub struct Judge {
     pub near: u64,
     /// Least length of a repeat beyond reach, in bytes.
     pub far: u64,
+    /// What the back end needs for a byte, in bits.
+    pub bits: f64,
 }
 
 impl Judge {
@@ -39,7 +43,7 @@ impl Judge {
         // Bits that the back end needs for what LZO leaves 1 bit of, in a text: its share of LZO's size on sources and
         // logs, and the least length of repeats that it packs to nearly nothing.
         let (share, near) = match packer {
-            Packer::None => return Judge { reach: 0, near: LEAST, far: LEAST },
+            Packer::None => return Judge { reach: 0, near: LEAST, far: LEAST, bits: 8.0 },
             Packer::Lzo => (1.0, 512),
             Packer::Zlib => (0.6, 768),
             Packer::Bzip2 => (0.43, 512),
@@ -47,20 +51,51 @@ impl Judge {
         };
         let bits = share * lzo_bits(piece);
         let far = ((COST * 8.0 / bits) as u64).clamp(LEAST, near);
-        Judge { reach, near, far }
+        Judge { reach, near, far, bits }
     }
 
     /// Lets go of the short repeats of a piece if a trial shows that they do not pay: what the back end makes of the
-    /// bytes by itself is smaller than what it makes of the rest and of the tokens.
+    /// bytes by itself is smaller than what it makes of the rest and of the tokens. For back ends that see so little by
+    /// themselves that a part of the piece tells.
     pub fn keep_what_pays(&self, packer: Packer, piece: &[u8], matches: &mut Vec<Match>) {
-        let short = |found: &Match| u64::from(found.length) < self.near;
-        if packer == Packer::None || !matches.iter().any(short) {
-            return;
+        // From the middle of the piece.
+        let (begin, end) = (piece.len() / 3, (piece.len() / 3 + TRIAL).min(piece.len()));
+        if packer != Packer::None && matches.iter().any(|found| self.is_short(found)) {
+            let pays = self.short_ones_pay(piece, begin, end, matches, |bytes| size(packer, TRIAL_LEVEL, 0, bytes));
+            if !pays {
+                self.drop_short(matches);
+            }
         }
-        let trial = if packer == Packer::Lzo { Packer::Lzo } else { Packer::Zlib };
-        let size = |bytes: &[u8]| trial.pack(bytes, TRIAL_LEVEL, 0).map_or(bytes.len(), |packed| packed.len());
-        // From the middle of the piece; long repeats are taken in any case.
-        let (begin, mut end) = (piece.len() / 3, (piece.len() / 3 + TRIAL).min(piece.len()));
+    }
+
+    /// The same for back ends that see far by themselves. The trial takes all of a piece and as long as packing two
+    /// pieces, so some pieces speak for those after them. `None` where there are too few short repeats to tell.
+    pub fn verdict(&self, packer: Packer, level: u8, dictionary: u32, piece: &[u8], matches: &[Match]) -> Option<bool> {
+        let short: u64 = matches.iter().filter(|found| self.is_short(found)).map(|found| u64::from(found.length)).sum();
+        (short > piece.len() as u64 / LEAST_SHARE).then(|| {
+            self.short_ones_pay(piece, 0, piece.len(), matches, |bytes| size(packer, level, dictionary, bytes))
+        })
+    }
+
+    /// Lets go of the short repeats.
+    pub fn drop_short(&self, matches: &mut Vec<Match>) {
+        matches.retain(|found| !self.is_short(found));
+    }
+
+    fn is_short(&self, found: &Match) -> bool {
+        u64::from(found.length) < self.near
+    }
+
+    /// Whether the bytes from `begin` to about `end` get smaller with their short repeats taken. Long repeats are taken
+    /// in any case.
+    fn short_ones_pay(
+        &self,
+        piece: &[u8],
+        begin: usize,
+        mut end: usize,
+        matches: &[Match],
+        size: impl Fn(&[u8]) -> usize,
+    ) -> bool {
         let (mut whole, mut literals, mut tokens, mut run) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut at = begin;
         for found in matches.iter().filter(|found| found.start as usize >= begin) {
@@ -72,7 +107,7 @@ impl Judge {
             whole.extend_from_slice(&piece[at..start]);
             literals.extend_from_slice(&piece[at..start]);
             run += (start - at) as u64;
-            if short(found) {
+            if self.is_short(found) {
                 whole.extend_from_slice(&piece[start..next]);
                 write_literals(&mut tokens, run);
                 write_match(&mut tokens, found.length.into(), found.distance, TRIAL_WIDTH);
@@ -84,15 +119,24 @@ impl Judge {
         }
         whole.extend_from_slice(&piece[at..end.max(at)]);
         literals.extend_from_slice(&piece[at..end.max(at)]);
-        if size(&literals) + size(&tokens) >= size(&whole) {
-            matches.retain(|found| !short(found));
-        }
+        size(&literals) + size(&tokens) < size(&whole)
+    }
+
+    /// What a repeat saves before its tokens are paid, in bits, less what tells near distances from far ones: the high
+    /// bytes of near ones are alike, and the back end packs them.
+    pub fn gain(&self, found: &Match) -> f64 {
+        f64::from(found.length) * self.bits - (found.distance as f64).log2()
     }
 
     /// Least length at a distance.
     pub fn least(&self, distance: u64) -> u64 {
         if distance <= self.reach { self.near } else { self.far }
     }
+}
+
+/// What a back end makes of some bytes.
+fn size(packer: Packer, level: u8, dictionary: u32, bytes: &[u8]) -> usize {
+    packer.pack(bytes, level, dictionary).map_or(bytes.len(), |packed| packed.len())
 }
 
 /// Bits a byte that LZO makes of a sample from the middle of the piece.

@@ -12,22 +12,31 @@ const CHECK_BITS: u32 = 24;
 const CHECK: u64 = (1 << CHECK_BITS) - 1;
 /// Lookups whose memory is asked for before any of them is done.
 const AHEAD: usize = 32;
+/// Places that are kept of one key.
+pub const PLACES: usize = 4;
 
 /// A sample that stood elsewhere before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// Where the sampled bytes end in the piece.
     pub end: u32,
-    /// Where the same bytes ended most recently in the file.
-    pub newest: u64,
-    /// Where they ended first, as far as is known; the same as `newest` if only one place is known.
-    pub oldest: u64,
+    /// How many places of the same bytes are known, at least 1.
+    pub known: u32,
+    /// Where they ended in the file, the newest place first.
+    pub places: [u64; PLACES],
+}
+
+impl Found {
+    /// The known places, the newest first.
+    pub fn places(&self) -> &[u64] {
+        &self.places[..self.known as usize]
+    }
 }
 
 /// Positions of samples by their keys.
 ///
 /// An entry is a position (40 bits, plus 1) and a part of the key. Buckets drop their oldest entry when they are
-/// full. Of places with the same key two are kept: the first, and the newest.
+/// full. Of places with the same key the newest four are kept.
 pub struct Table {
     memory: MmapMut,
     buckets: u64,
@@ -66,8 +75,9 @@ impl Table {
                 let at = bucket_of(sample.key);
                 let bucket: &mut [u64; BUCKET] = (&mut entries[at..at + BUCKET]).try_into().expect("a bucket");
                 let position = start + u64::from(sample.end);
-                if let Some((newest, oldest)) = visit(bucket, sample.key & CHECK, position, from) {
-                    found.push(Found { end: sample.end, newest, oldest });
+                let (known, places) = visit(bucket, sample.key & CHECK, position, from);
+                if known > 0 {
+                    found.push(Found { end: sample.end, known, places });
                 }
             }
         }
@@ -75,26 +85,27 @@ impl Table {
     }
 }
 
-/// Finds the newest and the oldest place with this check in a bucket, and adds a position.
-fn visit(bucket: &mut [u64; BUCKET], check: u64, position: u64, from: u64) -> Option<(u64, u64)> {
+/// Finds the places with this check in a bucket, the newest first, and adds a position.
+fn visit(bucket: &mut [u64; BUCKET], check: u64, position: u64, from: u64) -> (u32, [u64; PLACES]) {
     // The lowest entry is the oldest, or empty.
-    let (mut lowest, mut newest, mut oldest, mut known) = (0, 0, u64::MAX, 0);
-    let mut newest_at = 0;
+    let (mut lowest, mut oldest_at, mut known) = (0, 0, 0);
+    let mut places = [0; PLACES];
     for (k, entry) in bucket.iter().enumerate() {
         if *entry < bucket[lowest] {
             lowest = k;
         }
-        if *entry & CHECK == check && *entry >> CHECK_BITS > from {
-            known += 1;
+        if *entry & CHECK == check && *entry >> CHECK_BITS > from && known < PLACES {
             let place = (*entry >> CHECK_BITS) - 1;
-            if place >= newest {
-                newest = place;
-                newest_at = k;
+            let rank = places[..known].iter().take_while(|other| **other > place).count();
+            places.copy_within(rank..known, (rank + 1).min(PLACES));
+            places[rank] = place;
+            if rank == known {
+                oldest_at = k;
             }
-            oldest = oldest.min(place);
+            known += 1;
         }
     }
-    let slot = if known > 1 { newest_at } else { lowest };
+    let slot = if known == PLACES { oldest_at } else { lowest };
     bucket[slot] = (position + 1) << CHECK_BITS | check;
-    (known > 0).then_some((newest, oldest))
+    (known as u32, places)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The search against what it must be: bytes that repeat, none of them twice.
 
+use super::table::PLACES;
 use super::*;
 use crate::backend::Packer;
-use crate::window::{PIECE, View, Window};
+use crate::window::{Buffer, PIECE, Spares, View, Window};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ fn search(file: &Vec<u8>, judge: Option<Judge>, keep: usize, sparsity: u32) -> V
     let mut all = Vec::new();
     for (index, piece) in file.chunks(PIECE).enumerate() {
         let start = (index * PIECE) as u64;
-        window.push(Arc::new(piece.to_vec()), keep);
+        window.push(Arc::new(Buffer::new(piece.to_vec(), &Spares::default())), keep);
         let found = table.look(&scan(piece, sparsity), start, 0);
         let judge = judge.unwrap_or_else(|| Judge::new(Packer::None, 0, piece));
         let mut view = View::new(window.clone(), Some(file));
@@ -95,7 +96,7 @@ fn what_the_back_end_sees_by_itself_is_left_to_it() {
     let copied = noise(6, 200);
     let near = [&copied[..], &noise(7, 5000), &copied].concat();
     let far = [&copied[..], &noise(8, 50_000), &copied].concat();
-    let judge = Judge { reach: 10_000, near: 512, far: 64 };
+    let judge = Judge { reach: 10_000, near: 512, far: 64, bits: 2.0 };
     assert!(search(&near, Some(judge), 9, 3).is_empty());
     let matches = search(&far, Some(judge), 9, 3);
     assert_eq!(matches.len(), 1);
@@ -113,12 +114,16 @@ fn a_table_that_is_too_small_forgets_the_oldest() {
         assert_eq!(table.look(&sample(key), key * 100, 0), []);
     }
     assert_eq!(table.look(&sample(0), 2000, 0), [], "it was the oldest of nine");
-    let found = table.look(&sample(8), 3000, 0);
-    assert_eq!(found, [Found { end: 32, newest: 832, oldest: 832 }]);
-    let found = table.look(&sample(8), 4000, 0);
-    assert_eq!(found, [Found { end: 32, newest: 3032, oldest: 832 }]);
+    let mut places = vec![832];
+    for start in [3000, 4000, 5000, 6000, 7000] {
+        let found = table.look(&sample(8), start, 0);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].places(), places, "{start}");
+        places.insert(0, start + 32);
+        places.truncate(PLACES);
+    }
     // Nothing before the chunk is found.
-    assert_eq!(table.look(&sample(8), 5000, 4500), []);
+    assert_eq!(table.look(&sample(8), 8000, 7500), []);
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use crate::digest::Crc;
 use crate::error::{Context, Error, Result, damaged};
 use crate::format::{Token, read_token};
 use crate::store::ReadAt;
-use crate::window::{PIECE, Piece, View, Window};
+use crate::window::{Buffer, PIECE, Piece, Spares, View, Window, room};
 use std::io::Read;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ pub struct Replay<'a> {
     pieces: usize,
     most: u64,
     size: Option<u64>,
+    spares: Spares,
 }
 
 /// One of the two streams of a chunk.
@@ -95,7 +96,7 @@ impl<'a> Replay<'a> {
         size: Option<u64>,
     ) -> Replay<'a> {
         let view = View::new(Window::default(), behind);
-        Replay { sink, view, current: Vec::new(), finished: 0, pieces, most, size }
+        Replay { sink, view, current: Vec::new(), finished: 0, pieces, most, size, spares: Spares::default() }
     }
 
     /// Bytes so far.
@@ -240,9 +241,10 @@ impl<'a> Replay<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let mut fresh = Vec::new();
-        fresh.try_reserve_exact(PIECE).map_err(|_| Error::Memory { what: "a piece", needed: PIECE as u64 })?;
-        let piece: Piece = Arc::new(std::mem::replace(&mut self.current, fresh));
+        let short = Error::Memory { what: "a piece", needed: PIECE as u64 };
+        let mut fresh = room(&self.spares, PIECE).ok_or(short)?;
+        fresh.clear();
+        let piece: Piece = Arc::new(Buffer::new(std::mem::replace(&mut self.current, fresh), &self.spares));
         self.finished += piece.len() as u64;
         self.view.window_mut().push(piece.clone(), self.pieces);
         (self.sink)(piece)

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Measures programs on the corpora. What was measured is kept beside the corpora, so that a run that was stopped goes
+//! on, and only a new build of lrz is measured again.
+
+use super::{sha256, shell, table};
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// `lrz compare`.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Where the corpora are
+    #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
+    folder: PathBuf,
+    /// The lrz to measure [default: target/release/lrz, built now]
+    #[arg(long, value_name = "FILE")]
+    lrz: Option<PathBuf>,
+    /// Only these files
+    #[arg(long = "file", value_name = "NAME")]
+    files: Vec<String>,
+    /// Only runs whose command contains this text
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Measure nothing: write the table of what is known
+    #[arg(long)]
+    table_only: bool,
+    /// Where the table goes
+    #[arg(long, default_value = "workhorses/lrz/RESULTS.md", value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// One program with its options.
+pub struct Contestant {
+    /// As the table names it.
+    pub name: &'static str,
+    pack: &'static str,
+    unpack: &'static str,
+}
+
+/// Cheap ones first: a run that is stopped has most of the rows.
+pub const CONTESTANTS: [Contestant; 18] = [
+    rival("zstd -3 --long=31", "zstd -q -f -T2 -3 --long=31 IN -o OUT", "zstd -q -f -d --long=31 IN -o OUT"),
+    own("lrz -n", "LRZ -q -f -p2 -n -o OUT IN"),
+    rival("lrzip -n", "lrzip -q -f -N0 -n -o OUT IN", UNLRZIP),
+    own("lrz -l", "LRZ -q -f -p2 -l -o OUT IN"),
+    rival("lrzip -l", "lrzip -q -f -N0 -l -o OUT IN", UNLRZIP),
+    own("lrz -l --no-search", "LRZ -q -f -p2 -l --no-search -o OUT IN"),
+    own("lrz -g", "LRZ -q -f -p2 -g -o OUT IN"),
+    rival("lrzip -g", "lrzip -q -f -N0 -g -o OUT IN", UNLRZIP),
+    own("lrz -g --no-search", "LRZ -q -f -p2 -g --no-search -o OUT IN"),
+    own("lrz -b", "LRZ -q -f -p2 -b -o OUT IN"),
+    rival("lrzip -b", "lrzip -q -f -N0 -b -o OUT IN", UNLRZIP),
+    rival("bzip2 -7", "bzip2 -7 -c IN > OUT", "bzip2 -d -c IN > OUT"),
+    own("lrz", "LRZ -q -f -p2 -o OUT IN"),
+    rival("lrzip", "lrzip -q -f -N0 -o OUT IN", UNLRZIP),
+    own("lrz --no-search", "LRZ -q -f -p2 --no-search -o OUT IN"),
+    rival("gzip -7", "gzip -7 -c IN > OUT", "gzip -d -c IN > OUT"),
+    rival("xz -T2 -6", "xz -T2 -6 -c IN > OUT", "xz -d -c IN > OUT"),
+    rival("zstd -19 --long=31", "zstd -q -f -T2 -19 --long=31 IN -o OUT", "zstd -q -f -d --long=31 IN -o OUT"),
+];
+const UNLRZIP: &str = "lrzip -q -f -d -o OUT IN";
+
+const fn own(name: &'static str, pack: &'static str) -> Contestant {
+    Contestant { name, pack, unpack: "LRZ -q -f -d -p2 -o OUT IN" }
+}
+
+const fn rival(name: &'static str, pack: &'static str, unpack: &'static str) -> Contestant {
+    Contestant { name, pack, unpack }
+}
+
+/// What one run took.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Cost {
+    pub user_s: f64,
+    pub system_s: f64,
+    pub peak_kb: u64,
+}
+
+impl Cost {
+    /// CPU seconds.
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Row {
+    pub file: String,
+    pub file_sha256: String,
+    pub bytes: u64,
+    pub program: String,
+    /// Version of the program, or the SHA-256 of lrz.
+    pub version: String,
+    pub packed: u64,
+    pub pack: Cost,
+    pub unpack: Cost,
+}
+
+/// Measures and writes the table.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    let lrz = match &arguments.lrz {
+        Some(path) => path.clone(),
+        None => {
+            shell("cargo build --release --locked -q -p lrz")?;
+            PathBuf::from("target/release/lrz")
+        }
+    };
+    let results = arguments.folder.join("results.json");
+    let mut rows: Vec<Row> = match fs::read_to_string(&results) {
+        Ok(text) => serde_json::from_str(&text).with_context(|| format!("reading {}", results.display()))?,
+        Err(_) => Vec::new(),
+    };
+    if !arguments.table_only {
+        measure(arguments, &lrz, &results, &mut rows)?;
+    }
+    fs::write(&arguments.output, table::render(&rows)?)
+        .with_context(|| format!("writing {}", arguments.output.display()))
+}
+
+fn measure(arguments: &Arguments, lrz: &Path, results: &Path, rows: &mut Vec<Row>) -> Result<()> {
+    let own_version = sha256(lrz)?;
+    for contestant in &CONTESTANTS {
+        if arguments.only.as_ref().is_some_and(|text| !contestant.name.contains(text.as_str())) {
+            continue;
+        }
+        let version = if contestant.pack.starts_with("LRZ") { own_version.clone() } else { version(contestant)? };
+        for name in table::FILES {
+            let path = arguments.folder.join(name);
+            if !path.exists() || !arguments.files.is_empty() && !arguments.files.iter().any(|file| file == name) {
+                continue;
+            }
+            let file_sha256 = sha256(&path)?;
+            let same = |row: &Row| row.file_sha256 == file_sha256 && row.program == contestant.name;
+            if rows.iter().any(|row| same(row) && row.version == version) {
+                continue;
+            }
+            eprintln!("{name}: {}", contestant.name);
+            let row = one(contestant, lrz, &path, name, file_sha256.clone(), version.clone())?;
+            rows.retain(|row| !same(row));
+            rows.push(row);
+            let text = serde_json::to_string_pretty(rows).context("writing the results")?;
+            fs::write(results, text).with_context(|| format!("writing {}", results.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn version(contestant: &Contestant) -> Result<String> {
+    let program = contestant.pack.split(' ').next().unwrap_or_default();
+    // gzip and others print several lines, lrzip and bzip2 on standard error.
+    let text = shell(&format!("{program} --version 2>&1 < /dev/null | grep -a -m1 -o '[0-9]\\+[.][0-9.]\\+' || true"))?;
+    Ok(format!("{program} {text}"))
+}
+
+fn one(
+    contestant: &Contestant,
+    lrz: &Path,
+    path: &Path,
+    name: &str,
+    file_sha256: String,
+    version: String,
+) -> Result<Row> {
+    let packed = path.with_extension("packed");
+    let back = path.with_extension("back");
+    let pack = timed(contestant.pack, lrz, path, &packed)?;
+    let unpack = timed(contestant.unpack, lrz, &packed, &back)?;
+    let same = Command::new("cmp").args(["-s"]).args([path, &back]).status().context("running cmp")?;
+    ensure!(same.success(), "{name}: {} does not give the file back", contestant.name);
+    let length = |file: &Path| fs::metadata(file).map(|found| found.len()).context("a file that was just written");
+    let row = Row {
+        file: name.to_owned(),
+        file_sha256,
+        bytes: length(path)?,
+        program: contestant.name.to_owned(),
+        version,
+        packed: length(&packed)?,
+        pack,
+        unpack,
+    };
+    fs::remove_file(packed).and_then(|()| fs::remove_file(back)).context("removing what was written")?;
+    Ok(row)
+}
+
+/// Runs a command under GNU time.
+fn timed(command: &str, lrz: &Path, from: &Path, to: &Path) -> Result<Cost> {
+    let quoted = |path: &Path| format!("'{}'", path.display());
+    let words = command.split(' ').map(|word| match word {
+        "LRZ" => quoted(lrz),
+        "IN" => quoted(from),
+        "OUT" => quoted(to),
+        _ => word.to_owned(),
+    });
+    let line = words.collect::<Vec<_>>().join(" ");
+    // lrzip reads a configuration of the user unless told not to.
+    let output = Command::new("/usr/bin/time")
+        .args(["-f", "cost %U %S %M", "bash", "-c", &line])
+        .env("LRZIP", "NOCONFIG")
+        .stdout(Stdio::null())
+        .output()
+        .context("running /usr/bin/time (package time)")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{line}: {}", error.trim());
+    let cost = error.lines().rev().find_map(|line| line.strip_prefix("cost ")).context("no cost from GNU time")?;
+    let fields: Vec<f64> = cost.split(' ').filter_map(|field| field.parse().ok()).collect();
+    ensure!(fields.len() == 3, "GNU time printed {cost:?}");
+    Ok(Cost { user_s: fields[0], system_s: fields[1], peak_kb: fields[2] as u64 })
+}
