@@ -31,9 +31,11 @@ pub fn read(archive: &[u8], password: Option<&[u8]>) -> Outcome {
     let options = Options {
         password: password.map(<[u8]>::to_vec),
         threads: 1,
+        // Defaults ask the system for its memory, which takes longer than most archives.
         memory: Limit::bytes(0),
         most: MOST,
-        ..Options::default()
+        progress: None,
+        trace: None,
     };
     match unpack(&archive.to_vec(), Target::Store(&output), &options) {
         Ok(summary) if summary.verified == Verified::Nothing => Outcome::Unverified,

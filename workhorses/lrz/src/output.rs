@@ -2,14 +2,16 @@
 //! A file that has its name only when it is complete.
 //!
 //! Until then it has none at all: whatever ends the program, also a signal that it cannot catch, leaves nothing. File
-//! systems that know no files without names get a temporary one.
+//! systems that know no files without names get a temporary one, which [`remove_temporaries`] takes away.
 
 use crate::error::{Context, Error, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open, renameat, unlinkat};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A file in the making.
 #[derive(Debug)]
@@ -27,16 +29,31 @@ impl Output {
     /// # Errors
     /// [`Error::Io`] if it is there and is not to be replaced, and for what the system reports.
     pub fn create(path: &Path, replace: bool) -> Result<Output> {
+        Output::new(path, replace, false)
+    }
+
+    /// The same, with a temporary name at once.
+    ///
+    /// # Errors
+    /// As [`Output::create`].
+    pub fn create_named(path: &Path, replace: bool) -> Result<Output> {
+        Output::new(path, replace, true)
+    }
+
+    fn new(path: &Path, replace: bool, named: bool) -> Result<Output> {
         if !replace && path.symlink_metadata().is_ok() {
             return Err(Error::Io(format!("{}", path.display()), io::ErrorKind::AlreadyExists.into()));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let (file, temporary) = match open(folder, flags, Mode::from_raw_mode(0o600)) {
-            Ok(file) => (File::from(file), None),
-            Err(_) => {
+        let without_name = if named { None } else { open(folder, flags, Mode::from_raw_mode(0o600)).ok() };
+        let (file, temporary) = match without_name {
+            Some(file) => (File::from(file), None),
+            None => {
                 let name = beside(path);
-                let file = File::options().read(true).write(true).create_new(true).open(&name);
+                // Known before it is there: a signal in between removes it.
+                temporaries().push(name.clone());
+                let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name);
                 (file.context(|| format!("creating {}", name.display()))?, Some(name))
             }
         };
@@ -67,6 +84,7 @@ impl Output {
                     // Only a rename replaces, and only what has a name can be renamed.
                     Err(_) => {
                         let temporary = beside(&self.path);
+                        temporaries().push(temporary.clone());
                         linkat(CWD, &own, CWD, &temporary, AtFlags::SYMLINK_FOLLOW)
                             .map_err(io::Error::from)
                             .context(name)?;
@@ -84,6 +102,7 @@ impl Output {
         if !self.replace || renamed.is_err() {
             let _ = unlinkat(CWD, &temporary, AtFlags::empty());
         }
+        temporaries().retain(|known| *known != temporary);
         renamed.map_err(io::Error::from).context(name)
     }
 }
@@ -92,7 +111,22 @@ impl Drop for Output {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let _ = std::fs::remove_file(temporary);
+            temporaries().retain(|known| known != temporary);
         }
+    }
+}
+
+/// Temporary names that files have right now.
+static TEMPORARIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn temporaries() -> MutexGuard<'static, Vec<PathBuf>> {
+    TEMPORARIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes all files that have only a temporary name: for a program that a signal ends.
+pub fn remove_temporaries() {
+    for name in temporaries().drain(..) {
+        let _ = std::fs::remove_file(name);
     }
 }
 

@@ -67,10 +67,30 @@ fn mutate(bytes: &mut Vec<u8>, mut seed: u64) {
     }
 }
 
+/// Draws mutations on all cores.
 fn hold_out(draws: u64) {
     let (archives, plain) = (archives(), plain());
+    let shards = std::thread::available_parallelism().map_or(1, |all| all.get() as u64);
+    let (right, wrong) = std::thread::scope(|scope| {
+        let shards: Vec<_> = (0..shards)
+            .map(|shard| {
+                let (archives, plain) = (&archives, &plain);
+                scope.spawn(move || hold_out_shard((shard..draws).step_by(shards as usize), archives, plain))
+            })
+            .collect();
+        shards.into_iter().map(|shard| shard.join().expect("no panic")).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    });
+    assert!(right > draws / 1000 && wrong > draws / 2, "{right} right, {wrong} refused");
+}
+
+/// How many gave the right bytes, and how many were refused.
+fn hold_out_shard(
+    draws: impl Iterator<Item = u64>,
+    archives: &[(Vec<u8>, Option<&'static [u8]>)],
+    plain: &[u8],
+) -> (u64, u64) {
     let (mut right, mut wrong) = (0, 0);
-    for draw in 0..draws {
+    for draw in draws {
         let (archive, password) = &archives[(draw % archives.len() as u64) as usize];
         let mut bytes = archive.clone();
         mutate(&mut bytes, draw);
@@ -84,7 +104,7 @@ fn hold_out(draws: u64) {
             Outcome::Refused => wrong += 1,
         }
     }
-    assert!(right > draws / 1000 && wrong > draws / 2, "{right} right, {wrong} refused");
+    (right, wrong)
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod common;
 
 use common::{lrz, names, succeed, text};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -164,14 +165,23 @@ fn parity_repairs_what_was_damaged() {
 
 #[test]
 fn a_signal_leaves_nothing() {
-    let (folder, path) = folder_with("a", &text(7, 16_000_000));
-    let mut child = lrz().args(["-q", "-L9"]).arg(&path).spawn().expect("started");
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    // The number that Ctrl-C sends.
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
-    assert!(kill.success());
-    assert!(!child.wait().expect("ended").success());
-    assert_eq!(names(folder.path()), ["a"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    for (signal, named) in [("INT", false), ("INT", true), ("TERM", true), ("HUP", true)] {
+        let mut command = lrz();
+        command.args(["-q", "-l", "-o", "out.lrz"]).current_dir(folder.path()).stdin(Stdio::piped());
+        if named {
+            command.arg("--named-temporary");
+        }
+        let mut child = command.spawn().expect("started");
+        // What was taken out of the pipe is being packed, and the end never comes.
+        let mut pipe = child.stdin.take().expect("piped");
+        pipe.write_all(&text(7, 24_000_000)).expect("it reads");
+        assert_eq!(names(folder.path()).len(), usize::from(named), "a name before the end only if asked for");
+        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().expect("kill");
+        assert!(kill.success());
+        assert!(!child.wait().expect("ended").success());
+        assert_eq!(names(folder.path()), [""; 0], "{signal}, named: {named}");
+    }
 }
 
 #[test]

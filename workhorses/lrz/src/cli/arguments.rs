@@ -140,6 +140,9 @@ pub struct Arguments {
     /// How `-i` tells it
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Write under a temporary name, as where a file system has no files without names: for tests
+    #[arg(long, hide = true)]
+    pub named_temporary: bool,
     /// Print the manual page, for man
     #[arg(long)]
     pub man: bool,

@@ -11,6 +11,8 @@ mod work;
 use arguments::Arguments;
 use clap::{CommandFactory, Parser};
 use lrz::error::Error;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,6 +40,10 @@ pub fn run() -> ExitCode {
         return ExitCode::from(USAGE);
     }
     scarce_address_space();
+    if let Err(error) = clean_up_after_signals() {
+        eprintln!("lrz: signals: {error}");
+        return ExitCode::from(DAMAGED);
+    }
     if let Some(level) = arguments.nice_level
         && let Err(error) = rustix::process::setpriority_process(None, level)
     {
@@ -56,6 +62,19 @@ pub fn run() -> ExitCode {
         }
     }
     ExitCode::from(worst)
+}
+
+/// A signal that ends the program takes away what has only a temporary name.
+fn clean_up_after_signals() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(move || {
+        for signal in signals.forever() {
+            lrz::output::remove_temporaries();
+            // As if nobody had caught it: a shell sees by which signal the program ended.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
 }
 
 fn told(result: io::Result<()>) -> ExitCode {

@@ -83,6 +83,11 @@ fn open(input: &Path) -> Result<File> {
     Ok(file)
 }
 
+fn create(arguments: &Arguments, path: &Path) -> Result<Output> {
+    let create = if arguments.named_temporary { Output::create_named } else { Output::create };
+    Ok(create(path, arguments.force)?)
+}
+
 /// A file without a name, for what does not fit into memory.
 fn spool() -> Result<File> {
     tempfile::tempfile().context("creating a temporary file")
@@ -108,7 +113,7 @@ fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     }
     let source = if names::is_standard(input) { None } else { Some(open(input)?) };
     let output = match &target {
-        Some(path) => Some(Output::create(path, arguments.force)?),
+        Some(path) => Some(create(arguments, path)?),
         None => None,
     };
     let spool = if output.is_none() { Some(spool()?) } else { None };
@@ -228,7 +233,7 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     }
     let target = if arguments.test { None } else { names::output(arguments, input)? };
     let output = match &target {
-        Some(path) => Some(Output::create(path, arguments.force)?),
+        Some(path) => Some(create(arguments, path)?),
         None => None,
     };
     let bar = bar::bar(arguments, unpack_length(&archive));
