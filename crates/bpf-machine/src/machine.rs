@@ -53,6 +53,8 @@ pub struct Context<'a> {
     pub cpu: u32,
     /// The calling instruction.
     pub site: CodeSite,
+    /// Instructions that the execution has executed so far, this call included.
+    pub executed: u64,
 }
 
 /// What a machine runs on: everything that is not plain BPF.
@@ -63,6 +65,8 @@ pub trait Host {
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
     /// `bpf_timer_start`: fire in `nsecs`, or at `nsecs` with flag 1 (ABS); flag 2 pins it to this CPU.
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32);
+    /// A program takes a spin lock, or gives it back, after so many instructions.
+    fn spin_lock(&mut self, _addr: GuestAddr, _taken: bool, _executed: u64) {}
     /// Whether `bpf_timer_cancel` may be called now: kernels refuse it with interrupts off.
     fn may_cancel_timers(&self) -> bool {
         true

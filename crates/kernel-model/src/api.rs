@@ -2,8 +2,8 @@
 //! The types of the interface between the kernel model and whoever drives it.
 
 use bpf_machine::TimerId;
-use event_log::{BlockCause, Event, LockKind, Printk, SwitchReason};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
+use event_log::{BlockCause, Event, Printk, SwitchReason};
+use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
 
 /// What a kernel is built and booted with.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ pub struct Switch {
 }
 
 /// What the scheduler's code used since the last [`Kernel::take_output`]: raw counts that a machine model prices.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Callbacks entered.
     pub callbacks: u64,
@@ -123,8 +123,35 @@ pub struct Usage {
     pub instructions: u64,
     /// Calls of kfuncs and helpers by nature: the index is `machine_model::Nature`'s declaration order.
     pub calls: [u64; 6],
-    /// Locks taken, in order.
-    pub locks: Vec<LockKind>,
+}
+
+/// A lock of the kernel, or one of the scheduler's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lock {
+    /// That of a CPU's runqueue, which covers its local queue.
+    Runqueue(CpuId),
+    /// That of a node's global queue.
+    Global(u32),
+    /// That of a CPU's bypass queue.
+    Bypass(CpuId),
+    /// That of a queue that the scheduler made.
+    Dsq(DsqId),
+    /// A lock word of the scheduler (`bpf_spin_lock`), by guest address.
+    Bpf(u64),
+}
+
+/// An operation takes a lock, or gives it back. It holds at most one runqueue's lock at a time, and within that at most
+/// one other, for which it waits for nobody else: so operations that wait for each other's locks always go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockStep {
+    /// Which.
+    pub lock: Lock,
+    /// Taken or given back.
+    pub taken: bool,
+    /// The operation of the kernel, or the callback, that does it.
+    pub caller: &'static str,
+    /// What had been used since the last [`Kernel::take_output`] when it did.
+    pub used: Usage,
 }
 
 /// What a call produced besides its result.
@@ -138,6 +165,8 @@ pub struct Output {
     pub printed: Vec<(usize, Printk)>,
     /// To be priced and charged to the CPU that made the call.
     pub usage: Usage,
+    /// Locks taken and given back, in order. Empty unless [`Kernel::track_locks`] was called.
+    pub locks: Vec<LockStep>,
 }
 
 /// Why the scheduler is gone (contract E2, X1).

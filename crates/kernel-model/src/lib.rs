@@ -11,6 +11,9 @@ mod kfuncs;
 mod lacks;
 mod ops;
 
-pub use api::{Cause, Config, Effect, ExitInfo, LaunchError, Leave, Output, Switch, TaskAttributes, TimerKey, Usage};
+pub use api::{
+    Cause, Config, Effect, ExitInfo, LaunchError, Leave, Lock, LockStep, Output, Switch, TaskAttributes, TimerKey,
+    Usage,
+};
 pub use kernel::Kernel;
 pub use lacks::Lacks;

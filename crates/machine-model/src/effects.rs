@@ -4,6 +4,7 @@
 //! A machine without one of these tables does not have that effect: nothing is assumed of unknown hardware. The
 //! formulas are in `docs/machine-model.md`; `crates/speed` plays them.
 
+use ids::Locality;
 use std::fmt;
 use std::str::FromStr;
 
@@ -34,11 +35,13 @@ pub enum Effect {
     Frequency,
     /// An idle CPU is in one of several states, and the way out takes as long as that state says.
     IdleStates,
+    /// CPUs that want one lock of the kernel wait for each other.
+    Locks,
 }
 
 impl Effect {
     /// All of them.
-    pub const ALL: [Effect; 3] = [Effect::Smt, Effect::Frequency, Effect::IdleStates];
+    pub const ALL: [Effect; 4] = [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Locks];
 
     /// Its name on command lines and in results.
     pub fn name(self) -> &'static str {
@@ -46,6 +49,7 @@ impl Effect {
             Effect::Smt => "smt",
             Effect::Frequency => "frequency",
             Effect::IdleStates => "idle-states",
+            Effect::Locks => "locks",
         }
     }
 }
@@ -90,6 +94,7 @@ impl Effect {
             Effect::IdleStates => {
                 &["the_way_out_of_idle_is_that_of_the_state", "the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup"]
             }
+            Effect::Locks => &[],
         };
         Standing { verified, validated_here: None, published: None }
     }
@@ -202,6 +207,29 @@ pub struct IdleState {
     pub power_percent: Estimate,
 }
 
+/// What passing on a lock takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Locks {
+    /// One way of a cache line that another CPU wrote last, in nanoseconds: within a core, below one last-level cache,
+    /// within a node, between nodes.
+    pub line_ns: [Estimate; 4],
+    /// Part of the wakeup path in which the lock of the runqueue is held where the task goes, in nanoseconds.
+    pub wakeup_hold_ns: Estimate,
+}
+
+impl Locks {
+    /// One way of a cache line between two CPUs at this distance, in nanoseconds.
+    pub fn line(&self, locality: Locality) -> u64 {
+        match locality {
+            Locality::Same => 0,
+            Locality::Smt => self.line_ns[0].typical,
+            Locality::Llc => self.line_ns[1].typical,
+            Locality::Node => self.line_ns[2].typical,
+            Locality::Far => self.line_ns[3].typical,
+        }
+    }
+}
+
 /// What the machine takes, all relative: only ratios are reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Power {
@@ -223,6 +251,8 @@ pub struct Effects {
     pub idle_states: Vec<IdleState>,
     /// Power.
     pub power: Option<Power>,
+    /// Locks.
+    pub locks: Option<Locks>,
 }
 
 impl Effects {
@@ -232,6 +262,7 @@ impl Effects {
             Effect::Smt => self.smt.is_some(),
             Effect::Frequency => self.frequency.is_some(),
             Effect::IdleStates => !self.idle_states.is_empty(),
+            Effect::Locks => self.locks.is_some(),
         })
     }
 
@@ -241,6 +272,7 @@ impl Effects {
             Effect::Smt => self.smt = None,
             Effect::Frequency => (self.frequency, self.power) = (None, None),
             Effect::IdleStates => self.idle_states.clear(),
+            Effect::Locks => self.locks = None,
         }
     }
 }
@@ -257,7 +289,7 @@ mod tests {
         assert_eq!(effects.modelled().count(), 0);
         assert_eq!(
             "caches".parse::<Effect>().unwrap_err(),
-            "no such effect: \"caches\"; modelled are smt, frequency, idle-states"
+            "no such effect: \"caches\"; modelled are smt, frequency, idle-states, locks"
         );
     }
 }

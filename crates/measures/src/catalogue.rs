@@ -155,7 +155,7 @@ pub static CATALOGUE: [Measure; 33] = [
     number("bpf_instructions", "BPF instructions", Table,
         "instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
     time("lock_wait_ns", "lock wait", Less, Table,
-        "CPU time in which CPUs waited for locks (not modelled yet)", |m| m.lock_wait.map(|time| time.0)),
+        "CPU time in which CPUs waited for locks of the kernel", |m| m.lock_wait.map(|time| time.0)),
 ];
 
 /// The measure of this key.

@@ -2,7 +2,7 @@
 //! The sink that measures a run while it passes.
 
 use crate::idle_while_runnable::{GroupId, IdleWhileRunnable};
-use crate::{CpuAccount, Histogram, Migrations, RunMeasures, TaskAccount, TaskMeasures};
+use crate::{CpuAccount, Histogram, LockUse, Migrations, RunMeasures, TaskAccount, TaskMeasures};
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, Locality, Nanos, TaskId, Topology};
 
@@ -20,8 +20,8 @@ pub struct Totals {
     pub tasks: Vec<TaskAccount>,
     /// BPF instructions executed, if somebody counted.
     pub bpf_instructions: Option<u64>,
-    /// Time spent waiting for locks, if somebody knows.
-    pub lock_wait: Option<Nanos>,
+    /// Who used which lock, if somebody knows.
+    pub locks: Option<Vec<LockUse>>,
     /// What the machine took, as [`RunMeasures::energy_ratio_ppm`].
     pub energy_ratio_ppm: Option<u64>,
 }
@@ -118,7 +118,8 @@ impl Collector {
             tasks: self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect(),
             cpus: totals.cpus,
             bpf_instructions: totals.bpf_instructions,
-            lock_wait: totals.lock_wait,
+            lock_wait: totals.locks.as_ref().map(|locks| Nanos(locks.iter().map(|lock| lock.wait_total.0).sum())),
+            locks: totals.locks,
             energy_ratio_ppm: totals.energy_ratio_ppm,
             slowed: Some(cpu.slowed),
         }

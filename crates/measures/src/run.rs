@@ -86,6 +86,29 @@ pub struct TaskMeasures {
     pub wakeup_latency: LatencySummary,
 }
 
+/// How one caller used one lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockUse {
+    /// What kind it is, in the words of the lock table: `runqueue`, `dsq`, `bpf`, `spin`, `mutex`, …
+    pub kind: &'static str,
+    /// Which one.
+    pub lock: String,
+    /// Who took it: an operation of the kernel, a callback, or a task.
+    pub caller: String,
+    /// How often.
+    pub count: u64,
+    /// How often it had to wait.
+    pub contended: u64,
+    /// For how long, together; the passing on is in it.
+    pub wait_total: Nanos,
+    /// For how long at most.
+    pub wait_max: Nanos,
+    /// How long it was held, together.
+    pub hold_total: Nanos,
+    /// How long at most.
+    pub hold_max: Nanos,
+}
+
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMeasures {
@@ -113,8 +136,10 @@ pub struct RunMeasures {
     pub cpus: Vec<CpuAccount>,
     /// BPF instructions executed; `None` in a real kernel, which does not count them.
     pub bpf_instructions: Option<u64>,
-    /// Time spent waiting for locks; `None` while nothing models or measures it.
+    /// Time spent waiting for locks: the sum of `locks`; `None` while nothing models or measures it.
     pub lock_wait: Option<Nanos>,
+    /// Who used which lock, the longest waits first; `None` while nothing models or measures it.
+    pub locks: Option<Vec<LockUse>>,
     /// What the machine took, in parts per million of what it takes with all cores busy at the last frequency without
     /// turbo for the same time; `None` while nothing models or measures it.
     pub energy_ratio_ppm: Option<u64>,

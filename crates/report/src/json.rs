@@ -6,7 +6,7 @@ use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
-use measures::{LatencySummary, TaskMeasures};
+use measures::{LatencySummary, LockUse, TaskMeasures};
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
@@ -46,6 +46,8 @@ fn run(run: &RunReport) -> Value {
     object.insert("refused_changes".to_owned(), json!(ending.refused_changes));
     object.insert("restarts".to_owned(), json!(ending.restarts));
     object.insert("meter".to_owned(), json!(run.meter));
+    let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
+    object.insert("locks".to_owned(), json!(locks));
     object.insert("tasks".to_owned(), run.measures.tasks.iter().map(task).collect());
     Value::Object(object)
 }
@@ -73,6 +75,22 @@ fn insert(object: &mut Map<String, Value>, key: &str, value: Value) {
 fn latency(LatencySummary { count, mean, p50, p90, p99, p999, max }: LatencySummary) -> Value {
     let [mean, p50, p90, p99, p999, max] = [mean, p50, p90, p99, p999, max].map(|Nanos(ns)| (count > 0).then_some(ns));
     json!({ "count": count, "mean": mean, "p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": max })
+}
+
+/// A row of the lock table. Nothing is lost in the model: every passage is counted.
+fn lock(used: &LockUse) -> Value {
+    json!({
+        "type": used.kind,
+        "lock": used.lock,
+        "caller": used.caller,
+        "count": used.count,
+        "contended": used.contended,
+        "wait_total_ns": used.wait_total.0,
+        "wait_max_ns": used.wait_max.0,
+        "hold_total_ns": used.hold_total.0,
+        "hold_max_ns": used.hold_max.0,
+        "lost": 0,
+    })
 }
 
 fn task(task: &TaskMeasures) -> Value {

@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 /// Tasks that the table shows.
 const TOP: usize = 10;
+/// Locks that the table shows.
+const TOP_LOCKS: usize = 5;
 /// Characters of the bar that shows who owned the CPUs.
 const BAR: usize = 60;
 
@@ -34,6 +36,9 @@ pub fn summary(run: &RunReport) -> String {
     let _ = writeln!(text, "\n{}", owners(&measures.cpu));
     text.push_str(&facts(run));
     let _ = writeln!(text, "\n{}", latencies(measures));
+    if let Some(table) = contended_locks(measures) {
+        let _ = writeln!(text, "\n{table}");
+    }
     if !measures.tasks.is_empty() {
         let _ = writeln!(text, "\n{}", top_tasks(measures));
     }
@@ -126,6 +131,28 @@ fn latencies(measures: &RunMeasures) -> String {
     row("after wakeup", &measures.wakeup_latency);
     row("every time", &measures.queue_wait);
     align(&mut table)
+}
+
+/// The locks for which CPUs waited longest; `None` if they never did.
+fn contended_locks(measures: &RunMeasures) -> Option<String> {
+    let locks = measures.locks.as_ref()?.iter().filter(|lock| lock.wait_total > Nanos::ZERO);
+    let mut rows = locks.take(TOP_LOCKS).peekable();
+    rows.peek()?;
+    let mut table = plain(&["lock", "by", "taken", "waited", "mean hold", "mean wait", "max wait", "all waits"]);
+    for lock in rows {
+        let mean = |total: Nanos, count: u64| Nanos(total.0.checked_div(count).unwrap_or(0)).to_string();
+        table.add_row([
+            format!("{} {}", lock.kind, shorten(&lock.lock, 12)),
+            lock.caller.clone(),
+            count(lock.count),
+            percent(permille(lock.contended, lock.count)),
+            mean(lock.hold_total, lock.count),
+            mean(lock.wait_total, lock.contended),
+            lock.wait_max.to_string(),
+            lock.wait_total.to_string(),
+        ]);
+    }
+    Some(align(&mut table))
 }
 
 fn top_tasks(measures: &RunMeasures) -> String {

@@ -48,6 +48,7 @@ fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         cpus: vec![account],
         bpf_instructions: Some(7_654_321),
         lock_wait: None,
+        locks: None,
         energy_ratio_ppm: None,
         slowed: None,
         tasks: (0..12).map(|id| task(id, if id == 3 { "kworker/u8:1" } else { "cc1" }, 100 - u64::from(id))).collect(),

@@ -84,9 +84,16 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// What the kernel's own part of a wakeup takes.
+    pub fn wakeup(&self) -> Charge {
+        let scheduler = Nanos(self.machine.costs.wakeup_ns);
+        let locked = self.locks.as_ref().map_or(Nanos::ZERO, |locks| locks.wakeup_hold().min(scheduler));
+        Charge { scheduler, locked, ..Charge::default() }
+    }
+
     /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait.
     fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
-        let charge = Charge { scheduler: Nanos(self.machine.costs.wakeup_ns), ..Charge::default() };
+        let charge = self.wakeup();
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked || task.frozen {
             task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
@@ -123,8 +130,8 @@ impl<M: Model> Run<'_, M> {
                 None => self.player.started(child, spec, born),
             }
             self.model.wake_new(cpu, child);
-            let scheduler = Nanos(own + costs.wakeup_ns);
-            return self.apply(cpu, Charge { scheduler, ..Charge::default() });
+            let wakeup = self.wakeup();
+            return self.apply(cpu, Charge { scheduler: wakeup.scheduler + Nanos(own), ..wakeup });
         }
         self.failed_forks += 1;
         self.apply(cpu, Charge { scheduler: Nanos(own), ..Charge::default() });

@@ -60,6 +60,10 @@ impl<M: Model> Run<'_, M> {
     fn go_on(&mut self, cpu: CpuId) {
         while self.end.is_none() && !self.cpus[cpu.index()].offline {
             let entry = &mut self.cpus[cpu.index()];
+            if !entry.script.is_empty() && !entry.owes() && !entry.waits_for_lock {
+                self.follow_script(cpu);
+                continue;
+            }
             if entry.is_busy() {
                 return self.wait_until_free(cpu);
             }
@@ -88,12 +92,15 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// `cpu` owes time. If nothing waits for it to be free, what comes after can be planned already.
-    fn wait_until_free(&mut self, cpu: CpuId) {
+    pub fn wait_until_free(&mut self, cpu: CpuId) {
         let entry = &self.cpus[cpu.index()];
+        let free_at = entry.free_at();
+        if !entry.script.is_empty() && !entry.waits_for_lock {
+            return self.alarms.set(Alarm::Cpu(cpu), free_at);
+        }
         if entry.spins() {
             return self.alarms.cancel(Alarm::Cpu(cpu));
         }
-        let free_at = entry.free_at();
         let nothing_waits = entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at && !self.freezing;
         let need = entry.current.some().map(|task| self.tasks[task.index()].needs(entry.rate));
         match need {
@@ -196,7 +203,7 @@ impl<M: Model> Run<'_, M> {
                     BlockCause::Task | BlockCause::Child | BlockCause::External => Waker::External,
                 };
                 self.model.wake(cpu, task, waker);
-                self.apply(cpu, Charge { scheduler: Nanos(self.machine.costs.wakeup_ns), ..taken });
+                self.apply(cpu, Charge { interrupt: taken.interrupt, ..self.wakeup() });
             }
             Interrupt::Timer(key) => {
                 self.model.timer(cpu, key);
@@ -232,6 +239,7 @@ impl<M: Model> Run<'_, M> {
         let mut charge = Charge::default();
         if switch.next != switch.prev {
             charge.scheduler = Nanos(self.machine.costs.context_switch_ns);
+            charge.locked = charge.scheduler;
             entry.current = switch.next;
             if self.machine.no_hz_idle {
                 if switch.next == TaskId::NONE {

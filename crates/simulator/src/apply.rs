@@ -7,6 +7,7 @@ use crate::cpu::Charge;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::run::Run;
+use crate::script::Step;
 use crate::tasks::State;
 use event_log::{Event, EventKind, Printk};
 use ids::{CpuId, Nanos, TaskId};
@@ -17,8 +18,14 @@ impl<M: Model> Run<'_, M> {
     pub fn apply(&mut self, cpu: CpuId, mut charge: Charge) {
         self.model.take_output(&mut self.output);
         self.instructions += self.output.usage.instructions;
-        charge.scheduler += price(&self.machine.costs, &self.output.usage);
-        self.cpus[cpu.index()].charge(charge);
+        if self.output.locks.is_empty() && self.cpus[cpu.index()].script.is_empty() {
+            charge.scheduler += price(&self.machine.costs, &self.output.usage);
+            self.cpus[cpu.index()].charge(charge);
+        } else {
+            let Charge { idle_exit, interrupt, .. } = charge;
+            self.cpus[cpu.index()].charge(Charge { idle_exit, interrupt, ..Charge::default() });
+            self.write_script(cpu, charge);
+        }
         let mut events = std::mem::take(&mut self.output.events);
         let mut printed = std::mem::take(&mut self.output.printed).into_iter().peekable();
         for (index, event) in events.iter_mut().enumerate() {
@@ -40,6 +47,9 @@ impl<M: Model> Run<'_, M> {
             self.carry(cpu, effect);
         }
         self.output.effects = effects;
+        if !self.cpus[cpu.index()].script.is_empty() && !self.cpus[cpu.index()].waits_for_lock {
+            self.follow_script(cpu);
+        }
     }
 
     /// The scheduler printed something.
@@ -78,14 +88,8 @@ impl<M: Model> Run<'_, M> {
     fn carry(&mut self, cpu: CpuId, effect: Effect) {
         match effect {
             Effect::Resched { cpu: target } if target == cpu => self.cpus[cpu.index()].resched = true,
-            Effect::Resched { cpu: target } => {
-                let way = self.noise.ipi(cpu, ipi(self.machine, cpu, target));
-                let arrives = self.cpus[cpu.index()].free_at() + way;
-                let alarm = Alarm::Resched(target);
-                if self.alarms.due(alarm).is_none_or(|due| arrives < due) {
-                    self.alarms.set(alarm, arrives);
-                }
-            }
+            Effect::Resched { cpu: target } if self.cpus[cpu.index()].script.is_empty() => self.send(cpu, target),
+            Effect::Resched { cpu: target } => self.cpus[cpu.index()].script.push_back(Step::Send(target)),
             Effect::ArmTimer { timer, cpu: target, at } => {
                 self.forget_fired(timer);
                 // The watchdog's work waits for a tick anyway.
@@ -106,6 +110,16 @@ impl<M: Model> Run<'_, M> {
             Effect::Performance { cpu: target, target: wanted } => self.want_performance(target, wanted),
             Effect::Disabling => self.scheduler_leaves(),
             Effect::Disabled => self.scheduler_left(),
+        }
+    }
+
+    /// Sends a rescheduling interrupt when `cpu` has paid what it owes.
+    pub fn send(&mut self, cpu: CpuId, target: CpuId) {
+        let way = self.noise.ipi(cpu, ipi(self.machine, cpu, target));
+        let arrives = self.cpus[cpu.index()].free_at() + way;
+        let alarm = Alarm::Resched(target);
+        if self.alarms.due(alarm).is_none_or(|due| arrives < due) {
+            self.alarms.set(alarm, arrives);
         }
     }
 

@@ -38,7 +38,7 @@ mod tests {
             attach_ns: 0,
             disable_ns: 0,
         };
-        let usage = Usage { callbacks: 2, instructions: 15, calls: [1, 2, 3, 4, 5, 6], locks: Vec::new() };
+        let usage = Usage { callbacks: 2, instructions: 15, calls: [1, 2, 3, 4, 5, 6] };
         assert_eq!(price(&costs, &usage), Nanos(4 + 40 + 654_321));
         assert_eq!(price(&costs, &Usage::default()), Nanos(0));
     }

@@ -6,6 +6,7 @@
 //! the ticks that nobody needs to see take their share.
 
 use crate::interrupt::Interrupt;
+use crate::script::Step;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
 use measures::CpuAccount;
@@ -21,6 +22,8 @@ pub(crate) struct Charge {
     pub interrupt: Nanos,
     /// Scheduler code and context switches.
     pub scheduler: Nanos,
+    /// Of that, done with a runqueue locked. Nothing is owed for it beside that.
+    pub locked: Nanos,
 }
 
 impl Charge {
@@ -64,6 +67,10 @@ pub(crate) struct Cpu {
     pub awaits: Vec<(CpuId, u64)>,
     /// It is in that schedule, and spins until these have.
     pub spins_for: Vec<(CpuId, u64)>,
+    /// What is left of an operation that takes locks, after what it owes.
+    pub script: VecDeque<Step>,
+    /// It is in the queue of the lock that its script takes next.
+    pub waits_for_lock: bool,
     /// What it owes from `settled` on.
     owes: Charge,
     /// The account holds all time up to here.
@@ -86,6 +93,8 @@ impl Cpu {
             schedules: 0,
             awaits: Vec::new(),
             spins_for: Vec::new(),
+            script: VecDeque::new(),
+            waits_for_lock: false,
             owes: Charge::default(),
             settled: Nanos::ZERO,
             account: CpuAccount::default(),
@@ -104,12 +113,17 @@ impl Cpu {
 
     /// Whether it owes time, or waits for another CPU.
     pub fn is_busy(&self) -> bool {
-        self.spins() || self.owes != Charge::default()
+        self.owes() || self.spins() || !self.script.is_empty()
     }
 
-    /// Whether it waits for other CPUs to switch.
+    /// Whether it owes time.
+    pub fn owes(&self) -> bool {
+        self.owes != Charge::default()
+    }
+
+    /// Whether it waits for other CPUs: to switch, or to give back a lock.
     pub fn spins(&self) -> bool {
-        !self.spins_for.is_empty()
+        self.waits_for_lock || !self.spins_for.is_empty()
     }
 
     /// Idle, and nothing keeps it from an idle state.
@@ -122,6 +136,7 @@ impl Cpu {
         self.owes.idle_exit += charge.idle_exit;
         self.owes.interrupt += charge.interrupt;
         self.owes.scheduler += charge.scheduler;
+        debug_assert!(charge.locked <= charge.scheduler, "it is a part of it");
     }
 
     /// So much of the time that its task ran was more than the work that got done.
@@ -143,7 +158,7 @@ impl Cpu {
             self.account.offline += left;
             return spent;
         }
-        if left != Nanos::ZERO && self.owes != Charge::default() {
+        if left != Nanos::ZERO && self.owes() {
             self.account.idle += pay(&mut self.owes.idle_exit, &mut left);
             let stolen = pay(&mut self.owes.interrupt, &mut left);
             let scheduler = pay(&mut self.owes.scheduler, &mut left);
@@ -197,7 +212,7 @@ mod tests {
     #[test]
     fn debts_are_paid_in_order_and_then_the_task_runs() {
         let mut cpu = Cpu::new(Nanos::MAX, Nanos::ZERO);
-        cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30) });
+        cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30), ..Charge::default() });
         cpu.current = TaskId(0);
         assert_eq!(cpu.free_at(), Nanos(60));
         assert_eq!(cpu.settle(Nanos(15), &ticks()), Spent { run: Nanos(0), stolen: Nanos(5) });

@@ -235,8 +235,7 @@ impl<M: Model> Run<'_, M> {
         for task in frozen {
             self.tasks[task.index()].frozen = false;
             self.model.wake(cpu, task, Waker::External);
-            let scheduler = Nanos(self.machine.costs.wakeup_ns);
-            self.apply(cpu, Charge { scheduler, ..Charge::default() });
+            self.apply(cpu, self.wakeup());
         }
         let missed = std::mem::take(&mut self.faults.missed);
         self.cpus[cpu.index()].inbox.extend(missed);

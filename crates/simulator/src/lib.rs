@@ -10,6 +10,9 @@ mod cpu;
 mod faults;
 mod interrupt;
 mod loader;
+mod locks;
+#[cfg(test)]
+mod locks_tests;
 mod model;
 mod noise;
 mod plan;
@@ -17,6 +20,7 @@ mod queue;
 mod run;
 #[cfg(test)]
 mod run_tests;
+mod script;
 mod setup;
 mod speed;
 #[cfg(test)]

@@ -12,6 +12,7 @@
 use crate::alarms::{Alarm, Alarms};
 use crate::cpu::Cpu;
 use crate::interrupt::{Interrupt, Load};
+use crate::locks::Locks;
 use crate::model::Model;
 use crate::noise::Noise;
 use crate::plan::Faults;
@@ -120,6 +121,8 @@ pub(crate) struct Run<'a, M> {
     pub player: Player<'a>,
     /// How fast the CPUs are; `None`: all at the reference's speed, always.
     pub speed: Option<Box<Speed>>,
+    /// Who has which lock of the kernel; `None`: nobody ever waits for one.
+    pub locks: Option<Box<Locks>>,
     /// What the seed draws.
     pub noise: Noise<'a>,
     pub now: Nanos,
@@ -189,6 +192,7 @@ impl<'a, M: Model> Run<'a, M> {
             skip_ticks: true,
             player: Player::new(workload),
             speed: Speed::new(machine, ticks.period(), Signal::Targets),
+            locks: Locks::new(machine),
             noise,
             now: Nanos::ZERO,
             alarms,
@@ -386,9 +390,8 @@ impl<'a, M: Model> Run<'a, M> {
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
-        // Nothing prices locks yet: how long they were waited for is not known.
-        let (bpf_instructions, lock_wait) = (Some(self.instructions), None);
-        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, lock_wait, energy_ratio_ppm };
+        let (bpf_instructions, locks) = (Some(self.instructions), self.locks.map(|locks| locks.table()));
+        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, locks, energy_ratio_ppm };
         let outcome = Outcome {
             measures: self.sinks.collector.finish(totals),
             log_hash: self.sinks.hash.finish(),

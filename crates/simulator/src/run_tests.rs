@@ -87,6 +87,7 @@ pub(crate) fn try_play(
     kernel.disturb_every = disturb_every;
     let mut run = Run::new(kernel, machine, workload, ticks, 0, &mut story);
     run.skip_ticks = skip_ticks;
+    run.model.tracks_locks = run.locks.is_some();
     run.create_worker();
     run.play(&mut |_| ());
     let (outcome, _) = run.finish()?;

@@ -32,6 +32,9 @@ pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result
         run.stop_at(duration);
     }
     run.model.set_now(Nanos::ZERO);
+    if run.locks.is_some() {
+        run.model.track_locks();
+    }
     match setup.scheduler {
         Scheduler::Kernel => {
             run.speed = Speed::new(setup.machine, ticks.period(), Signal::Utilization);

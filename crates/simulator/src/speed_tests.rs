@@ -2,6 +2,7 @@
 //! Rates that change during a run: makespans in closed form, and a naive simulation beside it.
 
 use crate::cpu::Cpu;
+use crate::locks_tests::line_costs;
 use crate::run_tests::{MS, play, sleep, spec, try_play, work, workload};
 use crate::tasks::{Need, State, Task};
 use crate::testing::free_machine;
@@ -143,8 +144,8 @@ fn the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup() {
 fn effects() -> impl Strategy<Value = Effects> {
     let governors = prop::sample::select(Governor::NAMES.map(|name| name.1).to_vec());
     let groups = prop::sample::select(vec![Group::Core, Group::Llc, Group::Machine]);
-    (100u64..=200, governors, groups, 0u64..=100, any::<bool>(), any::<bool>()).prop_map(
-        move |(throughput, governor, group, memory, has_smt, has_states)| {
+    (100u64..=200, governors, groups, 0u64..=100, any::<[bool; 3]>()).prop_map(
+        move |(throughput, governor, group, memory, [has_smt, has_states, has_locks])| {
             let state = |exit_ns, residency_ns, deep| IdleState {
                 name: String::new(),
                 exit_ns: Estimate::exactly(exit_ns),
@@ -170,6 +171,7 @@ fn effects() -> impl Strategy<Value = Effects> {
                     idle_percent: Estimate::exactly(30),
                     voltage_slope_percent: Estimate::exactly(50),
                 }),
+                locks: has_locks.then(|| line_costs(40)),
             }
         },
     )

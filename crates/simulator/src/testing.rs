@@ -6,8 +6,8 @@ use crate::model::Model;
 use bpf_machine::TimerId;
 use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
-use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
-use kernel_model::{Effect, ExitInfo, Leave, Output, Switch, TaskAttributes, TimerKey};
+use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
+use kernel_model::{Effect, ExitInfo, Leave, Lock, LockStep, Output, Switch, TaskAttributes, TimerKey};
 use launch_profile::{ProgramCall, Steps};
 use machine_model::{Costs, Machine};
 use std::collections::VecDeque;
@@ -33,6 +33,8 @@ pub(crate) struct Fifo {
     slice: Nanos,
     /// Every so often a CPU is preempted, and waited for.
     pub disturb_every: Option<Nanos>,
+    /// Its operations say which locks they take.
+    pub tracks_locks: bool,
     disturbed: u32,
     queue: VecDeque<TaskId>,
     tasks: Vec<FakeTask>,
@@ -51,6 +53,7 @@ impl Fifo {
             now: Nanos::ZERO,
             slice,
             disturb_every: None,
+            tracks_locks: false,
             disturbed: 0,
             queue: VecDeque::new(),
             tasks: Vec::new(),
@@ -65,13 +68,23 @@ impl Fifo {
         self.output.events.push(Event { time: self.now, cpu, task, kind, site: CallbackSite::default() });
     }
 
-    /// The worker boots before there is a scheduler.
-    fn use_code(&mut self) {
+    /// The worker boots before there is a scheduler. 100 instructions, the last 60 of them with the CPU's runqueue locked,
+    /// 20 of these with the one queue locked.
+    fn use_code(&mut self, cpu: CpuId) {
         if self.tasks.len() < 2 {
             return;
         }
         self.output.usage.callbacks += 1;
-        self.output.usage.instructions += 100;
+        let (runqueue, queue) = (Lock::Runqueue(cpu), Lock::Dsq(DsqId(7)));
+        for (instructions, lock, taken) in
+            [(40, runqueue, true), (20, queue, true), (20, queue, false), (20, runqueue, false)]
+        {
+            self.output.usage.instructions += instructions;
+            if self.tracks_locks {
+                let used = self.output.usage;
+                self.output.locks.push(LockStep { lock, taken, caller: "test", used });
+            }
+        }
     }
 
     fn resched(&mut self, cpu: CpuId) {
@@ -95,7 +108,7 @@ impl Fifo {
     }
 
     fn make_runnable(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
-        self.use_code();
+        self.use_code(cpu);
         self.tasks[task.index()].runnable = true;
         self.queue.push_back(task);
         let allowed = &self.tasks[task.index()].allowed;
@@ -147,7 +160,7 @@ impl Model for Fifo {
     }
 
     fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
-        self.use_code();
+        self.use_code(cpu);
         self.account(cpu);
         let entry = &mut self.cpus[cpu.index()];
         entry.resched = false;
@@ -203,7 +216,7 @@ impl Model for Fifo {
     }
 
     fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
-        self.use_code();
+        self.use_code(cpu);
         self.disturbed += 1;
         let target = CpuId(self.disturbed * 7 % self.cpus.len() as u32);
         if let Some(task) = self.cpus[target.index()].current.some() {

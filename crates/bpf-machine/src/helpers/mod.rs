@@ -36,8 +36,8 @@ pub(crate) fn call<H: Host>(
     let value = match helper {
         1 | 195 => lookup(engine, x, helper, args)?,
         2 | 3 | 87..=89 => change(engine, x.cpu, helper, args)?,
-        93 => return lock(engine, x, args[0]),
-        94 => unlock(engine, x, args[0])?,
+        93 => return lock(engine, x, host, args[0]),
+        94 => unlock(engine, x, host, args[0])?,
         156 | 157 | 210 | 211 => storage(engine, helper, args)?,
         164 => return for_each(engine, x, args),
         181 => return begin_loop(engine, x, args),
@@ -52,7 +52,8 @@ pub(crate) fn call<H: Host>(
         45 | 115 => text::probe_read_string(engine.memory, args)?,
         _ => {
             let site = engine.program.site(x);
-            let mut cx = Context { memory: engine.memory, maps: engine.maps, cpu: x.cpu, site };
+            let (cpu, executed) = (x.cpu, x.executed);
+            let mut cx = Context { memory: engine.memory, maps: engine.maps, cpu, site, executed };
             host.helper(helper, args, &mut cx)?
         }
     };
@@ -91,7 +92,12 @@ fn change(engine: &mut Engine<'_>, cpu: u32, helper: u32, args: [u64; 5]) -> Res
 }
 
 /// `bpf_spin_lock(lock)`. The verifier lets a program hold one such lock at a time.
-fn lock(engine: &mut Engine<'_>, x: &mut Execution, addr: GuestAddr) -> Result<Outcome, FaultKind> {
+fn lock<H: Host>(
+    engine: &mut Engine<'_>,
+    x: &mut Execution,
+    host: &mut H,
+    addr: GuestAddr,
+) -> Result<Outcome, FaultKind> {
     if x.lock != 0 {
         let problem = format!("takes the spin lock at {addr:#x} while it holds that at {:#x}", x.lock);
         return Err(FaultKind::BadArgument(problem));
@@ -105,16 +111,23 @@ fn lock(engine: &mut Engine<'_>, x: &mut Execution, addr: GuestAddr) -> Result<O
     }
     engine.memory.store(addr, 4, 1)?;
     x.lock = addr;
+    host.spin_lock(addr, true, x.executed);
     Ok(Outcome::Value(0))
 }
 
 /// `bpf_spin_unlock(lock)`.
-fn unlock(engine: &mut Engine<'_>, x: &mut Execution, addr: GuestAddr) -> Result<u64, FaultKind> {
+fn unlock<H: Host>(
+    engine: &mut Engine<'_>,
+    x: &mut Execution,
+    host: &mut H,
+    addr: GuestAddr,
+) -> Result<u64, FaultKind> {
     if x.lock == 0 || x.lock != addr {
         return Err(FaultKind::BadArgument(format!("releases the spin lock at {addr:#x} without holding it")));
     }
     engine.memory.store(addr, 4, 0)?;
     x.lock = 0;
+    host.spin_lock(addr, false, x.executed);
     Ok(0)
 }
 

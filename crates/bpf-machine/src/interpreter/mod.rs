@@ -82,7 +82,8 @@ impl Engine<'_> {
         match op.code {
             Code::Kfunc => {
                 let site = self.program.site(x);
-                let mut cx = Context { memory: self.memory, maps: self.maps, cpu: x.cpu, site };
+                let (cpu, executed) = (x.cpu, x.executed);
+                let mut cx = Context { memory: self.memory, maps: self.maps, cpu, site, executed };
                 x.regs[0] = host.kfunc(op.imm as u32, x.arguments(), &mut cx)?;
                 x.pc += 1;
             }

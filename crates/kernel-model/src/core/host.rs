@@ -14,6 +14,7 @@ const TIMER_ABSOLUTE: u64 = 1;
 impl Host for Core {
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
+        self.locks.in_flight = cx.executed;
         self.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.site.line });
         let result = kfuncs::call(self, kfunc, args, cx)?;
         self.running.call = None;
@@ -26,6 +27,11 @@ impl Host for Core {
         let result = kfuncs::helper(self, helper, args, cx)?;
         self.running.call = None;
         Ok(result)
+    }
+
+    fn spin_lock(&mut self, addr: u64, taken: bool, executed: u64) {
+        self.locks.in_flight = executed;
+        self.bpf_lock(addr, taken);
     }
 
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32) {

@@ -227,6 +227,7 @@ impl Core {
 
     /// Next task of an iteration.
     pub fn dsq_iter_next(&mut self, cursor: &mut DsqCursor) -> Option<TaskId> {
+        self.visit_queue(QueueRef::User(cursor.dsq));
         let queue = self.dsqs.get(&cursor.dsq)?;
         loop {
             let after = cursor.last.some().map(|_| cursor.position);

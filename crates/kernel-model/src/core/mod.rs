@@ -15,6 +15,7 @@ mod host;
 pub(crate) mod idle;
 mod insert;
 mod kick;
+mod locks;
 pub(crate) mod queues;
 pub(crate) mod task;
 
@@ -296,6 +297,8 @@ pub(crate) struct Core {
     pub idle: Idle,
     /// The callback in progress.
     pub running: Running,
+    /// The locks that the operation in progress holds.
+    pub locks: locks::Locks,
     /// Inserts of the `dispatch` in progress.
     pub buffer: DispatchBuffer,
     /// LOCAL_ON verdicts to be carried out when the operation ends (contract D2).
@@ -361,6 +364,7 @@ impl Core {
             global: (0..idle.spans.nodes()).map(|_| Dsq::new()).collect(),
             idle,
             running: Running::NONE,
+            locks: locks::Locks::default(),
             buffer: DispatchBuffer::default(),
             deferred: VecDeque::new(),
             reenqueue: VecDeque::new(),

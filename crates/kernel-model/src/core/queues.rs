@@ -96,6 +96,7 @@ impl Core {
         if ordered && queue.is_terminal() {
             self.fail("cannot use vtime ordering for built-in DSQs".into());
         }
+        self.visit_queue(queue);
         let vtime = self.objects.vtime(memory, task);
         let ordered = ordered && !queue.is_terminal();
         let dsq = self.queue_mut(queue);
@@ -206,6 +207,7 @@ impl Core {
         let entry = self.task_mut(task);
         let position = entry.position;
         if let Some(queue) = entry.queue.take() {
+            self.visit_queue(queue);
             let found = self.queue_mut(queue).remove(position);
             assert_eq!(found, task, "a queue holds the task that says so");
             if let QueueRef::Local(cpu) = queue
@@ -261,6 +263,7 @@ impl Core {
                 self.enqueue_to(memory, task, global, ordered, flags);
                 return;
             }
+            self.visit_runqueue(self.task_cpu(task));
             self.migrate(task, to);
         }
         self.enqueue_to(memory, task, QueueRef::Local(to), ordered, flags);
@@ -276,12 +279,16 @@ impl Core {
         while let Some((position, task)) = self.queue_mut(queue).next(place, false) {
             if self.task_cpu(task) == cpu || self.may_move_to(task, cpu, Remote::Skip) {
                 self.dequeue_from(task);
+                self.visit_runqueue(self.task_cpu(task));
                 self.log(task, EventKind::Dispatch { from: queue.id(), to: cpu });
                 self.migrate(task, cpu);
                 self.enqueue_to(memory, task, QueueRef::Local(cpu), false, flags);
                 return true;
             }
             place = Some(position);
+        }
+        if place.is_some() {
+            self.visit_queue(queue);
         }
         false
     }

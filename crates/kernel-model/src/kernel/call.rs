@@ -66,6 +66,7 @@ impl Kernel {
     /// Runs a function of the scheduler to its end, on this CPU.
     pub(super) fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
         let outer = std::mem::replace(&mut self.core.running, running);
+        self.core.output.usage.callbacks += 1;
         self.machine.begin(&mut self.execution, function, args, self.core.this_cpu.0);
         let result = match self.machine.run(&mut self.execution, &mut self.core) {
             Ok(Step::Done(result)) => result,
@@ -76,9 +77,8 @@ impl Kernel {
             }
         };
         self.core.running = outer;
-        let usage = &mut self.core.output.usage;
-        usage.callbacks += 1;
-        usage.instructions += self.execution.executed;
+        self.core.output.usage.instructions += self.execution.executed;
+        self.core.locks.in_flight = 0;
         result
     }
 

@@ -98,6 +98,7 @@ impl Kernel {
         if to == self.core.cpus() {
             return Err(EINVAL);
         }
+        self.core.begin_locked(self.core.task_cpu(task), "affinity");
         self.change(task, 0, |kernel| kernel.apply_affinity(task, &allowed));
         self.core.log(task, EventKind::Affinity);
         let at = self.core.task_cpu(task);
@@ -113,6 +114,7 @@ impl Kernel {
         } else if self.core.task(task).fair.is_delayed() && !allowed.contains(at) {
             self.push_delayed(task, CpuId(to));
         }
+        self.core.unlock_runqueue();
         self.finish();
         Ok(())
     }
@@ -165,6 +167,7 @@ impl Kernel {
             return Ok(());
         }
         self.core.this_cpu = cpu;
+        self.core.begin_locked(self.core.task_cpu(task), "priority");
         let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
         let (old_prio, prio) = (self.core.task(task).prio(), prio_of(policy, nice));
         if same_policy && old_class < Class::Fair {
@@ -190,6 +193,7 @@ impl Kernel {
                 false => self.preempt_lower(task, false),
             }
         }
+        self.core.unlock_runqueue();
         self.finish();
         Ok(())
     }

@@ -129,10 +129,14 @@ impl Kernel {
         into.effects.clear();
         into.events.clear();
         into.printed.clear();
-        into.usage.locks.clear();
-        let locks = std::mem::take(&mut into.usage.locks);
-        into.usage = crate::Usage { locks, ..crate::Usage::default() };
+        into.locks.clear();
+        into.usage = crate::Usage::default();
         std::mem::swap(&mut self.core.output, into);
+    }
+
+    /// From now on outputs say which locks were taken.
+    pub fn track_locks(&mut self) {
+        self.core.locks.track();
     }
 
     /// Names the kworker that runs the watchdog's work: it is woken by [`crate::TimerKey::Watchdog`], and when it has

@@ -25,6 +25,7 @@ impl Kernel {
     /// Picks the next task of `cpu`. With [`Leave::Preempt`] the current task may stay.
     pub fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
         self.core.this_cpu = cpu;
+        self.core.begin_locked(cpu, "schedule");
         self.core.cpus[cpu.index()].need_resched = false;
         self.update_current(cpu);
         let prev = self.core.current(cpu);
@@ -49,6 +50,7 @@ impl Kernel {
             // `balance_push`: the migration helper takes it away at once (contract H1).
             self.core.resched(cpu);
         }
+        self.core.unlock_runqueue();
         if leave == Leave::Exit {
             self.bury(prev);
         }

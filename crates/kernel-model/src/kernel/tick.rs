@@ -15,6 +15,7 @@ impl Kernel {
     /// The timer interrupt of `cpu` (`sched_tick`).
     pub fn tick(&mut self, cpu: CpuId) {
         self.core.this_cpu = cpu;
+        self.core.begin_locked(cpu, "tick");
         self.update_current(cpu);
         let current = self.core.current(cpu);
         if let Some(task) = current.some() {
@@ -24,6 +25,7 @@ impl Kernel {
                 _ => self.tick_higher(cpu, task),
             }
         }
+        self.core.unlock_runqueue();
         for task in self.core.fair_balance(cpu) {
             self.preempt_lower(task, false);
         }

@@ -146,6 +146,7 @@ impl Kernel {
         if from != target {
             self.core.migrate(task, target);
         }
+        self.core.begin_locked(target, "wakeup");
         let entry = self.core.task_mut(task);
         entry.run_state = RunState::Runnable;
         let (class, delayed, fresh) = (entry.class, entry.fair.is_delayed(), flags & enq_flags::INITIAL != 0);
@@ -163,6 +164,7 @@ impl Kernel {
             }
         }
         self.preempt_lower(task, fresh);
+        self.core.unlock_runqueue();
         self.finish();
     }
 

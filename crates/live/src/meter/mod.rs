@@ -274,7 +274,7 @@ impl<S: Sink> Meter<S> {
             cpus,
             tasks: fed.tasks,
             bpf_instructions: None,
-            lock_wait: None,
+            locks: None,
             energy_ratio_ppm: None,
         });
         // A command does what it does: only a player knows how much work that was.

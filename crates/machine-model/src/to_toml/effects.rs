@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tables of effects: `[smt]`, `[frequency]`, `[power]` and `[[idle]]`.
+//! The tables of effects: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
 use super::{line, quoted};
-use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Power, Smt};
+use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt};
 
 pub(super) fn write(text: &mut String, effects: &Effects) {
-    let Effects { smt, frequency, idle_states, power } = effects;
+    let Effects { smt, frequency, idle_states, power, locks } = effects;
     if let Some(Smt { throughput_percent }) = smt {
         text.push_str("\n[smt]\n");
         let comment = "2, 3, ... busy threads of a core together; one alone is 100";
@@ -29,6 +29,11 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "residency_ns", residency_ns, "how long it must last to be worth it");
         line(text, "deep", deep, "its core does not count for the turbo");
         line(text, "power_percent", estimate(power_percent), "");
+    }
+    if let Some(Locks { line_ns, wakeup_hold_ns }) = locks {
+        text.push_str("\n[locks]\n");
+        line(text, "line_ns", estimates(line_ns), "a line from another CPU: core, cache, node, far");
+        line(text, "wakeup_hold_ns", estimate(wakeup_hold_ns), "of a wakeup, with the runqueue locked");
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tables of effects of a machine file: `[smt]`, `[frequency]`, `[power]` and `[[idle]]`.
+//! The tables of effects of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
 use super::{Table, Value};
-use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, MachineError, Power, Smt};
+use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
 use ids::Topology;
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
@@ -25,7 +25,8 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effe
         Some(value) => idle_states(file, value)?,
         None => Vec::new(),
     };
-    Ok(Effects { smt, frequency, idle_states, power })
+    let locks = file.table("locks", "[locks]")?.map(locks).transpose()?;
+    Ok(Effects { smt, frequency, idle_states, power, locks })
 }
 
 impl<'a, 't> Table<'a, 't> {
@@ -132,6 +133,19 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
     Ok(frequency)
 }
 
+fn locks(mut table: Table<'_, '_>) -> Result<Locks, MachineError> {
+    let value = table.required("line_ns")?;
+    let expected = "4 numbers that do not fall: within a core, below one cache, within a node, between nodes";
+    let lines = table.estimates("line_ns", value, NANOSECONDS)?;
+    if !lines.is_sorted_by_key(|line| line.typical) {
+        return Err(table.wrong("line_ns", value, expected));
+    }
+    let line_ns = lines.try_into().map_err(|_| table.wrong("line_ns", value, expected))?;
+    let wakeup_hold_ns = table.required_estimate("wakeup_hold_ns", NANOSECONDS)?;
+    table.finish()?;
+    Ok(Locks { line_ns, wakeup_hold_ns })
+}
+
 fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
     let idle_percent = table.required_estimate("idle_percent", 0..=99)?;
     let voltage_slope_percent = table.required_estimate("voltage_slope_percent", 0..=100)?;
@@ -170,6 +184,7 @@ fn idle_state(mut table: Table<'_, '_>) -> Result<IdleState, MachineError> {
 #[cfg(test)]
 mod tests {
     use crate::{Effects, Estimate, Governor, Group, Machine};
+    use ids::Locality;
 
     const HEAD: &str = "description = \"test\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:2\" }\n";
     const GOOD: &str = r#"[smt]
@@ -195,6 +210,9 @@ exit_ns = 133000
 residency_ns = 600000
 deep = true
 power_percent = 0
+[locks]
+line_ns = [[6, 8, 10], 20, 60, 130]
+wakeup_hold_ns = [100, 200, 500]
 "#;
 
     fn read(text: &str) -> Result<Effects, String> {
@@ -214,6 +232,9 @@ power_percent = 0
         assert_eq!(frequency.sampling_us, 10_000);
         assert_eq!(effects.idle_states.iter().map(|state| state.exit_ns.typical).collect::<Vec<_>>(), [2_000, 133_000]);
         assert_eq!(effects.power.unwrap().idle_percent, Estimate::exactly(30));
+        let locks = effects.locks.unwrap();
+        assert_eq!([Locality::Same, Locality::Smt, Locality::Far].map(|far| locks.line(far)), [0, 8, 130]);
+        assert_eq!(locks.wakeup_hold_ns.high, 500);
         assert_eq!(read("").unwrap(), Effects::default(), "nothing is assumed");
         let four = GOOD.replace("[115, 125, 135]", "[125, [130, 140, 150], 160]");
         let head = HEAD.replace("pu:2", "pu:4");
@@ -262,6 +283,12 @@ power_percent = 0
             ("residency_ns = 600000", "residency_ns = 2000", "f.toml:16: idle is"),
             ("deep = true", "deep = 1", "f.toml:26: deep is 1; expected true or false"),
             ("exit_ns = 2000", "exit_us = 2", "f.toml:16: [[idle]] has no key exit_ns"),
+            (
+                "20, 60, 130]",
+                "60, 20, 130]",
+                "f.toml:28: line_ns is [[6, 8, 10], 60, 20, 130]; expected 4 numbers that",
+            ),
+            ("20, 60, 130]", "130]", "f.toml:28: line_ns is [[6, 8, 10], 130]; expected 4 numbers that"),
             (
                 "turbo_domain",
                 "turbo_group",

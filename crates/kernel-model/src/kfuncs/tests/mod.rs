@@ -115,12 +115,8 @@ impl Bench {
 }
 
 fn context<'a>(memory: &'a mut Memory, maps: &'a mut Maps) -> Context<'a> {
-    Context {
-        memory,
-        maps,
-        cpu: 0,
-        site: CodeSite { function: FunctionId(0), insn: 0, line: SourceLine { file: 0, line: 7 } },
-    }
+    let line = SourceLine { file: 0, line: 7 };
+    Context { memory, maps, cpu: 0, site: CodeSite { function: FunctionId(0), insn: 0, line }, executed: 0 }
 }
 
 fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {

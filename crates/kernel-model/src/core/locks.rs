@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which locks a kernel takes on its way. The model does everything at one instant and needs none; whoever prices an
+//! operation asks which ones a kernel would have waited for.
+//!
+//! 1. `__schedule`, `try_to_wake_up`, the tick, and changes of a task hold the lock of one runqueue: of the CPU that
+//!    switches or ticks, or of the CPU that the task goes to or is on.
+//! 2. A queue of the scheduler, the global ones and those of the bypass have a lock of their own, which is held for one
+//!    insert or one removal. Local queues go by the lock of their runqueue.
+//! 3. Who needs another runqueue gives the one that it holds back first, and takes it again afterwards
+//!    (`switch_rq_lock` in kernel/sched/ext.c of 7.2).
+
+use super::Core;
+use super::dsq::QueueRef;
+use crate::api::{Lock, LockStep, Usage};
+use crate::ops::Op;
+use ids::CpuId;
+
+/// The locks that the operation in progress holds.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    tracked: bool,
+    /// Whose runqueue it has locked.
+    runqueue: Option<CpuId>,
+    /// The operation of the kernel.
+    operation: &'static str,
+    /// What the callback in progress has executed so far; the usage does not have that yet.
+    pub in_flight: u64,
+}
+
+impl Locks {
+    /// Notes them from now on.
+    pub fn track(&mut self) {
+        self.tracked = true;
+    }
+}
+
+impl Core {
+    /// An operation begins with the lock of a runqueue.
+    pub fn begin_locked(&mut self, cpu: CpuId, operation: &'static str) {
+        self.locks.operation = operation;
+        self.lock_runqueue(cpu);
+    }
+
+    /// Takes the lock of a runqueue, instead of the one that the operation holds.
+    pub fn lock_runqueue(&mut self, cpu: CpuId) {
+        if self.locks.tracked && self.locks.runqueue != Some(cpu) {
+            self.unlock_runqueue();
+            self.step(Lock::Runqueue(cpu), true);
+            self.locks.runqueue = Some(cpu);
+        }
+    }
+
+    /// Gives back the lock of the runqueue that the operation holds, if it does.
+    pub fn unlock_runqueue(&mut self) {
+        if let Some(cpu) = self.locks.runqueue.take() {
+            self.step(Lock::Runqueue(cpu), false);
+        }
+    }
+
+    /// Something is done under the lock of this runqueue, whichever was held before is held again afterwards.
+    pub fn visit_runqueue(&mut self, cpu: CpuId) {
+        if !self.locks.tracked || self.locks.runqueue == Some(cpu) {
+            return;
+        }
+        let before = self.locks.runqueue;
+        self.lock_runqueue(cpu);
+        match before {
+            Some(before) => self.lock_runqueue(before),
+            None => self.unlock_runqueue(),
+        }
+    }
+
+    /// A task is put into `queue` or taken out.
+    pub fn visit_queue(&mut self, queue: QueueRef) {
+        if !self.locks.tracked {
+            return;
+        }
+        let lock = match queue {
+            QueueRef::Local(cpu) => return self.visit_runqueue(cpu),
+            QueueRef::Global(node) => Lock::Global(node),
+            QueueRef::Bypass(cpu) => Lock::Bypass(cpu),
+            QueueRef::User(dsq) => Lock::Dsq(dsq),
+        };
+        self.step(lock, true);
+        self.step(lock, false);
+    }
+
+    /// The callback in progress takes or gives back a lock of the scheduler.
+    pub fn bpf_lock(&mut self, addr: u64, taken: bool) {
+        if self.locks.tracked {
+            self.step(Lock::Bpf(addr), taken);
+        }
+    }
+
+    fn step(&mut self, lock: Lock, taken: bool) {
+        let usage = self.output.usage;
+        let used = Usage { instructions: usage.instructions + self.locks.in_flight, ..usage };
+        let caller = self.running.op.map_or(self.locks.operation, Op::name);
+        self.output.locks.push(LockStep { lock, taken, caller, used });
+    }
+}

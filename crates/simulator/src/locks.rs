@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Locks of the kernel as serial resources: who holds each, who waits, and what passing it on takes.
+//!
+//! 1. They are queued spin locks, as in kernels since 4.2: first come, first served, and passing one on takes the same
+//!    time however many wait. A CPU that waits spins and does nothing else.
+//! 2. A lock that is free costs one way of its cache line from the CPU that had it last. Passed on to a CPU that waits it
+//!    costs two: of the lock word, and of the line on which the waiter spins.
+//! 3. The lock of a queue is held while the queue's own lines come from whoever changed it last: two more ways.
+//!
+//! Requests come in the order of time, so the time at which a lock is taken is known as soon as the time is at which its
+//! holder gives it back; that may lie ahead.
+
+use event_log::LockKind;
+use ids::{CpuId, DsqId, Nanos, Topology};
+use kernel_model::Lock;
+use machine_model::Machine;
+use measures::LockUse;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Lines of a queue besides its lock that an insert or a removal writes: the ends of its list or tree, and the task's
+/// link. Three lines with the lock is what the instructions of those functions of 7.2 touch.
+const QUEUE_LINES: u64 = 2;
+
+/// A lock by its place in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LockNumber(u32);
+
+/// The lock is taken, now or later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Grant {
+    /// When.
+    pub at: Nanos,
+    /// How long its holder then waits for the lines of what the lock protects.
+    pub lines: Nanos,
+    /// How long the CPU had to wait because another had it.
+    pub waited: Nanos,
+}
+
+/// A CPU in the queue of a lock.
+#[derive(Debug)]
+struct Waiter {
+    cpu: CpuId,
+    since: Nanos,
+    caller: &'static str,
+}
+
+/// What one caller did with a lock.
+#[derive(Debug)]
+struct Row {
+    caller: &'static str,
+    count: u64,
+    contended: u64,
+    wait_total: Nanos,
+    wait_max: Nanos,
+    hold_total: Nanos,
+    hold_max: Nanos,
+}
+
+/// One lock.
+#[derive(Debug)]
+struct Entry {
+    lock: Lock,
+    /// Who took it last, and whether that CPU has said when it gives it back.
+    last: Option<CpuId>,
+    held: bool,
+    /// When it was taken last.
+    taken: Nanos,
+    /// Who did that: place in `rows`.
+    row: usize,
+    /// When it is free, unless it is held.
+    free: Nanos,
+    waiting: VecDeque<Waiter>,
+    rows: Vec<Row>,
+}
+
+/// All locks of a run.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    costs: machine_model::Locks,
+    topology: Topology,
+    /// The runqueues' by CPU, then the others in the order in which they were met.
+    table: Vec<Entry>,
+    others: BTreeMap<Lock, LockNumber>,
+}
+
+impl Locks {
+    /// `None` if the machine does not say what a lock takes.
+    pub fn new(machine: &Machine) -> Option<Box<Locks>> {
+        let costs = machine.effects.locks.clone()?;
+        let topology = machine.topology.clone();
+        let table = (0..topology.len() as u32).map(|cpu| Entry::new(Lock::Runqueue(CpuId(cpu)))).collect();
+        Some(Box::new(Locks { costs, topology, table, others: BTreeMap::new() }))
+    }
+
+    /// Part of the wakeup path in which the runqueue of the target is locked.
+    pub fn wakeup_hold(&self) -> Nanos {
+        Nanos(self.costs.wakeup_hold_ns.typical)
+    }
+
+    /// Its place in the table.
+    pub fn number(&mut self, lock: Lock) -> LockNumber {
+        if let Lock::Runqueue(cpu) = lock {
+            return LockNumber(cpu.0);
+        }
+        *self.others.entry(lock).or_insert_with(|| {
+            self.table.push(Entry::new(lock));
+            LockNumber(self.table.len() as u32 - 1)
+        })
+    }
+
+    /// The lock itself.
+    pub fn lock(&self, number: LockNumber) -> Lock {
+        self.table[number.0 as usize].lock
+    }
+
+    /// `cpu` wants it now. `None`: it is in the queue, and [`Locks::give`] will say when it has it.
+    pub fn take(&mut self, number: LockNumber, cpu: CpuId, caller: &'static str, now: Nanos) -> Option<Grant> {
+        let entry = &mut self.table[number.0 as usize];
+        if entry.held {
+            entry.waiting.push_back(Waiter { cpu, since: now, caller });
+            return None;
+        }
+        Some(self.grant(number, Waiter { cpu, since: now, caller }))
+    }
+
+    /// Its holder gives it back at `at`, which may lie ahead. Who gets it next, if somebody waits.
+    pub fn give(&mut self, number: LockNumber, at: Nanos) -> Option<(CpuId, Grant)> {
+        let entry = &mut self.table[number.0 as usize];
+        debug_assert!(entry.held, "a lock is given back once");
+        entry.held = false;
+        entry.free = at;
+        let hold = at - entry.taken;
+        let row = &mut entry.rows[entry.row];
+        row.hold_total += hold;
+        row.hold_max = row.hold_max.max(hold);
+        let next = entry.waiting.pop_front()?;
+        Some((next.cpu, self.grant(number, next)))
+    }
+
+    /// It is free, now or at a time that is known, and this CPU is next.
+    fn grant(&mut self, number: LockNumber, next: Waiter) -> Grant {
+        let entry = &mut self.table[number.0 as usize];
+        let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, next.cpu)));
+        let contended = entry.free > next.since;
+        let ways = if contended { 2 } else { 1 };
+        let at = entry.free.max(next.since) + Nanos(ways * line);
+        let waited = if contended { at - next.since } else { Nanos::ZERO };
+        let lines = match entry.lock {
+            Lock::Runqueue(_) | Lock::Bpf(_) => Nanos::ZERO,
+            Lock::Global(_) | Lock::Bypass(_) | Lock::Dsq(_) => Nanos(QUEUE_LINES * line),
+        };
+        (entry.held, entry.last, entry.taken) = (true, Some(next.cpu), at);
+        entry.row = entry.row_of(next.caller);
+        let row = &mut entry.rows[entry.row];
+        row.count += 1;
+        row.contended += u64::from(contended);
+        row.wait_total += waited;
+        row.wait_max = row.wait_max.max(waited);
+        Grant { at, lines, waited }
+    }
+
+    /// Who used which lock: the longest waits first. Runqueues for whose locks nobody waited are one row for each caller.
+    pub fn table(&self) -> Vec<LockUse> {
+        let mut quiet: BTreeMap<&str, LockUse> = BTreeMap::new();
+        let mut all = Vec::new();
+        for entry in &self.table {
+            for row in &entry.rows {
+                if matches!(entry.lock, Lock::Runqueue(_)) && row.contended == 0 {
+                    let sum = quiet.entry(row.caller).or_insert_with(|| row.empty("runqueue", "others"));
+                    row.add_to(sum);
+                } else {
+                    let (kind, lock) = name(entry.lock);
+                    let mut own = row.empty(kind, &lock);
+                    row.add_to(&mut own);
+                    all.push(own);
+                }
+            }
+        }
+        all.extend(quiet.into_values());
+        all.sort_by(|a, b| (b.wait_total, b.count).cmp(&(a.wait_total, a.count)));
+        all
+    }
+}
+
+impl Entry {
+    fn new(lock: Lock) -> Entry {
+        Entry {
+            lock,
+            last: None,
+            held: false,
+            taken: Nanos::ZERO,
+            row: 0,
+            free: Nanos::ZERO,
+            waiting: VecDeque::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Place of this caller's row. There are few callers.
+    fn row_of(&mut self, caller: &'static str) -> usize {
+        self.rows.iter().position(|row| row.caller == caller).unwrap_or_else(|| {
+            let zero = Nanos::ZERO;
+            let (wait_total, wait_max, hold_total, hold_max) = (zero, zero, zero, zero);
+            self.rows.push(Row { caller, count: 0, contended: 0, wait_total, wait_max, hold_total, hold_max });
+            self.rows.len() - 1
+        })
+    }
+}
+
+impl Row {
+    fn empty(&self, kind: &'static str, lock: &str) -> LockUse {
+        LockUse {
+            kind,
+            lock: lock.to_owned(),
+            caller: self.caller.to_owned(),
+            count: 0,
+            contended: 0,
+            wait_total: Nanos::ZERO,
+            wait_max: Nanos::ZERO,
+            hold_total: Nanos::ZERO,
+            hold_max: Nanos::ZERO,
+        }
+    }
+
+    fn add_to(&self, sum: &mut LockUse) {
+        sum.count += self.count;
+        sum.contended += self.contended;
+        sum.wait_total += self.wait_total;
+        sum.wait_max = sum.wait_max.max(self.wait_max);
+        sum.hold_total += self.hold_total;
+        sum.hold_max = sum.hold_max.max(self.hold_max);
+    }
+}
+
+/// Kind and name of a lock in the table.
+fn name(lock: Lock) -> (&'static str, String) {
+    match lock {
+        Lock::Runqueue(cpu) => ("runqueue", format!("CPU {cpu}")),
+        Lock::Global(node) => ("dsq", format!("global of node {node}")),
+        Lock::Bypass(cpu) => ("dsq", format!("bypass of CPU {cpu}")),
+        Lock::Dsq(dsq) => ("dsq", dsq.to_string()),
+        Lock::Bpf(addr) => ("bpf", format!("{addr:#x}")),
+    }
+}
+
+/// Which lock an event of waiting names.
+pub(crate) fn kind(lock: Lock) -> LockKind {
+    match lock {
+        Lock::Runqueue(cpu) => LockKind::Runqueue(cpu),
+        Lock::Global(_) => LockKind::Dsq(DsqId::GLOBAL),
+        Lock::Bypass(_) => LockKind::Dsq(DsqId::BYPASS),
+        Lock::Dsq(dsq) => LockKind::Dsq(dsq),
+        Lock::Bpf(addr) => LockKind::Bpf(addr),
+    }
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! An operation that takes locks, as the CPU's time sees it: spend so much, take this lock, spend, give it back.
+//!
+//! The kernel did it all at one instant. The CPU goes through the steps in their time: it stops before each lock until
+//! that time has come, so locks are asked for in the order of time; what follows the last lock is known at once.
+//! Interprocessor interrupts leave at the end, when the CPU has given its locks back.
+
+use crate::cost::price;
+use crate::cpu::Charge;
+use crate::locks::{Grant, LockNumber, kind};
+use crate::model::Model;
+use crate::run::Run;
+use event_log::{CallbackSite, Event, EventKind};
+use ids::{CpuId, Nanos, TaskId};
+use kernel_model::{Lock, LockStep};
+use machine_model::Nature;
+
+/// A step of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// The scheduler's code takes so long.
+    Spend(Nanos),
+    /// The CPU takes a lock, for this caller.
+    Take(LockNumber, &'static str),
+    /// It gives it back.
+    Give(LockNumber),
+    /// It sends a rescheduling interrupt.
+    Send(CpuId),
+}
+
+impl<M: Model> Run<'_, M> {
+    /// Writes down the operation whose output was taken. Of what it cost beside the scheduler's code, `charge.locked` is
+    /// spent before the last runqueue is given back, the rest before all.
+    pub fn write_script(&mut self, cpu: CpuId, charge: Charge) {
+        let Some(locks) = &mut self.locks else { return };
+        let costs = &self.machine.costs;
+        let script = &mut self.cpus[cpu.index()].script;
+        let steps = &self.output.locks;
+        let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
+        let last = steps.iter().rposition(is_last);
+        let locked = if last.is_some() { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
+        let (mut spend, mut past, mut held) = (charge.scheduler - locked, Nanos::ZERO, Nanos::ZERO);
+        for (place, step) in steps.iter().enumerate() {
+            let used = price(costs, &step.used);
+            spend += used - past;
+            past = used;
+            let number = locks.number(step.lock);
+            if step.taken {
+                // What the kfunc costs was counted before it came to the lock; it is spent under it.
+                let is_queue = !matches!(step.lock, Lock::Runqueue(_) | Lock::Bpf(_));
+                held = if is_queue { spend.min(Nanos(costs.call(Nature::Queue))) } else { Nanos::ZERO };
+                script.push_back(Step::Spend(spend - held));
+                script.push_back(Step::Take(number, step.caller));
+                spend = Nanos::ZERO;
+            } else {
+                let under = spend + std::mem::take(&mut held) + if last == Some(place) { locked } else { Nanos::ZERO };
+                script.push_back(Step::Spend(under));
+                script.push_back(Step::Give(number));
+                spend = Nanos::ZERO;
+            }
+        }
+        script.push_back(Step::Spend(spend + price(costs, &self.output.usage) - past));
+    }
+
+    /// Goes through the script of `cpu`, which owes nothing that comes before, up to a lock that it takes later or must
+    /// wait for. Those who waited for what it gives back go on likewise.
+    pub fn follow_script(&mut self, cpu: CpuId) {
+        let first = cpu;
+        let mut ready = vec![cpu];
+        while let Some(cpu) = ready.pop() {
+            self.settle(cpu);
+            while let Some(&step) = self.cpus[cpu.index()].script.front() {
+                let at = self.cpus[cpu.index()].free_at();
+                match step {
+                    Step::Spend(time) => {
+                        self.cpus[cpu.index()].charge(Charge { scheduler: time, ..Charge::default() });
+                    }
+                    Step::Send(target) => self.send(cpu, target),
+                    Step::Take(..) if at > self.now => break,
+                    Step::Take(number, caller) => {
+                        let locks = self.locks.as_mut().expect("there is a script");
+                        let Some(grant) = locks.take(number, cpu, caller, self.now) else {
+                            self.cpus[cpu.index()].waits_for_lock = true;
+                            break;
+                        };
+                        self.take_lock(cpu, number, grant);
+                    }
+                    Step::Give(number) => {
+                        let locks = self.locks.as_mut().expect("there is a script");
+                        if let Some((waiter, grant)) = locks.give(number, at) {
+                            self.settle(waiter);
+                            self.cpus[waiter.index()].waits_for_lock = false;
+                            self.cpus[waiter.index()].script.pop_front();
+                            self.take_lock(waiter, number, grant);
+                            ready.push(waiter);
+                        }
+                    }
+                }
+                self.cpus[cpu.index()].script.pop_front();
+            }
+            if cpu != first {
+                self.wait_until_free(cpu);
+            }
+        }
+    }
+
+    /// `cpu` has the lock, now or later; it spins until then.
+    fn take_lock(&mut self, cpu: CpuId, number: LockNumber, grant: Grant) {
+        let scheduler = grant.at - self.now + grant.lines;
+        self.cpus[cpu.index()].charge(Charge { scheduler, ..Charge::default() });
+        if grant.waited > Nanos::ZERO {
+            let lock = kind(self.locks.as_ref().expect("one was taken").lock(number));
+            let kind = EventKind::LockWait { lock, waited: grant.waited };
+            let site = CallbackSite::default();
+            self.tell(&Event { time: self.now, cpu, task: TaskId::NONE, kind, site });
+        }
+    }
+}
