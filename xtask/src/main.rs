@@ -8,6 +8,7 @@ mod sabotage;
 mod statistics;
 mod tidy;
 mod vm;
+mod wall;
 
 use clap::{Parser, Subcommand};
 use std::path::Path;
@@ -36,6 +37,8 @@ enum Task {
     Noise(noise::Task),
     /// Measure how good the marks of comparisons are
     Statistics(statistics::Arguments),
+    /// Show how many tasks a second pass through one queue on 1 to 512 CPUs
+    Wall(wall::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]
     Vm(vm::Command),
@@ -50,42 +53,24 @@ fn main() -> ExitCode {
             }
             ExitCode::from(u8::from(!complaints.is_empty()))
         }
-        Task::Predict(arguments) => match predict::execute(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("predict: {error:#}");
-                ExitCode::from(2)
-            }
-        },
-        Task::Sabotage(arguments) => match sabotage::execute(&arguments) {
-            Ok(fine) => ExitCode::from(u8::from(!fine)),
-            Err(error) => {
-                eprintln!("sabotage: {error:#}");
-                ExitCode::from(2)
-            }
-        },
-        Task::Lrz(task) => match lrz::execute(&task) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("lrz: {error:#}");
-                ExitCode::from(2)
-            }
-        },
-        Task::Noise(task) => match noise::execute(&task) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("noise: {error:#}");
-                ExitCode::from(2)
-            }
-        },
-        Task::Statistics(arguments) => match statistics::execute(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("statistics: {error:#}");
-                ExitCode::from(2)
-            }
-        },
+        Task::Predict(arguments) => end("predict", predict::execute(&arguments).map(|()| true)),
+        Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
+        Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
+        Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
+        Task::Statistics(arguments) => end("statistics", statistics::execute(&arguments).map(|()| true)),
+        Task::Wall(arguments) => end("wall", wall::execute(&arguments).map(|()| true)),
         Task::Vm(command) => vm::execute(command),
+    }
+}
+
+/// What a task says at its end: whether all was fine, or why it could not be done.
+fn end(task: &str, result: anyhow::Result<bool>) -> ExitCode {
+    match result {
+        Ok(fine) => ExitCode::from(u8::from(!fine)),
+        Err(error) => {
+            eprintln!("{task}: {error:#}");
+            ExitCode::from(2)
+        }
     }
 }
 

@@ -66,8 +66,9 @@ impl Sink for LogHash {
         self.long(&bytes);
     }
 
+    /// Without its folder: where a source was compiled is no part of a run.
     fn source_file(&mut self, file: u16, name: &str) {
-        let mut bytes = Vec::new();
+        let (mut bytes, name) = (Vec::new(), name.rsplit('/').next().unwrap_or(name));
         codec::encode_source_file(file, name, &mut bytes);
         self.long(&bytes);
     }

@@ -94,7 +94,11 @@ impl Effect {
             Effect::IdleStates => {
                 &["the_way_out_of_idle_is_that_of_the_state", "the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup"]
             }
-            Effect::Locks => &[],
+            Effect::Locks => &[
+                "a_lock_without_distance_is_the_machine_repairman",
+                "a_queued_lock_has_a_plateau",
+                "first_come_first_served",
+            ],
         };
         Standing { verified, validated_here: None, published: None }
     }
