@@ -22,7 +22,7 @@ pub struct Arguments {
     #[arg(long, env = "WEIR")]
     weir: Option<PathBuf>,
     /// Simulated time of each run, in milliseconds
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 200)]
     milliseconds: u64,
 }
 
@@ -62,8 +62,8 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     );
     println!("|---|---|---|---|---|---|---|---|");
     for cpus in CPUS {
-        let online = if cpus < ALL { format!("offline = \"{cpus}-{}\"\n", ALL - 1) } else { String::new() };
-        std::fs::write(folder.join("machine.toml"), preset.replacen("[topology]", &(online + "[topology]"), 1))?;
+        let offline = if cpus < ALL { format!("\noffline = \"{cpus}-{}\"", ALL - 1) } else { String::new() };
+        std::fs::write(folder.join("machine.toml"), preset.replacen("[topology]", &format!("[topology]{offline}"), 1))?;
         let tasks =
             format!(r#"{{"tasks": {{"t": {{"instance": {}, "loop": -1, "run": 20, "sleep": 20}}}}}}"#, 4 * cpus);
         std::fs::write(folder.join("workload.json"), tasks)?;

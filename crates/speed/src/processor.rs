@@ -7,7 +7,7 @@ use crate::frequency::{Domain, Frequencies, Package, Timer};
 use crate::idle::{History, choose};
 use crate::rate::Rate;
 use ids::{CpuId, Nanos, Place, Topology};
-use machine_model::{Effects, Group, IdleState};
+use machine_model::{Effect, Effects, Group, IdleState};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -87,9 +87,9 @@ fn group_of(place: Place, group: Group) -> u32 {
 
 impl Processor {
     /// All idle at time 0. `tick` is the time between two ticks.
-    /// `None` if the machine has no effects at all: then every rate is 1.
+    /// `None` if the machine has no effect that changes a rate or a state: then every rate is 1.
     pub fn new(effects: &Effects, topology: &Topology, tick: Nanos, signal: Signal) -> Option<Processor> {
-        effects.modelled().next()?;
+        effects.modelled().find(|&effect| effect != Effect::Locks)?;
         let places = &topology.places;
         let frequencies = effects.frequency.as_ref().map(Frequencies::new);
         let (domain, package) = effects.frequency.as_ref().map(|f| (f.domain, f.turbo_domain)).unwrap_or_default();
