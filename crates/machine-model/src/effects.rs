@@ -100,7 +100,11 @@ impl Effect {
                 "first_come_first_served",
             ],
         };
-        Standing { verified, validated_here: None, published: None }
+        let published = match self {
+            Effect::Locks => Some("one queue on 128 CPUs against one for each: `docs/wall.md`"),
+            _ => None,
+        };
+        Standing { verified, validated_here: None, published }
     }
 }
 

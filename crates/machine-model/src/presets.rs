@@ -60,16 +60,16 @@ mod tests {
             summary += &format!("{name} {} {groups:?} {} [{}]\n", topology.len(), machine.hz, effects.join(" "));
         }
         expect![[r#"
-            rx2600 2 (2, 2, 1) 1024 []
-            laptop-2c4t 4 (2, 1, 1) 1000 [smt frequency idle-states]
-            desktop-4c 4 (4, 2, 1) 1000 [frequency idle-states]
-            raspberry-pi-2 4 (4, 1, 1) 100 [frequency]
-            hybrid-laptop 8 (8, 2, 1) 250 [frequency idle-states]
-            itanium-12 12 (12, 12, 4) 1024 []
-            nix-32 32 (32, 8, 8) 100 []
-            server-64 64 (32, 2, 2) 250 [smt frequency idle-states]
-            server-512 512 (256, 32, 8) 250 [smt frequency idle-states]
-            server-1024 1024 (512, 8, 8) 250 [smt frequency idle-states]
+            rx2600 2 (2, 2, 1) 1024 [locks]
+            laptop-2c4t 4 (2, 1, 1) 1000 [smt frequency idle-states locks]
+            desktop-4c 4 (4, 2, 1) 1000 [frequency idle-states locks]
+            raspberry-pi-2 4 (4, 1, 1) 100 [frequency locks]
+            hybrid-laptop 8 (8, 2, 1) 250 [frequency idle-states locks]
+            itanium-12 12 (12, 12, 4) 1024 [locks]
+            nix-32 32 (32, 8, 8) 100 [locks]
+            server-64 64 (32, 2, 2) 250 [smt frequency idle-states locks]
+            server-512 512 (256, 32, 8) 250 [smt frequency idle-states locks]
+            server-1024 1024 (512, 8, 8) 250 [smt frequency idle-states locks]
         "#]]
         .assert_eq(&summary);
     }

@@ -107,6 +107,7 @@ fn collect(records: &[Record], elapsed: Nanos) -> RunMeasures {
             }
             Record::Affinity(time, task, allowed) => collector.affinity(*time, *task, allowed),
             Record::Event(event) => collector.event(event),
+            Record::Printk(_) | Record::SourceFile(..) => {}
         }
     }
     let cpus = vec![CpuAccount { idle: elapsed, ..CpuAccount::default() }; CPUS as usize];

@@ -449,6 +449,7 @@ fn json_keeps_the_contract() {
               "refused_changes": 0,
               "restarts": 0,
               "meter": null,
+              "locks": null,
               "tasks": [
                 {
                   "id": 0,

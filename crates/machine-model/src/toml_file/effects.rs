@@ -286,9 +286,9 @@ wakeup_hold_ns = [100, 200, 500]
             (
                 "20, 60, 130]",
                 "60, 20, 130]",
-                "f.toml:28: line_ns is [[6, 8, 10], 60, 20, 130]; expected 4 numbers that",
+                "f.toml:29: line_ns is [[6, 8, 10], 60, 20, 130]; expected 4 numbers that",
             ),
-            ("20, 60, 130]", "130]", "f.toml:28: line_ns is [[6, 8, 10], 130]; expected 4 numbers that"),
+            ("20, 60, 130]", "130]", "f.toml:29: line_ns is [[6, 8, 10], 130]; expected 4 numbers that"),
             (
                 "turbo_domain",
                 "turbo_group",
