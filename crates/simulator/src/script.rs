@@ -2,7 +2,8 @@
 //! An operation that takes locks, as the CPU's time sees it: spend so much, take this lock, spend, give it back.
 //!
 //! The kernel did it all at one instant. The CPU goes through the steps in their time: it stops before each lock until
-//! that time has come, so locks are asked for in the order of time; what follows the last lock is known at once.
+//! that time has come, unless nothing else happens before, so locks are asked for in the order of time. What follows the
+//! last lock is known at once.
 //! Interprocessor interrupts leave at the end, when the CPU has given its locks back.
 
 use crate::cost::price;
@@ -66,8 +67,8 @@ impl<M: Model> Run<'_, M> {
     /// wait for. Those who waited for what it gives back go on likewise.
     pub fn follow_script(&mut self, cpu: CpuId) {
         let first = cpu;
-        let mut ready = vec![cpu];
-        while let Some(cpu) = ready.pop() {
+        let (mut next, mut ready) = (Some(cpu), Vec::new());
+        while let Some(cpu) = next.take().or_else(|| ready.pop()) {
             self.settle(cpu);
             while let Some(&step) = self.cpus[cpu.index()].script.front() {
                 let at = self.cpus[cpu.index()].free_at();
@@ -76,14 +77,14 @@ impl<M: Model> Run<'_, M> {
                         self.cpus[cpu.index()].charge(Charge { scheduler: time, ..Charge::default() });
                     }
                     Step::Send(target) => self.send(cpu, target),
-                    Step::Take(..) if at > self.now => break,
+                    Step::Take(..) if at > self.now && !(ready.is_empty() && self.is_first(at)) => break,
                     Step::Take(number, caller) => {
                         let locks = self.locks.as_mut().expect("there is a script");
-                        let Some(grant) = locks.take(number, cpu, caller, self.now) else {
+                        let Some(grant) = locks.take(number, cpu, caller, at) else {
                             self.cpus[cpu.index()].waits_for_lock = true;
                             break;
                         };
-                        self.take_lock(cpu, number, grant);
+                        self.take_lock(cpu, number, at, grant);
                     }
                     Step::Give(number) => {
                         let locks = self.locks.as_mut().expect("there is a script");
@@ -91,7 +92,7 @@ impl<M: Model> Run<'_, M> {
                             self.settle(waiter);
                             self.cpus[waiter.index()].waits_for_lock = false;
                             self.cpus[waiter.index()].script.pop_front();
-                            self.take_lock(waiter, number, grant);
+                            self.take_lock(waiter, number, self.now, grant);
                             ready.push(waiter);
                         }
                     }
@@ -104,9 +105,14 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `cpu` has the lock, now or later; it spins until then.
-    fn take_lock(&mut self, cpu: CpuId, number: LockNumber, grant: Grant) {
-        let scheduler = grant.at - self.now + grant.lines;
+    /// Whether nothing else happens up to `time`: then nobody else asks for a lock before.
+    fn is_first(&mut self, time: Nanos) -> bool {
+        self.alarms.next_due().is_none_or(|due| due > time)
+    }
+
+    /// `cpu`, which owes nothing after `from`, has the lock then or later; it spins until that.
+    fn take_lock(&mut self, cpu: CpuId, number: LockNumber, from: Nanos, grant: Grant) {
+        let scheduler = grant.at - from + grant.lines;
         self.cpus[cpu.index()].charge(Charge { scheduler, ..Charge::default() });
         if grant.waited > Nanos::ZERO {
             let lock = kind(self.locks.as_ref().expect("one was taken").lock(number));
