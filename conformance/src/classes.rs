@@ -7,11 +7,12 @@
 
 use crate::shares::Unheard;
 use anyhow::{Context, Result, anyhow};
+use event_log::Sink;
 use fault_plan::FaultPlan;
 use ids::Nanos;
 use machine_model::Machine;
 use serde::Deserialize;
-use simulator::{Scheduler, Setup};
+use simulator::{Outcome, Scheduler, Setup};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,11 @@ const KERNEL: (u16, u16) = (6, 18);
 const MACHINE: &str = include_str!("../classes/host.toml");
 const RECORDED: &str = include_str!("../recorded/classes-6.18");
 const MISSES: &str = include_str!("../classes/misses");
-const WORKLOADS: [(&str, &str); 10] = [
+/// Recordings of programs: three processes joined by pipes, and a build of 25 files with four jobs.
+pub(crate) const RECORDINGS: [(&str, &[u8]); 2] =
+    [("pipes", include_bytes!("../classes/pipes.weir")), ("build", include_bytes!("../classes/build.weir"))];
+/// Synthetic workloads.
+pub(crate) const WORKLOADS: [(&str, &str); 10] = [
     ("hogs-1", include_str!("../classes/hogs-1.json")),
     ("hogs-2", include_str!("../classes/hogs-2.json")),
     ("three-2", include_str!("../classes/three-2.json")),
@@ -101,7 +106,7 @@ fn median(mut values: Vec<u64>) -> u64 {
 }
 
 /// The name without the number of an instance.
-fn stem(name: &str) -> &str {
+pub(crate) fn stem(name: &str) -> &str {
     name.rsplit_once('-').filter(|(_, number)| number.parse::<u32>().is_ok()).map_or(name, |(stem, _)| stem)
 }
 
@@ -190,21 +195,9 @@ fn parse(line: &str) -> Option<Got> {
 
 /// What the model gives.
 pub fn simulated() -> Result<Vec<Got>> {
-    let machine = Machine::from_toml("host.toml", MACHINE)?;
     let mut got = Vec::new();
     for (name, text) in WORKLOADS {
-        let workload = Workload::from_rt_app(name, text)?;
-        let faults = FaultPlan::default();
-        let setup = Setup {
-            machine: &machine,
-            workload: &workload,
-            scheduler: Scheduler::Kernel,
-            seed: 0,
-            duration: Some(Nanos::from_secs(5)),
-            faults: &faults,
-            kernel: KERNEL,
-        };
-        let measures = simulator::run(&setup, &mut Unheard, &mut |_| ())?.measures;
+        let measures = simulate(&Workload::from_rt_app(name, text)?, 0, &mut Unheard)?.measures;
         let tasks = measures.tasks.iter().map(|task| {
             let latency = &task.wakeup_latency;
             (task.name.clone(), task.account.run.0, latency.count, latency.p50.0, latency.p99.0)
@@ -212,6 +205,22 @@ pub fn simulated() -> Result<Vec<Got>> {
         got.extend(rows(name, tasks.collect(), measures.context_switches));
     }
     Ok(got)
+}
+
+/// Plays a workload on the machine of the records.
+pub(crate) fn simulate(workload: &Workload, seed: u64, sink: &mut dyn Sink) -> Result<Outcome> {
+    let machine = Machine::from_toml("host.toml", MACHINE)?;
+    let faults = FaultPlan::default();
+    let setup = Setup {
+        machine: &machine,
+        workload,
+        scheduler: Scheduler::Kernel,
+        seed,
+        duration: Some(Nanos::from_secs(5)),
+        faults: &faults,
+        kernel: KERNEL,
+    };
+    Ok(simulator::run(&setup, sink, &mut |_| ())?)
 }
 
 /// A number that does not fit, and by how much: `workload task column`.

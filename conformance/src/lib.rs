@@ -11,6 +11,7 @@ pub mod disturbance;
 pub mod kernel;
 pub mod log;
 pub mod model;
+pub mod order;
 pub mod process;
 pub mod record;
 pub mod recorded;

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, classes, kernel, model, process, recorded, shares, table};
+use conformance::{Record, Scenario, classes, kernel, model, order, process, recorded, shares, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -71,6 +71,17 @@ enum Command {
         #[arg(long)]
         keep: Option<PathBuf>,
     },
+    /// Compare who ran after whom, and for how long, under the kernel's own classes with what `classes/play.sh` left.
+    Order {
+        /// Folders of the saved runs, one for each round; what is kept of a kernel if none is named.
+        rounds: Vec<PathBuf>,
+        /// Seed of the model's runs; the misses that are known are those of seed 0, which draws nothing.
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Keep the kernel's ranges in this file.
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
     /// Keep of a kernel's records what a comparison needs, as text files.
     Keep {
         /// Folder of the kernel's records.
@@ -128,6 +139,13 @@ fn run(command: Command) -> Result<bool> {
             let (text, well) = classes::compare(&kernel, &classes::simulated()?);
             print!("{text}");
             keep.map_or(Ok(()), |path| write(&path, &classes::write(&kernel)))?;
+            Ok(well)
+        }
+        Command::Order { rounds, seed, keep } => {
+            let real = if rounds.is_empty() { order::recorded()? } else { order::saved(&rounds)? };
+            let (text, well) = order::compare(&real, &order::simulated(seed)?, order::KNOWN);
+            print!("{text}");
+            keep.map_or(Ok(()), |path| write(&path, &order::write(&real)))?;
             Ok(well)
         }
         Command::Keep { records, output } => {

@@ -2,7 +2,7 @@
 //! The model against what kernels did, as recorded in `recorded/`: no kernel and no virtual machine needed.
 
 use conformance::compare::{Verdict, compare};
-use conformance::{Scenario, classes, model, recorded, shares, table};
+use conformance::{Scenario, classes, model, order, recorded, shares, table};
 use std::path::{Path, PathBuf};
 
 /// Folders of records, one for each kernel.
@@ -85,5 +85,19 @@ fn the_kernels_own_classes_share_and_wait_as_a_kernel_does() {
         let mut changed = model.clone();
         change(changed.iter_mut().find(light).unwrap());
         assert!(!classes::compare(&kernel, &changed).1, "change {number}");
+    }
+}
+
+#[test]
+fn under_the_kernels_own_classes_the_same_run_after_the_same_and_as_long() {
+    let (real, model) = (order::recorded().unwrap(), order::simulated(0).unwrap());
+    let (table, well) = order::compare(&real, &model, order::KNOWN);
+    assert!(well, "{table}");
+    // The comparison can fail: in every kind of number.
+    for what in ["stints", "median_ns", "p90_ns", "preempted", "then light"] {
+        let mut changed = model.clone();
+        let key = ("light-1".to_owned(), "hog".to_owned(), what.to_owned());
+        *changed.get_mut(&key).expect("the model has that number") /= 2;
+        assert!(!order::compare(&real, &changed, order::KNOWN).1, "{what}");
     }
 }

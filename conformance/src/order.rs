@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who ran after whom, and for how long: the same workloads under the kernel's own classes, in a real kernel and in the
+//! model.
+//!
+//! A *stint* is what a task does on a CPU until it sleeps, ends, goes elsewhere, or another task of the workload runs
+//! there. Whoever else comes between (other programs, threads of the kernel) ends no stint, and its time is not counted.
+//! For the tasks of one name, a round has the number of stints, their median and 90th percentile, how many of 1,000
+//! ended by preemption, and of 1,000 how many were followed on that CPU by each name. Recorded processes have too many
+//! names: there a follower is the parent, a child, a sibling or somebody else.
+//!
+//! A number of the model agrees if it is no farther from the real rounds' range than that range is wide. A range counts
+//! as at least a twentieth of its middle, and as 20 of 1,000 if it is a share.
+
+use crate::classes::{RECORDINGS, WORKLOADS, simulate, stem};
+use anyhow::{Context, Result, anyhow, bail};
+use event_log::{Event, EventKind, LogReader, Sink, SwitchReason, TaskInfo};
+use ids::{CpuSet, Nanos, TaskId};
+use saved_run::SavedRun;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use workload::Workload;
+
+const RECORDED: &str = include_str!("../recorded/order-6.18");
+/// What the model is known to miss: `WORKLOAD TASKS WHAT: reason`, one a line.
+pub const KNOWN: &str = include_str!("../classes/order-misses");
+/// Of fewer stints nothing but their number is compared.
+const STINTS: u64 = 100;
+/// How many of 1,000 stints ended while somebody from elsewhere had the CPU: not compared, as in the model it is nobody.
+const DISTURBED: &str = "disturbed";
+/// Followers that are rarer than this many of 1,000 in all rounds are left out.
+const RARE: u64 = 20;
+/// The narrowest range that counts: a part of the middle, or this many of 1,000 for shares.
+const NARROWEST_PART: f64 = 0.05;
+const NARROWEST_SHARE: f64 = 20.0;
+
+/// Workload, tasks, and what of them: `stints`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
+pub type Key = (String, String, String);
+/// One round.
+pub type Round = BTreeMap<Key, u64>;
+
+/// The last stint of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Stint {
+    task: TaskId,
+    ran: Nanos,
+    /// When the task got the CPU, unless somebody from elsewhere has it.
+    since: Option<Nanos>,
+    /// Somebody from elsewhere had the CPU when it ended.
+    elsewhere: bool,
+    /// It is over, and whether the task wanted that.
+    over: Option<bool>,
+}
+
+#[derive(Default, Debug)]
+struct Group {
+    lengths: Vec<u64>,
+    preempted: u64,
+    disturbed: u64,
+    then: BTreeMap<String, u64>,
+}
+
+/// Hears of switches and keeps stints.
+#[derive(Default, Debug)]
+pub struct Stints {
+    tasks: Vec<Option<TaskInfo>>,
+    cpus: Vec<Option<Stint>>,
+    groups: BTreeMap<String, Group>,
+    /// Tasks are told apart by kinship instead of names.
+    kinship: bool,
+    /// What tasks are called at their end, if that is known.
+    names: Vec<String>,
+}
+
+impl Stints {
+    /// For a workload whose tasks have names of their own, or one of recorded processes.
+    pub fn new(recorded: bool) -> Stints {
+        Stints { kinship: recorded, ..Stints::default() }
+    }
+
+    fn info(&self, task: TaskId) -> Option<&TaskInfo> {
+        self.tasks.get(task.some()?.index())?.as_ref()
+    }
+
+    /// A task of the workload has `cpu` from now on.
+    fn starts(&mut self, cpu: usize, task: TaskId, now: Nanos) {
+        for other in
+            self.cpus.iter_mut().enumerate().filter(|(other, _)| *other != cpu).filter_map(|(_, stint)| stint.as_mut())
+        {
+            if other.task == task && other.over.is_none() {
+                other.over = Some(false);
+            }
+        }
+        match &mut self.cpus[cpu] {
+            Some(stint) if stint.task == task && stint.over.is_none() => {
+                (stint.since, stint.elsewhere) = (Some(now), false)
+            }
+            open => {
+                let next = Stint { task, ran: Nanos::ZERO, since: Some(now), elsewhere: false, over: None };
+                if let Some(stint) = open.replace(next) {
+                    self.keep(stint, Some(task));
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, stint: Stint, next: Option<TaskId>) {
+        let group = if self.kinship { "process".to_owned() } else { self.name(stint.task) };
+        let then = next.map(|next| self.relation(stint.task, next));
+        let group = self.groups.entry(group).or_default();
+        group.lengths.push(stint.ran.0);
+        group.preempted += u64::from(!stint.over.unwrap_or(false));
+        group.disturbed += u64::from(stint.over.is_none() && stint.elsewhere);
+        if let Some(then) = then {
+            *group.then.entry(then).or_default() += 1;
+        }
+    }
+
+    fn name(&self, task: TaskId) -> String {
+        let last = self.names.get(task.index());
+        let name = last.or_else(|| self.info(task).map(|info| &info.name));
+        name.map_or("?", |name| stem(name)).to_owned()
+    }
+
+    fn relation(&self, task: TaskId, next: TaskId) -> String {
+        let parent = |task| self.info(task).and_then(|info| info.parent);
+        let word = match () {
+            () if task == next => "itself",
+            () if !self.kinship => return self.name(next),
+            () if parent(task) == Some(next) => "parent",
+            () if parent(next) == Some(task) => "child",
+            () if parent(task).is_some() && parent(task) == parent(next) => "sibling",
+            () => "other",
+        };
+        word.to_owned()
+    }
+
+    /// What was heard, of a workload with this name.
+    pub fn round(mut self, workload: &str) -> Round {
+        for stint in std::mem::take(&mut self.cpus).into_iter().flatten() {
+            self.keep(stint, None);
+        }
+        let mut round = Round::new();
+        for (who, mut group) in self.groups {
+            group.lengths.sort_unstable();
+            let count = group.lengths.len() as u64;
+            let mut put = |what: String, value: u64| round.insert((workload.to_owned(), who.clone(), what), value);
+            put("stints".to_owned(), count);
+            put("median_ns".to_owned(), group.lengths[group.lengths.len() / 2]);
+            put("p90_ns".to_owned(), group.lengths[group.lengths.len() * 9 / 10]);
+            put("preempted".to_owned(), group.preempted * 1000 / count);
+            put(DISTURBED.to_owned(), group.disturbed * 1000 / count);
+            let followed: u64 = group.then.values().sum();
+            for (then, times) in group.then {
+                put(format!("then {then}"), times * 1000 / followed);
+            }
+        }
+        round
+    }
+}
+
+impl Sink for Stints {
+    fn task(&mut self, _: Nanos, info: &TaskInfo) {
+        let index = info.id.index();
+        if self.tasks.len() <= index {
+            self.tasks.resize(index + 1, None);
+        }
+        self.tasks[index] = Some(info.clone());
+    }
+
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+
+    fn event(&mut self, event: &Event) {
+        let EventKind::Switch { prev, reason } = event.kind else { return };
+        let (cpu, now) = (event.cpu.index(), event.time);
+        if self.cpus.len() <= cpu {
+            self.cpus.resize(cpu + 1, None);
+        }
+        if let Some(stint) = self.cpus[cpu].as_mut().filter(|stint| stint.task == prev)
+            && let Some(since) = stint.since.take()
+        {
+            stint.ran += now.since(since);
+            stint.elsewhere = event.task == TaskId::NONE;
+            if matches!(reason, SwitchReason::Block | SwitchReason::Exit) {
+                stint.over = Some(true);
+            }
+        }
+        if self.info(event.task).is_some_and(|info| !info.kernel_thread) {
+            self.starts(cpu, event.task, now);
+        }
+    }
+}
+
+/// The range and the middle of real rounds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Real {
+    /// The least of all rounds.
+    pub least: u64,
+    /// Their median.
+    pub median: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Real {
+    /// Whether a number is as near to the rounds as they are to each other.
+    fn admits(&self, value: u64, is_share: bool) -> bool {
+        let narrowest = if is_share { NARROWEST_SHARE } else { self.median as f64 * NARROWEST_PART };
+        let width = ((self.most - self.least) as f64).max(narrowest);
+        let value = value as f64;
+        value >= self.least as f64 - width && value <= self.most as f64 + width
+    }
+}
+
+/// Who ran after whom in the model, with this seed.
+pub fn simulated(seed: u64) -> Result<Round> {
+    let synthetic = WORKLOADS.map(|(name, text)| (name, Workload::from_rt_app(name, text), false));
+    let recorded = RECORDINGS.map(|(name, bytes)| (name, Workload::from_bytes(name, bytes), true));
+    let mut round = Round::new();
+    for (name, workload, recorded) in synthetic.into_iter().chain(recorded) {
+        let mut stints = Stints::new(recorded);
+        simulate(&workload?, seed, &mut stints)?;
+        round.extend(stints.round(name));
+    }
+    Ok(round)
+}
+
+/// The names of all workloads, and which are recordings.
+fn names() -> Vec<(&'static str, bool)> {
+    let synthetic = WORKLOADS.iter().map(|&(name, _)| (name, false));
+    synthetic.chain(RECORDINGS.iter().map(|&(name, _)| (name, true))).collect()
+}
+
+/// Reads what `weir run --save` left: one folder for each round, with `WORKLOAD.weirrun`.
+pub fn saved(folders: &[impl AsRef<Path>]) -> Result<BTreeMap<Key, Real>> {
+    let mut rounds = Vec::new();
+    for folder in folders {
+        let mut round = Round::new();
+        for (name, recorded) in names() {
+            let path = folder.as_ref().join(format!("{name}.weirrun"));
+            let place = || path.display().to_string();
+            round.extend(one(&std::fs::read(&path).with_context(place)?, name, recorded).with_context(place)?);
+        }
+        rounds.push(round);
+    }
+    if rounds.len() < 3 {
+        bail!("{} folders of saved runs; expected one for each of three or more rounds", rounds.len());
+    }
+    Ok(ranges(&rounds))
+}
+
+fn one(bytes: &[u8], name: &str, recorded: bool) -> Result<Round> {
+    let saved = SavedRun::from_bytes(bytes)?;
+    let events =
+        saved.part("events/0")?.ok_or_else(|| anyhow!("it has no part \"events/0\"; expected a log of events"))?;
+    let runs = saved.part("runs.json")?.ok_or_else(|| anyhow!("it has no part \"runs.json\"; expected a report"))?;
+    let runs: Reports = serde_json::from_slice(&runs)?;
+    let mut reader = LogReader::new(&events[..])?;
+    let mut stints = Stints::new(recorded);
+    stints.names = runs.runs.into_iter().next().map_or(Vec::new(), Report::names);
+    while let Some(record) = reader.read()? {
+        record.tell(&mut stints);
+    }
+    Ok(stints.round(name))
+}
+
+#[derive(Deserialize)]
+struct Reports {
+    runs: Vec<Report>,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    tasks: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: usize,
+    name: String,
+}
+
+impl Report {
+    /// By number: a real task is born with the name of its parent.
+    fn names(self) -> Vec<String> {
+        let mut names = Vec::new();
+        for Named { id, name } in self.tasks {
+            names.resize(names.len().max(id + 1), String::new());
+            names[id] = name;
+        }
+        names
+    }
+}
+
+/// What is not in a round happened no time in it.
+fn ranges(rounds: &[Round]) -> BTreeMap<Key, Real> {
+    let keys: std::collections::BTreeSet<&Key> = rounds.iter().flat_map(BTreeMap::keys).collect();
+    let mut ranges = BTreeMap::new();
+    for key in keys {
+        let mut values: Vec<u64> = rounds.iter().map(|round| round.get(key).copied().unwrap_or(0)).collect();
+        values.sort_unstable();
+        let real = Real { least: values[0], median: values[values.len() / 2], most: values[values.len() - 1] };
+        if !(key.2.starts_with("then ") && real.most < RARE) {
+            ranges.insert(key.clone(), real);
+        }
+    }
+    ranges
+}
+
+/// As text, one number a line.
+pub fn write(real: &BTreeMap<Key, Real>) -> String {
+    let mut text = String::from("# workload tasks least median most what\n");
+    for ((workload, who, what), Real { least, median, most }) in real {
+        writeln!(text, "{workload} {who} {least} {median} {most} {what}").expect("a string takes all");
+    }
+    text
+}
+
+/// What is kept of a kernel.
+pub fn recorded() -> Result<BTreeMap<Key, Real>> {
+    read(RECORDED)
+}
+
+/// Reads what [`write`] wrote.
+pub fn read(text: &str) -> Result<BTreeMap<Key, Real>> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
+    lines.map(|(line, number)| parse(line).ok_or_else(|| anyhow!("line {number}: expected six columns"))).collect()
+}
+
+fn parse(line: &str) -> Option<(Key, Real)> {
+    let words: Vec<&str> = line.splitn(6, ' ').collect();
+    let [workload, who, least, median, most, what] = words[..] else { return None };
+    let real = Real { least: least.parse().ok()?, median: median.parse().ok()?, most: most.parse().ok()? };
+    Some(((workload.to_owned(), who.to_owned(), what.to_owned()), real))
+}
+
+/// A table for people, and whether all agrees but what is known not to.
+pub fn compare(real: &BTreeMap<Key, Real>, model: &Round, known: &str) -> (String, bool) {
+    let known: Vec<(&str, &str)> =
+        known.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")).collect();
+    let mut text = format!("{:12} {:9} {:14} {:>24} {:>10}\n", "workload", "tasks", "what", "real rounds", "model");
+    let (mut agreed, mut all, mut well) = (0, 0, true);
+    let mut used = vec![false; known.len()];
+    for (key, range) in real {
+        let (workload, who, what) = key;
+        let stints = |what: &str| real.get(&(workload.clone(), who.clone(), what.to_owned()));
+        if what != "stints" && stints("stints").is_some_and(|stints| stints.median < STINTS) {
+            continue;
+        }
+        let value = model.get(key).copied().unwrap_or(0);
+        let Real { least, median, most } = range;
+        let shown = format!("{least}..{median}..{most}");
+        if what == DISTURBED {
+            writeln!(text, "{workload:12} {who:9} {what:14} {shown:>24}").expect("a string takes all");
+            continue;
+        }
+        let fits = range.admits(value, what == "preempted" || what.starts_with("then "));
+        let name = format!("{workload} {who} {what}");
+        let why = known.iter().position(|(known, _)| *known == name);
+        all += 1;
+        agreed += usize::from(fits);
+        let verdict = match (fits, why) {
+            (true, None) => String::new(),
+            (true, Some(_)) => "  AGREES AFTER ALL".to_owned(),
+            (false, Some(why)) => format!("  misses: {}", known[why].1),
+            (false, None) => "  MISSES, NOT KNOWN".to_owned(),
+        };
+        well &= fits == why.is_none();
+        why.into_iter().for_each(|why| used[why] = true);
+        writeln!(text, "{workload:12} {who:9} {what:14} {shown:>24} {value:>10}{verdict}").expect("a string takes all");
+    }
+    for ((name, _), _) in known.iter().zip(&used).filter(|(_, used)| !**used) {
+        well = false;
+        writeln!(text, "NOT COMPARED, THOUGH KNOWN: {name}").expect("a string takes all");
+    }
+    writeln!(text, "{agreed} of {all} numbers agree").expect("a string takes all");
+    (text, well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use event_log::CallbackSite;
+    use ids::{CpuId, Policy};
+
+    fn info(id: u32, name: &str, parent: Option<u32>) -> TaskInfo {
+        let (name, parent) = (name.to_owned(), parent.map(TaskId));
+        TaskInfo {
+            id: TaskId(id),
+            name,
+            parent,
+            allowed: CpuSet::first_n(2),
+            policy: Policy::Other,
+            nice: 0,
+            kernel_thread: false,
+        }
+    }
+
+    /// Hears of switches: time in us, CPU, who comes, who goes and why.
+    fn hear(recorded: bool, switches: &[(u64, u32, TaskId, TaskId, SwitchReason)]) -> Round {
+        let mut stints = Stints::new(recorded);
+        let tasks = [info(0, "a-0", None), info(1, "b", Some(0)), info(2, "b-1", Some(0))];
+        tasks.iter().for_each(|task| stints.task(Nanos::ZERO, task));
+        for &(us, cpu, task, prev, reason) in switches {
+            let (time, cpu) = (Nanos::from_us(us), CpuId(cpu));
+            let site = CallbackSite::default();
+            stints.event(&Event { time, cpu, task, site, kind: EventKind::Switch { prev, reason } });
+        }
+        stints.round("w")
+    }
+
+    fn number(round: &Round, who: &str, what: &str) -> u64 {
+        round.get(&("w".to_owned(), who.to_owned(), what.to_owned())).copied().unwrap_or(0)
+    }
+
+    #[test]
+    fn somebody_from_elsewhere_ends_no_stint_and_sleep_does() {
+        use SwitchReason::{Block, Idle, Preempt};
+        let (a, b, none) = (TaskId(0), TaskId(1), TaskId::NONE);
+        let round = hear(
+            false,
+            &[
+                (0, 0, a, none, Idle),
+                (100, 0, none, a, Preempt),
+                (150, 0, a, none, Idle),
+                (250, 0, b, a, Preempt),
+                (550, 0, none, b, Block),
+                (900, 0, b, none, Idle),
+                (1000, 0, none, b, Block),
+                (1100, 0, a, none, Idle),
+            ],
+        );
+        assert_eq!(number(&round, "a", "stints"), 2);
+        assert_eq!((number(&round, "b", "stints"), number(&round, "b", "preempted")), (2, 0));
+        assert_eq!((number(&round, "b", "median_ns"), number(&round, "b", "p90_ns")), (300_000, 300_000));
+        assert_eq!((number(&round, "b", "then itself"), number(&round, "b", "then a")), (500, 500));
+        assert_eq!(number(&round, "a", "disturbed"), 0, "it had the CPU again before the other came");
+        assert_eq!((number(&round, "a", "preempted"), number(&round, "a", "then b")), (1000, 1000));
+        assert_eq!(number(&round, "a", "median_ns"), 200_000, "100 and 100 us; the last one has only begun");
+    }
+
+    #[test]
+    fn who_goes_elsewhere_has_ended_its_stint() {
+        use SwitchReason::{Idle, Preempt};
+        let (a, none) = (TaskId(0), TaskId::NONE);
+        let round = hear(
+            false,
+            &[
+                (0, 0, a, none, Idle),
+                (100, 0, none, a, Preempt),
+                (100, 1, a, none, Idle),
+                (300, 1, none, a, Preempt),
+                (300, 0, a, none, Idle),
+                (600, 0, none, a, Preempt),
+            ],
+        );
+        assert_eq!((number(&round, "a", "stints"), number(&round, "a", "median_ns")), (3, 200_000));
+    }
+
+    #[test]
+    fn recorded_processes_are_told_apart_by_kinship() {
+        use SwitchReason::{Exit, Idle, Preempt};
+        let (a, b, c, none) = (TaskId(0), TaskId(1), TaskId(2), TaskId::NONE);
+        let switches = [(0, 0, a, none, Idle), (1, 0, b, a, Preempt), (2, 0, c, b, Preempt), (3, 0, a, c, Exit)];
+        let round = hear(true, &switches);
+        let then = ["child", "sibling", "parent"].map(|who| number(&round, "process", &format!("then {who}")));
+        assert_eq!(then, [333; 3]);
+    }
+
+    #[test]
+    fn a_number_agrees_within_the_width_of_the_rounds() {
+        let real = Real { least: 900, median: 1000, most: 1100 };
+        assert_eq!([699, 700, 1300, 1301].map(|value| real.admits(value, false)), [false, true, true, false]);
+        let narrow = Real { least: 1000, median: 1000, most: 1000 };
+        assert_eq!([949, 950, 1050, 1051].map(|value| narrow.admits(value, false)), [false, true, true, false]);
+        assert_eq!([979, 980, 1021].map(|value| narrow.admits(value, true)), [false, true, false]);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let real = ranges(&[hear(false, &[(0, 0, TaskId(0), TaskId::NONE, SwitchReason::Idle)]), Round::new()]);
+        assert_eq!(read(&write(&real)).unwrap(), real);
+        assert!(read("w a 1 2\n").is_err());
+    }
+}
