@@ -140,6 +140,7 @@ Examples:
   weir sim bfs -m server-64 -w build,jobs=64 -w build,jobs=128
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
   weir sim ./my.bpf.c fifo -w preempt-mix --watch
+  weir sim ./my.bpf.c -w preempt-mix --coverage
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
 Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
@@ -193,6 +194,9 @@ pub struct Sim {
     /// Write every event of the run, as JSON lines if the name ends in .jsonl; one run only
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Show how often each line of the policies ran, in all runs together, or write it to FILE for lcov and genhtml
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub coverage: Option<Option<PathBuf>>,
     /// Write all that is known of the runs to FILE.weirrun, for weir compare
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,

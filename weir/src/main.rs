@@ -7,6 +7,7 @@
 mod args;
 mod compare;
 mod compile;
+mod coverage;
 mod input;
 mod inspect;
 mod list;

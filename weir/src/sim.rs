@@ -6,13 +6,16 @@ use crate::output::{self, create, quote};
 use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::select::{self, Loadable, Scheduler};
-use crate::{input, notes, save};
+use crate::{coverage, input, notes, save};
 use anyhow::{Context, Result, bail};
 use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
 use fault_plan::FaultPlan;
+use kernel_model::Coverage;
 use machine_model::Machine;
 use report::{Ending, Exit, RunReport, Tags, World};
 use simulator::Setup;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use workload::Workload;
@@ -31,6 +34,13 @@ struct Run<'a> {
     seed: u64,
 }
 
+/// What came of a run.
+struct Done {
+    report: RunReport,
+    printed: Printed,
+    coverage: Coverage,
+}
+
 /// Runs and reports. True if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
     let seeds = seeds(args);
@@ -42,6 +52,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     output::check(&[
         ("--trace", args.trace.as_deref()),
         ("--log", args.log.as_deref()),
+        ("--coverage", args.coverage.as_ref().and_then(|file| file.as_deref())),
         ("--save", args.save.as_deref()),
     ])?;
     if args.save.is_some() {
@@ -71,9 +82,12 @@ pub fn sim(args: &Sim) -> Result<bool> {
             eprintln!("weir: {count} runs, as schedulers are compared by {SEEDS} seeds; --seed 0 makes one of each");
         }
     }
-    let (reports, printed): (Vec<RunReport>, Vec<Printed>) = run_all(&runs, args)?.into_iter().unzip();
-    for (report, printed) in reports.iter().zip(&printed) {
-        printk::tell(&output::name(report), printed);
+    let mut covered = Coverage::default();
+    let mut reports = Vec::new();
+    for Done { report, printed, coverage } in run_all(&runs, args)? {
+        printk::tell(&output::name(&report), &printed);
+        covered.add(&coverage);
+        reports.push(report);
     }
     if let Some(path) = &args.save {
         save::save(
@@ -84,7 +98,26 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     output::print(&output::reports(&reports, args.format, args.all))?;
     output::dump(&reports, args.format);
+    if let Some(to) = &args.coverage {
+        tell_coverage(&covered, to.as_deref(), args.format)?;
+    }
     Ok(reports.iter().any(|report| report.ending.outcome() != report::Outcome::Completed))
+}
+
+/// Shows what of the policies ran, or writes it. Standard output has one document: beside JSON it goes to standard error.
+fn tell_coverage(coverage: &Coverage, to: Option<&Path>, format: Format) -> Result<()> {
+    match to {
+        Some(path) => {
+            let mut out = create(path)?;
+            let written = out.write_all(coverage::to_lcov(coverage).as_bytes()).and_then(|()| out.flush());
+            written.with_context(|| path.display().to_string())
+        }
+        None if format == Format::Text => output::print(&coverage::to_text(coverage)).map(|_| ()),
+        None => {
+            eprint!("{}", coverage::to_text(coverage));
+            Ok(())
+        }
+    }
 }
 
 /// The seeds that were asked for.
@@ -130,10 +163,10 @@ fn version((major, minor): (u16, u16)) -> String {
 }
 
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
-fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<(RunReport, Printed)>> {
+fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<Done>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
-    let results: Vec<Mutex<Option<Result<(RunReport, Printed)>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<Done>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -150,7 +183,7 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<(RunReport, Printed)>> {
     results.into_iter().map(done).collect()
 }
 
-fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<(RunReport, Printed)> {
+fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
     let Run { scheduler, machine, workload, faults, seed } = run;
     let setup = Setup {
         machine,
@@ -177,9 +210,13 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<(RunReport, 
     let mut sinks = Tee(printer, Tee(trace, Tee(lines, log)));
     let end = args.duration.or(workload.duration);
     let mut part = progress.begin(end);
-    let outcome = simulator::run(&setup, &mut sinks, &mut |now| part.tell(now));
+    let mut tell = |now| part.tell(now);
+    let outcome = match &args.coverage {
+        None => simulator::run(&setup, &mut sinks, &mut tell).map(|outcome| (outcome, Coverage::default())),
+        Some(_) => simulator::run_covered(&setup, &mut sinks, &mut tell),
+    };
     part.end();
-    let outcome = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
+    let (outcome, coverage) = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
     let Tee(printer, Tee(trace, Tee(lines, log))) = sinks;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
@@ -190,7 +227,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<(RunReport, 
     }
     // Without a time to stop at, a run ends when all work is done, unless something is wrong.
     let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
-    Ok((report_of(run, args, outcome, deadlocked), printer.finish()))
+    Ok(Done { report: report_of(run, args, outcome, deadlocked), printed: printer.finish(), coverage })
 }
 
 fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: bool) -> RunReport {

@@ -138,3 +138,53 @@ fn log_and_trace_have_the_lines_of_the_policy() {
     let lines = events.iter().filter(|event| event["kind"] == "insert" && event["op"] == "enqueue").count();
     assert_eq!(lines, inserts.iter().filter(|event| event["op"] == "enqueue").count(), "each has its line");
 }
+
+/// Counts of lines by number, as `--coverage FILE` wrote them.
+fn counts(info: &str) -> std::collections::BTreeMap<u64, u64> {
+    let own = info.split("end_of_record").find(|record| record.contains("/mistaken.bpf.c\n")).expect("its own file");
+    let data = own.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
+    data.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
+}
+
+#[test]
+fn coverage_counts_the_lines_that_ran() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = weir(directory.path(), "PRINTS", &["--coverage", "one.info", "--format", "json"]);
+    let log = weir(directory.path(), "PRINTS", &["--log", "run.jsonl", "--format", "json"]);
+    assert!(json.status.success() && log.status.success());
+    assert_eq!(json.stdout, log.stdout, "who looks changes nothing");
+    let log = std::fs::read_to_string(directory.path().join("run.jsonl")).unwrap();
+    let printed = log.lines().filter(|line| line.contains("\"kind\":\"printk\"")).count() as u64;
+    let info = std::fs::read_to_string(directory.path().join("one.info")).unwrap();
+    let one = counts(&info);
+    assert_eq!(one[&line_of("PRINTS")], printed, "{info}");
+    assert_eq!(one[&line_of("FINE")], printed, "all of it was inlined: {info}");
+    assert!(one[&line_of("MOVED")] > 0 && !one.contains_key(&line_of("TIMER")), "{info}");
+    // No program calls what the macro did not choose, and the only dump is that of an ejection.
+    assert!(info.contains("\nFNDA:0,mistaken_dump\n") && info.contains("\nFNDA:1,mistaken_init\n"), "{info}");
+    assert!(info.contains("\nFNDA:1,mistaken_exit\n"), "it was unloaded: {info}");
+    let two = weir(directory.path(), "PRINTS", &["./mistaken.bpf.o", "--coverage", "two.info", "--format", "json"]);
+    assert!(two.status.success());
+    let two = counts(&std::fs::read_to_string(directory.path().join("two.info")).unwrap());
+    let twice: std::collections::BTreeMap<u64, u64> = one.iter().map(|(line, count)| (*line, 2 * count)).collect();
+    assert_eq!(two, twice, "runs add up");
+}
+
+#[test]
+fn coverage_annotates_the_source() {
+    let command =
+        ["sim", source().to_str().unwrap(), "-m", "laptop-2c4t", "-w", "hogs", "--for", "100ms", "--coverage"]
+            .map(str::to_owned);
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(command).env("BPF_CFLAGS", "-DNONE").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("  mistaken_dump (line "), "{text}");
+    assert!(text.contains("  mistaken_dispatch (line "), "all of it was inlined: {text}");
+    let line = |number: u64| {
+        let found = text.lines().find(|line| line.get(14..19).is_some_and(|at| at.trim() == number.to_string()));
+        found.unwrap_or_else(|| panic!("line {number}: {text}"))
+    };
+    let fine = line(line_of("FINE"));
+    assert!(fine.ends_with("/* FINE */") && fine[..13].trim().parse::<u64>().is_ok_and(|count| count > 0), "{text}");
+    assert!(line(line_of("DISPATCH")).starts_with("              "), "the macro leaves it out: {text}");
+    assert!(text.lines().any(|line| line.contains("#####") && line.contains("u64 data[] = { 7 };")), "{text}");
+}

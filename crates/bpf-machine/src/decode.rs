@@ -5,7 +5,7 @@
 use crate::lines::{self, Files, SourceLine};
 use crate::op::{Atomic, Code, Op};
 use crate::{GuestAddr, LoadError, Resolver};
-use bpf_object::{Function, Insn, LineInfo, LinkedObject, Symbol};
+use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, Symbol};
 
 /// Executable code of one object.
 #[derive(Debug, Default)]
@@ -37,6 +37,8 @@ pub(crate) struct FunctionCode {
     pub uses_stack: bool,
     /// Source lines in ascending order of slot.
     pub lines: Vec<LineInfo>,
+    /// Calls that were inlined into it.
+    pub inlined: Vec<InlinedCall>,
 }
 
 /// Where the things lie that symbols name.
@@ -125,8 +127,9 @@ impl Decoder<'_> {
         let (ops, slots) = (&program.ops[self.base..], &program.slots[self.base..]);
         program.own.extend(lines::own(function, ops, slots, self.base, &stated, &mut program.files));
         program.stated.extend(stated);
-        let (name, lines) = (function.name.clone(), function.lines.clone());
-        program.functions.push(FunctionCode { name, entry: self.base as u32, uses_stack, lines });
+        let (name, entry) = (function.name.clone(), self.base as u32);
+        let (lines, inlined) = (function.lines.clone(), function.inlined.clone());
+        program.functions.push(FunctionCode { name, entry, uses_stack, lines, inlined });
         Ok(())
     }
 

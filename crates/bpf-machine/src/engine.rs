@@ -25,6 +25,8 @@ pub(crate) struct Engine<'a> {
     pub memory: &'a mut Memory,
     pub maps: &'a mut Maps,
     pub regions: Regions,
+    /// Executions of each op, if they are counted.
+    pub counts: Option<&'a mut [u64]>,
 }
 
 impl Regions {

@@ -6,6 +6,7 @@
 //! atomic instruction and resumed later.
 
 pub mod asm;
+mod coverage;
 mod decode;
 mod engine;
 mod errno;
@@ -20,6 +21,7 @@ mod maps;
 mod memory;
 mod op;
 
+pub use coverage::{Coverage, FileCoverage, LineCoverage};
 pub use execution::{CodeSite, Execution, PausePoints, Step};
 pub use fault::{Fault, FaultKind};
 pub use lines::SourceLine;

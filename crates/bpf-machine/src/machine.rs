@@ -6,7 +6,7 @@ use crate::engine::{Engine, Regions};
 use crate::execution::{CodeSite, Execution, MAX_LOOPS, STACK_BYTES, Step};
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::op::Code;
-use crate::{Access, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
+use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
 use std::cell::Cell;
 
@@ -93,6 +93,8 @@ pub struct Machine {
     timer_key: RegionId,
     /// Executions made so far; each has a stack of its own.
     executions: Cell<u32>,
+    /// How often each op was executed, if anybody wants to know.
+    counts: Option<Vec<u64>>,
 }
 
 impl Machine {
@@ -120,7 +122,7 @@ impl Machine {
         };
         let maps = Maps::create(&mut memory, &object.maps, cpus)?;
         let program = resolve(object, &mut memory, &maps, regions.functions, resolver)?;
-        Ok(Machine { memory, maps, program, regions, arguments, timer_key, executions: Cell::new(0) })
+        Ok(Machine { memory, maps, program, regions, arguments, timer_key, executions: Cell::new(0), counts: None })
     }
 
     /// A fresh execution, not begun. Make few and reuse them: each has a stack of its own for good.
@@ -163,14 +165,26 @@ impl Machine {
     #[allow(clippy::result_large_err)]
     pub fn run<H: Host>(&mut self, execution: &mut Execution, host: &mut H) -> Result<Step, Fault> {
         assert!(execution.depth > 0, "the execution is not in flight");
-        let Machine { memory, maps, program, regions, .. } = self;
-        let mut engine = Engine { program, memory, maps, regions: *regions };
+        let Machine { memory, maps, program, regions, counts, .. } = self;
+        let mut engine = Engine { program, memory, maps, regions: *regions, counts: counts.as_deref_mut() };
         let result = engine.run(execution, host);
         result.map_err(|kind| {
             let fault = self.fault(execution, kind);
             execution.depth = 0;
             fault
         })
+    }
+
+    /// Counts from now on how often each line is executed.
+    pub fn count_lines(&mut self) {
+        self.counts = Some(vec![0; self.program.ops.len()]);
+    }
+
+    /// Adds what was counted to `coverage`; nothing without [`Machine::count_lines`].
+    pub fn cover(&self, coverage: &mut Coverage) {
+        if let Some(counts) = &self.counts {
+            coverage.count(&self.program, counts);
+        }
     }
 
     /// Where an execution that is in flight stands: the instruction to be executed next.

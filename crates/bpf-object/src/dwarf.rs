@@ -106,8 +106,20 @@ fn caller(
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(file)?;
     let text = |value| Some(dwarf.attr_string(unit, value).ok()?.to_string_lossy().into_owned());
+    // Each is relative to the next: `.BTF.ext` has names like these.
     let name = text(file.path_name())?;
-    let folder = file.directory(header).and_then(text).filter(|_| !name.starts_with('/'));
-    let path = folder.map_or(name.clone(), |folder| format!("{folder}/{name}"));
+    let folder = file.directory(header).and_then(text);
+    let root = unit.comp_dir.map(|root| root.to_string_lossy().into_owned());
+    let path = below(root, below(folder, name));
     Some((path, u32::try_from(line).ok()?))
+}
+
+/// A path in a folder, unless it is absolute or begins there already.
+fn below(folder: Option<String>, path: String) -> String {
+    match folder {
+        Some(folder) if !path.starts_with('/') && !path.starts_with(&format!("{folder}/")) => {
+            format!("{folder}/{path}")
+        }
+        _ => path,
+    }
 }

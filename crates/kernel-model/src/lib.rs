@@ -15,5 +15,6 @@ pub use api::{
     Cause, Config, Effect, ExitInfo, LaunchError, Leave, Lock, LockStep, Output, Switch, TaskAttributes, TimerKey,
     Usage,
 };
+pub use bpf_machine::{Coverage, FileCoverage, LineCoverage};
 pub use kernel::Kernel;
 pub use lacks::Lacks;

@@ -35,9 +35,10 @@ use bpf_object::LinkedObject;
 use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
 use ids::Nanos;
-use kernel_model::{ExitInfo, Kernel, LaunchError};
+use kernel_model::{Coverage, ExitInfo, Kernel, LaunchError};
 use machine_model::Machine;
 use measures::RunMeasures;
+use run::BOOT_CPU;
 use workload::Workload;
 
 /// The effects of hardware that runs on any machine have, in the words that all commands share. What else a machine has
@@ -142,7 +143,7 @@ pub fn run_then(
     progress: &mut dyn FnMut(Nanos),
     last: &mut dyn FnMut(&mut Kernel, &LinkedObject),
 ) -> Result<Outcome, SetupError> {
-    let mut run = setup::prepare(setup, log)?;
+    let mut run = setup::prepare(setup, log, false)?;
     run.play(progress);
     let loader = run.loader.take();
     let (outcome, mut kernel) = run.finish()?;
@@ -152,7 +153,25 @@ pub fn run_then(
     Ok(outcome)
 }
 
-/// The same, but the scheduler is unloaded at the end, which takes time: tasks go on meanwhile and bypass it, and the
+/// The same, and what was executed of the scheduler's object: its unloading counts too, which is not in the outcome.
+/// Nothing without an object.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_covered(
+    setup: &Setup<'_>,
+    log: &mut dyn Sink,
+    progress: &mut dyn FnMut(Nanos),
+) -> Result<(Outcome, Coverage), SetupError> {
+    let mut run = setup::prepare(setup, log, true)?;
+    run.play(progress);
+    let (outcome, mut kernel) = run.finish()?;
+    kernel.detach(BOOT_CPU);
+    kernel.end_disable(BOOT_CPU);
+    Ok((outcome, kernel.coverage().unwrap_or_default()))
+}
+
+/// The same as [`run_then`], but the scheduler is unloaded at the end, which takes time: tasks go on meanwhile and bypass it, and the
 /// outcome counts that too. `last` gets the kernel when the scheduler is gone. One that asks for a restart when the
 /// machine changes just then is not attached again.
 pub fn run_and_unload(
@@ -161,7 +180,7 @@ pub fn run_and_unload(
     progress: &mut dyn FnMut(Nanos),
     last: &mut dyn FnMut(&Kernel, &LinkedObject),
 ) -> Result<Outcome, SetupError> {
-    let mut run = setup::prepare(setup, log)?;
+    let mut run = setup::prepare(setup, log, false)?;
     run.play(progress);
     run.unload();
     let loader = run.loader.take();

@@ -21,12 +21,19 @@ use workload::{Op, Workload};
 /// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
 const CALLBACK_BUDGET: u64 = 16_000_000;
 
-/// A run at time 0, with its scheduler attached.
-pub(crate) fn prepare<'a>(setup: &'a Setup<'_>, log: &'a mut dyn Sink) -> Result<Run<'a, Kernel>, SetupError> {
+/// A run at time 0, with its scheduler attached, whose executed lines are counted if that is wanted.
+pub(crate) fn prepare<'a>(
+    setup: &'a Setup<'_>,
+    log: &'a mut dyn Sink,
+    count_lines: bool,
+) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
     check_workload(setup.workload, setup.machine, setup.duration)?;
     setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
-    let kernel = Kernel::new(config(setup));
+    let mut kernel = Kernel::new(config(setup));
+    if count_lines {
+        kernel.count_lines();
+    }
     let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, setup.seed, log);
     if let Some(duration) = setup.duration {
         run.stop_at(duration);

@@ -45,7 +45,11 @@ impl Engine<'_> {
         loop {
             let left = x.budget.saturating_sub(x.executed);
             let mut progress = Progress { pc: x.pc, left, probe_reads: x.probe_reads };
-            let stop = straight::run(&self.program.ops, &mut x.regs, self.memory, &mut progress);
+            let ops = &self.program.ops;
+            let stop = match &mut self.counts {
+                None => straight::run(ops, &mut x.regs, self.memory, &mut progress, &mut ()),
+                Some(counts) => straight::run(ops, &mut x.regs, self.memory, &mut progress, *counts),
+            };
             x.pc = progress.pc;
             x.executed += left - progress.left;
             x.probe_reads = progress.probe_reads;
@@ -79,6 +83,9 @@ impl Engine<'_> {
         }
         x.paused = false;
         x.executed += 1;
+        if let Some(counts) = &mut self.counts {
+            counts[x.pc] += 1;
+        }
         match op.code {
             Code::Kfunc => {
                 let site = self.program.site(x);
@@ -117,6 +124,9 @@ impl Engine<'_> {
             Outcome::Wait => {
                 // It will be tried again, and counts when it succeeds.
                 x.executed -= 1;
+                if let Some(counts) = &mut self.counts {
+                    counts[x.pc] -= 1;
+                }
                 x.paused = true;
                 Ok(Some(Step::Paused))
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The inner loop: arithmetic, jumps, loads and stores. It leaves calls and all that can pause to the outer loop, so
-//! that it needs neither the host nor the frames and is compiled once.
+//! that it needs neither the host nor the frames and is compiled twice: with counts of instructions and without.
 
 use crate::Memory;
 use crate::op::{Code, Op};
@@ -27,11 +27,44 @@ pub(super) struct Progress {
     pub probe_reads: u64,
 }
 
+/// Whoever counts instructions.
+pub(super) trait Count {
+    /// The op with this index is executed.
+    fn executes(&mut self, pc: usize);
+    /// It was not, after all.
+    fn takes_back(&mut self, pc: usize);
+}
+
+/// Nobody.
+impl Count for () {
+    #[inline(always)]
+    fn executes(&mut self, _: usize) {}
+    #[inline(always)]
+    fn takes_back(&mut self, _: usize) {}
+}
+
+impl Count for [u64] {
+    #[inline(always)]
+    fn executes(&mut self, pc: usize) {
+        self[pc] += 1;
+    }
+    #[inline(always)]
+    fn takes_back(&mut self, pc: usize) {
+        self[pc] -= 1;
+    }
+}
+
 /// Upper half of arena addresses in user space: where the kernel maps an arena on x86 by default (contract 3.2).
 const ARENA_USER_BASE: u64 = 1 << 44;
 
 /// Runs until something stops it. One function, however long: the dispatch has to be one jump table.
-pub(super) fn run(ops: &[Op], r: &mut [u64; 16], memory: &mut Memory, progress: &mut Progress) -> Stop {
+pub(super) fn run<C: Count + ?Sized>(
+    ops: &[Op],
+    r: &mut [u64; 16],
+    memory: &mut Memory,
+    progress: &mut Progress,
+    count: &mut C,
+) -> Stop {
     use Code::*;
     let mut pc = progress.pc;
     let mut left = progress.left;
@@ -41,6 +74,7 @@ pub(super) fn run(ops: &[Op], r: &mut [u64; 16], memory: &mut Memory, progress: 
             break Stop::Budget;
         }
         left -= 1;
+        count.executes(pc);
         pc += 1;
         let (d, s) = (usize::from(op.dst & 15), usize::from(op.src & 15));
         let k = op.imm as u64;
@@ -238,6 +272,7 @@ pub(super) fn run(ops: &[Op], r: &mut [u64; 16], memory: &mut Memory, progress: 
             Atomic | MayGoto | Call | Helper | Kfunc | Exit | Poison | MissingKfunc => {
                 pc -= 1;
                 left += 1;
+                count.takes_back(pc);
                 break Stop::Special;
             }
         }

@@ -97,7 +97,13 @@ impl Kernel {
         let armed = std::mem::take(&mut self.core.armed);
         self.core.output.effects.extend(armed.into_iter().map(|timer| Effect::CancelTimer { timer }));
         let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
+        if let Some(coverage) = &mut self.coverage {
+            self.machine.cover(coverage);
+        }
         self.machine = Machine::load(object, memory, self.core.cpus(), &symbols)?;
+        if self.coverage.is_some() {
+            self.machine.count_lines();
+        }
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
         self.core.files = self.machine.files().iter().map(name).collect();
         self.execution = self.machine.execution();

@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::core::task::ExtState;
 use crate::guest::{self, Objects};
 use crate::ops::{OP_COUNT, Op};
-use bpf_machine::{Execution, Machine, Memory};
+use bpf_machine::{Coverage, Execution, Machine, Memory};
 use bpf_object::{FunctionId, LinkedObject, Target};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use load::Nothing;
@@ -83,6 +83,8 @@ pub struct Kernel {
     exit_info: Option<ExitInfo>,
     /// How often each op was called since the scheduler was loaded.
     op_counts: [u64; OP_COUNT],
+    /// What was executed of schedulers that were loaded before, if anybody wants to know.
+    coverage: Option<Coverage>,
 }
 
 impl Kernel {
@@ -110,6 +112,7 @@ impl Kernel {
             suspending: false,
             exit_info: None,
             op_counts: [0; OP_COUNT],
+            coverage: None,
         }
     }
 
@@ -173,6 +176,18 @@ impl Kernel {
     /// The source files of the loaded object, without their directories: what the events' sites count.
     pub fn source_files(&self) -> &[String] {
         &self.core.files
+    }
+
+    /// Counts how often each line of objects is executed that are loaded from now on.
+    pub fn count_lines(&mut self) {
+        self.coverage = Some(Coverage::default());
+    }
+
+    /// What was counted since [`Kernel::count_lines`].
+    pub fn coverage(&self) -> Option<Coverage> {
+        let mut coverage = self.coverage.clone()?;
+        self.machine.cover(&mut coverage);
+        Some(coverage)
     }
 
     /// How often each op of the scheduler was called since it was loaded: what the kernel calls `run_cnt` of its

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How often lines of the source were executed.
+//!
+//! A line's count in a function is that of the instruction that ran most often among those that belong to it: by the
+//! object's line information, or because a call in that line was inlined. Functions that share a line add up.
+
+use crate::decode::Program;
+use crate::lines::SourceLine;
+use std::collections::BTreeMap;
+
+/// Counts of an object's lines and functions. Those of several runs add up.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Coverage {
+    /// By path of the file as the compiler saw it.
+    pub files: BTreeMap<String, FileCoverage>,
+}
+
+/// Counts of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileCoverage {
+    /// Lines that have code, by number.
+    pub lines: BTreeMap<u32, LineCoverage>,
+    /// Calls of each function that begins in it, by name, with its first line that has code. What was inlined everywhere
+    /// is none.
+    pub functions: BTreeMap<String, (u32, u64)>,
+}
+
+/// Counts of a line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LineCoverage {
+    /// How often it was executed.
+    pub count: u64,
+    /// Its text, as far as the object has it.
+    pub text: String,
+}
+
+impl Coverage {
+    /// Adds the counts of another run.
+    pub fn add(&mut self, other: &Coverage) {
+        for (path, more) in &other.files {
+            let file = self.files.entry(path.clone()).or_default();
+            for (line, count) in &more.lines {
+                let line = file.lines.entry(*line).or_default();
+                line.count += count.count;
+                line.text.clone_from(&count.text);
+            }
+            for (name, (line, count)) in &more.functions {
+                file.functions.entry(name.clone()).or_insert((*line, 0)).1 += count;
+            }
+        }
+    }
+
+    /// Adds the executions of a program's ops.
+    pub(crate) fn count(&mut self, program: &Program, counts: &[u64]) {
+        let ends = program.functions.iter().skip(1).map(|next| next.entry as usize).chain([program.ops.len()]);
+        for (function, end) in program.functions.iter().zip(ends) {
+            let entry = function.entry as usize;
+            let (counts, stated) = (&counts[entry..end], &program.stated[entry..end]);
+            let mut lines: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+            let mut see = |file, line, count: u64| {
+                let most = lines.entry((file, line)).or_default();
+                *most = count.max(*most);
+            };
+            let known = |line: &&SourceLine| line.is_known();
+            let name = |line: &SourceLine| program.files.names[usize::from(line.file)].as_str();
+            for (line, &count) in stated.iter().zip(counts).filter(|(line, _)| line.is_known()) {
+                see(name(line), line.line, count);
+            }
+            let slots = &program.slots[entry..end];
+            for call in function.inlined.iter().filter(|call| call.line > 0) {
+                let first = slots.partition_point(|&slot| slot < call.first);
+                let most = counts[first..].iter().zip(&slots[first..]).take_while(|(_, slot)| **slot < call.end);
+                if let Some(most) = most.map(|(&count, _)| count).max() {
+                    see(&call.file, call.line, most);
+                }
+            }
+            for ((file, line), count) in lines {
+                self.file(file).lines.entry(line).or_default().count += count;
+            }
+            for line in &function.lines {
+                if let Some(known) = self.file(&line.file).lines.get_mut(&line.line) {
+                    known.text.clone_from(&line.text);
+                }
+            }
+            let own = &program.own[entry..end];
+            if let Some(first) = own.iter().find(known).or_else(|| stated.iter().find(known)) {
+                let called = self.file(name(first)).functions.entry(function.name.clone());
+                called.or_insert((first.line, 0)).1 += counts[0];
+            }
+        }
+    }
+
+    fn file(&mut self, path: &str) -> &mut FileCoverage {
+        if !self.files.contains_key(path) {
+            self.files.insert(path.to_owned(), FileCoverage::default());
+        }
+        self.files.get_mut(path).expect("it is there now")
+    }
+}
