@@ -4,6 +4,8 @@
 
 mod skeleton;
 
+pub use skeleton::wishes;
+
 use crate::args::{Format, Inspect};
 use crate::output::print;
 use crate::{notes, select};

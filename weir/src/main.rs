@@ -17,6 +17,7 @@ mod output;
 mod printk;
 mod progress;
 mod record;
+mod refusals;
 mod run;
 mod save;
 mod select;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a user should know of a scheduler before believing its runs, said once on standard error.
 
-use crate::select::Scheduler;
+use crate::inspect;
+use crate::select::{Loadable, Scheduler};
 use bpf_object::{Object, ProgramKind};
+use launch_profile::Profile;
 
 /// Programs that a kernel would run at events which the model does not have, so that nothing ever calls them here:
 /// name and section of each.
@@ -18,10 +20,26 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
 /// Tells of each scheduler what will not be as in a kernel.
 pub fn tell(schedulers: &[Scheduler]) {
     for scheduler in schedulers {
-        let programs = scheduler.loadable.iter().flat_map(|loadable| never_run(&loadable.object)).collect::<Vec<_>>();
+        let Some(Loadable { object, profile, .. }) = &scheduler.loadable else { continue };
+        let left_out = |name: &str| profile.left_out().any(|left_out| left_out == name);
+        let programs: Vec<_> = never_run(object).into_iter().filter(|(name, _)| !left_out(name)).collect();
+        if *profile == Profile::default() {
+            hint(&scheduler.name, &inspect::wishes(object));
+        }
         if !programs.is_empty() {
             let list: Vec<String> = programs.iter().map(|(name, section)| format!("{name} ({section})")).collect();
             eprintln!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));
         }
     }
+}
+
+/// Says that user space may have to do something, where nobody said what.
+fn hint(name: &str, wishes: &[String]) {
+    const SHOWN: usize = 3;
+    if wishes.is_empty() {
+        return;
+    }
+    let more = if wishes.len() > SHOWN { ", …" } else { "" };
+    let wishes = wishes.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    eprintln!("weir: {name}: it has no launch profile, and may need one: {wishes}{more}; weir inspect begins one");
 }

@@ -2,6 +2,7 @@
 //! What leaves the program: reports in a format, files, standard output.
 
 use crate::args::Format;
+use crate::refusals::Refusals;
 use anyhow::{Context, Result, bail};
 use report::{Record, RunReport, Tags, View};
 use std::fs::File;
@@ -18,11 +19,11 @@ pub fn view(all: bool) -> View {
     View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all }
 }
 
-/// These runs in a format.
-pub fn reports(runs: &[RunReport], format: Format, all: bool) -> String {
+/// These runs in a format, with the schedulers that could not be loaded; CSV has no place for those.
+pub fn reports(runs: &[RunReport], refusals: &Refusals, format: Format, all: bool) -> String {
     match format {
-        Format::Text => report::to_text(runs, view(all)),
-        Format::Json => report::to_json(runs),
+        Format::Text => report::to_text(runs, view(all)) + &refusals.to_text(),
+        Format::Json => report::to_json_with(runs, &refusals.to_json()),
         Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
     }
 }

@@ -9,6 +9,7 @@ mod statistics;
 
 use crate::args::{Format, Run};
 use crate::output::{self, create, print, quote};
+use crate::refusals::Refusals;
 use crate::select::{self, Scheduler};
 use crate::{input, save};
 use anyhow::{Context, Result, anyhow, bail};
@@ -293,7 +294,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
         save::save(path, &save::Setup { command_line: command_line(args), schedulers, events }, &reports)?;
     }
-    print(&output::reports(&reports, args.format, false))?;
+    print(&output::reports(&reports, &Refusals::default(), args.format, false))?;
     output::dump(&reports, args.format);
     Ok(fine)
 }

@@ -5,6 +5,7 @@ use crate::args::{Format, Sim};
 use crate::output::{self, create, quote};
 use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
+use crate::refusals::Refusals;
 use crate::select::{self, Loadable, Scheduler};
 use crate::{coverage, input, notes, save};
 use anyhow::{Context, Result, bail};
@@ -84,7 +85,16 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     let mut covered = Coverage::default();
     let mut reports = Vec::new();
-    for Done { report, printed, coverage } in run_all(&runs, args)? {
+    let mut refusals = Refusals::default();
+    for (run, done) in runs.iter().zip(run_all(&runs, args)) {
+        let Done { report, printed, coverage } = match done {
+            Ok(done) => done,
+            Err(error) if schedulers.len() > 1 => {
+                refusals.add(&run.scheduler.name, &run.machine.name, error)?;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         printk::tell(&output::name(&report), &printed);
         covered.add(&coverage);
         reports.push(report);
@@ -96,11 +106,13 @@ pub fn sim(args: &Sim) -> Result<bool> {
             &reports,
         )?;
     }
-    output::print(&output::reports(&reports, args.format, args.all))?;
+    refusals.check(&reports)?;
+    output::print(&output::reports(&reports, &refusals, args.format, args.all))?;
     output::dump(&reports, args.format);
     if let Some(to) = &args.coverage {
         tell_coverage(&covered, to.as_deref(), args.format)?;
     }
+    refusals.fail()?;
     Ok(reports.iter().any(|report| report.ending.outcome() != report::Outcome::Completed))
 }
 
@@ -163,7 +175,7 @@ fn version((major, minor): (u16, u16)) -> String {
 }
 
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
-fn run_all(runs: &[Run<'_>], args: &Sim) -> Result<Vec<Done>> {
+fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
     let results: Vec<Mutex<Option<Result<Done>>>> = runs.iter().map(|_| Mutex::new(None)).collect();

@@ -18,6 +18,9 @@ pub enum ObjectError {
         /// What was found and what was expected.
         problem: String,
     },
+    /// It holds no scheduler, or several.
+    #[error("{0}")]
+    NoScheduler(String),
     /// A reference to something that the kernel or the object does not have.
     #[error("{0}")]
     Unresolved(String),

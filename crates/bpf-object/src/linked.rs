@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a linked object consists of: the interface to whoever executes or loads it.
 
+use crate::ObjectError;
 use crate::btf::Btf;
 use std::collections::BTreeMap;
 
@@ -295,4 +296,28 @@ pub trait Target {
     fn has_variable(&self, name: &str) -> bool;
     /// A kconfig value (`CONFIG_HZ`, `LINUX_KERNEL_VERSION`); tristates as 1 for y, 2 for m. `None`: not set.
     fn kconfig(&self, name: &str) -> Option<u64>;
+}
+
+impl LinkedObject {
+    /// The one variable of type `struct sched_ext_ops`.
+    ///
+    /// # Errors
+    /// If there is none, or several.
+    pub fn scheduler(&self) -> Result<&StructOps, ObjectError> {
+        let mut found = self.struct_ops.iter().filter(|ops| ops.type_name == "sched_ext_ops");
+        match (found.next(), found.next()) {
+            (Some(ops), None) => Ok(ops),
+            (Some(first), Some(second)) => {
+                let (first, second) = (&first.name, &second.name);
+                let problem = format!("the object holds two schedulers, {first} and {second}; one is expected");
+                Err(ObjectError::NoScheduler(problem))
+            }
+            (None, _) => {
+                let others: Vec<&str> = self.struct_ops.iter().map(|ops| ops.type_name.as_str()).collect();
+                let what = if others.is_empty() { "no struct_ops variable".to_owned() } else { others.join(", ") };
+                let problem = format!("not a sched_ext scheduler: expected a struct sched_ext_ops, found {what}");
+                Err(ObjectError::NoScheduler(problem))
+            }
+        }
+    }
 }

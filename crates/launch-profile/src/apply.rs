@@ -4,7 +4,7 @@
 use crate::encode::encode;
 use crate::{Constant, Profile, ProfileError, Setting, near};
 use bpf_object::btf::{Kind, Type};
-use bpf_object::{LinkedObject, MapDef, MemberValue, StructOps, StructOpsMember};
+use bpf_object::{FunctionId, LinkedObject, MapDef, MemberValue, StructOps, StructOpsMember};
 use machine_model::Machine;
 
 /// Bits of `sched_ext_ops.flags` by name (`enum scx_ops_flags` of kernel 7.2; none of them ever moved). A kernel
@@ -22,9 +22,13 @@ pub const FLAGS: [(&str, u64); 9] = [
 ];
 
 impl Profile {
-    /// Puts the profile's values into the initial data of `object` for `machine`: sizes, variables, ops flags, timeout.
+    /// Puts the profile's values into the initial data of `object` for `machine`: sizes, variables, ops flags, timeout. What
+    /// it leaves out is not loaded any more, and no op of the table.
     pub fn apply(&self, object: &mut LinkedObject, machine: &Machine) -> Result<(), ProfileError> {
         self.check_names(object)?;
+        for (name, place) in &self.left_out {
+            leave_out(object, name, place)?;
+        }
         for (name, setting) in &self.sizes {
             resize(object, machine, name, setting)?;
         }
@@ -68,6 +72,22 @@ impl Profile {
             None => Ok(()),
         }
     }
+}
+
+/// The program is not loaded, and an op that it would be is none of the table.
+fn leave_out(object: &mut LinkedObject, name: &str, place: &str) -> Result<(), ProfileError> {
+    let LinkedObject { functions, programs, struct_ops, .. } = object;
+    let name_of = |function: FunctionId| functions[function.0 as usize].name.as_str();
+    let Some(program) = programs.iter_mut().find(|program| name_of(program.function) == name) else {
+        let known: Vec<&str> = programs.iter().map(|program| name_of(program.function)).collect();
+        return Err(ProfileError::new(place, near::unknown("program of the object", name, known.into_iter())));
+    };
+    program.autoload = false;
+    let members = struct_ops.iter_mut().flat_map(|table| &mut table.members);
+    for member in members.filter(|member| member.value == MemberValue::Function(program.function)) {
+        member.value = MemberValue::Number(0);
+    }
+    Ok(())
 }
 
 fn set_variable(

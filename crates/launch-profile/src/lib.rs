@@ -110,6 +110,8 @@ pub struct Claims {
 pub struct Profile {
     summary: String,
     claims: Claims,
+    /// Programs that are not loaded, and where they were given.
+    left_out: Vec<(String, String)>,
     /// Names of `SCX_OPS_*` flags without that prefix, and where they were given.
     flags: Vec<(String, String)>,
     /// Watchdog timeout and where it was given.
@@ -149,6 +151,11 @@ impl Profile {
     /// One line for people; empty if the profile has none.
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    /// Programs of the object that are not loaded.
+    pub fn left_out(&self) -> impl Iterator<Item = &str> {
+        self.left_out.iter().map(|(name, _)| name.as_str())
     }
 
     /// What the scheduler claims.

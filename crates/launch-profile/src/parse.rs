@@ -10,8 +10,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-const KEYS: [&str; 10] =
-    ["summary", "ops", "rodata", "resize", "maps", "element", "call", "presets", "tunables", "claims"];
+const KEYS: [&str; 11] =
+    ["summary", "leave-out", "ops", "rodata", "resize", "maps", "element", "call", "presets", "tunables", "claims"];
 
 /// Arrays and structures in each other are read to this depth: no C variable here has more levels.
 const MAX_DEPTH: usize = 8;
@@ -26,6 +26,7 @@ impl Profile {
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
                 "summary" => profile.summary = reader.string(value)?.to_owned(),
+                "leave-out" => profile.left_out = reader.names(value)?,
                 "ops" => reader.ops(reader.table(value)?, &mut profile)?,
                 "rodata" => profile.variables = reader.settings(reader.table(value)?)?,
                 "resize" => profile.sizes = reader.settings(reader.table(value)?)?,
@@ -117,17 +118,20 @@ impl Reader<'_> {
     }
 
     fn flags(&self, value: &Node<'_>) -> Result<Vec<(String, String)>, ProfileError> {
-        let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "an array of names"))?;
-        let mut flags = Vec::new();
-        for flag in array.iter() {
-            let name = self.string(flag)?;
+        let flags = self.names(value)?;
+        for (name, place) in &flags {
             let known = FLAGS.iter().map(|(known, _)| *known);
             if !known.clone().any(|known| known == name) {
-                return Err(self.error(flag.span(), near::unknown("ops flag", name, known)));
+                return Err(ProfileError::new(place, near::unknown("ops flag", name, known)));
             }
-            flags.push((name.to_owned(), self.place(flag.span())));
         }
         Ok(flags)
+    }
+
+    /// An array of names, each with its place.
+    fn names(&self, value: &Node<'_>) -> Result<Vec<(String, String)>, ProfileError> {
+        let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "an array of names"))?;
+        array.iter().map(|name| Ok((self.string(name)?.to_owned(), self.place(name.span())))).collect()
     }
 
     fn settings(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Setting>, ProfileError> {

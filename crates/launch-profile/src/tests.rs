@@ -3,7 +3,10 @@
 
 use super::*;
 use bpf_object::btf::{Btf, BtfBuilder, Member};
-use bpf_object::{LinkedObject, MapDef, MapId, MapKind, MemberValue, StructOps, StructOpsMember, Variable};
+use bpf_object::{
+    Function, FunctionId, LinkedObject, MapDef, MapId, MapKind, MemberValue, Program, ProgramKind, StructOps,
+    StructOpsMember, Variable,
+};
 use expect_test::{Expect, expect};
 use ids::{CpuSet, Place, Topology};
 use machine_model::{Costs, Machine};
@@ -37,6 +40,39 @@ pub(crate) fn machine() -> Machine {
             disable_ns: 0,
         },
     }
+}
+
+#[test]
+fn programs_are_left_out() {
+    let profile = |names: &str| Profile::from_toml("p.toml", &format!("leave-out = {names}")).unwrap();
+    let function = |name: &str| Function {
+        name: name.to_owned(),
+        insns: vec![],
+        symbols: Default::default(),
+        kernel_loads: vec![],
+        lines: vec![],
+        inlined: vec![],
+        global: true,
+        arguments: 0,
+    };
+    let mut linked = object();
+    linked.functions = vec![function("watch"), function("the_op")];
+    let kinds = [ProgramKind::Other("fentry/x".to_owned()), ProgramKind::StructOps { sleepable: false }];
+    let programs = kinds.into_iter().zip(0..);
+    let program = |(kind, index)| Program { function: FunctionId(index), kind, autoload: true };
+    linked.programs = programs.map(program).collect();
+    linked.struct_ops[0].members[0].value = MemberValue::Function(FunctionId(1));
+    let left = |names: &str| {
+        let mut linked = linked.clone();
+        profile(names).apply(&mut linked, &machine()).map(|()| {
+            let loaded = linked.programs.iter().map(|program| program.autoload).collect::<Vec<_>>();
+            (loaded, linked.struct_ops[0].members[0].value.clone())
+        })
+    };
+    assert_eq!(left("[\"watch\"]"), Ok((vec![false, true], MemberValue::Function(FunctionId(1)))));
+    assert_eq!(left("[\"the_op\"]"), Ok((vec![true, false], MemberValue::Number(0))));
+    let error = left("[\n\"wach\"]").unwrap_err().to_string();
+    assert!(error.starts_with("p.toml:2: ") && error.contains("watch"), "{error}");
 }
 
 /// Variables of every kind in `.rodata`, and a struct_ops table with one op.

@@ -12,11 +12,19 @@ use statistics::{LEVEL_PPM, Verdict};
 
 /// The runs and their comparisons as one JSON document, with a newline at its end.
 pub fn to_json(runs: &[RunReport]) -> String {
+    to_json_with(runs, &Value::Array(vec![]))
+}
+
+/// The same, with the setups that could not run at all.
+pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
     let groups = crate::setups::groups(&records);
-    to_text(
-        &json!({ "weir": 1, "runs": runs.iter().map(run).collect::<Vec<_>>(), "comparisons": comparisons(&groups) }),
-    )
+    let runs: Vec<Value> = runs.iter().map(run).collect();
+    let mut document = json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups) });
+    if refused.as_array().is_some_and(|all| !all.is_empty()) {
+        document["refused"] = refused.clone();
+    }
+    to_text(&document)
 }
 
 /// Comparisons alone, of runs that stand elsewhere.

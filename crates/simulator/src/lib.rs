@@ -124,6 +124,14 @@ pub enum SetupError {
     Workload(String),
 }
 
+impl SetupError {
+    /// Whether the scheduler is to blame, and another one might run.
+    pub fn is_of_scheduler(&self) -> bool {
+        use SetupError::{Lacks, Launch, Object, Profile};
+        matches!(self, Object(_) | Lacks(_) | Profile(_) | Launch(_))
+    }
+}
+
 /// Runs to the end: when the duration is over, all tasks have ended, those that are left wait for each other for ever,
 /// or the kernel ejects the scheduler for good. `log` sees every event, `progress` the simulated time now and then.
 ///

@@ -77,7 +77,7 @@ impl Kernel {
         }
         let mut object = object.clone();
         guest::fill_constants(&mut object, self.core.config.version);
-        let ops = find_ops(&object)?;
+        let ops = object.scheduler().map_err(|error| unsuitable(error.to_string()))?;
         let scheduler = read_ops(ops, self.core.config.hz)?;
         check_kfuncs(&object, &scheduler, self.core.config.version)?;
         let memory = std::mem::take(&mut self.machine.memory);
@@ -148,22 +148,6 @@ impl Kernel {
     }
 }
 
-fn find_ops(object: &LinkedObject) -> Result<&StructOps, LaunchError> {
-    let mut found = object.struct_ops.iter().filter(|ops| ops.type_name == "sched_ext_ops");
-    match (found.next(), found.next()) {
-        (Some(ops), None) => Ok(ops),
-        (Some(first), Some(second)) => {
-            let (first, second) = (&first.name, &second.name);
-            Err(unsuitable(format!("the object holds two schedulers, {first} and {second}; one is expected")))
-        }
-        (None, _) => {
-            let others: Vec<&str> = object.struct_ops.iter().map(|ops| ops.type_name.as_str()).collect();
-            let what = if others.is_empty() { "no struct_ops variable".into() } else { others.join(", ") };
-            Err(unsuitable(format!("not a sched_ext scheduler: expected a struct sched_ext_ops, found {what}")))
-        }
-    }
-}
-
 fn unsuitable(problem: String) -> LaunchError {
     LaunchError::Unsuitable(problem)
 }
@@ -194,6 +178,8 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
                 })?;
                 scheduler.ops[op as usize] = Some(*function);
             }
+            // The profile leaves it out.
+            (MemberValue::Number(0), name) if Op::by_name(name).is_some() => {}
             (MemberValue::Bytes(bytes), "name") => {
                 let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
                 scheduler.name = String::from_utf8_lossy(&bytes[..end]).into_owned();

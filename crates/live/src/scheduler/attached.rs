@@ -126,6 +126,11 @@ fn load(request: &Request<'_>, prepared: &Prepared) -> Result<Object, LiveError>
 /// Writes the prepared bytes over libbpf's own.
 pub(super) fn fill(name: &str, open: &mut OpenObject, prepared: &Prepared) -> Result<(), LiveError> {
     let unsuitable = |problem: String| SchedulerError::Unsuitable { name: name.to_owned(), problem };
+    for mut program in open.progs_mut() {
+        if prepared.left_out.iter().any(|left_out| program.name() == &**left_out) {
+            program.set_autoload(false);
+        }
+    }
     for mut map in open.maps_mut() {
         let map_name = map.name().to_string_lossy().into_owned();
         if map.map_type() == MapType::StructOps {

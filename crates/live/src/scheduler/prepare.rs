@@ -23,6 +23,8 @@ pub(super) struct Prepared {
     pub table: Table,
     /// Programs besides the ops that are to be attached to their own places (`tp_btf/…`, `fentry/…`).
     pub others: Vec<String>,
+    /// Programs that are not loaded.
+    pub left_out: Vec<String>,
     /// What to do once the object is loaded, before and after the table is attached.
     pub steps: Steps,
     /// Where the object will record its end.
@@ -83,7 +85,7 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
     applied.map_err(|source| SchedulerError::Profile { name: name(), source })?;
     let steps = request.profile.steps(&object, &request.host.machine);
     let steps = steps.map_err(|source| SchedulerError::Profile { name: name(), source })?;
-    let ops = the_table(&object).map_err(|problem| SchedulerError::Unsuitable { name: name(), problem })?;
+    let ops = object.scheduler().map_err(wrong)?;
     let mut notes = Vec::new();
     let table = table(&object, ops, kernel, request.host.hotplug_seq, &mut notes);
     let dump_len = number_of(ops, "exit_dump_len") as u32;
@@ -99,6 +101,7 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
         config: parsed.config(),
         table,
         others: others(&object),
+        left_out: request.profile.left_out().map(str::to_owned).collect(),
         steps,
         record: Record::find(&object),
         notes,
@@ -115,19 +118,6 @@ fn fill_constants(object: &mut LinkedObject, kernel: &KernelTypes) {
         let bytes = object.maps[variable.map.0 as usize].initial.as_mut();
         if let Some(bytes) = bytes.and_then(|bytes| bytes.get_mut(begin..begin + size)) {
             bytes.copy_from_slice(&value.to_le_bytes()[..size]);
-        }
-    }
-}
-
-/// The one `sched_ext_ops` variable of the object.
-fn the_table(object: &LinkedObject) -> Result<&StructOps, String> {
-    let tables: Vec<&StructOps> = object.struct_ops.iter().filter(|ops| ops.type_name == "sched_ext_ops").collect();
-    match tables[..] {
-        [table] => Ok(table),
-        [] => Err("not a sched_ext scheduler: it has no variable of type struct sched_ext_ops".to_owned()),
-        _ => {
-            let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
-            Err(format!("it holds several schedulers ({}); one is expected", names.join(", ")))
         }
     }
 }

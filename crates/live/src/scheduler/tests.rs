@@ -121,6 +121,27 @@ fn the_profile_reaches_the_table_of_ops() {
 }
 
 #[test]
+fn what_the_profile_leaves_out_is_not_loaded() {
+    let bfs = policies::find("bfs").unwrap();
+    let profile = format!("leave-out = [\"bfs_cpu_release\"]\n{}", bfs.profile);
+    let parsed = Profile::from_toml("profile.toml", &profile).unwrap();
+    let host = host();
+    let request = Request { name: "test", object: bfs.object, profile: &parsed, host: &host, measure: false };
+    let prepared = prepare(&request, &kernel()).unwrap();
+    assert!(!prepared.table.ops.iter().any(|(op, _)| op == "cpu_release"));
+    let mut open = ObjectBuilder::default().name("test").unwrap().open_memory(bfs.object).unwrap();
+    let loaded = |open: &libbpf_rs::OpenObject| {
+        let all = open.progs().map(|one| (one.name().to_string_lossy().into_owned(), one.autoload()));
+        all.filter(|(_, autoload)| !autoload).map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(loaded(&open), [""; 0]);
+    fill("test", &mut open, &prepared).unwrap();
+    assert_eq!(loaded(&open), ["bfs_cpu_release"]);
+    let (_, maps) = filled(bfs.object, &profile, &kernel());
+    assert_eq!(member(&applied(bfs.object, &profile), &maps, "cpu_release"), 0);
+}
+
+#[test]
 fn what_the_kernel_lacks_is_left_out_with_a_word() {
     let mut kernel = kernel();
     for gone in ["cpu_release", "hotplug_seq"] {
@@ -210,7 +231,7 @@ fn objects_that_are_no_schedulers_are_refused_before_libbpf_sees_them() {
         error(fifo, &profile)
     );
     let recorder = include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"));
-    let expected = "it: not a sched_ext scheduler: it has no variable of type struct sched_ext_ops";
+    let expected = "it: not a sched_ext scheduler: expected a struct sched_ext_ops, found no struct_ops variable";
     assert_eq!(error(recorder, &Profile::default()), expected);
 }
 

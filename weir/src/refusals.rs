@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Schedulers of a comparison that could not be loaded: the others run, and the report says why these did not.
+
+use anyhow::{Result, bail};
+use report::RunReport;
+use serde_json::{Value, json};
+use simulator::SetupError;
+use std::fmt::Write;
+
+/// Which scheduler on which machine, and why not: each once, in order.
+#[derive(Default)]
+pub struct Refusals {
+    all: Vec<(String, String, String)>,
+    /// What the first of them looked like, for the case that nothing ran.
+    first: Option<anyhow::Error>,
+}
+
+impl Refusals {
+    /// A scheduler cannot run on a machine.
+    ///
+    /// # Errors
+    /// The error itself, if the scheduler is not to blame: no other one would run either.
+    pub fn add(&mut self, scheduler: &str, machine: &str, error: anyhow::Error) -> Result<()> {
+        let Some(why) = error.downcast_ref::<SetupError>().filter(|why| why.is_of_scheduler()) else {
+            return Err(error);
+        };
+        let entry = (scheduler.to_owned(), machine.to_owned(), why.to_string());
+        if !self.all.contains(&entry) {
+            self.all.push(entry);
+        }
+        self.first.get_or_insert(error);
+        Ok(())
+    }
+
+    /// # Errors
+    /// The first refusal, if nothing ran.
+    pub fn check(&mut self, reports: &[RunReport]) -> Result<()> {
+        match self.first.take() {
+            Some(error) if reports.is_empty() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// What the command ends with when all that could run has run: who was refused.
+    pub fn fail(&self) -> Result<()> {
+        let mut names: Vec<String> =
+            self.all.iter().map(|(scheduler, ..)| report::escape(scheduler).into_owned()).collect();
+        names.dedup();
+        if names.is_empty() {
+            return Ok(());
+        }
+        bail!("refused, as the report says: {}", names.join(", "))
+    }
+
+    /// Rows for the end of a report.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (scheduler, machine, why) in &self.all {
+            let line = report::escape(&format!("{scheduler} on {machine}: refused: {why}")).into_owned();
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    /// The same for programs.
+    pub fn to_json(&self) -> Value {
+        let entry = |(scheduler, machine, why): &(String, String, String)| json!({ "scheduler": scheduler, "machine": machine, "reason": why });
+        self.all.iter().map(entry).collect()
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Objects that somebody brings: what is said of them, what their profiles do, and who is refused.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Compiles this source to `NAME.bpf.o` in `directory`.
+fn compile(directory: &Path, source: &str, name: &str, define: &str) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = format!("-I{}", here.join("../policies/include").display());
+    let object = bpf_clang::object_of(&here.join(source), directory, &[&include, &format!("-D{define}")]);
+    std::fs::write(directory.join(format!("{name}.bpf.o")), object).unwrap();
+}
+
+fn launched(directory: &Path) {
+    compile(directory, "tests/schedulers/launched.bpf.c", "launched", "NONE");
+}
+
+/// An object that needs red-black trees, arenas and a kfunc of the past.
+fn lacking(directory: &Path) {
+    compile(directory, "../crates/kernel-model/tests/schedulers/foreign.bpf.c", "lacking", "LACKING");
+}
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(args).output().unwrap()
+}
+
+fn sim(directory: &Path, schedulers: &[&str], more: &[&str]) -> Output {
+    let run = ["-m", "core:2 pu:1", "-w", "hogs", "--for", "50ms", "--seed", "0"];
+    weir(directory, &[&["sim"], schedulers, &run, more].concat())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const PROFILE: &str = r#"
+leave-out = ["launched_tick"]
+
+[[element]]
+map = "settings"
+key = 1
+value = 7
+
+[[call]]
+program = "arrive"
+attached = true
+"#;
+
+#[test]
+fn a_profile_writes_elements_calls_programs_and_leaves_some_out() {
+    let directory = tempfile::tempdir().unwrap();
+    launched(directory.path());
+    let outcome = |profile: &str| {
+        std::fs::write(directory.path().join("launched.toml"), profile).unwrap();
+        let output = sim(directory.path(), &["./launched.bpf.o"], &["--format", "json"]);
+        let said = text(&output.stderr);
+        match serde_json::from_slice::<Value>(&output.stdout) {
+            Ok(json) => {
+                (output.status.code().unwrap(), json["runs"][0]["exit"]["message"].as_str().unwrap().to_owned(), said)
+            }
+            Err(_) => (output.status.code().unwrap(), String::new(), said),
+        }
+    };
+    let (status, _, said) = outcome(PROFILE);
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("does not run these programs of the object: watch (fentry/schedule)"), "{said}");
+    let cases = [
+        ("value = 7", "value = 8", 1, "ops.init() failed (-22)"),
+        ("key = 1", "key = 0", 1, "ops.init() failed (-22)"),
+        ("leave-out = [\"launched_tick\"]", "", 1, "ticked"),
+        // Before it is attached, the call fails, and the run does not begin.
+        ("attached = true", "attached = false", 2, ""),
+    ];
+    for (key, instead, expected, message) in cases {
+        let (status, found, said) = outcome(&PROFILE.replace(key, instead));
+        assert_eq!((status, found.as_str()), (expected, message), "{key}: {said}");
+    }
+    let (status, _, said) = outcome(&PROFILE.replace("launched_tick", "watch"));
+    assert_eq!(status, 1, "it ticks");
+    assert!(!said.contains("does not run these"), "what is left out is no surprise: {said}");
+    let (status, _, said) = outcome(&PROFILE.replace("launched_tick", "launched_tock"));
+    assert!(status == 2 && said.contains("launched_tick"), "a near miss is offered: {said}");
+}
+
+#[test]
+fn an_object_without_its_profile_is_hinted_at() {
+    let directory = tempfile::tempdir().unwrap();
+    launched(directory.path());
+    let said = text(&sim(directory.path(), &["./launched.bpf.o"], &[]).stderr);
+    assert!(said.contains("it has no launch profile") && said.contains("[[call]] arrive"), "{said}");
+    std::fs::write(directory.path().join("launched.toml"), PROFILE).unwrap();
+    let said = text(&sim(directory.path(), &["./launched.bpf.o"], &[]).stderr);
+    assert!(!said.contains("it has no launch profile"), "{said}");
+}
+
+#[test]
+fn inspect_tells_what_an_object_is_and_what_it_lacks() {
+    let directory = tempfile::tempdir().unwrap();
+    launched(directory.path());
+    lacking(directory.path());
+    let json = |name: &str| {
+        let output = weir(directory.path(), &["inspect", name, "--format", "json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let found = json("./launched.bpf.o");
+    assert_eq!((&found["scheduler"], &found["license"]), (&"launched".into(), &"GPL".into()));
+    let ops: Vec<&str> = found["ops"].as_array().unwrap().iter().map(|op| op.as_str().unwrap()).collect();
+    assert!(ops.contains(&"enqueue") && ops.contains(&"tick") && !ops.contains(&"select_cpu"), "{found}");
+    let program = |name: &str| {
+        let programs = found["programs"].as_array().unwrap();
+        programs.iter().find(|program| program["name"] == name).unwrap_or_else(|| panic!("{name}: {found}")).clone()
+    };
+    assert_eq!((&program("watch")["runs"], &program("arrive")["runs"]), (&false.into(), &true.into()));
+    assert_eq!(found["maps"][0]["name"], "settings");
+    assert_eq!(found["profile"][0], "[[call]] arrive, if its user space calls it");
+    assert_eq!(found["lacks"]["needed"], Value::Array(vec![]));
+    let found = json("./lacking.bpf.o")["lacks"]["needed"].to_string();
+    for word in ["weir does not model arenas", "bpf_rbtree_first", "scx_bpf_dispatch any more"] {
+        assert!(found.contains(word), "{word}: {found}");
+    }
+    let said = text(&weir(directory.path(), &["inspect", "./launched.bpf.o"]).stdout);
+    assert!(said.contains("watch (fentry/schedule): not run by weir") && said.contains("settings: Array"), "{said}");
+    let profile = text(&weir(directory.path(), &["inspect", "./launched.bpf.o", "--profile"]).stdout);
+    std::fs::write(directory.path().join("launched.toml"), &profile).unwrap();
+    let output = sim(directory.path(), &["./launched.bpf.o"], &[]);
+    assert_eq!(output.status.code(), Some(1), "the skeleton is read, and is not enough: {profile}");
+}
+
+#[test]
+fn an_object_that_cannot_be_loaded_does_not_cancel_a_comparison() {
+    let directory = tempfile::tempdir().unwrap();
+    lacking(directory.path());
+    let alone = sim(directory.path(), &["./lacking.bpf.o"], &[]);
+    assert_eq!((alone.status.code(), alone.stdout.len()), (Some(2), 0));
+    let output = sim(directory.path(), &["fifo", "./lacking.bpf.o", "bfs"], &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let (report, said) = (text(&output.stdout), text(&output.stderr));
+    let row = report.lines().find(|line| line.starts_with("./lacking.bpf.o on ")).expect(&report);
+    assert!(row.contains(": refused: ") && row.contains("weir does not model arenas"), "{row}");
+    assert!(report.contains("fifo") && report.contains("bfs") && report.contains("context switches"), "{report}");
+    assert!(said.contains("refused, as the report says: ./lacking.bpf.o"), "{said}");
+    let output = sim(directory.path(), &["fifo", "./lacking.bpf.o"], &["--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(json["refused"][0]["scheduler"], "./lacking.bpf.o");
+    assert!(json["refused"][0]["reason"].as_str().unwrap().contains("arenas"), "{json}");
+    // What is wrong with all of them is an error of the command.
+    let output = weir(directory.path(), &["sim", "fifo", "bfs", "-m", "core:2 pu:1", "-w", "nothing"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+}
