@@ -68,27 +68,33 @@ pub enum NoiseSource {
     Starts,
     /// How much work each run, task and segment is.
     Work,
-    /// Where the grid of ticks lies, and how far a CPU's ticks are off it.
+    /// What strikes a task while it works and is no tick: interrupts, and what it stalls on.
+    Disturbances,
+    /// Where the grid of ticks lies, and how far each tick is off it.
     Ticks,
     /// What comes first of what is due at the same time.
     Order,
     /// The kernel's own threads.
     Threads,
-    /// How long interrupts, timers and idle CPUs take, and devices.
+    /// How late timers fire, and how long idle CPUs take to wake up.
     Wakeups,
+    /// How long the kernel's own code takes: wakeups, context switches, interrupts.
+    Kernel,
     /// What the host takes from a virtual machine.
     Steal,
 }
 
 impl NoiseSource {
     /// All of them.
-    pub const ALL: [NoiseSource; 7] = [
+    pub const ALL: [NoiseSource; 9] = [
         NoiseSource::Starts,
         NoiseSource::Work,
+        NoiseSource::Disturbances,
         NoiseSource::Ticks,
         NoiseSource::Order,
         NoiseSource::Threads,
         NoiseSource::Wakeups,
+        NoiseSource::Kernel,
         NoiseSource::Steal,
     ];
 
@@ -97,10 +103,12 @@ impl NoiseSource {
         match self {
             NoiseSource::Starts => "starts",
             NoiseSource::Work => "work",
+            NoiseSource::Disturbances => "disturbances",
             NoiseSource::Ticks => "ticks",
             NoiseSource::Order => "order",
             NoiseSource::Threads => "threads",
             NoiseSource::Wakeups => "wakeups",
+            NoiseSource::Kernel => "kernel",
             NoiseSource::Steal => "steal",
         }
     }
@@ -135,16 +143,22 @@ pub struct Noise {
     pub work_task_ppm: Spread,
     /// Each piece of work between two other steps of a task, on top.
     pub work_segment_ppm: Spread,
-    /// How long after the common grid a CPU's ticks come, in nanoseconds. Where that grid lies is always drawn.
+    /// From one disturbance of a task that works to the next, in nanoseconds of its work. [`Spread::NONE`]: there are none.
+    pub disturbance_every_ns: Spread,
+    /// How long a disturbance lasts, in nanoseconds, whatever the length of the piece of work that it strikes.
+    pub disturbance_ns: Spread,
+    /// How long after the common grid each tick comes, in nanoseconds. Where that grid lies is always drawn.
     pub tick_ns: Spread,
     /// How much longer the way out of an idle state takes, in parts per million of `idle_exit_ns`.
     pub idle_exit_ppm: Spread,
-    /// How much longer an interrupt for another CPU takes, in parts per million of `ipi_ns`.
-    pub ipi_ppm: Spread,
     /// How late a timer fires, in nanoseconds.
     pub timer_ns: Spread,
-    /// How much longer devices and others outside take than was recorded, in parts per million.
-    pub device_ppm: Spread,
+    /// How much longer a wakeup takes, in parts per million of `wakeup_ns`.
+    pub wakeup_ppm: Spread,
+    /// How much longer a context switch takes, in parts per million of `context_switch_ns`.
+    pub switch_ppm: Spread,
+    /// How much longer a tick or another interrupt takes, in parts per million of `tick_ns` and `interrupt_ns`.
+    pub interrupt_ppm: Spread,
     /// The kernel's own threads.
     pub threads: Vec<BackgroundThread>,
     /// From the end of one theft by the host to the next, for each CPU, in microseconds. [`Spread::NONE`]: never.
@@ -192,7 +206,8 @@ mod tests {
         let error = "tick".parse::<NoiseSource>().unwrap_err();
         assert_eq!(
             error,
-            "no such source of noise: \"tick\"; there are starts, work, ticks, order, threads, wakeups, steal"
+            "no such source of noise: \"tick\"; there are starts, work, disturbances, ticks, order, threads, \
+             wakeups, kernel, steal"
         );
         let noise = Noise::default().without(NoiseSource::Order).without(NoiseSource::Order);
         assert_eq!((noise.off.len(), noise.has(NoiseSource::Order), noise.has(NoiseSource::Work)), (1, false, true));

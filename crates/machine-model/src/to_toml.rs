@@ -157,11 +157,14 @@ fn write_noise(text: &mut String, noise: &Noise) {
         work_run_ppm,
         work_task_ppm,
         work_segment_ppm,
+        disturbance_every_ns,
+        disturbance_ns,
         tick_ns,
         idle_exit_ppm,
-        ipi_ppm,
         timer_ns,
-        device_ppm,
+        wakeup_ppm,
+        switch_ppm,
+        interrupt_ppm,
         threads,
         steal_every_us,
         steal_ns,
@@ -181,11 +184,14 @@ fn write_noise(text: &mut String, noise: &Noise) {
     spread("work_run_ppm", work_run_ppm);
     spread("work_task_ppm", work_task_ppm);
     spread("work_segment_ppm", work_segment_ppm);
+    spread("disturbance_every_ns", disturbance_every_ns);
+    spread("disturbance_ns", disturbance_ns);
     spread("tick_ns", tick_ns);
     spread("idle_exit_ppm", idle_exit_ppm);
-    spread("ipi_ppm", ipi_ppm);
     spread("timer_ns", timer_ns);
-    spread("device_ppm", device_ppm);
+    spread("wakeup_ppm", wakeup_ppm);
+    spread("switch_ppm", switch_ppm);
+    spread("interrupt_ppm", interrupt_ppm);
     spread("steal_every_us", steal_every_us);
     spread("steal_ns", steal_ns);
     for thread in threads {

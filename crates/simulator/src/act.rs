@@ -84,16 +84,16 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// What the kernel's own part of a wakeup takes.
-    pub fn wakeup(&self) -> Charge {
-        let scheduler = Nanos(self.machine.costs.wakeup_ns);
+    /// What the kernel's own part of a wakeup of `task` on `cpu` takes.
+    pub fn wakeup(&mut self, cpu: CpuId, task: TaskId) -> Charge {
+        let scheduler = self.noise.wakeup(cpu, task, self.machine.costs.wakeup_ns);
         let locked = self.locks.as_ref().map_or(Nanos::ZERO, |locks| locks.wakeup_hold().min(scheduler));
         Charge { scheduler, locked, ..Charge::default() }
     }
 
     /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait.
     fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
-        let charge = self.wakeup();
+        let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked || task.frozen {
             task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
@@ -130,7 +130,7 @@ impl<M: Model> Run<'_, M> {
                 None => self.player.started(child, spec, born),
             }
             self.model.wake_new(cpu, child);
-            let wakeup = self.wakeup();
+            let wakeup = self.wakeup(cpu, child);
             return self.apply(cpu, Charge { scheduler: wakeup.scheduler + Nanos(own), ..wakeup });
         }
         self.failed_forks += 1;

@@ -115,7 +115,7 @@ impl<M: Model> Run<'_, M> {
     fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Need) {
         let first = self.cpus[cpu.index()].next_tick;
         let end = match need {
-            Need::Run(time) => self.ticks.end(from, time, first),
+            Need::Run(time) => self.ticks.end(from, time, first, cpu),
             Need::Clock(time) if from > self.now => Nanos(self.now.0.saturating_add(time.0)).max(from + Nanos(1)),
             Need::Clock(time) => Nanos(self.now.0.saturating_add(time.0)),
         };
@@ -157,8 +157,7 @@ impl<M: Model> Run<'_, M> {
 
     /// The first tick from `first` on that must not be skipped, or an earlier one.
     fn first_needed_tick(&self, cpu: CpuId, first: Nanos) -> Nanos {
-        let period = self.ticks.period().0;
-        let after = |count: u64| Nanos(first.0 + count * period);
+        let after = |count: u64| self.ticks.nth_after(first, count, cpu);
         let skipped = |count: &u64| self.tick_is_idle_until(cpu, after(count - 1) + Nanos(1));
         match TICKS_AT_ONCE.into_iter().find(skipped) {
             Some(count) if self.skip_ticks => after(count),
@@ -169,8 +168,8 @@ impl<M: Model> Run<'_, M> {
     /// A tick is due now.
     fn tick(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
-        entry.next_tick = self.ticks.after(self.now, entry.tick_late);
-        let charge = Charge { interrupt: self.ticks.cost(), ..Charge::default() };
+        let charge = Charge { interrupt: self.ticks.cost_at(self.now, cpu), ..Charge::default() };
+        entry.next_tick = self.ticks.after(self.now, cpu);
         if self.skip_ticks && self.tick_is_idle_until(cpu, self.now + Nanos(1)) {
             return self.cpus[cpu.index()].charge(charge);
         }
@@ -189,10 +188,10 @@ impl<M: Model> Run<'_, M> {
         if self.freezing && !goes_on(&interrupt) {
             return self.faults.missed.push(interrupt);
         }
-        let taken = Charge { interrupt: Nanos(self.machine.costs.interrupt_ns), ..Charge::default() };
         if let Interrupt::Theft(interrupt) = interrupt {
             return self.cpus[cpu.index()].charge(Charge { interrupt, ..Charge::default() });
         }
+        let costs = &self.machine.costs;
         self.tell_time();
         match interrupt {
             Interrupt::Sleep(task) => {
@@ -203,11 +202,14 @@ impl<M: Model> Run<'_, M> {
                     BlockCause::Task | BlockCause::Child | BlockCause::External => Waker::External,
                 };
                 self.model.wake(cpu, task, waker);
-                self.apply(cpu, Charge { interrupt: taken.interrupt, ..self.wakeup() });
+                let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
+                let wakeup = self.wakeup(cpu, task);
+                self.apply(cpu, Charge { interrupt, ..wakeup });
             }
             Interrupt::Timer(key) => {
                 self.model.timer(cpu, key);
-                self.apply(cpu, taken);
+                let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
+                self.apply(cpu, Charge { interrupt, ..Charge::default() });
             }
             Interrupt::Start(spec) => {
                 self.left.starts -= 1;
@@ -238,14 +240,14 @@ impl<M: Model> Run<'_, M> {
         assert_eq!(switch.prev, entry.current, "the kernel and the clock agree on who runs on CPU {cpu}");
         let mut charge = Charge::default();
         if switch.next != switch.prev {
-            charge.scheduler = Nanos(self.machine.costs.context_switch_ns);
+            charge.scheduler = self.noise.switch(cpu, switch.next, self.machine.costs.context_switch_ns);
             charge.locked = charge.scheduler;
             entry.current = switch.next;
             if self.machine.no_hz_idle {
                 if switch.next == TaskId::NONE {
                     entry.next_tick = Nanos::MAX;
                 } else if switch.prev == TaskId::NONE {
-                    entry.next_tick = self.ticks.after(self.now, entry.tick_late);
+                    entry.next_tick = self.ticks.after(self.now, cpu);
                 }
             }
         }

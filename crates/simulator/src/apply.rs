@@ -115,7 +115,7 @@ impl<M: Model> Run<'_, M> {
 
     /// Sends a rescheduling interrupt when `cpu` has paid what it owes.
     pub fn send(&mut self, cpu: CpuId, target: CpuId) {
-        let way = self.noise.ipi(cpu, ipi(self.machine, cpu, target));
+        let way = ipi(self.machine, cpu, target);
         let arrives = self.cpus[cpu.index()].free_at() + way;
         let alarm = Alarm::Resched(target);
         if self.alarms.due(alarm).is_none_or(|due| arrives < due) {

@@ -44,10 +44,9 @@ pub(crate) struct Spent {
 /// A CPU.
 #[derive(Debug)]
 pub(crate) struct Cpu {
+    number: CpuId,
     /// Who has it; [`TaskId::NONE`]: idle.
     pub current: TaskId,
-    /// How long after the common grid its ticks come.
-    pub tick_late: Nanos,
     /// The next tick of its grid that was not taken yet; [`Nanos::MAX`] while the tick is stopped.
     pub next_tick: Nanos,
     /// At which rate the work of its task gets done.
@@ -80,10 +79,10 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     /// Idle from time 0 on.
-    pub fn new(next_tick: Nanos, tick_late: Nanos) -> Cpu {
+    pub fn new(number: CpuId, next_tick: Nanos) -> Cpu {
         Cpu {
+            number,
             current: TaskId::NONE,
-            tick_late,
             next_tick,
             rate: Rate::ONE,
             executes: false,
@@ -175,9 +174,9 @@ impl Cpu {
             return spent;
         }
         debug_assert!(self.next_tick >= to - left, "a tick that was due while the CPU was busy is taken first");
-        let passed = ticks.passed(self.next_tick, to);
+        let passed = ticks.passed(self.next_tick, to, self.number);
         if passed.count > 0 {
-            self.next_tick += Nanos(passed.count * ticks.period().0);
+            self.next_tick = passed.next;
             self.owes.interrupt = passed.rest;
             self.account.stolen += passed.stolen;
             spent.stolen += passed.stolen;
@@ -211,7 +210,7 @@ mod tests {
 
     #[test]
     fn debts_are_paid_in_order_and_then_the_task_runs() {
-        let mut cpu = Cpu::new(Nanos::MAX, Nanos::ZERO);
+        let mut cpu = Cpu::new(CpuId(0), Nanos::MAX);
         cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30), ..Charge::default() });
         cpu.current = TaskId(0);
         assert_eq!(cpu.free_at(), Nanos(60));
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_span_that_ends_within_a_tick_leaves_its_rest_owed() {
-        let mut cpu = Cpu::new(Nanos(4_000_000), Nanos::ZERO);
+        let mut cpu = Cpu::new(CpuId(0), Nanos(4_000_000));
         cpu.current = TaskId(0);
         let spent = cpu.settle(Nanos(8_000_400), &ticks());
         assert_eq!(spent, Spent { run: Nanos(8_000_400 - 1_400), stolen: Nanos(1_400) });
@@ -240,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_tick_at_the_end_of_a_span_is_not_in_it() {
-        let mut cpu = Cpu::new(Nanos(4_000_000), Nanos::ZERO);
+        let mut cpu = Cpu::new(CpuId(0), Nanos(4_000_000));
         cpu.current = TaskId(0);
         assert_eq!(cpu.settle(Nanos(4_000_000), &ticks()).run, Nanos(4_000_000));
         assert_eq!(cpu.next_tick, Nanos(4_000_000));
@@ -248,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_waits_for_another_is_in_scheduler_code() {
-        let mut cpu = Cpu::new(Nanos::MAX, Nanos::ZERO);
+        let mut cpu = Cpu::new(CpuId(0), Nanos::MAX);
         cpu.charge(Charge { scheduler: Nanos(5), ..Charge::default() });
         cpu.spins_for.push((CpuId(1), 0));
         cpu.current = TaskId(3);

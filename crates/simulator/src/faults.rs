@@ -174,7 +174,7 @@ impl<M: Model> Run<'_, M> {
     fn bring_up(&mut self, cpu: CpuId) {
         self.settle(cpu);
         let entry = &mut self.cpus[cpu.index()];
-        let first_tick = || self.ticks.after(self.now, entry.tick_late);
+        let first_tick = || self.ticks.after(self.now, cpu);
         let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { first_tick() };
         (entry.offline, entry.next_tick) = (false, next_tick);
         self.tell_time();
@@ -235,7 +235,8 @@ impl<M: Model> Run<'_, M> {
         for task in frozen {
             self.tasks[task.index()].frozen = false;
             self.model.wake(cpu, task, Waker::External);
-            self.apply(cpu, self.wakeup());
+            let wakeup = self.wakeup(cpu, task);
+            self.apply(cpu, wakeup);
         }
         let missed = std::mem::take(&mut self.faults.missed);
         self.cpus[cpu.index()].inbox.extend(missed);

@@ -174,13 +174,12 @@ impl<'a, M: Model> Run<'a, M> {
     ) -> Self {
         let mut noise = Noise::new(seed, machine, workload);
         ticks.postpone(noise.grid(ticks.period()));
-        let cpu = |cpu: CpuId| {
-            let late = noise.tick(cpu);
-            Cpu::new(if machine.no_hz_idle { Nanos::MAX } else { ticks.after(Nanos::ZERO, late) }, late)
-        };
-        let cpus: Vec<Cpu> = machine.all_cpus().iter().map(cpu).collect();
+        ticks.draw(noise.jitter());
+        let first_tick = |cpu: CpuId| if machine.no_hz_idle { Nanos::MAX } else { ticks.after(Nanos::ZERO, cpu) };
+        let cpus: Vec<Cpu> = machine.all_cpus().iter().map(|cpu| Cpu::new(cpu, first_tick(cpu))).collect();
         let starts = starts(workload, &mut noise);
         let mut alarms = Alarms::new(cpus.len(), noise.order());
+        let speed = Speed::new(machine, ticks.period(), Signal::Targets);
         if let Some(&(first, _)) = starts.front() {
             alarms.set(Alarm::Start, first);
         }
@@ -191,7 +190,7 @@ impl<'a, M: Model> Run<'a, M> {
             ticks,
             skip_ticks: true,
             player: Player::new(workload),
-            speed: Speed::new(machine, ticks.period(), Signal::Targets),
+            speed,
             locks: Locks::new(machine),
             noise,
             now: Nanos::ZERO,

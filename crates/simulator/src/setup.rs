@@ -44,7 +44,7 @@ pub(crate) fn prepare<'a>(
     }
     match setup.scheduler {
         Scheduler::Kernel => {
-            run.speed = Speed::new(setup.machine, ticks.period(), Signal::Utilization);
+            run.speed = Speed::new(setup.machine, run.ticks.period(), Signal::Utilization);
             run.create_background();
             run.boot_without(&setup.machine.offline);
         }

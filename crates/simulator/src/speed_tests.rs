@@ -218,7 +218,7 @@ proptest! {
         changes.sort_unstable();
         changes.dedup_by_key(|change| change.0);
         let ticks = Ticks::with_period(40, cost);
-        let (mut cpu, mut task) = (Cpu::new(Nanos(first), Nanos(0)), Task::new(Nanos(0)));
+        let (mut cpu, mut task) = (Cpu::new(ids::CpuId(0), Nanos(first)), Task::new(Nanos(0)));
         cpu.current = ids::TaskId(0);
         task.enter(Nanos(0), State::Running);
         task.begin_work(Nanos(asked));
@@ -227,7 +227,7 @@ proptest! {
         for change in changes.iter().copied().map(Some).chain([None]) {
             let from = cpu.free_at().max(now);
             let Some(Need::Run(need)) = task.needs(cpu.rate) else { panic!("it works") };
-            let end = ticks.end(from, need, cpu.next_tick);
+            let end = ticks.end(from, need, cpu.next_tick, ids::CpuId(0));
             let until = change.map_or(Nanos::MAX, |change| Nanos(change.0));
             now = end.min(until);
             let spent = cpu.settle(now, &ticks);

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The periodic timer interrupt in closed form: what it takes from a task over any span of time.
+//! The periodic timer interrupt: what it takes from a task over any span of time.
 //!
-//! 1. All CPUs tick on one grid of the period (a stock kernel does not skew them: `skew_tick` is off). A CPU may come to
-//!    it late, by the same time for each of its ticks.
+//! 1. All CPUs tick on one grid of the period (a stock kernel does not skew them: `skew_tick` is off). A tick may come
+//!    late.
 //! 2. A tick takes `cost` from whatever runs; the cost is below the period, so ticks never pile up for long.
 //! 3. Work that ends at the very time of a tick ends before it.
 //!
-//! So the ticks of a span are counted by division and need no event each.
+//! So the ticks of a span are counted by division and need no event each. Where each is drawn apart they are walked
+//! through, a few at a time.
 
-use ids::Nanos;
+use crate::noise::Jitter;
+use ids::{CpuId, Nanos};
+
+/// So many drawn ticks are looked at ahead; whoever asks farther asks again then.
+const AHEAD: u32 = 32;
 
 /// The grid of ticks and their cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ticks {
     period: u64,
     cost: u64,
     /// Where the first point of the grid is: it may be drawn, and the grid stands still while the machine sleeps.
     phase: u64,
+    jitter: Option<Jitter>,
 }
 
 /// The ticks of a span.
@@ -28,27 +34,29 @@ pub(crate) struct Passed {
     pub stolen: Nanos,
     /// What the last one still takes after its end.
     pub rest: Nanos,
+    /// The first one after the span.
+    pub next: Nanos,
 }
 
 impl Ticks {
     /// The tick of a kernel with this HZ, rounded as its `TICK_NSEC` is. `None` if the cost is not below the period.
     pub fn new(hz: u32, cost: Nanos) -> Option<Ticks> {
         let period = (1_000_000_000 + u64::from(hz) / 2).checked_div(u64::from(hz))?;
-        (cost.0 < period).then_some(Ticks { period, cost: cost.0, phase: 0 })
+        (cost.0 < period).then_some(Ticks { period, cost: cost.0, phase: 0, jitter: None })
     }
 
     /// A grid of any period.
     #[cfg(test)]
     pub fn with_period(period: u64, cost: u64) -> Ticks {
-        Ticks { period, cost, phase: 0 }
+        Ticks { period, cost, phase: 0, jitter: None }
     }
 
-    /// Time between two ticks.
+    /// Time between two points of the grid.
     pub fn period(&self) -> Nanos {
         Nanos(self.period)
     }
 
-    /// What one tick takes, without the scheduler's code.
+    /// What one tick takes nominally, without the scheduler's code.
     pub fn cost(&self) -> Nanos {
         Nanos(self.cost)
     }
@@ -58,36 +66,99 @@ impl Ticks {
         self.phase = (self.phase + by.0) % self.period;
     }
 
-    /// The first tick after `time` of a CPU that is `late`.
-    pub fn after(&self, time: Nanos, late: Nanos) -> Nanos {
-        let phase = (self.phase + late.0) % self.period;
-        let before = time.0 + self.period - phase;
-        Nanos((before / self.period) * self.period + phase)
+    /// Draws each tick from now on.
+    pub fn draw(&mut self, jitter: Option<Jitter>) {
+        self.jitter = jitter;
     }
 
-    /// When a task is done that needs the CPU for `need` from `from` on, and is disturbed by each tick from `first` on
-    /// (which is after `from`). [`Nanos::MAX`] if that is beyond all time.
-    pub fn end(&self, from: Nanos, need: Nanos, first: Nanos) -> Nanos {
+    /// The first tick of `cpu` after `time`.
+    pub fn after(&self, time: Nanos, cpu: CpuId) -> Nanos {
+        let number = (time.0 + self.period - self.phase) / self.period;
+        let point = Nanos(number * self.period + self.phase);
+        let Some(jitter) = &self.jitter else { return point };
+        if number > 0 {
+            // That of the point before may be so late that it is still to come.
+            let before = point - self.period() + self.late(jitter, number - 1, cpu);
+            if before > time {
+                return before;
+            }
+        }
+        point + self.late(jitter, number, cpu)
+    }
+
+    /// No tick is so late that its cost would reach the next one.
+    fn late(&self, jitter: &Jitter, number: u64, cpu: CpuId) -> Nanos {
+        jitter.late(cpu, number).min(Nanos((self.period - self.cost) / 4))
+    }
+
+    /// What the tick of `cpu` takes that comes at `time`, without the scheduler's code.
+    pub fn cost_at(&self, time: Nanos, cpu: CpuId) -> Nanos {
+        let Some(jitter) = &self.jitter else { return self.cost() };
+        let number = time.0.saturating_sub(self.phase) / self.period;
+        jitter.cost(cpu, number, self.cost()).min(Nanos(self.cost + (self.period - self.cost) / 4))
+    }
+
+    /// The tick of `cpu` that is `count` after that at `first`.
+    pub fn nth_after(&self, first: Nanos, count: u64, cpu: CpuId) -> Nanos {
+        match self.jitter {
+            None => Nanos(first.0 + count * self.period),
+            Some(_) => (0..count).fold(first, |tick, _| self.after(tick, cpu)),
+        }
+    }
+
+    /// When a task is done that needs `cpu` for `need` from `from` on, and is disturbed by each tick from `first` on
+    /// (which is after `from`); or some time before that, when it is to be asked again. [`Nanos::MAX`] if it is beyond
+    /// all time.
+    pub fn end(&self, from: Nanos, need: Nanos, first: Nanos, cpu: CpuId) -> Nanos {
         let before = first.0 - from.0;
-        let ticks = if need.0 <= before { 0 } else { (need.0 - before).div_ceil(self.period - self.cost) };
-        Nanos(from.0.saturating_add(need.0).saturating_add(ticks.saturating_mul(self.cost)))
+        if self.jitter.is_none() || need.0 <= before {
+            let ticks = if need.0 <= before { 0 } else { (need.0 - before).div_ceil(self.period - self.cost) };
+            return Nanos(from.0.saturating_add(need.0).saturating_add(ticks.saturating_mul(self.cost)));
+        }
+        let (mut end, mut tick) = (from.0.saturating_add(need.0), first);
+        for _ in 0..AHEAD {
+            if tick.0 >= end {
+                return Nanos(end);
+            }
+            end = end.saturating_add(self.cost_at(tick, cpu).0);
+            tick = self.after(tick, cpu);
+        }
+        Nanos(end).min(tick)
     }
 
-    /// The ticks from `first` on and before `to`.
-    pub fn passed(&self, first: Nanos, to: Nanos) -> Passed {
+    /// The ticks of `cpu` from `first` on and before `to`.
+    pub fn passed(&self, first: Nanos, to: Nanos, cpu: CpuId) -> Passed {
         if first >= to {
-            return Passed::default();
+            return Passed { next: first, ..Passed::default() };
+        }
+        if self.jitter.is_some() {
+            return self.passed_one_by_one(first, to, cpu);
         }
         let count = (to.0 - first.0 - 1) / self.period + 1;
         let last = first.0 + (count - 1) * self.period;
         let of_last = self.cost.min(to.0 - last);
-        Passed { count, stolen: Nanos((count - 1) * self.cost + of_last), rest: Nanos(self.cost - of_last) }
+        let stolen = Nanos((count - 1) * self.cost + of_last);
+        Passed { count, stolen, rest: Nanos(self.cost - of_last), next: Nanos(last + self.period) }
+    }
+
+    fn passed_one_by_one(&self, first: Nanos, to: Nanos, cpu: CpuId) -> Passed {
+        let mut passed = Passed { next: first, ..Passed::default() };
+        while passed.next < to {
+            let cost = self.cost_at(passed.next, cpu);
+            let within = cost.min(to - passed.next);
+            passed.count += 1;
+            passed.stolen += within;
+            passed.rest = cost - within;
+            passed.next = self.after(passed.next, cpu);
+        }
+        passed
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machine_model::Spread;
     use proptest::prelude::*;
 
     #[test]
@@ -98,16 +169,20 @@ mod tests {
         assert!(Ticks::new(0, Nanos(1)).is_none());
     }
 
+    const CPU: CpuId = CpuId(1);
+
     /// Nanosecond by nanosecond.
-    fn naive(ticks: Ticks, from: u64, first: u64, need: u64, to: u64) -> (Option<u64>, Passed) {
+    fn naive(ticks: &Ticks, from: u64, first: u64, need: u64, to: u64) -> (Option<u64>, Passed) {
         let (mut done, mut handler, mut passed, mut end) = (0, 0, Passed::default(), None);
+        let mut next = first;
         for now in from..to {
             if done == need && end.is_none() {
                 end = Some(now);
             }
-            if now >= first && (now - first).is_multiple_of(ticks.period) {
-                handler = ticks.cost;
+            if now == next {
+                handler = ticks.cost_at(Nanos(now), CPU).0;
                 passed.count += 1;
+                next = if ticks.jitter.is_some() { ticks.after(Nanos(now), CPU).0 } else { now + ticks.period };
             }
             if handler > 0 {
                 handler -= 1;
@@ -116,7 +191,7 @@ mod tests {
                 done += 1;
             }
         }
-        passed.rest = Nanos(handler);
+        (passed.rest, passed.next) = (Nanos(handler), Nanos(next));
         (end, passed)
     }
 
@@ -125,26 +200,55 @@ mod tests {
         fn closed_form_matches_naive(
             period in 5u64..40, cost in 0u64..5, from in 0u64..100, ahead in 1u64..40, need in 0u64..300, span in 0u64..300,
         ) {
-            let ticks = Ticks { period, cost, phase: 0 };
+            let ticks = Ticks::with_period(period, cost);
             let first = from + ahead;
-            let (end, passed) = naive(ticks, from, first, need, from + span);
-            prop_assert_eq!(ticks.passed(Nanos(first), Nanos(from + span)), passed);
-            let closed = ticks.end(Nanos(from), Nanos(need), Nanos(first));
+            let (end, passed) = naive(&ticks, from, first, need, from + span);
+            prop_assert_eq!(ticks.passed(Nanos(first), Nanos(from + span), CPU), passed);
+            let closed = ticks.end(Nanos(from), Nanos(need), Nanos(first), CPU);
             match end {
                 Some(end) => prop_assert_eq!(closed, Nanos(end)),
                 None => prop_assert!(closed.0 >= from + span),
             }
         }
 
+        /// Late and of different costs; the end is asked for again and again, as it is in a run.
+        #[test]
+        fn drawn_ticks_match_naive(
+            seed: u64, period in 20u64..60, cost in 0u64..9, phase in 0u64..20, from in 0u64..100, need in 1u64..3_000,
+        ) {
+            let spread = |least: i64, step: i64| {
+                Spread::new(std::array::from_fn(|index| least + step * index as i64))
+            };
+            let mut ticks = Ticks::with_period(period, cost);
+            ticks.postpone(Nanos(phase));
+            ticks.draw(Jitter::new(seed, spread(0, 2), spread(-300_000, 100_000)));
+            let first = ticks.after(Nanos(from), CPU);
+            let (end, passed) = naive(&ticks, from, first.0, need, from + need * 3 + 50);
+            prop_assert_eq!(ticks.passed(first, Nanos(from + need * 3 + 50), CPU), passed);
+            let (mut now, mut next, mut owed, mut left) = (Nanos(from), first, Nanos::ZERO, Nanos(need));
+            while left > Nanos::ZERO {
+                let until = ticks.end(now + owed, left, next.max(now + owed), CPU);
+                let passed = ticks.passed(next, until, CPU);
+                left -= until - now - owed - passed.stolen;
+                (now, next, owed) = (until, passed.next, passed.rest);
+            }
+            prop_assert_eq!(end, Some(now.0));
+            for tick in [first, next] {
+                let number = (tick.0 - ticks.phase) / period;
+                let late = tick.0 - ticks.phase - number * period;
+                prop_assert!(late <= (period - cost) / 4, "{late}");
+            }
+        }
+
         #[test]
         fn after_is_the_next_on_the_grid(
-            hz in 1u32..2000, time in 0u64..1 << 50, slept in 0u64..1 << 40, late in 0u64..1 << 30,
+            hz in 1u32..2000, time in 0u64..1 << 50, slept in 0u64..1 << 40,
         ) {
             let mut ticks = Ticks::new(hz, Nanos(0)).unwrap();
             ticks.postpone(Nanos(slept));
-            let next = ticks.after(Nanos(time), Nanos(late)).0;
+            let next = ticks.after(Nanos(time), CPU).0;
             prop_assert!(next > time && next - time <= ticks.period);
-            prop_assert_eq!(next % ticks.period, (slept + late) % ticks.period);
+            prop_assert_eq!(next % ticks.period, slept % ticks.period);
         }
     }
 }

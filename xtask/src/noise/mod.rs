@@ -7,6 +7,7 @@
 //!    varies in traced runs of the kind `periodic`.
 //! 3. `judge` plays each kind in the model with many seeds and compares how far its runs are spread with the real ones.
 
+mod code;
 mod judge;
 mod kinds;
 mod play;
@@ -72,6 +73,15 @@ pub enum Task {
     /// Be the workload `server`
     #[command(hide = true)]
     Serve,
+    /// Be two threads that take turns
+    #[command(hide = true)]
+    Yield,
+    /// Look for gaps in the time of a CPU
+    #[command(hide = true)]
+    Spin {
+        /// For so many seconds
+        seconds: u64,
+    },
 }
 
 /// Carries it out.
@@ -83,6 +93,14 @@ pub fn execute(task: &Task) -> Result<()> {
         Task::Judge { seeds, out, data } => judge::judge(&Place::new()?, *seeds, data, out.as_deref()),
         Task::Spreads { seeds } => spreads::show(&Place::new()?, *seeds),
         Task::Serve => Ok(serve::serve()?),
+        Task::Yield => {
+            code::take_turns();
+            Ok(())
+        }
+        Task::Spin { seconds } => {
+            code::spin(*seconds);
+            Ok(())
+        }
     }
 }
 

@@ -44,13 +44,18 @@ pub fn summary(run: &Value) -> Result<Value> {
 
 /// One real run under the kernel's own scheduler.
 fn measure(place: &Place, kind: &Kind) -> Result<Value> {
+    document(&mut real(place, kind))
+}
+
+/// The command that makes it.
+pub fn real(place: &Place, kind: &Kind) -> Command {
     let mut command = Command::new(&place.weir);
     command.current_dir(&place.directory).args(["run", "--format", "json"]);
     match kind.play {
         Play::File(_) => command.arg("-w").arg(place.file(kind)),
         Play::Command(text) => command.args(["--", "sh", "-c", &place.shell(text)]),
     };
-    document(&mut command)
+    command
 }
 
 /// Nanoseconds that a fixed number of steps takes: how fast the machine is just now.

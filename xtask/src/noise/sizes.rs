@@ -6,20 +6,29 @@
 //! 2. **The rest** comes from traced runs of `periodic`: how late timers fire on a CPU that is busy and on one that is
 //!    idle, where each CPU's ticks lie, how long the pieces of 1 ms of its tasks take if no tick strikes them, and when
 //!    its threads run first.
-//! 3. **Whole runs** differ by what the real runs of the fitted kinds show, with the machine's speed divided out.
+//! 3. **The kernel's code** and what disturbs a CPU: see [`super::code`].
+//! 4. **Whole runs** differ by what the real runs of the fitted kinds show, with the machine's speed divided out.
 
 use super::kinds::KINDS;
-use super::trace::{self, Line};
+use super::trace::{self, Clock, Line};
 use super::{Place, Runs, document, quantile};
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// Probabilities of the quantiles in a machine file.
 const PROBABILITIES: [f64; 11] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
+
+/// Events that are traced.
+const EVENTS: [&str; 5] = [
+    "sched/sched_switch",
+    "sched/sched_waking",
+    "timer/hrtimer_start",
+    "timer/hrtimer_expire_entry",
+    "irq_vectors/local_timer_entry",
+];
 
 /// Traced runs of `periodic`.
 const ROUNDS: u32 = 5;
@@ -30,7 +39,7 @@ const WAKEUPS: usize = 8;
 /// Measures all and prints it.
 pub fn measure(place: &Place, seconds: u64, data: &Path) -> Result<()> {
     println!("[noise]");
-    let (text, ()) = trace::during(|| {
+    let (text, ()) = trace::during(&EVENTS, Clock::Monotonic, || {
         std::thread::sleep(Duration::from_secs(seconds));
         Ok(())
     })?;
@@ -38,20 +47,19 @@ pub fn measure(place: &Place, seconds: u64, data: &Path) -> Result<()> {
     let periodic = &KINDS[0];
     let mut all = Samples::default();
     for _ in 0..ROUNDS {
-        let (text, _) = trace::during(|| {
-            let mut command = Command::new(&place.weir);
-            document(command.args(["run", "--format", "json", "-w"]).arg(place.file(periodic)))
-        })?;
+        let real = || document(&mut super::play::real(place, periodic));
+        let (text, _) = trace::during(&EVENTS, Clock::Monotonic, real)?;
         Samples::of(&text).add_to(&mut all);
     }
     all.print();
+    super::code::measure(place, seconds)?;
     runs(data)?;
     threads.iter().for_each(ThreadKind::print);
     Ok(())
 }
 
 /// A line of a machine file, if there is enough to say.
-fn line(key: &str, values: &[f64], note: &str) {
+pub(super) fn line(key: &str, values: &[f64], note: &str) {
     if values.len() < PROBABILITIES.len() {
         println!("# {key}: only {} values", values.len());
         return;
@@ -74,12 +82,18 @@ fn quantiles(values: &[f64]) -> [i64; 11] {
 }
 
 /// Parts per million around the median.
-fn around_median(values: &[f64]) -> Vec<f64> {
+pub(super) fn around_median(values: &[f64]) -> Vec<f64> {
     if values.is_empty() {
         return Vec::new();
     }
     let median = quantile(values, 0.5);
     values.iter().map(|value| (value / median - 1.0) * 1e6).collect()
+}
+
+/// The values below 0, and the same above it. Pieces of work are lengthened by disturbances, which are a source of their
+/// own, and never shortened: so the lower half shows how far they vary without.
+fn mirrored(values: &[f64]) -> Vec<f64> {
+    values.iter().filter(|&&value| value <= 0.0).flat_map(|&value| [value, -value]).collect()
 }
 
 fn runs(data: &Path) -> Result<()> {
@@ -307,7 +321,7 @@ impl Samples {
     fn print(&self) {
         line("start_ns", &self.start_ns, "first wakeups of the tasks of `periodic`, after the first of all");
         line("work_task_ppm", &self.task_ppm, "tasks of `periodic`, median piece");
-        line("work_segment_ppm", &self.segment_ppm, "pieces of 1 ms");
+        line("work_segment_ppm", &mirrored(&self.segment_ppm), "halves of pieces of 1 ms");
         // A clock is read with an error of its own: nothing fires before its time.
         let delays = |values: &[f64]| values.iter().map(|value| value.max(0.0)).collect::<Vec<f64>>();
         line("tick_ns", &delays(&self.tick_ns), "ticks of a busy CPU");
@@ -329,6 +343,11 @@ mod tests {
         // The mean of the last ten is 10895.
         assert_eq!(found[9], 989);
         assert_eq!((found[9] + found[10]) / 2, 10_894);
+    }
+
+    #[test]
+    fn only_what_shortens_pieces_is_taken() {
+        assert_eq!(mirrored(&[-3.0, 90.0, -1.0, 7.0]), [-3.0, 3.0, -1.0, 1.0]);
     }
 
     #[test]

@@ -8,14 +8,14 @@ use std::process::Command;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Events that are traced.
-const EVENTS: [&str; 5] = [
-    "sched/sched_switch",
-    "sched/sched_waking",
-    "timer/hrtimer_start",
-    "timer/hrtimer_expire_entry",
-    "irq_vectors/local_timer_entry",
-];
+/// Which clock stamps the events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// CLOCK_MONOTONIC, to a microsecond.
+    Monotonic,
+    /// The CPU's own counter, whose ticks are printed where seconds would be.
+    Processor,
+}
 
 /// KiB for each CPU.
 const BUFFER_KIB: &str = "65536";
@@ -24,7 +24,7 @@ const BUFFER_KIB: &str = "65536";
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line<'a> {
     pub cpu: usize,
-    /// Microseconds by the kernel's clock.
+    /// Microseconds by the kernel's clock; a million times the ticks of the CPU's own counter.
     pub time_us: f64,
     pub event: &'a str,
     /// What follows: `key=value` by words.
@@ -59,8 +59,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Traces while `what` happens; the text, which is complete.
-pub fn during<T>(what: impl FnOnce() -> Result<T>) -> Result<(String, T)> {
+/// Traces these events while `what` happens; the text, which is complete.
+pub fn during<T>(events: &[&str], clock: Clock, what: impl FnOnce() -> Result<T>) -> Result<(String, T)> {
     if !Path::new(TRACEFS).join("tracing_on").exists() {
         let status = Command::new("mount").args(["-t", "tracefs", "nodev", TRACEFS]).status()?;
         ensure!(status.success(), "cannot mount tracefs");
@@ -70,9 +70,9 @@ pub fn during<T>(what: impl FnOnce() -> Result<T>) -> Result<(String, T)> {
     };
     set("tracing_on", "0")?;
     set("trace", "")?;
-    set("trace_clock", "mono")?;
+    set("trace_clock", if clock == Clock::Monotonic { "mono" } else { "x86-tsc" })?;
     set("buffer_size_kb", BUFFER_KIB)?;
-    EVENTS.iter().try_for_each(|event| set(&format!("events/{event}/enable"), "1"))?;
+    events.iter().try_for_each(|event| set(&format!("events/{event}/enable"), "1"))?;
     set("tracing_on", "1")?;
     let result = what();
     set("tracing_on", "0")?;

@@ -20,10 +20,12 @@ pub(super) fn read(mut table: Table<'_, '_>) -> Result<Noise, MachineError> {
     let mut delay = |key| spread(&mut table, key, 0);
     let (start_ns, tick_ns, timer_ns) = (delay("start_ns")?, delay("tick_ns")?, delay("timer_ns")?);
     let (steal_every_us, steal_ns) = (delay("steal_every_us")?, delay("steal_ns")?);
+    let (disturbance_every_ns, disturbance_ns) = (delay("disturbance_every_ns")?, delay("disturbance_ns")?);
     let mut part = |key| spread(&mut table, key, LEAST_PPM);
     let (work_run_ppm, work_task_ppm) = (part("work_run_ppm")?, part("work_task_ppm")?);
-    let (work_segment_ppm, device_ppm) = (part("work_segment_ppm")?, part("device_ppm")?);
-    let (idle_exit_ppm, ipi_ppm) = (part("idle_exit_ppm")?, part("ipi_ppm")?);
+    let (work_segment_ppm, idle_exit_ppm) = (part("work_segment_ppm")?, part("idle_exit_ppm")?);
+    let (wakeup_ppm, switch_ppm) = (part("wakeup_ppm")?, part("switch_ppm")?);
+    let interrupt_ppm = part("interrupt_ppm")?;
     let threads = match table.optional("threads") {
         Some(value) => {
             let items = value.get_ref().as_array().ok_or_else(|| table.wrong("threads", value, "tables"))?;
@@ -38,11 +40,14 @@ pub(super) fn read(mut table: Table<'_, '_>) -> Result<Noise, MachineError> {
         work_run_ppm,
         work_task_ppm,
         work_segment_ppm,
+        disturbance_every_ns,
+        disturbance_ns,
         tick_ns,
         idle_exit_ppm,
-        ipi_ppm,
         timer_ns,
-        device_ppm,
+        wakeup_ppm,
+        switch_ppm,
+        interrupt_ppm,
         threads,
         steal_every_us,
         steal_ns,

@@ -6,18 +6,22 @@
 //! 3. How large a source is stands in the machine's description ([`machine_model::Noise`]).
 
 mod background;
+mod disturbances;
 pub(crate) mod draw;
+mod jitter;
 
 use crate::alarms::Alarm;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::run::Run;
+use disturbances::Disturbances;
 use draw::{Draw, more};
 use ids::{CpuId, Nanos, TaskId};
-use machine_model::{Machine, NoiseSource};
+use machine_model::{Machine, NoiseSource, Spread};
 use workload::{Sleep, Workload};
 
 pub(crate) use background::Thread;
+pub(crate) use jitter::Jitter;
 
 /// What a run draws.
 #[derive(Debug)]
@@ -33,7 +37,9 @@ struct Sources<'a> {
     seed: u64,
     sizes: &'a machine_model::Noise,
     work: bool,
+    disturbances: bool,
     wakeups: bool,
+    kernel: bool,
     steal: bool,
     /// All work of this run.
     run_ppm: i64,
@@ -49,8 +55,8 @@ struct Sources<'a> {
 #[derive(Debug)]
 struct OfCpu {
     idle_exit: Draw,
-    ipi: Draw,
     timer: Draw,
+    kernel: Draw,
     steal: Draw,
 }
 
@@ -60,7 +66,10 @@ struct OfTask {
     /// All of its work.
     ppm: i64,
     work: Draw,
+    disturbance: Disturbances,
     sleep: Draw,
+    wakeup: Draw,
+    switch: Draw,
 }
 
 impl<'a> Noise<'a> {
@@ -74,15 +83,17 @@ impl<'a> Noise<'a> {
         let run_ppm = if work { Draw::new(seed, "work").of(&sizes.work_run_ppm) } else { 0 };
         let of_cpu = |cpu: usize| OfCpu {
             idle_exit: Draw::new(seed, &format!("idle exit {cpu}")),
-            ipi: Draw::new(seed, &format!("ipi {cpu}")),
             timer: Draw::new(seed, &format!("timer {cpu}")),
+            kernel: Draw::new(seed, &format!("kernel {cpu}")),
             steal: Draw::new(seed, &format!("steal {cpu}")),
         };
         let sources = Sources {
             seed,
             sizes,
             work,
+            disturbances: sizes.has(NoiseSource::Disturbances) && !sizes.disturbance_every_ns.is_none(),
             wakeups: sizes.has(NoiseSource::Wakeups),
+            kernel: sizes.has(NoiseSource::Kernel),
             steal: sizes.has(NoiseSource::Steal) && !sizes.steal_every_us.is_none(),
             run_ppm,
             starts: Draw::new(seed, "starts"),
@@ -113,11 +124,14 @@ impl<'a> Noise<'a> {
         sources.map_or(Nanos::ZERO, |sources| Draw::new(sources.seed, "grid").before(period))
     }
 
-    /// How long after that grid the ticks of `cpu` come.
-    pub fn tick(&self, cpu: CpuId) -> Nanos {
-        let sources = self.source(NoiseSource::Ticks);
-        sources
-            .map_or(Nanos::ZERO, |sources| Draw::new(sources.seed, &format!("tick {cpu}")).time(&sources.sizes.tick_ns))
+    /// How late each tick is, and how long it takes.
+    pub fn jitter(&self) -> Option<Jitter> {
+        let size = |source, spread: fn(&machine_model::Noise) -> &Spread| {
+            self.source(source).map(|sources| *spread(sources.sizes)).filter(|spread| !spread.is_none())
+        };
+        let late_ns = size(NoiseSource::Ticks, |sizes| &sizes.tick_ns);
+        let cost_ppm = size(NoiseSource::Kernel, |sizes| &sizes.interrupt_ppm);
+        Jitter::new(self.sources.as_ref()?.seed, late_ns, cost_ppm)
     }
 
     /// How much later than planned a task from outside starts.
@@ -133,11 +147,15 @@ impl<'a> Noise<'a> {
         let Some(sources) = self.sources.as_deref_mut() else { return };
         let instance = sources.instances[spec as usize];
         sources.instances[spec as usize] += 1;
-        let mut work = Draw::new(sources.seed, &format!("work {spec}.{instance}"));
+        let stream = |what: &str| Draw::new(sources.seed, &format!("{what} {spec}.{instance}"));
+        let mut work = stream("work");
         let of_task = OfTask {
             ppm: work.of(&sources.sizes.work_task_ppm),
             work,
-            sleep: Draw::new(sources.seed, &format!("sleep {spec}.{instance}")),
+            disturbance: Disturbances::new(stream("disturbance"), sources.sizes),
+            sleep: stream("sleep"),
+            wakeup: stream("wakeup"),
+            switch: stream("switch"),
         };
         sources.tasks.resize_with(task.index(), || None);
         sources.tasks.push(Some(of_task));
@@ -145,10 +163,17 @@ impl<'a> Noise<'a> {
 
     /// How much work it is for `task` this time.
     pub fn work(&mut self, task: TaskId, work: Nanos) -> Nanos {
-        let Some(sources) = self.sources.as_deref_mut().filter(|sources| sources.work) else { return work };
+        let Some(sources) = self.sources.as_deref_mut() else { return work };
         let of_task = sources.tasks[task.index()].as_mut().expect("a task that works was started");
-        let segment_ppm = of_task.work.of(&sources.sizes.work_segment_ppm);
-        more(more(more(work, sources.run_ppm), of_task.ppm), segment_ppm)
+        let mut work = work;
+        if sources.work {
+            let segment_ppm = of_task.work.of(&sources.sizes.work_segment_ppm);
+            work = more(more(more(work, sources.run_ppm), of_task.ppm), segment_ppm);
+        }
+        if sources.disturbances {
+            work = Nanos(work.0.saturating_add(of_task.disturbance.during(work, sources.sizes).0));
+        }
+        work
     }
 
     /// How long this sleep of `task` is.
@@ -157,7 +182,7 @@ impl<'a> Noise<'a> {
         let draw = &mut sources.tasks[task.index()].as_mut().expect("a task that sleeps was started").sleep;
         match why {
             Sleep::Timer => length + draw.time(&sources.sizes.timer_ns),
-            Sleep::Io | Sleep::External => more(length, draw.of(&sources.sizes.device_ppm)),
+            Sleep::Io | Sleep::External => length,
         }
     }
 
@@ -173,10 +198,39 @@ impl<'a> Noise<'a> {
         more(nominal, sources.cpus[cpu.index()].idle_exit.of(&sources.sizes.idle_exit_ppm))
     }
 
-    /// How long an interrupt from `cpu` takes to another, which nominally takes so long.
-    pub fn ipi(&mut self, cpu: CpuId, nominal: Nanos) -> Nanos {
-        let Some(sources) = self.wakeups() else { return nominal };
-        more(nominal, sources.cpus[cpu.index()].ipi.of(&sources.sizes.ipi_ppm))
+    /// How long the kernel's part of a wakeup of `task` on `cpu` takes, which nominally takes so long.
+    pub fn wakeup(&mut self, cpu: CpuId, task: TaskId, nominal: u64) -> Nanos {
+        self.kernel(cpu, task, nominal, |of_task| &mut of_task.wakeup, |sizes| &sizes.wakeup_ppm)
+    }
+
+    /// The same for the switch of `cpu` to `task`, or to nobody.
+    pub fn switch(&mut self, cpu: CpuId, task: TaskId, nominal: u64) -> Nanos {
+        self.kernel(cpu, task, nominal, |of_task| &mut of_task.switch, |sizes| &sizes.switch_ppm)
+    }
+
+    /// The same for an interrupt.
+    pub fn interrupt(&mut self, cpu: CpuId, nominal: u64) -> Nanos {
+        self.kernel(cpu, TaskId::NONE, nominal, |of_task| &mut of_task.wakeup, |sizes| &sizes.interrupt_ppm)
+    }
+
+    /// What is done for a task of the workload comes from a stream of that task: the n-th wakeup of a task is the same
+    /// under each scheduler.
+    fn kernel(
+        &mut self,
+        cpu: CpuId,
+        task: TaskId,
+        nominal: u64,
+        own: fn(&mut OfTask) -> &mut Draw,
+        size: fn(&machine_model::Noise) -> &Spread,
+    ) -> Nanos {
+        let nominal = Nanos(nominal);
+        let Some(sources) = self.sources.as_deref_mut().filter(|sources| sources.kernel) else { return nominal };
+        let of_task = if task == TaskId::NONE { None } else { sources.tasks.get_mut(task.index()) };
+        let draw = match of_task {
+            Some(Some(of_task)) => own(of_task),
+            _ => &mut sources.cpus[cpu.index()].kernel,
+        };
+        more(nominal, draw.of(size(sources.sizes)))
     }
 
     /// How long it is until the host takes `cpu` away next; `None`: it never does.
