@@ -3,7 +3,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
-use machine_model::Effect;
+use machine_model::{Effect, NoiseSource};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -172,6 +172,9 @@ pub struct Sim {
     /// Effects of hardware to leave out: smt, frequency, idle-states
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
+    /// Sources of noise that draw nothing, such as threads,order (docs/noise.md)
+    #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
+    pub noise_off: Vec<NoiseSource>,
     /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
     /// cpu1:drift+200ppm@0s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]

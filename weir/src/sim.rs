@@ -64,6 +64,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let machine = |name: &String| -> Result<Machine> {
         let mut machine = select::machine(name)?;
         args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
+        machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
         Ok(machine)
     };
     let machines = args.machines.iter().map(machine).collect::<Result<Vec<_>>>()?;
@@ -160,6 +161,10 @@ fn command_line(args: &Sim) -> String {
     if !args.without.is_empty() {
         let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
         option("without", &words.join(","));
+    }
+    if !args.noise_off.is_empty() {
+        let words: Vec<&str> = args.noise_off.iter().map(|source| source.name()).collect();
+        option("noise-off", &words.join(","));
     }
     if let Some(faults) = &args.faults {
         option("faults", faults);
@@ -331,6 +336,8 @@ mod tests {
         let rest = "--machine host --workload build";
         assert_eq!(line(&["weir", "sim", "bfs"]), format!("weir sim bfs {rest} --seed 0 --kernel 7.2"));
         assert_eq!(line(&["weir", "sim", "bfs", "bfs"]), format!("weir sim bfs bfs {rest} --seeds 16 --kernel 7.2"));
+        let quiet = line(&["weir", "sim", "bfs", "--seed", "3", "--noise-off", "threads,order"]);
+        assert_eq!(quiet, format!("weir sim bfs {rest} --seed 3 --kernel 7.2 --noise-off threads,order"));
         let one = line(&["weir", "sim", "bfs", "--seeds", "1"]);
         assert_eq!(one, format!("weir sim bfs {rest} --seeds 1 --kernel 7.2"));
     }

@@ -169,3 +169,25 @@ fn files_that_hold_no_runs_are_refused() {
         assert!(error.contains(expected) && error.lines().count() == 1, "{name}: {error}");
     }
 }
+
+/// The hash of the only run.
+fn hash(directory: &Path, args: &[&str]) -> String {
+    let output = sim(directory, &[args, &["--format", "json"]].concat());
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["runs"][0]["log_hash"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn sources_of_noise_are_switched_off_by_name() {
+    let directory = workspace();
+    let here = directory.path();
+    let all = "starts,work,disturbances,ticks,order,threads,wakeups,kernel,steal";
+    let nominal = hash(here, &["fifo"]);
+    assert_eq!(hash(here, &["fifo", "--seed", "3", "--noise-off", all]), nominal);
+    let noisy = hash(here, &["fifo", "--seed", "3"]);
+    let less = hash(here, &["fifo", "--seed", "3", "--noise-off", "threads,order"]);
+    assert!(noisy != nominal && less != nominal && less != noisy);
+    let wrong = weir(here, &["sim", "fifo", "--noise-off", "thread"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("no such source of noise: \"thread\"; there are starts, work"));
+}

@@ -121,7 +121,7 @@ fn interval(row: &Row, judged: &Judged) -> Interval {
         (Way::Less, false) | (Way::More, true) => Verdict::Better,
         _ => Verdict::Worse,
     };
-    let tellable_ppm = tellable(judged).and_then(to_ppm);
+    let tellable_ppm = tellable(judged).and_then(to_ppm).map(|ppm| ppm.max(VISIBLE_PPM));
     Interval { a_median: median(&row.a), b_median: median(&row.b), diff_ppm, low_ppm, high_ppm, tellable_ppm, verdict }
 }
 

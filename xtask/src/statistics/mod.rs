@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How good are the marks of a comparison? docs/statistics.md has the answers.
+//!
+//! A policy is compiled once more with a delay in its dispatch whose length is a tunable, 0 by default: a test of that
+//! tunable is all that is added. Three questions follow, for several numbers of seeds.
+//!
+//! 1. Placebo: how many tables have any mark if the copy runs with a delay of 0, on seeds that the policy did not have?
+//! 2. Plants: with delays that make the makespan longer, or the work done less, by 1, 2, 3 and 5 %, in how many tables
+//!    is it marked as worse?
+//! 3. Promises: if a table says what difference it would tell, how many other tables tell that much? The runs of the
+//!    copy with a delay of 0, on the same seeds, get it as a factor.
+//!
+//! A pool of seeds is run once, and tables are drawn from it, without repetition within a table. The length of a delay
+//! is found with the first seeds; the effect that it really had over the pool stands beside the one that was wanted.
+
+mod plant;
+mod run;
+
+use anyhow::{Context, Result, ensure};
+use report::{Judged, Record};
+use run::{Place, SETTINGS, Setting};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// `statistics`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The table goes to standard output; docs/statistics.md has that of the last time.")]
+pub struct Arguments {
+    /// Seeds in the pool
+    #[arg(long, value_name = "N", default_value_t = 96)]
+    pool: u64,
+    /// Seeds of a table, several numbers with commas
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [4, 8, 16, 32])]
+    seeds: Vec<usize>,
+    /// Tables to draw for each number
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    tables: u32,
+    /// The program to run [default: target/release/weir, built now]
+    #[arg(long, value_name = "FILE")]
+    weir: Option<PathBuf>,
+    /// Only the setting of this number, counted from 1
+    #[arg(long, value_name = "N")]
+    only: Option<usize>,
+}
+
+/// Effects that are planted, in percent.
+const PLANTS: [u64; 4] = [1, 2, 3, 5];
+
+/// Seeds that the length of a delay is found with.
+const CALIBRATION: u64 = 8;
+
+/// Measures of which the sentences of a comparison say what they would tell; the first one that a setting has is the one
+/// that plants change.
+const TOLD: [&str; 4] = ["makespan_ns", "work_ns", "wakeup_latency_ns.mean", "wakeup_latency_ns.p99"];
+
+/// Runs all settings and prints the table.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    let most = arguments.seeds.iter().max().copied().unwrap_or(0);
+    ensure!(arguments.pool >= 2 * most as u64, "--pool must be at least twice --seeds");
+    let place = Place::new(arguments.weir.as_deref())?;
+    println!("| setting | seeds | placebo, paired | unpaired | 1 % | 2 % | 3 % | 5 % | told: work | mean wait | p99 |");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    let mut notes = String::new();
+    for (index, setting) in SETTINGS.iter().enumerate() {
+        if arguments.only.is_none_or(|only| only == index + 1) {
+            let pools = Pools::run(setting, &place, arguments.pool)?;
+            arguments.seeds.iter().for_each(|&seeds| println!("{}", row(&pools, seeds, arguments.tables)));
+            let _ = writeln!(notes, "- {}", pools.note()?);
+        }
+    }
+    println!("\n{notes}");
+    Ok(())
+}
+
+/// The runs of a setting.
+struct Pools {
+    name: String,
+    /// What plants change.
+    key: &'static str,
+    original: Vec<Record>,
+    /// The copy with a delay of 0, on the same seeds and on as many others.
+    copy: Vec<Record>,
+    fresh: Vec<Record>,
+    /// By [`PLANTS`]; empty if no delay changes the measure.
+    planted: Vec<Vec<Record>>,
+}
+
+impl Pools {
+    fn run(setting: &Setting, place: &Place, pool: u64) -> Result<Pools> {
+        let object = plant::compile(setting.policy, &place.folder)?;
+        let runs = |delay: u64, seeds: u64| {
+            eprintln!("{} {} {} delay {delay}: {seeds} seeds", setting.policy, setting.machine, setting.workload);
+            place.simulate(&format!("{},plant={delay}", object.display()), setting, seeds)
+        };
+        let original = place.simulate(setting.policy, setting, pool)?;
+        let mut copy = runs(0, 2 * pool)?;
+        let fresh = copy.split_off(pool as usize);
+        let key = if setting.is_finite { TOLD[0] } else { TOLD[1] };
+        let first = mean(&copy[..CALIBRATION as usize], key)?;
+        let mut effect = |delay| Ok(worse(key, first, mean(&runs(delay, CALIBRATION)?, key)?));
+        let planted = match plant::delay_of_a_percent(&mut effect)? {
+            None => Vec::new(),
+            Some(unit) => {
+                let plant = |percent: u64| runs((unit * percent as f64).round() as u64, pool);
+                PLANTS.into_iter().map(plant).collect::<Result<_>>()?
+            }
+        };
+        let name = format!("`{}`, {}, {}", setting.policy, setting.machine, setting.workload);
+        Ok(Pools { name, key, original, copy, fresh, planted })
+    }
+
+    /// How far runs are spread, with one seed and between strangers, and what the plants really did.
+    fn note(&self) -> Result<String> {
+        let (a, b) = (values(&self.original, self.key)?, values(&self.copy, self.key)?);
+        let pairs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b / a).collect();
+        let strangers = spread(&a);
+        let mut text = format!("{}: `{}` varies by {strangers:.2} %", self.name, self.key);
+        let _ = write!(text, ", in pairs of one seed with a copy by {:.2} %", spread(&pairs));
+        let base = mean(&self.original, self.key)?;
+        let had = |planted: &Vec<Record>| Ok(format!("{:.1}", worse(self.key, base, mean(planted, self.key)?)));
+        let had: Vec<String> = self.planted.iter().map(had).collect::<Result<_>>()?;
+        if !had.is_empty() {
+            let _ = write!(text, "; the plants did {} %", had.join(", "));
+        }
+        Ok(text)
+    }
+}
+
+/// A row of the table.
+fn row(pools: &Pools, seeds: usize, tables: u32) -> String {
+    let mut draw = Draw(1);
+    let mut placebo = |paired: bool| {
+        let hit = |_: &u32| {
+            let pick = |runs: &[Record], draw: &mut Draw| some(runs, &draw.choose(runs.len(), seeds));
+            let (a, b) = (pick(&pools.original, &mut draw), pick(&pools.fresh, &mut draw));
+            table(&a, &b, paired).iter().any(Judged::is_marked)
+        };
+        percent((0..tables).filter(hit).count(), tables)
+    };
+    let mut cells = vec![pools.name.clone(), seeds.to_string(), placebo(true), placebo(false)];
+    for planted in &pools.planted {
+        let found = |_: &u32| {
+            let chosen = draw.choose(pools.original.len(), seeds);
+            let table = table(&some(&pools.original, &chosen), &some(planted, &chosen), true);
+            judged(&table, pools.key).is_some_and(Judged::is_worse)
+        };
+        cells.push(percent((0..tables).filter(found).count(), tables));
+    }
+    cells.resize(4 + PLANTS.len(), "-".to_owned());
+    cells.extend(promises(pools, seeds, tables, &mut draw));
+    format!("| {} |", cells.join(" | "))
+}
+
+/// What tables of so many seeds say that they would tell, as a median, and how many other tables tell it: of what plants
+/// change, the mean wait and the 99th percentile.
+fn promises(pools: &Pools, seeds: usize, tables: u32, draw: &mut Draw) -> [String; 3] {
+    let keys = [pools.key, TOLD[2], TOLD[3]];
+    let (mut told, mut promised) = ([0; 3], [const { Vec::new() }; 3]);
+    for _ in 0..tables {
+        let chosen = draw.choose(pools.original.len(), 2 * seeds);
+        let (first, second) = chosen.split_at(seeds);
+        let promises = table(&some(&pools.original, first), &some(&pools.copy, first), true);
+        let promises = keys.map(|key| judged(&promises, key).and_then(|judged| judged.interval.tellable_ppm));
+        let mut changed = some(&pools.copy, second);
+        for (key, ppm) in keys.into_iter().zip(promises) {
+            changed.iter_mut().for_each(|run| change(run, key, ppm.unwrap_or(0)));
+        }
+        let other = table(&some(&pools.original, second), &changed, true);
+        for (index, ppm) in promises.into_iter().enumerate() {
+            promised[index].extend(ppm);
+            let is_told = ppm.is_some() && judged(&other, keys[index]).is_some_and(Judged::is_worse);
+            told[index] += usize::from(is_told);
+        }
+    }
+    std::array::from_fn(|index| {
+        let promised = &mut promised[index];
+        promised.sort_unstable();
+        match promised.get(promised.len() / 2) {
+            None => "-".to_owned(),
+            Some(&ppm) => format!("{:.1} %: {}", ppm as f64 / 1e4, percent(told[index], promised.len() as u32)),
+        }
+    })
+}
+
+/// Makes one measure of a run worse by so much.
+fn change(run: &mut Record, key: &str, ppm: i64) {
+    let place = measure(key);
+    let by = if key == "work_ns" { -ppm } else { ppm };
+    let exact = |value: u64| value as f64 * (1.0 + by as f64 / 1e6);
+    let changed = |value: u64| if by < 0 { exact(value).max(0.0).floor() } else { exact(value).ceil() } as u64;
+    run.values[place] = run.values[place].map(changed);
+}
+
+/// Where a measure is in a record.
+fn measure(key: &str) -> usize {
+    measures::catalogue::CATALOGUE.iter().position(|measure| measure.key == key).expect("a key of the catalogue")
+}
+
+fn judged<'a>(table: &'a [Judged], key: &str) -> Option<&'a Judged> {
+    table.iter().find(|judged| judged.measure.key == key)
+}
+
+/// The table of a comparison, by the code that `weir sim` prints it with. `paired` takes the n-th runs for a pair.
+fn table(a: &[Record], b: &[Record], paired: bool) -> Vec<Judged> {
+    let side = |runs: &[Record], name: &str, first: u64| {
+        let numbered = |(index, run): (usize, &Record)| {
+            let mut run = run.clone();
+            run.tags.scheduler = name.to_owned();
+            run.tags.seed = Some(first + index as u64);
+            run
+        };
+        runs.iter().enumerate().map(numbered).collect::<Vec<_>>()
+    };
+    let both = [side(a, "policy", 1), side(b, "copy", if paired { 1 } else { 1_000_000 })].concat();
+    report::judge(&both)
+}
+
+/// The runs of these numbers.
+fn some(runs: &[Record], chosen: &[usize]) -> Vec<Record> {
+    chosen.iter().map(|&index| runs[index].clone()).collect()
+}
+
+fn values(runs: &[Record], key: &str) -> Result<Vec<f64>> {
+    let one = |run: &Record| run.value(key).map(|value| value as f64).with_context(|| format!("a run without {key}"));
+    runs.iter().map(one).collect()
+}
+
+fn mean(runs: &[Record], key: &str) -> Result<f64> {
+    let all = values(runs, key)?;
+    Ok(all.iter().sum::<f64>() / all.len() as f64)
+}
+
+/// How much worse, in percent: the makespan is longer, or the work is less.
+fn worse(key: &str, before: f64, after: f64) -> f64 {
+    100.0 * if key == "work_ns" { 1.0 - after / before } else { after / before - 1.0 }
+}
+
+/// Standard deviation in percent of the mean.
+fn spread(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let variance = values.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64;
+    100.0 * variance.sqrt() / mean
+}
+
+fn percent(hits: usize, tables: u32) -> String {
+    format!("{:.1} %", 100.0 * hits as f64 / f64::from(tables))
+}
+
+/// SplitMix64, to draw tables.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// `some` of the numbers below `all`, none twice, in random order.
+    fn choose(&mut self, all: usize, some: usize) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..all).collect();
+        for place in 0..some {
+            let other = place + (self.next() % (all - place) as u64) as usize;
+            numbers.swap(place, other);
+        }
+        numbers.truncate(some);
+        numbers
+    }
+}
