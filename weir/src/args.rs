@@ -94,6 +94,7 @@ Examples:
   weir sim bfs -m my.toml                         the same as -m host
   weir machine server-64                          with the source of each number
   weir machine other.xml > other.toml             from lstopo other.xml, there
+  weir machine measure                            what user space can measure here
   weir machine 'node:2 core:8 pu:2' --format json | jq .summary"
 )]
 pub struct Machine {

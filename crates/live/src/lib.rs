@@ -9,6 +9,8 @@
 //!
 //! [`faults`] takes CPUs away while something runs, and brings them back.
 //!
+//! [`hardware`] measures what user space can see of the machine.
+//!
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
 mod complaints;
@@ -17,6 +19,7 @@ mod cost;
 mod error;
 pub mod event;
 pub mod faults;
+pub mod hardware;
 mod kernel;
 pub mod meter;
 pub mod priority;

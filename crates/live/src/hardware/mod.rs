@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a program in user space can measure of the machine under it, without a right to anything.
+//!
+//! 1. Each quantity is measured in many short rounds, and reported as the quantiles of these at 10, 50 and 90 %: others use
+//!    the machine at times, and their rounds are the outliers.
+//! 2. Threads are pinned, one to a CPU. Pairs of CPUs are one for each distance that the machine has.
+//! 3. What cannot be told apart here is said so, by [`UNMEASURED`]; nothing is guessed.
+
+mod locks;
+mod threads;
+
+use ids::{CpuId, CpuSet, Locality, Topology};
+use std::time::Duration;
+
+/// Rounds of each quantity.
+const ROUNDS: usize = 41;
+
+/// What a quantity was in the rounds, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Quantiles {
+    /// A tenth of the rounds had less.
+    pub p10: f64,
+    /// Half of them had less.
+    pub median: f64,
+    /// A tenth of them had more.
+    pub p90: f64,
+}
+
+impl Quantiles {
+    /// Of any number of rounds but none.
+    fn of(mut rounds: Vec<f64>) -> Quantiles {
+        rounds.sort_by(f64::total_cmp);
+        let at = |percent: usize| rounds[(rounds.len() - 1) * percent / 100];
+        Quantiles { p10: at(10), median: at(50), p90: at(90) }
+    }
+
+    /// Less by so much, but never negative.
+    fn less(self, by: f64) -> Quantiles {
+        let less = |value: f64| (value - by).max(0.0);
+        Quantiles { p10: less(self.p10), median: less(self.median), p90: less(self.p90) }
+    }
+}
+
+/// A number of the machine.
+#[derive(Clone, Debug)]
+pub struct Quantity {
+    /// Its key in a machine file, if it is one of those; `locks.line_ns.llc` stands for that place of the list.
+    pub key: Option<&'static str>,
+    /// What was measured, in words.
+    pub what: String,
+    /// How much, in nanoseconds unless `what` names another unit.
+    pub value: Quantiles,
+}
+
+/// What a program in user space cannot find out, and why.
+pub const UNMEASURED: [&str; 6] = [
+    "smt, turbo, frequencies, idle states: kernel and hypervisor hide them",
+    "ipi_ns and idle_exit_ns apart: a wakeup of an idle CPU is both and more",
+    "wakeup_ns and fork_ns apart from the system calls around them",
+    "callback_ns and call_ns of kfuncs: they run inside the kernel",
+    "tick_ns apart from what a hypervisor takes at the same time",
+    "locks.wakeup_hold_ns: the kernel's locks cannot be timed from outside",
+];
+
+/// Measures all that there is, on CPUs that are online and that this process may use. Takes some seconds.
+pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&str)) -> Vec<Quantity> {
+    let mut all = Vec::new();
+    let mut add = |key, what: &str, value| all.push(Quantity { key, what: what.to_owned(), value });
+    let here = usable.first().expect("this program runs somewhere");
+    progress("the clock, and gaps in a loop that reads it");
+    add(None, "reading the clock", threads::clock(here));
+    let (gap, each_second) = threads::gaps(here);
+    add(Some("costs.tick_ns"), "gaps above 400 ns of a spinning reader", gap);
+    add(None, "how many such gaps a second", each_second);
+    progress("switches and wakeups");
+    let alone = threads::yields(here, 1);
+    add(None, "sched_yield() alone", alone);
+    add(
+        Some("costs.context_switch_ns"),
+        "the same to another thread, less that",
+        threads::yields(here, 2).less(alone.median),
+    );
+    for (distance, key, a, b) in pairs(topology, usable) {
+        progress(&format!("CPUs {a} and {b}, {distance}"));
+        add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
+        add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
+        for row in locks::all(a, b) {
+            add(None, &row.what, row.value);
+        }
+    }
+    progress("the speed of a CPU after idling");
+    add(None, "percent slower at first after 300 ms idle", threads::ramp(here));
+    all
+}
+
+/// One pair of CPUs for each distance.
+fn pairs(topology: &Topology, usable: &CpuSet) -> Vec<(&'static str, &'static str, CpuId, CpuId)> {
+    const DISTANCES: [(Locality, &str, &str); 4] = [
+        (Locality::Smt, "within a core", "locks.line_ns.smt"),
+        (Locality::Llc, "below one cache", "locks.line_ns.llc"),
+        (Locality::Node, "within a node", "locks.line_ns.node"),
+        (Locality::Far, "between nodes", "locks.line_ns.far"),
+    ];
+    let find = |(locality, words, key): (Locality, &'static str, &'static str)| {
+        let all = || usable.iter().filter(|cpu| cpu.index() < topology.len());
+        let pair = all().flat_map(|a| all().map(move |b| (a, b))).find(|&(a, b)| topology.locality(a, b) == locality);
+        pair.map(|(a, b)| (words, key, a, b))
+    };
+    DISTANCES.into_iter().filter_map(find).collect()
+}
+
+/// How long a loop of a lock benchmark runs.
+const LOCK_ROUND: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_the_sorted_rounds() {
+        let rounds = (1..=41).rev().map(f64::from).collect();
+        assert_eq!(Quantiles::of(rounds), Quantiles { p10: 5.0, median: 21.0, p90: 37.0 });
+        assert_eq!(Quantiles::of(vec![3.0]).less(4.0), Quantiles { p10: 0.0, median: 0.0, p90: 0.0 });
+    }
+
+    #[test]
+    fn there_is_a_pair_for_each_distance_of_the_machine() {
+        let topology = Topology::of_groups(&[0, 0, 1, 2], &[0, 0, 0, 1], &[0, 0, 0, 1]);
+        let all = CpuSet::first_n(4);
+        let found: Vec<_> = pairs(&topology, &all).into_iter().map(|(_, key, a, b)| (key, a.0, b.0)).collect();
+        assert_eq!(found, [("locks.line_ns.smt", 0, 1), ("locks.line_ns.llc", 0, 2), ("locks.line_ns.far", 0, 3)]);
+        assert_eq!(pairs(&topology, &CpuSet::first_n(1)), []);
+    }
+
+    /// Nothing here may depend on how long anything takes: only that all of it is measured, and in order.
+    #[test]
+    fn this_machine_can_be_measured() {
+        let usable = crate::hardware::usable().unwrap();
+        let topology = Topology::flat(usable.iter().map(|cpu| cpu.0 + 1).max().unwrap());
+        let mut steps = 0;
+        let all = measure(&topology, &usable, &mut |_| steps += 1);
+        assert!(steps >= 3);
+        for quantity in &all {
+            let Quantiles { p10, median, p90 } = quantity.value;
+            assert!(0.0 <= p10 && p10 <= median && median <= p90 && p90.is_finite(), "{quantity:?}");
+        }
+        let has = |key| all.iter().any(|quantity| quantity.key == Some(key));
+        assert!(has("costs.context_switch_ns"));
+        assert_eq!(has("locks.line_ns.llc"), usable.len() > 1);
+    }
+}
+
+/// The CPUs that this process may use.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn usable() -> std::io::Result<CpuSet> {
+    threads::usable()
+}
