@@ -177,7 +177,7 @@ impl Locks {
             }
         }
         all.extend(quiet.into_values());
-        all.sort_by(|a, b| (b.wait_total, b.count).cmp(&(a.wait_total, a.count)));
+        all.sort_by_key(|lock| std::cmp::Reverse((lock.wait_total, lock.count)));
         all
     }
 }
