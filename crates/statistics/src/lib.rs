@@ -90,7 +90,8 @@ mod tests {
     fn what_a_table_could_tell_another_one_tells() {
         let wide = |draw: &mut Draw| normal(draw) * if draw.below(10) == 0 { 5.0 } else { 1.0 };
         let clusters = |draw: &mut Draw| normal(draw) * 0.2 + if draw.below(2) == 0 { -1.0 } else { 1.0 };
-        let kinds: [(&dyn Fn(&mut Draw) -> f64, usize); 3] = [(&normal, 180), (&wide, 155), (&clusters, 180)];
+        type Kind<'a> = (&'a dyn Fn(&mut Draw) -> f64, usize);
+        let kinds: [Kind<'_>; 3] = [(&normal, 180), (&wide, 155), (&clusters, 180)];
         for (number, (kind, least)) in kinds.into_iter().enumerate() {
             let mut draw = Draw(11);
             let mut rows = |shift: f64| {

@@ -62,6 +62,14 @@ pub const UNMEASURED: [&str; 6] = [
     "locks.wakeup_hold_ns: the kernel's locks cannot be timed from outside",
 ];
 
+/// The CPUs that this process may use.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn usable() -> std::io::Result<CpuSet> {
+    threads::usable()
+}
+
 /// Measures all that there is, on CPUs that are online and that this process may use. Takes some seconds.
 pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&str)) -> Vec<Quantity> {
     let mut all = Vec::new();
@@ -148,12 +156,4 @@ mod tests {
         assert!(has("costs.context_switch_ns"));
         assert_eq!(has("locks.line_ns.llc"), usable.len() > 1);
     }
-}
-
-/// The CPUs that this process may use.
-///
-/// # Errors
-/// If the kernel does not say.
-pub fn usable() -> std::io::Result<CpuSet> {
-    threads::usable()
 }
