@@ -53,6 +53,26 @@ fn what_is_there_is_not_replaced_unasked_and_the_input_stays() {
 }
 
 #[test]
+fn folders_are_taken_with_all_that_is_in_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep = folder.path().join("one/two");
+    fs::create_dir_all(&deep).expect("created");
+    let files = [folder.path().join("a"), folder.path().join("one/b"), deep.join("c")];
+    for (seed, file) in files.iter().enumerate() {
+        fs::write(file, text(seed as u64, 5000)).expect("written");
+    }
+    std::os::unix::fs::symlink(&files[0], deep.join("link")).expect("linked");
+    assert_eq!(fails(lrz().arg(folder.path())).0, 2);
+    succeed(lrz().args(["-q", "-r", "-D", "-l"]).arg(folder.path()));
+    assert_eq!(names(&deep), ["c.lrz", "link"]);
+    succeed(lrz().args(["-q", "-r", "-d", "-D"]).arg(folder.path()));
+    assert_eq!(names(&deep), ["c", "link"]);
+    for (seed, file) in files.iter().enumerate() {
+        assert!(fs::read(file).expect("there") == text(seed as u64, 5000));
+    }
+}
+
+#[test]
 fn zeros_become_holes() {
     let mut plain = vec![0; 8 << 20];
     plain[5_000_000..5_000_100].fill(7);
@@ -184,36 +204,136 @@ fn a_signal_leaves_nothing() {
     }
 }
 
+/// Runs lrz in a shell that limits its memory first.
+fn limited(setup: &str, options: &[&str], file: &Path) {
+    let script = format!("set -e; {setup}; exec \"$@\"");
+    let mut command = Command::new("sh");
+    succeed(command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_lrz")]).args(options).arg(file));
+}
+
+/// The back ends of the blocks of literals that are long enough for one.
+fn backends(archive: &Path) -> Vec<String> {
+    let output = succeed(lrz().args(["-i", "--format", "json"]).arg(archive));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let chunks = told["chunks"].as_array().expect("chunks").iter();
+    let blocks = chunks.flat_map(|chunk| chunk["literals"].as_array().expect("blocks"));
+    let long = blocks.filter(|block| block["plain"].as_u64().expect("a length") >= 64);
+    long.map(|block| block["backend"].as_str().expect("a name").to_owned()).collect()
+}
+
+const BACK_ENDS: [(&str, &str); 5] =
+    [("--lzma", "lzma"), ("-b", "bzip2"), ("-g", "gzip"), ("-l", "lzo"), ("-n", "none")];
+
+/// Packs and unpacks under a limit. The back end that was asked for has to do it: a block that is kept as it is would
+/// come back right as well.
+fn goes_both_ways(setup: &str, option: &str, backend: &str, path: &Path, plain: &[u8]) {
+    let archive = path.with_extension("lrz");
+    limited(setup, &["-q", "-f", "-o", archive.to_str().expect("a name"), option], path);
+    fs::remove_file(path).expect("removed");
+    assert!(backends(&archive).iter().all(|used| used == backend), "{setup}: {:?}", backends(&archive));
+    limited(setup, &["-q", "-d", "-o", path.to_str().expect("a name")], &archive);
+    assert!(fs::read(path).expect("there") == plain, "{setup} {backend}");
+}
+
 #[test]
-fn limits_on_memory_are_kept_and_nothing_fails() {
+fn limits_on_address_space_are_kept_and_the_back_end_works() {
     let plain = text(8, 12_000_000);
-    let (folder, path) = folder_with("a", &plain);
-    let archive = folder.path().join("a.lrz");
-    for backend in ["--lzma", "-b", "-g", "-l", "-n"] {
-        for limit in [128 * 1024, 400 * 1024] {
-            let limited = |options: &[&str], file: &Path| {
-                let mut command = Command::new("sh");
-                let script = format!("ulimit -v {limit}; exec \"$@\"");
-                command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_lrz")]).args(options).arg(file);
-                succeed(&mut command);
-            };
-            limited(&["-q", "-f", "-L3", backend], &path);
-            fs::remove_file(&path).expect("removed");
-            limited(&["-q", "-d"], &archive);
-            assert!(fs::read(&path).expect("there") == plain, "{backend} {limit}");
+    let (_folder, path) = folder_with("a", &plain);
+    for (option, backend) in BACK_ENDS {
+        for megabytes in [128, 192, 400] {
+            goes_both_ways(&format!("ulimit -v {}", megabytes << 10), option, backend, &path, &plain);
         }
-        succeed(lrz().args(["-q", "-f", "-m1", "-L3", backend]).arg(&path));
-        succeed(lrz().args(["-q", "-m1", "-t"]).arg(&archive));
     }
 }
 
 #[test]
-fn the_manual_page_completions_and_help_are_there() {
-    let page = succeed(lrz().arg("--man"));
-    assert!(String::from_utf8_lossy(&page.stdout).contains(".TH lrz"));
-    assert!(!succeed(lrz().args(["--completions", "bash"])).stdout.is_empty());
-    let help = succeed(lrz().arg("--help"));
-    let help = String::from_utf8_lossy(&help.stdout);
+fn a_hundred_megabytes_by_m_are_enough() {
+    let plain = text(8, 12_000_000);
+    let (_folder, path) = folder_with("a", &plain);
+    let archive = path.with_extension("lrz");
+    for (option, backend) in BACK_ENDS {
+        succeed(lrz().args(["-q", "-f", "-m1", option, "-o"]).arg(&archive).arg(&path));
+        assert!(backends(&archive).iter().all(|used| used == backend));
+        succeed(lrz().args(["-q", "-m1", "-t"]).arg(&archive));
+    }
+}
+
+/// A cgroup with a limit on memory, of version 2 or 1; `None` where this machine lets nobody make one.
+fn cgroup(bytes: u64) -> Option<std::path::PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let name = format!("lrz-test-{}", std::process::id());
+    for line in groups.lines() {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, own) = rest.split_once(':')?;
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        for above in [own.trim_start_matches('/'), ""] {
+            let folder = Path::new(root).join(above).join(&name);
+            if fs::create_dir(&folder).is_ok() {
+                if fs::write(folder.join(file), bytes.to_string()).is_ok() {
+                    return Some(folder);
+                }
+                let _ = fs::remove_dir(&folder);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn limits_of_a_cgroup_are_kept_and_the_back_end_works() {
+    let Some(group) = cgroup(128 << 20) else {
+        eprintln!("skipped: no cgroup with a limit on memory can be made here (that needs root)");
+        return;
+    };
+    let plain = text(9, 12_000_000);
+    let (_folder, path) = folder_with("a", &plain);
+    let enter = format!("echo $$ > {}/cgroup.procs", group.display());
+    let said = Command::new("sh")
+        .args(["-c", &format!("{enter}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_lrz"), "-v", "-f", "-l"])
+        .arg(&path)
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    for (option, backend) in BACK_ENDS {
+        goes_both_ways(&enter, option, backend, &path, &plain);
+    }
+    // The last process has left: an empty group can be removed.
+    fs::remove_dir(&group).expect("empty");
+    assert!(said.contains("set by the limit of the cgroup"), "{said}");
+}
+
+#[test]
+fn the_manual_page_completions_and_help_tell_every_option() {
+    let printed = |options: &[&str]| String::from_utf8(succeed(lrz().args(options)).stdout).expect("text");
+    let help = printed(&["--help"]);
     assert!(help.contains("Examples:"));
     assert!(help.lines().all(|line| line.chars().count() <= 80));
+    // The options are those that help lists: at the start of a line, after one letter or none.
+    let options: Vec<&str> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").or(line.strip_prefix("      ")).map(str::trim_start))
+        .filter(|line| line.starts_with('-'))
+        .filter_map(|line| line.split([' ', ',', '=', '[', '.']).find(|word| word.starts_with("--")))
+        .collect();
+    assert!(options.len() > 35, "{options:?}");
+    for needed in ["--decompress", "--lzma", "--window", "--recovery", "--trace", "--encrypt", "--version"] {
+        assert!(options.contains(&needed), "{needed}");
+    }
+    // roff writes a hyphen as an escape.
+    let page = printed(&["--man"]).replace("\\-", "-");
+    assert!(page.contains(".TH lrz"));
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = printed(&["--completions", shell]);
+        for option in &options {
+            let told = if shell == "fish" { option.trim_start_matches('-') } else { option };
+            assert!(completions.contains(told), "{shell}: {option}");
+        }
+    }
+    for option in options {
+        assert!(page.contains(option), "the manual page: {option}");
+    }
 }

@@ -5,6 +5,7 @@
 
 mod compare;
 mod corpora;
+mod overlap;
 mod table;
 
 use anyhow::{Context, Result, ensure};
@@ -33,6 +34,8 @@ pub enum Task {
     },
     /// Pack and unpack the files with lrz and its rivals, and write the table; goes on where it was stopped
     Compare(compare::Arguments),
+    /// Record lrz with overlapping stages and without, simulate both, and write the table
+    Overlap(overlap::Arguments),
 }
 
 /// Does it.
@@ -40,6 +43,7 @@ pub fn execute(task: &Task) -> Result<()> {
     match task {
         Task::Corpora { folder, names, kernels } => corpora::make(folder, names, kernels),
         Task::Compare(arguments) => compare::execute(arguments),
+        Task::Overlap(arguments) => overlap::execute(arguments),
     }
 }
 

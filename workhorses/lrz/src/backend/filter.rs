@@ -141,31 +141,32 @@ impl<R: Read> Read for Undelta<R> {
     }
 }
 
+/// liblzma's own filter, forward: into LZMA2, and back without the filter.
+#[cfg(test)]
+pub fn forward(filter: Filter, plain: &[u8]) -> Vec<u8> {
+    let mut lzma = Filters::new();
+    let mut both = Filters::new();
+    match filter {
+        Filter::X86 => both.x86(),
+        Filter::Arm64 => both.arm64(),
+    };
+    let options = LzmaOptions::new_preset(1).expect("a level");
+    both.lzma2(&options);
+    lzma.lzma2(&options);
+    let run = |mut stream: Stream, input: &[u8], room: usize| {
+        let mut output = Vec::with_capacity(room);
+        while stream.process_vec(&input[stream.total_in() as usize..], &mut output, Action::Finish).expect("fine")
+            != Status::StreamEnd
+        {}
+        output
+    };
+    let packed = run(Stream::new_raw_encoder(&both).expect("memory"), plain, plain.len() * 2 + 1000);
+    run(Stream::new_raw_decoder(&lzma).expect("memory"), &packed, plain.len() + 1000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// liblzma's own filters, forward: into LZMA2, and back without the filter.
-    fn forward(filter: Filter, plain: &[u8]) -> Vec<u8> {
-        let mut lzma = Filters::new();
-        let mut both = Filters::new();
-        match filter {
-            Filter::X86 => both.x86(),
-            Filter::Arm64 => both.arm64(),
-        };
-        let options = LzmaOptions::new_preset(1).expect("a level");
-        both.lzma2(&options);
-        lzma.lzma2(&options);
-        let run = |mut stream: Stream, input: &[u8], room: usize| {
-            let mut output = Vec::with_capacity(room);
-            while stream.process_vec(&input[stream.total_in() as usize..], &mut output, Action::Finish).expect("fine")
-                != Status::StreamEnd
-            {}
-            output
-        };
-        let packed = run(Stream::new_raw_encoder(&both).expect("memory"), plain, plain.len() * 2 + 1000);
-        run(Stream::new_raw_decoder(&lzma).expect("memory"), &packed, plain.len() + 1000)
-    }
 
     #[test]
     fn filters_undo_what_was_done() {

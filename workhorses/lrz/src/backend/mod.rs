@@ -144,6 +144,12 @@ pub fn unpacking_memory(kind: Kind, lzma: [u8; 5], plain: u64) -> u64 {
     }
 }
 
+/// What the filter of x86 code makes of some bytes.
+#[cfg(test)]
+pub fn filter_x86(plain: &[u8]) -> Vec<u8> {
+    filter::forward(Filter::X86, plain)
+}
+
 /// Whether a block is worth packing: samples of it become smaller, or their bytes are not spread evenly. Where neither
 /// holds no back end gains.
 pub fn looks_compressible(plain: &[u8]) -> bool {

@@ -34,6 +34,9 @@ pub struct Arguments {
     /// Tell what is in archives, without unpacking
     #[arg(short, long)]
     pub info: bool,
+    /// Take all files of folders, and of those in them
+    #[arg(short, long, conflicts_with = "outfile")]
+    pub recursive: bool,
     /// Repair archives with the parity beside them
     #[arg(long, conflicts_with_all = ["test", "info", "decompress"])]
     pub repair: bool,

@@ -14,7 +14,6 @@ use lrz::error::Error;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 /// What went wrong for one file: whose fault decides the exit status.
@@ -49,10 +48,15 @@ pub fn run() -> ExitCode {
     {
         eprintln!("lrz: -N {level}: {error}");
     }
-    let standard = [Path::new("-").to_owned()];
-    let files = if arguments.files.is_empty() { &standard[..] } else { &arguments.files };
+    let files = match names::inputs(&arguments) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("lrz: reading folders: {error}");
+            return ExitCode::from(DAMAGED);
+        }
+    };
     let mut worst = 0;
-    for file in files {
+    for file in &files {
         if let Err(error) = work::one(&arguments, file) {
             eprintln!("lrz: {}: {error:#}", file.display());
             let bad_usage = error

@@ -40,6 +40,40 @@ pub fn output(arguments: &Arguments, input: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(folder.join(output)))
 }
 
+/// The inputs: folders are replaced by the files in them that can be packed, or that are archives if these are wanted.
+/// What a link leads to is not followed.
+pub fn inputs(arguments: &Arguments) -> std::io::Result<Vec<PathBuf>> {
+    if arguments.files.is_empty() {
+        return Ok(vec![PathBuf::from("-")]);
+    }
+    let archives = arguments.decompress || arguments.test || arguments.info || arguments.repair;
+    let mut inputs = Vec::new();
+    for file in &arguments.files {
+        if !arguments.recursive || !file.is_dir() {
+            inputs.push(file.clone());
+            continue;
+        }
+        let mut found = Vec::new();
+        walk(file, &mut found)?;
+        found.retain(|path| path.to_string_lossy().ends_with(&arguments.suffix) == archives);
+        found.sort();
+        inputs.extend(found);
+    }
+    Ok(inputs)
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => walk(&entry.path(), found)?,
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// The parity of an archive.
 pub fn parity(archive: &Path) -> PathBuf {
     let mut name = archive.as_os_str().to_owned();

@@ -39,7 +39,7 @@ pub fn choose(
     let mut covered = 0;
     // What was looked at and did not pay: its other samples would tell the same.
     let mut rejected = Match { start: 0, length: 0, distance: 0 };
-    for sample in found {
+    for (index, sample) in found.iter().enumerate() {
         let end = sample.end as usize;
         let position = start + u64::from(sample.end);
         let newest = sample.places[0];
@@ -55,14 +55,32 @@ pub fn choose(
             best = better(best, extend(piece, start, end, *place, covered, from, view)?, judge);
         }
         match best {
-            Some(found) if u64::from(found.length) >= judge.least(found.distance) => {
-                covered = found.end();
-                matches.push(found);
+            Some(repeat) if pays(&repeat, found, index, start, judge) => {
+                covered = repeat.end();
+                matches.push(repeat);
             }
             _ => rejected = newest.unwrap_or(rejected),
         }
     }
     Ok(matches)
+}
+
+/// Whether a repeat pays. Samples within it that stood within reach of the back end as well tell how much of it the back
+/// end would have seen by itself, in parts: the rest has to be long enough.
+fn pays(repeat: &Match, found: &[Found], index: usize, start: u64, judge: &Judge) -> bool {
+    let length = u64::from(repeat.length);
+    if length < judge.least(repeat.distance) || length >= judge.near || !judge.sees_parts {
+        return length >= judge.least(repeat.distance);
+    }
+    let inside = |sample: &&Found| (repeat.start as usize + SAMPLED..=repeat.end()).contains(&(sample.end as usize));
+    let is_seen = |sample: &&Found| start + u64::from(sample.end) - sample.places[0] <= judge.reach;
+    let before = found[..index].iter().rev().take_while(inside);
+    let (mut all, mut seen) = (0, 0);
+    for sample in before.chain(found[index..].iter().take_while(inside)) {
+        all += 1;
+        seen += u64::from(is_seen(&sample));
+    }
+    length - length * seen / all.max(1) >= judge.least(repeat.distance)
 }
 
 /// The one that gains more. Of what the back end sees by itself, a farther copy has to be as long as a near one to pay:

@@ -35,6 +35,8 @@ pub struct Judge {
     pub far: u64,
     /// What the back end needs for a byte, in bits.
     pub bits: f64,
+    /// Whether it sees far enough to find the parts of most repeats by itself.
+    pub sees_parts: bool,
 }
 
 impl Judge {
@@ -43,7 +45,7 @@ impl Judge {
         // Bits that the back end needs for what LZO leaves 1 bit of, in a text: its share of LZO's size on sources and
         // logs, and the least length of repeats that it packs to nearly nothing.
         let (share, near) = match packer {
-            Packer::None => return Judge { reach: 0, near: LEAST, far: LEAST, bits: 8.0 },
+            Packer::None => return Judge { reach: 0, near: LEAST, far: LEAST, bits: 8.0, sees_parts: false },
             Packer::Lzo => (1.0, 512),
             Packer::Zlib => (0.6, 768),
             Packer::Bzip2 => (0.43, 512),
@@ -51,7 +53,7 @@ impl Judge {
         };
         let bits = share * lzo_bits(piece);
         let far = ((COST * 8.0 / bits) as u64).clamp(LEAST, near);
-        Judge { reach, near, far, bits }
+        Judge { reach, near, far, bits, sees_parts: matches!(packer, Packer::Bzip2 | Packer::Lzma) }
     }
 
     /// Lets go of the short repeats of a piece if a trial shows that they do not pay: what the back end makes of the

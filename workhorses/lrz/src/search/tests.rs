@@ -96,7 +96,7 @@ fn what_the_back_end_sees_by_itself_is_left_to_it() {
     let copied = noise(6, 200);
     let near = [&copied[..], &noise(7, 5000), &copied].concat();
     let far = [&copied[..], &noise(8, 50_000), &copied].concat();
-    let judge = Judge { reach: 10_000, near: 512, far: 64, bits: 2.0 };
+    let judge = Judge { reach: 10_000, near: 512, far: 64, bits: 2.0, sees_parts: false };
     assert!(search(&near, Some(judge), 9, 3).is_empty());
     let matches = search(&far, Some(judge), 9, 3);
     assert_eq!(matches.len(), 1);

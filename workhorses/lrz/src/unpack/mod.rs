@@ -217,3 +217,6 @@ impl Archive<'_> {
         self.cipher().open(Part::Block, sealed, block.packed as usize)
     }
 }
+
+#[cfg(test)]
+mod tests;

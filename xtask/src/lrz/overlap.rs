@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the overlap of stages gains: lrz is recorded with it and without it, and both recordings are played on machines
+//! of 2 to 16 CPUs. `docs/lrz-overlap.md` has the table.
+
+use super::shell;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `lrz overlap`.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Record again (root): `lrz -b -w1 -p16` on the first 400 MB of kern2.tar
+    #[arg(long)]
+    record: bool,
+    /// Where the corpora are
+    #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
+    folder: PathBuf,
+    /// The weir to record and simulate with
+    #[arg(long, default_value = "target/release/weir", value_name = "FILE")]
+    weir: PathBuf,
+    /// The lrz to record
+    #[arg(long, default_value = "target/release/lrz", value_name = "FILE")]
+    lrz: PathBuf,
+    /// Seeds of each row
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    seeds: u32,
+}
+
+const CPUS: [u32; 4] = [2, 4, 8, 16];
+const SCHEDULERS: [&str; 2] = ["kernel", "bfs"];
+/// Recordings, and what is recorded.
+const RECORDINGS: [(&str, &str); 2] =
+    [("workloads/recorded/lrz-overlap.weir", ""), ("workloads/recorded/lrz-serial.weir", "--no-overlap")];
+const OUTPUT: &str = "docs/lrz-overlap.md";
+
+/// Records, simulates, and writes the table.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    if arguments.record {
+        record(arguments)?;
+    }
+    let mut text = String::from(
+        "# What overlapping stages gain\n\nWritten by `cargo xtask lrz overlap`: do not edit. `lrz -b -w1 -p16` packs four \
+         chunks of a tar of sources, with the\nsearch in one chunk going on while blocks of the one before are packed \
+         (`workloads/recorded/lrz-overlap.weir`), and\nwith `--no-overlap` (`lrz-serial.weir`). Both recordings are \
+         played on machines of equal CPUs without SMT. Seconds are\nmedians of the makespan, with the lowest and the \
+         highest.\n\n| CPUs | scheduler | overlap | no overlap | gain |\n|---|---|---|---|---|\n",
+    );
+    for cpus in CPUS {
+        for scheduler in SCHEDULERS {
+            let [overlap, serial] = RECORDINGS.map(|(file, _)| makespans(arguments, scheduler, cpus, file));
+            let (overlap, serial) = (overlap?, serial?);
+            let gain = 100.0 * (1.0 - median(&overlap) / median(&serial));
+            writeln!(text, "| {cpus} | {scheduler} | {} | {} | {gain:.1} % |", show(&overlap), show(&serial))?;
+        }
+    }
+    writeln!(
+        text,
+        "\n{} seeds. With few CPUs the threads that pack are always busy, with or without overlap: nothing is left to gain. \
+         With many\nCPUs they wait for the search, which the overlap hides. What is recorded is the order in which \
+         threads woke each other on\na machine of 2 CPUs: with more CPUs, the real program would hand blocks on in \
+         another order.",
+        arguments.seeds
+    )?;
+    fs::write(OUTPUT, text).with_context(|| format!("writing {OUTPUT}"))
+}
+
+fn record(arguments: &Arguments) -> Result<()> {
+    let here = std::env::current_dir().context("the current folder")?;
+    let full = |path: &Path| here.join(path).display().to_string();
+    let folder = full(&arguments.folder);
+    shell(&format!("head -c 400000000 '{folder}/kern2.tar' > '{folder}/four-chunks'"))?;
+    let (weir, lrz) = (full(&arguments.weir), full(&arguments.lrz));
+    // Command lines are recorded: short names tell nothing of this machine.
+    shell(&format!("cp '{lrz}' '{folder}/lrz'"))?;
+    for (file, option) in RECORDINGS {
+        let output = full(Path::new(file));
+        shell(&format!(
+            "cd '{folder}' && '{weir}' record -o '{output}' -- \
+             ./lrz -q -f -b -w1 -p16 {option} -o four-chunks.lrz four-chunks"
+        ))?;
+    }
+    shell(&format!("cd '{folder}' && rm lrz four-chunks four-chunks.lrz"))?;
+    Ok(())
+}
+
+/// Seconds of each seed.
+fn makespans(arguments: &Arguments, scheduler: &str, cpus: u32, file: &str) -> Result<Vec<f64>> {
+    let output = Command::new(&arguments.weir)
+        .args(["sim", scheduler, "--machine", &format!("core:{cpus} pu:1"), "--workload", file])
+        .args(["--seeds", &arguments.seeds.to_string(), "--format", "json"])
+        .output()
+        .with_context(|| format!("running {}", arguments.weir.display()))?;
+    ensure!(output.status.success(), "weir sim {scheduler}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let told: Value = serde_json::from_slice(&output.stdout).context("reading the runs")?;
+    let runs = told["runs"].as_array().context("no runs")?;
+    let seconds = runs.iter().map(|run| run["makespan_ns"].as_u64().context("a run without an end"));
+    let mut seconds = seconds.map(|ns| Ok(ns? as f64 / 1e9)).collect::<Result<Vec<f64>>>()?;
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds)
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+fn show(sorted: &[f64]) -> String {
+    format!("{:.2} ({:.2} to {:.2})", median(sorted), sorted[0], sorted[sorted.len() - 1])
+}
