@@ -3,6 +3,7 @@
 
 mod lrz;
 mod noise;
+mod objects;
 mod predict;
 mod sabotage;
 mod statistics;
@@ -35,6 +36,8 @@ enum Task {
     /// Measure how far real runs are spread, and compare that with what the model draws
     #[command(subcommand)]
     Noise(noise::Task),
+    /// Run the schedulers of a folder on many machines with many workloads, and tell in a table how they do
+    Objects(objects::Arguments),
     /// Measure how good the marks of comparisons are
     Statistics(statistics::Arguments),
     /// Show how many tasks a second pass through one queue on 1 to 512 CPUs
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
         Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
+        Task::Objects(arguments) => end("objects", objects::execute(&arguments)),
         Task::Statistics(arguments) => end("statistics", statistics::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => end("wall", wall::execute(&arguments).map(|()| true)),
         Task::Vm(command) => vm::execute(command),
