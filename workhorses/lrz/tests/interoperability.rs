@@ -14,8 +14,9 @@ const THEIRS: [&str; 6] = ["--lzma", "-b", "-g", "-l", "-n", "-z"];
 /// Pipes a file through a command into another one.
 fn pipe(command: &mut Command, from: &Path, to: &Path) {
     let (input, output) = (File::open(from).expect("there"), File::create(to).expect("created"));
-    let status = command.stdin(input).stdout(output).stderr(Stdio::null()).status().expect("started");
-    assert!(status.success(), "{command:?}");
+    let child = command.stdin(input).stdout(output).stderr(Stdio::piped()).spawn().expect("started");
+    let told = child.wait_with_output().expect("ended");
+    assert!(told.status.success(), "{command:?}: {}, {}", told.status, String::from_utf8_lossy(&told.stderr));
 }
 
 /// One direction: `pack` a file with some options, read it with the other program; both by names and through pipes.

@@ -237,7 +237,7 @@ fn goes_both_ways(setup: &str, option: &str, backend: &str, path: &Path, plain: 
 
 #[test]
 fn limits_on_address_space_are_kept_and_the_back_end_works() {
-    let plain = text(8, 12_000_000);
+    let plain = text(8, 5_000_000);
     let (_folder, path) = folder_with("a", &plain);
     for (option, backend) in BACK_ENDS {
         for megabytes in [128, 192, 400] {
@@ -248,7 +248,7 @@ fn limits_on_address_space_are_kept_and_the_back_end_works() {
 
 #[test]
 fn a_hundred_megabytes_by_m_are_enough() {
-    let plain = text(8, 12_000_000);
+    let plain = text(8, 5_000_000);
     let (_folder, path) = folder_with("a", &plain);
     let archive = path.with_extension("lrz");
     for (option, backend) in BACK_ENDS {
@@ -289,7 +289,7 @@ fn limits_of_a_cgroup_are_kept_and_the_back_end_works() {
         eprintln!("skipped: no cgroup with a limit on memory can be made here (that needs root)");
         return;
     };
-    let plain = text(9, 12_000_000);
+    let plain = text(9, 5_000_000);
     let (_folder, path) = folder_with("a", &plain);
     let enter = format!("echo $$ > {}/cgroup.procs", group.display());
     let said = Command::new("sh")

@@ -49,10 +49,12 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
          played on machines of equal CPUs without SMT. Seconds are\nmedians of the makespan, with the lowest and the \
          highest.\n\n| CPUs | scheduler | overlap | no overlap | gain |\n|---|---|---|---|---|\n",
     );
+    let mut work_s = [0.0; 2];
     for cpus in CPUS {
         for scheduler in SCHEDULERS {
             let [overlap, serial] = RECORDINGS.map(|(file, _)| makespans(arguments, scheduler, cpus, file));
-            let (overlap, serial) = (overlap?, serial?);
+            let ((overlap, work), (serial, serial_work)) = (overlap?, serial?);
+            work_s = [work, serial_work];
             let gain = 100.0 * (1.0 - median(&overlap) / median(&serial));
             writeln!(text, "| {cpus} | {scheduler} | {} | {} | {gain:.1} % |", show(&overlap), show(&serial))?;
         }
@@ -60,10 +62,11 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     writeln!(
         text,
         "\n{} seeds. With few CPUs the threads that pack are always busy, with or without overlap: nothing is left to gain. \
-         With many\nCPUs they wait for the search, which the overlap hides. What is recorded is the order in which \
-         threads woke each other on\na machine of 2 CPUs: with more CPUs, the real program would hand blocks on in \
-         another order.",
-        arguments.seeds
+         With many\nCPUs they wait for the search, which the overlap hides. The recordings hold {:.1} and {:.1} CPU seconds \
+         of the same work, as other\nprograms took caches and memory from them: that much is no effect of the overlap. \
+         What is recorded is the order in which\nthreads woke each other on a machine of 2 CPUs: with more CPUs, the \
+         real program would hand blocks on in another order.",
+        arguments.seeds, work_s[0], work_s[1]
     )?;
     fs::write(OUTPUT, text).with_context(|| format!("writing {OUTPUT}"))
 }
@@ -87,8 +90,8 @@ fn record(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of each seed.
-fn makespans(arguments: &Arguments, scheduler: &str, cpus: u32, file: &str) -> Result<Vec<f64>> {
+/// Seconds of each seed, and CPU seconds of the work.
+fn makespans(arguments: &Arguments, scheduler: &str, cpus: u32, file: &str) -> Result<(Vec<f64>, f64)> {
     let output = Command::new(&arguments.weir)
         .args(["sim", scheduler, "--machine", &format!("core:{cpus} pu:1"), "--workload", file])
         .args(["--seeds", &arguments.seeds.to_string(), "--format", "json"])
@@ -100,7 +103,8 @@ fn makespans(arguments: &Arguments, scheduler: &str, cpus: u32, file: &str) -> R
     let seconds = runs.iter().map(|run| run["makespan_ns"].as_u64().context("a run without an end"));
     let mut seconds = seconds.map(|ns| Ok(ns? as f64 / 1e9)).collect::<Result<Vec<f64>>>()?;
     seconds.sort_by(f64::total_cmp);
-    Ok(seconds)
+    let work_ns = runs.first().and_then(|run| run["work_ns"].as_u64()).context("a run without work")?;
+    Ok((seconds, work_ns as f64 / 1e9))
 }
 
 fn median(sorted: &[f64]) -> f64 {
