@@ -47,7 +47,8 @@ pub struct Interval {
     pub low_ppm: Option<i64>,
     /// The greatest one.
     pub high_ppm: Option<i64>,
-    /// The smallest true difference that about 19 of 20 such comparisons would tell; `None` if so few
+    /// The smallest true difference that about 19 of 20 such comparisons would tell if differences were normal (fewer
+    /// tell it where single runs are wild); `None` if so few
     /// runs can tell nothing.
     pub tellable_ppm: Option<i64>,
     /// What follows.

@@ -5,6 +5,7 @@
 //! tunable is all that is added. Three questions follow, for several numbers of seeds.
 //!
 //! 1. Placebo: how many tables have any mark if the copy runs with a delay of 0, on seeds that the policy did not have?
+//!    Both have run with all seeds of two pools; which seeds are whose is drawn for each table.
 //! 2. Plants: with delays that make the makespan longer, or the work done less, by 1, 2, 3 and 5 %, in how many tables
 //!    is it marked as worse?
 //! 3. Promises: if a table says what difference it would tell, how many other tables tell that much? The runs of the
@@ -78,10 +79,10 @@ struct Pools {
     name: String,
     /// What plants change.
     key: &'static str,
+    /// With the seeds of two pools.
     original: Vec<Record>,
-    /// The copy with a delay of 0, on the same seeds and on as many others.
+    /// The copy with a delay of 0, on the same seeds.
     copy: Vec<Record>,
-    fresh: Vec<Record>,
     /// By [`PLANTS`]; empty if no delay changes the measure.
     planted: Vec<Vec<Record>>,
 }
@@ -93,9 +94,8 @@ impl Pools {
             eprintln!("{} {} {} delay {delay}: {seeds} seeds", setting.policy, setting.machine, setting.workload);
             place.simulate(&format!("{},plant={delay}", object.display()), setting, seeds)
         };
-        let original = place.simulate(setting.policy, setting, pool)?;
-        let mut copy = runs(0, 2 * pool)?;
-        let fresh = copy.split_off(pool as usize);
+        let original = place.simulate(setting.policy, setting, 2 * pool)?;
+        let copy = runs(0, 2 * pool)?;
         let key = if setting.is_finite { TOLD[0] } else { TOLD[1] };
         let first = mean(&copy[..CALIBRATION as usize], key)?;
         let mut effect = |delay| Ok(worse(key, first, mean(&runs(delay, CALIBRATION)?, key)?));
@@ -107,7 +107,7 @@ impl Pools {
             }
         };
         let name = format!("`{}`, {}, {}", setting.policy, setting.machine, setting.workload);
-        Ok(Pools { name, key, original, copy, fresh, planted })
+        Ok(Pools { name, key, original, copy, planted })
     }
 
     /// How far runs are spread, with one seed and between strangers, and what the plants really did.
@@ -117,8 +117,10 @@ impl Pools {
         let strangers = spread(&a);
         let mut text = format!("{}: `{}` varies by {strangers:.2} %", self.name, self.key);
         let _ = write!(text, ", in pairs of one seed with a copy by {:.2} %", spread(&pairs));
-        let base = mean(&self.original, self.key)?;
-        let had = |planted: &Vec<Record>| Ok(format!("{:.1}", worse(self.key, base, mean(planted, self.key)?)));
+        let had = |planted: &Vec<Record>| {
+            let base = mean(&self.original[..planted.len()], self.key)?;
+            Ok(format!("{:.1}", worse(self.key, base, mean(planted, self.key)?)))
+        };
         let had: Vec<String> = self.planted.iter().map(had).collect::<Result<_>>()?;
         if !had.is_empty() {
             let _ = write!(text, "; the plants did {} %", had.join(", "));
@@ -132,8 +134,9 @@ fn row(pools: &Pools, seeds: usize, tables: u32) -> String {
     let mut draw = Draw(1);
     let mut placebo = |paired: bool| {
         let hit = |_: &u32| {
-            let pick = |runs: &[Record], draw: &mut Draw| some(runs, &draw.choose(runs.len(), seeds));
-            let (a, b) = (pick(&pools.original, &mut draw), pick(&pools.fresh, &mut draw));
+            let chosen = draw.choose(pools.original.len(), 2 * seeds);
+            let (first, second) = chosen.split_at(seeds);
+            let (a, b) = (some(&pools.original, first), some(&pools.copy, second));
             table(&a, &b, paired).iter().any(Judged::is_marked)
         };
         percent((0..tables).filter(hit).count(), tables)
@@ -141,7 +144,7 @@ fn row(pools: &Pools, seeds: usize, tables: u32) -> String {
     let mut cells = vec![pools.name.clone(), seeds.to_string(), placebo(true), placebo(false)];
     for planted in &pools.planted {
         let found = |_: &u32| {
-            let chosen = draw.choose(pools.original.len(), seeds);
+            let chosen = draw.choose(planted.len(), seeds);
             let table = table(&some(&pools.original, &chosen), &some(planted, &chosen), true);
             judged(&table, pools.key).is_some_and(Judged::is_worse)
         };
