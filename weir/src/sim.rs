@@ -61,13 +61,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
-    let machine = |name: &String| -> Result<Machine> {
-        let mut machine = select::machine(name)?;
-        args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
-        machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
-        Ok(machine)
-    };
-    let machines = args.machines.iter().map(machine).collect::<Result<Vec<_>>>()?;
+    let machines = args.machines.iter().map(|name| machine(name, args)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
     let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
@@ -131,6 +125,14 @@ fn tell_coverage(coverage: &Coverage, to: Option<&Path>, format: Format) -> Resu
             Ok(())
         }
     }
+}
+
+/// The machine of this name, without the effects and the noise that are to be left out.
+fn machine(name: &str, args: &Sim) -> Result<Machine> {
+    let mut machine = select::machine(name)?;
+    args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
+    machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
+    Ok(machine)
 }
 
 /// The seeds that were asked for.
