@@ -117,6 +117,29 @@ fn every_source_changes_runs_alone() {
     }
 }
 
+/// Wakeups, switches and interrupts: each is drawn by itself.
+#[test]
+fn each_part_of_the_kernels_code_is_drawn() {
+    let (loud, mix) = (noisy("core:2 pu:2"), mix());
+    let fifo = Scheduler::shipped("fifo");
+    let others = NoiseSource::ALL.into_iter().filter(|&source| source != NoiseSource::Kernel);
+    let silent = others.fold(Noise::default(), Noise::without);
+    let nominal = fifo.play(&loud, &mix).outcome.log_hash;
+    let play = |noise: Noise| {
+        let machine = Machine { noise, ..loud.clone() };
+        fifo.play_with(&machine, &mix, 3).completed().outcome.log_hash
+    };
+    assert_eq!(play(silent.clone()), nominal);
+    let sizes = written_down();
+    for noise in [
+        Noise { wakeup_ppm: sizes.wakeup_ppm, ..silent.clone() },
+        Noise { switch_ppm: sizes.switch_ppm, ..silent.clone() },
+        Noise { interrupt_ppm: sizes.interrupt_ppm, ..silent.clone() },
+    ] {
+        assert_ne!(play(noise.clone()), nominal, "{noise:?}");
+    }
+}
+
 /// Two schedulers with one seed meet the same work, so that their difference is theirs.
 #[test]
 fn schedulers_meet_the_same_work() {
