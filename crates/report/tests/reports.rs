@@ -80,7 +80,6 @@ fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
 fn ejected() -> RunReport {
     let exit = Exit {
         kind: 1026,
-        code: 0,
         reason: "runnable task stall".to_owned(),
         message: "cc1[17] failed to run for 30.500s".to_owned(),
         dump: "CPU states\n".to_owned(),

@@ -179,8 +179,8 @@ pub fn run_covered(
     Ok((outcome, kernel.coverage().unwrap_or_default()))
 }
 
-/// The same as [`run_then`], but the scheduler is unloaded at the end, which takes time: tasks go on meanwhile and bypass it, and the
-/// outcome counts that too. `last` gets the kernel when the scheduler is gone. One that asks for a restart when the
+/// The same as [`run_then`], but the scheduler is unloaded at the end, which takes time: tasks go on meanwhile and bypass
+/// it, and the outcome counts that too. `last` gets the kernel when the scheduler is gone. One that asks for a restart when the
 /// machine changes just then is not attached again.
 pub fn run_and_unload(
     setup: &Setup<'_>,
