@@ -176,8 +176,7 @@ fn a_fault_is_said_once() {
     let said = |message: &str| {
         let exit = Exit { message: message.to_owned(), fault: fault.clone(), ..ejected().ending.ejected.unwrap() };
         let ending = Ending { ejected: Some(exit), ..Ending::default() };
-        let text = summary(&RunReport { ending, ..ejected() });
-        text.matches("x.bpf.c:7").count()
+        summary(&RunReport { ending, ..ejected() }).matches("x.bpf.c:7").count()
     };
     assert_eq!(said("BPF fault in ops.enqueue(): null pointer at x.bpf.c:7"), 1);
     assert_eq!(said("BPF fault"), 1);
