@@ -78,6 +78,15 @@ pub fn pack(plain: &[u8], level: u8, dictionary: u32) -> std::result::Result<Vec
     }
 }
 
+/// How far back a block of `plain` bytes may repeat. lrzip 0.651 writes a dictionary of 0 where it packs a stream at level
+/// 1, and cannot read that itself: such a block may repeat all of its own bytes.
+pub fn reach(properties: [u8; 5], plain: u64) -> u64 {
+    match u64::from(dictionary(properties)) {
+        0 => plain.min(u64::from(u32::MAX)),
+        dictionary => dictionary.min(plain),
+    }
+}
+
 /// Unpacks a block.
 pub struct Unpacker<R> {
     packed: R,
@@ -92,7 +101,7 @@ impl<R: BufRead> Unpacker<R> {
     /// [`Error::Unsupported`] for parameters that are none, [`Error::Memory`] where memory is short.
     pub fn new(packed: R, plain: u64, properties: [u8; 5]) -> Result<Unpacker<R>> {
         // The dictionary need not be larger than the block: a damaged head asks for memory in vain.
-        let dictionary = u64::from(dictionary(properties)).min(plain).max(4096) as u32;
+        let dictionary = reach(properties, plain).max(4096) as u32;
         let mut own = properties;
         own[1..].copy_from_slice(&dictionary.to_le_bytes());
         let mut filters = Filters::new();

@@ -138,9 +138,7 @@ pub fn unpacking_memory(kind: Kind, lzma: [u8; 5], plain: u64) -> u64 {
         Kind::Lzo => lzo_read::WORKING_MEMORY,
         Kind::Zlib => 1 << 20,
         Kind::Zpaq => 112 << 20,
-        Kind::Lzma | Kind::LzmaX86 | Kind::LzmaArm64 | Kind::LzmaDelta(_) => {
-            u64::from(lzma::dictionary(lzma)).min(plain) + (1 << 20)
-        }
+        Kind::Lzma | Kind::LzmaX86 | Kind::LzmaArm64 | Kind::LzmaDelta(_) => lzma::reach(lzma, plain) + (1 << 20),
     }
 }
 
