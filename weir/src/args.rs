@@ -167,10 +167,13 @@ pub struct Sim {
     #[arg(long, value_name = "N", conflicts_with = "seed", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
+    /// Draw the machine's uncertain numbers N times; each draw runs with every seed [default seeds: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
+    pub draws: Option<u64>,
     /// Kernel version to model
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]
     pub kernel: (u16, u16),
-    /// Effects of hardware to leave out: smt, frequency, idle-states
+    /// Effects of hardware to leave out: smt, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Sources of noise that draw nothing, such as threads,order (docs/noise.md)

@@ -25,6 +25,9 @@ use workload::Workload;
 /// pairs a test can never tell anything, and with 16 it has the rows of a table and a few schedulers to spare.
 const SEEDS: u64 = 16;
 
+/// How often each draw of a machine runs if nothing else was asked for: its median stands for the draw.
+const SEEDS_OF_DRAW: u64 = 3;
+
 /// One cell of schedulers × machines × workloads × seeds.
 #[derive(Clone, Copy)]
 struct Run<'a> {
@@ -32,6 +35,8 @@ struct Run<'a> {
     machine: &'a Machine,
     workload: &'a Workload,
     faults: &'a FaultPlan,
+    /// Which draw of the machine's uncertain numbers it is; 0: the typical ones.
+    draw: u64,
     seed: u64,
 }
 
@@ -45,9 +50,10 @@ struct Done {
 /// Runs and reports. True if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
     let seeds = seeds(args);
-    let count = args.schedulers.len() * args.machines.len() * args.workloads.len() * seeds.len();
+    let draws = args.draws.unwrap_or(1) as usize;
+    let count = args.schedulers.len() * args.machines.len() * args.workloads.len() * draws * seeds.len();
     if count > 1 && (args.trace.is_some() || args.log.is_some()) {
-        let hint = if seeds.len() > 1 { "; --seed 0 makes one of each setup" } else { "" };
+        let hint = if seeds.len() > 1 && args.draws.is_none() { "; --seed 0 makes one of each setup" } else { "" };
         bail!("--trace and --log are for one run, and these are {count}{hint}");
     }
     output::check(&[
@@ -61,20 +67,23 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
-    let machines = args.machines.iter().map(|name| machine(name, args)).collect::<Result<Vec<_>>>()?;
+    let machines = args.machines.iter().map(|name| drawn(machine(name, args)?, args)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
     let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
     for workload in &workloads {
         for machine in &machines {
             for scheduler in &schedulers {
-                runs.extend(seeds.iter().map(|&seed| Run { scheduler, machine, workload, faults: &faults, seed }));
+                for (draw, machine) in machine {
+                    let run = |&seed: &u64| Run { scheduler, machine, workload, faults: &faults, draw: *draw, seed };
+                    runs.extend(seeds.iter().map(run));
+                }
             }
         }
     }
     if args.format == Format::Text {
         eprintln!("{}", report::escape(&command_line(args)));
-        if args.seed.is_none() && args.seeds.is_none() && seeds.len() > 1 {
+        if args.seed.is_none() && args.seeds.is_none() && args.draws.is_none() && seeds.len() > 1 {
             eprintln!("weir: {count} runs, as schedulers are compared by {SEEDS} seeds; --seed 0 makes one of each");
         }
     }
@@ -135,11 +144,21 @@ fn machine(name: &str, args: &Sim) -> Result<Machine> {
     Ok(machine)
 }
 
+/// The machine, or all its draws, with their numbers.
+fn drawn(machine: Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
+    let Some(draws) = args.draws else { return Ok(vec![(0, machine)]) };
+    if !machine.is_uncertain() {
+        bail!("--draws: machine {} has no number with a lowest and a highest value to draw between", machine.name);
+    }
+    Ok((1..=draws).map(|draw| (draw, machine.drawn(draw, draws))).collect())
+}
+
 /// The seeds that were asked for.
 fn seeds(args: &Sim) -> Vec<u64> {
     match (args.seed, args.seeds) {
         (Some(seed), _) => vec![seed],
         (None, Some(seeds)) => (1..=seeds).collect(),
+        (None, None) if args.draws.is_some() => (1..=SEEDS_OF_DRAW).collect(),
         (None, None) if args.schedulers.len() > 1 => (1..=SEEDS).collect(),
         (None, None) => vec![0],
     }
@@ -158,6 +177,9 @@ fn command_line(args: &Sim) -> String {
     match seeds(args).as_slice() {
         [seed] if args.seeds.is_none() => option("seed", &seed.to_string()),
         seeds => option("seeds", &seeds.len().to_string()),
+    }
+    if let Some(draws) = args.draws {
+        option("draws", &draws.to_string());
     }
     option("kernel", &version(args.kernel));
     if !args.without.is_empty() {
@@ -203,7 +225,7 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
 }
 
 fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
-    let Run { scheduler, machine, workload, faults, seed } = run;
+    let Run { scheduler, machine, workload, faults, seed, draw: _ } = run;
     let setup = Setup {
         machine,
         workload,
@@ -269,7 +291,7 @@ fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: 
             workload: run.workload.name.clone(),
             world: World::Sim,
             seed: Some(run.seed),
-            draw: Some(0),
+            draw: Some(run.draw),
             effects: Some(effects(run.machine)),
             unvalidated: unvalidated(run.machine),
             kernel: version(args.kernel),

@@ -76,6 +76,7 @@
 //! ```
 
 mod cost;
+mod draws;
 mod effects;
 mod hwloc_xml;
 mod machine;

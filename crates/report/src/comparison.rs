@@ -172,7 +172,12 @@ fn explanation(groups: &[Group<'_>], ranges: bool) -> String {
         return format!("One run of each cannot tell chance from cause, so nothing is marked: {how}. {help}");
     }
     let pairs = groups.iter().flat_map(|group| &group.compared).all(|compared| compared.paired);
-    let (of, with) = if pairs { ("seeds", " with the same seed") } else { ("runs", "") };
+    let drawn = setups().any(Setup::is_drawn);
+    let (of, with) = match (drawn, pairs) {
+        (true, _) => ("draws of the machine", " on the same draw"),
+        (false, true) => ("seeds", " with the same seed"),
+        (false, false) => ("runs", ""),
+    };
     let range = if ranges { ", and its range" } else { "" };
     format!(
         "Values are medians of all {of}. Beside them: the typical difference between two runs{with}{range}. \

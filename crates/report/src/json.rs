@@ -152,7 +152,7 @@ fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measu
         "a": identity(a),
         "b": identity(b),
         "measure": measure.key,
-        "pairs": if compared.paired { a.runs.len() } else { 0 },
+        "pairs": if compared.paired { a.units() } else { 0 },
         "a_runs": a.runs.len(),
         "b_runs": b.runs.len(),
         "a_median": judged.a_median,

@@ -44,9 +44,25 @@ pub(crate) struct Compared {
 }
 
 impl Setup<'_> {
-    /// The values of a measure that are known.
+    /// The values of a measure that are known: of each run, or of each draw of the machine the median over its seeds.
+    /// Draws are what tests count, as the seeds of one draw say nothing of another machine.
     pub fn values(&self, measure: usize) -> Vec<u64> {
-        self.runs.iter().filter_map(|run| run.values[measure]).collect()
+        let known = |runs: &[&Record]| runs.iter().filter_map(|run| run.values[measure]).collect::<Vec<_>>();
+        if !self.is_drawn() {
+            return known(&self.runs);
+        }
+        let draws = self.runs.chunk_by(|a, b| a.tags.draw == b.tags.draw).map(known);
+        draws.filter(|values| !values.is_empty()).map(|values| statistics::median(&values)).collect()
+    }
+
+    /// Whether its runs had several draws of the machine.
+    pub fn is_drawn(&self) -> bool {
+        self.runs.iter().any(|run| run.tags.draw != self.runs[0].tags.draw)
+    }
+
+    /// How many draws its runs had, or how many runs there are of one.
+    pub fn units(&self) -> usize {
+        if self.is_drawn() { self.runs.chunk_by(|a, b| a.tags.draw == b.tags.draw).count() } else { self.runs.len() }
     }
 
     /// Their median, if there is any.
@@ -188,8 +204,11 @@ fn title(setups: &[Setup<'_>], names: &[usize]) -> String {
     parts.join(", ")
 }
 
-/// `seed 0`, `seeds 1-16`, `3 runs`.
+/// `seed 0`, `seeds 1-16`, `3 runs`, `20 draws of 3 seeds`.
 fn seeds(setup: &Setup<'_>) -> String {
+    if setup.is_drawn() {
+        return format!("{} draws of {} seeds", setup.units(), setup.runs.len() / setup.units());
+    }
     let seeds: Vec<u64> = setup.runs.iter().filter_map(|run| run.tags.seed).collect();
     match seeds.as_slice() {
         [one] if setup.runs.len() == 1 => format!("seed {one}"),
