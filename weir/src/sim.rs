@@ -69,14 +69,13 @@ pub fn sim(args: &Sim) -> Result<bool> {
     notes::tell(&schedulers);
     let machines = args.machines.iter().map(|name| drawn(machine(name, args)?, args)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
-    let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
+    let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
     for workload in &workloads {
         for machine in &machines {
             for scheduler in &schedulers {
-                for (draw, machine) in machine {
-                    let run = |&seed: &u64| Run { scheduler, machine, workload, faults: &faults, draw: *draw, seed };
-                    runs.extend(seeds.iter().map(run));
+                for &(draw, ref machine) in machine {
+                    runs.extend(seeds.iter().map(|&seed| Run { scheduler, machine, workload, faults, draw, seed }));
                 }
             }
         }

@@ -46,7 +46,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["run", "--format", "csv"], "--format csv is for the run of a command or a workload"),
         (&["sim", "fifo", "--faults", "x"], "cannot read x: No such file"),
         (&["sim", "fifo", "--report", "x.html"], "--report"),
-        (&["sim", "fifo", "--coverage"], "--coverage"),
+        (&["sim", "fifo", "--draws", "1"], "--draws"),
         (&["sim", "fifo", "--interleave"], "--interleave"),
         (&["sim", "fifo", "--seed", "-1"], "--seed"),
         (&["sim", "fifo", "--seed", "one"], "'one'"),

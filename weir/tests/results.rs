@@ -41,6 +41,28 @@ fn complaints(document: &Value) -> Vec<String> {
     validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path)).collect()
 }
 
+/// Each draw is another machine, both schedulers meet the same ones, and tests count draws, not runs.
+#[test]
+fn draws_of_a_machine_are_what_comparisons_count() {
+    let directory = workspace();
+    let args = ["fifo", "bfs", "--draws", "6", "--seeds", "2", "--format", "json"];
+    let document: Value = serde_json::from_slice(&sim(directory.path(), &args).stdout).unwrap();
+    assert_eq!(complaints(&document), Vec::<String>::new());
+    let runs = document["runs"].as_array().unwrap();
+    let of = |key: &str| runs.iter().map(|run| run[key].as_u64().unwrap()).collect::<Vec<_>>();
+    let once: Vec<u64> = (1..=6).flat_map(|draw| [draw; 2]).collect();
+    assert_eq!((of("draw"), of("seed")), ([once.clone(), once].concat(), [1, 2].repeat(12)));
+    let mut hashes: Vec<&str> = runs.iter().map(|run| run["log_hash"].as_str().unwrap()).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), runs.len(), "no two draws are the same machine");
+    let comparisons = document["comparisons"].as_array().unwrap();
+    assert!(!comparisons.is_empty() && comparisons.iter().all(|comparison| comparison["pairs"] == 6));
+    let refused = weir(directory.path(), &["sim", "fifo", "-m", "core:2 pu:1", "-w", "load.json", "--draws", "3"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("core:2 pu:1 has no number with a lowest and a highest value"));
+}
+
 #[test]
 fn documents_follow_the_schema() {
     let directory = workspace();

@@ -113,6 +113,8 @@ pub(crate) fn distance(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared,
         _ => ' ',
     };
     let text = match (judged, base.median(measure), other.median(measure)) {
+        // Typical pairs of tiny numbers may differ where both medians are nothing.
+        (_, Some(0), Some(0)) if mark == ' ' => Some("=".to_owned()),
         (Some(judged), ..) => judged.diff_ppm.map(ppm),
         (None, Some(base), Some(value)) => versus(base, value),
         _ => None,
