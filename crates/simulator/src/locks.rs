@@ -10,6 +10,7 @@
 //! Requests come in the order of time, so the time at which a lock is taken is known as soon as the time is at which its
 //! holder gives it back; that may lie ahead.
 
+use crate::script::Step;
 use event_log::LockKind;
 use ids::{CpuId, DsqId, Nanos, Topology};
 use kernel_model::Lock;
@@ -81,6 +82,8 @@ pub(crate) struct Locks {
     /// The runqueues' by CPU, then the others in the order in which they were met.
     table: Vec<Entry>,
     others: BTreeMap<Lock, LockNumber>,
+    /// Kept to be filled again.
+    pub written: Vec<Step>,
 }
 
 impl Locks {
@@ -89,7 +92,7 @@ impl Locks {
         let costs = machine.effects.locks.clone()?;
         let topology = machine.topology.clone();
         let table = (0..topology.len() as u32).map(|cpu| Entry::new(Lock::Runqueue(CpuId(cpu)))).collect();
-        Some(Box::new(Locks { costs, topology, table, others: BTreeMap::new() }))
+        Some(Box::new(Locks { costs, topology, table, others: BTreeMap::new(), written: Vec::new() }))
     }
 
     /// Part of the wakeup path in which the runqueue of the target is locked.
@@ -111,6 +114,18 @@ impl Locks {
     /// The lock itself.
     pub fn lock(&self, number: LockNumber) -> Lock {
         self.table[number.0 as usize].lock
+    }
+
+    /// Whether nobody has it at this time, nor later, as far as is known.
+    pub fn is_free(&self, number: LockNumber, time: Nanos) -> bool {
+        let entry = &self.table[number.0 as usize];
+        !entry.held && entry.free <= time
+    }
+
+    /// At most so long `cpu` waits for cache lines when it takes a lock that is free.
+    pub fn lines(&self, number: LockNumber, cpu: CpuId) -> Nanos {
+        let line = |last| self.costs.line(self.topology.locality(last, cpu));
+        Nanos((1 + QUEUE_LINES) * self.table[number.0 as usize].last.map_or(0, line))
     }
 
     /// `cpu` wants it now. `None`: it is in the queue, and [`Locks::give`] will say when it has it.

@@ -35,7 +35,7 @@ impl<M: Model> Run<'_, M> {
     pub fn write_script(&mut self, cpu: CpuId, charge: Charge) {
         let Some(locks) = &mut self.locks else { return };
         let costs = &self.machine.costs;
-        let script = &mut self.cpus[cpu.index()].script;
+        let mut script = std::mem::take(&mut locks.written);
         let steps = &self.output.locks;
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
         let last = steps.iter().rposition(is_last);
@@ -50,17 +50,64 @@ impl<M: Model> Run<'_, M> {
                 // What the kfunc costs was counted before it came to the lock; it is spent under it.
                 let is_queue = !matches!(step.lock, Lock::Runqueue(_) | Lock::Bpf(_));
                 held = if is_queue { spend.min(Nanos(costs.call(Nature::Queue))) } else { Nanos::ZERO };
-                script.push_back(Step::Spend(spend - held));
-                script.push_back(Step::Take(number, step.caller));
+                script.push(Step::Spend(spend - held));
+                script.push(Step::Take(number, step.caller));
                 spend = Nanos::ZERO;
             } else {
                 let under = spend + std::mem::take(&mut held) + if last == Some(place) { locked } else { Nanos::ZERO };
-                script.push_back(Step::Spend(under));
-                script.push_back(Step::Give(number));
+                script.push(Step::Spend(under));
+                script.push(Step::Give(number));
                 spend = Nanos::ZERO;
             }
         }
-        script.push_back(Step::Spend(spend + price(costs, &self.output.usage) - past));
+        let all = price(costs, &self.output.usage);
+        script.push(Step::Spend(spend + all - past));
+        let end = self.cpus[cpu.index()].free_at() + charge.scheduler + all;
+        if self.cpus[cpu.index()].script.is_empty() && self.is_alone(cpu, &script, end) {
+            self.play_at_once(cpu, &script);
+        } else {
+            self.cpus[cpu.index()].script.extend(&script);
+        }
+        script.clear();
+        self.locks.as_mut().expect("it was there").written = script;
+    }
+
+    /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no events.
+    fn is_alone(&mut self, cpu: CpuId, script: &[Step], end: Nanos) -> bool {
+        let (locks, now) = (self.locks.as_ref().expect("there is a script"), self.now);
+        let takes =
+            script.iter().filter_map(|step| if let Step::Take(number, _) = step { Some(*number) } else { None });
+        let mut lines = Nanos::ZERO;
+        for number in takes {
+            if !locks.is_free(number, now) {
+                return false;
+            }
+            lines += locks.lines(number, cpu);
+        }
+        self.is_first(end + lines)
+    }
+
+    /// Goes through an operation that is alone.
+    fn play_at_once(&mut self, cpu: CpuId, script: &[Step]) {
+        let entry = &mut self.cpus[cpu.index()];
+        let locks = self.locks.as_mut().expect("there is a script");
+        let from = entry.free_at();
+        let mut at = from;
+        for &step in script {
+            match step {
+                Step::Spend(time) => at += time,
+                Step::Take(number, caller) => {
+                    let grant = locks.take(number, cpu, caller, at).expect("it is free");
+                    at = grant.at + grant.lines;
+                }
+                Step::Give(number) => {
+                    let next = locks.give(number, at);
+                    debug_assert_eq!(next, None, "nobody waits");
+                }
+                Step::Send(_) => unreachable!("interrupts are sent after it"),
+            }
+        }
+        entry.charge(Charge { scheduler: at - from, ..Charge::default() });
     }
 
     /// Goes through the script of `cpu`, which owes nothing that comes before, up to a lock that it takes later or must

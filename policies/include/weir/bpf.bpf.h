@@ -49,6 +49,7 @@ enum {
 /* Helpers are called by number; the numbers are the kernel's interface (include/uapi/linux/bpf.h). */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static long (*const bpf_trace_printk)(const char *format, u32 size, ...) = (void *)6;
 static u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
@@ -89,5 +90,12 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 		asm volatile("" : "+r"(__index));					\
 		__index < sizeof(array) / sizeof((array)[0]) ? &(array)[__index] : NULL;	\
 	})
+
+/* While a scheduler is made: a line, with up to three numbers, for weir sim to show, or for the kernel's trace_pipe. */
+#define bpf_printk(format, ...)							\
+({										\
+	static const char line[] = format;					\
+	bpf_trace_printk(line, sizeof(line), ##__VA_ARGS__);			\
+})
 
 #endif

@@ -33,7 +33,6 @@ static long (*const timer_init)(struct bpf_timer *timer, void *map, u64 flags) =
 static long (*const timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
 static long (*const timer_start)(struct bpf_timer *timer, u64 nsecs, u64 flags) = (void *)171;
 
-static long (*const trace_printk)(const char *format, u32 size, ...) = (void *)6;
 extern void scx_bpf_dump_bstr(char *format, u64 *data, u32 data__sz) __ksym;
 
 static __always_inline void place(struct task_struct *p, u64 dsq_id, u64 enq_flags)
@@ -72,9 +71,7 @@ OP2(void, mistaken_enqueue, struct task_struct *, p, u64, enq_flags)
 	scx_error("no place for %d", p->pid); /* COMPLAINT */
 #else
 #ifdef PRINTS
-	static const char format[] = "pid %d waits\n";
-
-	trace_printk(format, sizeof(format), p->pid); /* PRINTS */
+	bpf_printk("pid %d waits\n", p->pid); /* PRINTS */
 #endif
 	dsq_insert(p, dsq_id, SCX_SLICE_DFL, enq_flags); /* FINE */
 #endif
