@@ -27,10 +27,11 @@ impl<M: Model> Run<'_, M> {
             self.write_script(cpu, charge);
         }
         let mut events = std::mem::take(&mut self.output.events);
-        let mut printed = std::mem::take(&mut self.output.printed).into_iter().peekable();
+        let mut printed = std::mem::take(&mut self.output.printed);
         for (index, event) in events.iter_mut().enumerate() {
-            while let Some((_, printk)) = printed.next_if(|(before, _)| *before <= index) {
-                self.tell_printed(printk);
+            if !printed.is_empty() {
+                let before = printed.partition_point(|(before, _)| *before <= index);
+                printed.drain(..before).for_each(|(_, printk)| self.tell_printed(printk));
             }
             event.time += self.suspended;
             if event.kind == EventKind::Affinity && !self.affinity_told {
@@ -40,7 +41,7 @@ impl<M: Model> Run<'_, M> {
             }
             self.tell(event);
         }
-        printed.for_each(|(_, printk)| self.tell_printed(printk));
+        printed.drain(..).for_each(|(_, printk)| self.tell_printed(printk));
         self.output.events = events;
         let mut effects = std::mem::take(&mut self.output.effects);
         for effect in effects.drain(..) {

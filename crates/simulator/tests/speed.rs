@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Scheduler, rt_app};
+use event_log::EventKind;
 use machine_model::Machine;
 
 /// Four tasks of 1 s on two cores of two threads: 2 W / y and a little for the frequency, not 1 s.
@@ -30,4 +31,16 @@ fn utilization_counts_for_the_kernels_own_scheduler_only() {
     let slowed = |scheduler: Scheduler| scheduler.play(&machine, &work).completed().outcome.measures.cpu.slowed.0;
     let (kernel, fifo) = (slowed(Scheduler::kernel()), slowed(Scheduler::shipped("fifo")));
     assert!(fifo < 1_000_000 && kernel > 20_000_000, "kernel {kernel} ns, fifo {fifo} ns");
+}
+
+/// Nobody can see the ticks of `fifo`, so none is played: neither with constant speeds, nor where they change.
+#[test]
+fn ticks_that_nobody_sees_are_not_played() {
+    let work = rt_app(r#"{"tasks": {"periodic": {"instance": 8, "loop": 50, "run": 10000, "sleep": 10000}}}"#);
+    for machine in [Machine::from_synthetic("core:4 pu:1").unwrap(), Machine::preset("laptop-2c4t").unwrap()] {
+        let played = Scheduler::shipped("fifo").play(&machine, &work).completed();
+        let ticks = played.events.iter().filter(|event| event.kind == EventKind::Tick).count();
+        // Those at which a slice is over are.
+        assert!(ticks < 1_000, "{ticks} on {}", machine.name);
+    }
 }

@@ -45,11 +45,11 @@ const SCHED_EXT_ENTITY: Struct = Struct {
     ],
 };
 
-/// A task. The mask stands last so that the fields that change share few cache lines.
+/// A task. The mask stands last so that the fields that change share few cache lines. What ticks change (`scx`, `se`)
+/// stands at offsets that no small structure has: whoever drives the model looks for accesses at them.
 pub(crate) const TASK_STRUCT: Struct = Struct {
     name: "task_struct",
     fields: &[
-        field("scx", Ty::Struct(&SCHED_EXT_ENTITY)),
         field("__state", Ty::U32),
         field("flags", Ty::U32),
         field("on_cpu", Ty::I32),
@@ -60,7 +60,6 @@ pub(crate) const TASK_STRUCT: Struct = Struct {
         field("normal_prio", Ty::I32),
         field("rt_priority", Ty::U32),
         field("policy", Ty::U32),
-        field("se", Ty::Struct(&SCHED_ENTITY)),
         field("stats", Ty::Struct(&SCHED_STATISTICS)),
         field("sched_class", Ty::Ptr("sched_class")),
         field("nr_cpus_allowed", Ty::I32),
@@ -86,6 +85,8 @@ pub(crate) const TASK_STRUCT: Struct = Struct {
         field("cgroups", Ty::Ptr("css_set")),
         field("mempolicy", Ty::Ptr("mempolicy")),
         field("numa_preferred_nid", Ty::I32),
+        field("scx", Ty::Struct(&SCHED_EXT_ENTITY)),
+        field("se", Ty::Struct(&SCHED_ENTITY)),
         field("cpus_mask", Ty::Struct(&CPUMASK)),
     ],
 };
