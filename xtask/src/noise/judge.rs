@@ -22,7 +22,7 @@ const AGREE: (usize, usize) = (16, 20);
 /// What is compared: the key, and whether the machine's speed is divided out of the real runs.
 const MEASURES: [(&str, bool); 4] = [("makespan_ns", true), ("cpu_ns", true), ("p50_ns", false), ("p99_ns", false)];
 
-/// Records each command, plays all kinds in the model, and prints a row for each measure.
+/// Plays all kinds in the model, and prints a row for each measure.
 pub fn judge(place: &Place, seeds: u64, data: &Path, out: Option<&Path>) -> Result<()> {
     let real = Runs::read(data)?;
     let host = Host::measure(&Weir::of(place.weir.clone(), &place.directory)?)?;
@@ -82,14 +82,10 @@ fn noisy(place: &Place, host: &Host) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// What the model plays: the file, or a recording of the command.
+/// What the model plays: the file, or the recording that `play` made beside the runs.
 fn workload(place: &Place, kind: &Kind) -> Result<PathBuf> {
-    let Play::Command(text) = kind.play else { return Ok(place.file(kind)) };
-    let file = place.directory.join(format!("{}.weir", kind.name));
-    let mut command = Command::new(&place.weir);
-    command.current_dir(&place.directory).args(["record", "-o"]).arg(&file);
-    let output = command.args(["--", "sh", "-c", &place.shell(text)]).output()?;
-    anyhow::ensure!(output.status.success(), "weir record: {}", String::from_utf8_lossy(&output.stderr));
+    let file = if let Play::Command(_) = kind.play { place.recording(kind) } else { place.file(kind) };
+    anyhow::ensure!(file.exists(), "{}: not there; expected a recording that `noise play` makes", file.display());
     Ok(file)
 }
 

@@ -25,7 +25,8 @@ use std::process::{Command, Stdio};
 /// `noise`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Task {
-    /// Play all kinds of workload for real, so many rounds, and append a line for each run to a file (root)
+    /// Play all kinds of workload for real, so many rounds, append a line for each run to a file, and record each
+    /// command once (root)
     Play {
         /// How often each kind is played
         #[arg(long, value_name = "N", default_value_t = 20)]
@@ -52,7 +53,7 @@ pub enum Task {
         #[arg(value_name = "FILE")]
         data: PathBuf,
     },
-    /// Record each command, play all kinds in the model with many seeds, and compare the spreads (root)
+    /// Play all kinds in the model with many seeds, and compare the spreads (root)
     Judge {
         /// Seeds for each kind
         #[arg(long, value_name = "N", default_value_t = 100)]
@@ -135,6 +136,11 @@ impl Place {
 
     fn file(&self, kind: &Kind) -> PathBuf {
         self.directory.join(format!("{}.json", kind.name))
+    }
+
+    /// Where `play` leaves the recording of a kind that is a command.
+    fn recording(&self, kind: &Kind) -> PathBuf {
+        self.directory.join(format!("{}.weir", kind.name))
     }
 
     /// The command of a kind.

@@ -15,11 +15,13 @@ use std::time::Instant;
 /// Steps of the calibration spin: about 25 ms on this kind of machine.
 const STEPS: u64 = 20_000_000;
 
-/// Plays so many rounds of all kinds, or of those that are named, and appends a line for each run to `out`.
+/// Plays so many rounds of all kinds, or of those that are named, and appends a line for each run to `out`. Then it records
+/// each command once, so that the model plays what the machine did at that time, and not on another day.
 pub fn play(place: &Place, rounds: u32, only: &[String], out: &Path) -> Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(out).with_context(|| out.display().to_string())?;
+    let kinds = || KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.name));
     for round in 0..rounds {
-        for kind in KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.name)) {
+        for kind in kinds() {
             let before = spin();
             let mut run = measure(place, kind).and_then(|run| summary(&run)).with_context(|| kind.name)?;
             run["spin_ns"] = ((before + spin()) / 2).into();
@@ -28,6 +30,16 @@ pub fn play(place: &Place, rounds: u32, only: &[String], out: &Path) -> Result<(
         }
         eprintln!("round {} of {rounds}", round + 1);
     }
+    kinds().try_for_each(|kind| record(place, kind))
+}
+
+/// Records a command.
+fn record(place: &Place, kind: &Kind) -> Result<()> {
+    let Play::Command(text) = kind.play else { return Ok(()) };
+    let mut command = Command::new(&place.weir);
+    command.current_dir(&place.directory).args(["record", "-o"]).arg(place.recording(kind));
+    let output = command.args(["--", "sh", "-c", &place.shell(text)]).output()?;
+    anyhow::ensure!(output.status.success(), "weir record: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
