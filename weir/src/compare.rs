@@ -9,7 +9,7 @@ use report::{Outcome, Record};
 use saved_run::SavedRun;
 use std::path::Path;
 
-/// Compares. True if a run in the files did not come to its end.
+/// Compares. False if a run in the files did not come to its end.
 pub fn compare(args: &Compare) -> Result<bool> {
     let mut records = Vec::new();
     for path in &args.files {
@@ -26,7 +26,7 @@ pub fn compare(args: &Compare) -> Result<bool> {
         Format::Csv => report::to_csv(&records),
     };
     output::print(&text)?;
-    Ok(records.iter().any(|record| record.ending.outcome() != Outcome::Completed))
+    Ok(records.iter().all(|record| record.ending.outcome() == Outcome::Completed))
 }
 
 /// The runs of a file of either kind.

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Command::Sim(sim) => simulate(sim),
         Command::Inspect(args) => inspect::inspect(args).map(|_| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
-        Command::Compare(args) => compare::compare(args).map(|wrong| if wrong { VIOLATION } else { FINE }),
+        Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn simulate(sim: &args::Sim) -> anyhow::Result<u8> {
-    sim::sim(sim).map(|wrong| if wrong { VIOLATION } else { FINE })
+    sim::sim(sim).map(|fine| if fine { FINE } else { VIOLATION })
 }
 
 /// The exit status; an error is told.

@@ -3,6 +3,7 @@
 
 use crate::args::Format;
 use crate::refusals::Refusals;
+use crate::save;
 use anyhow::{Context, Result, bail};
 use report::{Record, RunReport, Tags, View};
 use std::fs::File;
@@ -12,6 +13,31 @@ use std::path::Path;
 /// Narrowest and widest text; in a pipe it is the narrowest.
 const COLUMNS: std::ops::RangeInclusive<usize> = 80..=240;
 
+/// The version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where the reports of a command go, and how they look.
+pub struct Delivery<'a> {
+    /// The format on standard output.
+    pub format: Format,
+    /// All measures, not only those that matter most.
+    pub all: bool,
+    /// The file that keeps them.
+    pub save: Option<&'a Path>,
+}
+
+impl Delivery<'_> {
+    /// Keeps and prints the reports, whichever world they come from.
+    pub fn deliver(&self, runs: &[RunReport], refusals: &Refusals, setup: &save::Setup<'_>) -> Result<()> {
+        if let Some(path) = self.save {
+            save::save(path, setup, runs)?;
+        }
+        print(&reports(runs, refusals, self.format, self.all))?;
+        dump(runs, self.format);
+        Ok(())
+    }
+}
+
 /// How text looks best here.
 pub fn view(all: bool) -> View {
     let screen = io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
@@ -20,7 +46,7 @@ pub fn view(all: bool) -> View {
 }
 
 /// These runs in a format, with the schedulers that could not be loaded; CSV has no place for those.
-pub fn reports(runs: &[RunReport], refusals: &Refusals, format: Format, all: bool) -> String {
+fn reports(runs: &[RunReport], refusals: &Refusals, format: Format, all: bool) -> String {
     match format {
         Format::Text => report::to_text(runs, view(all)) + &refusals.to_text(),
         Format::Json => report::to_json_with(runs, &refusals.to_json()),
@@ -36,7 +62,7 @@ pub fn name(run: &RunReport) -> String {
 }
 
 /// Shows the kernel's dump of the only run on standard error, after its report; JSON has it in itself.
-pub fn dump(runs: &[RunReport], format: Format) {
+fn dump(runs: &[RunReport], format: Format) {
     let dumps = runs.iter().filter_map(|run| Some((run, run.ending.ejected.as_ref()?)));
     let dumps: Vec<_> = dumps.filter(|(_, exit)| !exit.dump.is_empty()).collect();
     match (dumps.as_slice(), runs.len(), format) {

@@ -8,25 +8,24 @@ mod scheduler;
 mod statistics;
 
 use crate::args::{Format, Run};
-use crate::output::{self, create, print, quote};
+use crate::output::{self, Delivery, create, print, quote};
 use crate::refusals::Refusals;
 use crate::select::{self, Scheduler};
 use crate::{input, save};
 use anyhow::{Context, Result, anyhow, bail};
-use event_log::{FORMAT, Header, LogWriter, Tee, hash_bytes, perfetto};
+use event_log::{LogWriter, Tee, perfetto};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos};
 use live::faults::{Faults, Guardian};
-use live::meter::{Measured, Meter, Scope, host_machine};
+use live::meter::{Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
 use live::signals::Signals;
-use live::threads::{End, Options, Played, Stage};
-use report::{Ending, Exit, RunReport, Tags, World};
-use scheduler::{Ended, Loaded, tell_exit};
-use serde_json::json;
+use live::threads::{Options, Stage};
+use scheduler::{Loaded, tell_exit};
 use statistics::Statistics;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use worlds::real::Outcome;
 
 const SIGTERM: i32 = 15;
 
@@ -183,7 +182,9 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
     let faults_fine = end_and_tell_faults(outside.faults)?;
     match args.format {
         Format::Json => {
-            print(&last_line(&name, &ended))?;
+            let outcome = if ended.was_ejected { report::Outcome::Ejected } else { report::Outcome::Completed };
+            let exit = worlds::real::exit(ended.exit.clone());
+            print(&report::ending_to_json_line(&name, outcome, ended.restarts, &exit))?;
         }
         _ if ended.was_ejected => tell_exit(&name, &ended.exit),
         _ => eprintln!("weir: unloaded {name}"),
@@ -211,31 +212,20 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
     Ok(carried.failed.map(|error| format!("a fault was not possible: {error}")))
 }
 
-/// How a scheduler ended, as one line of JSON.
-fn last_line(name: &str, Ended { restarts, exit, was_ejected }: &Ended) -> String {
-    let line = json!({
-        "weir": 1,
-        "scheduler": name,
-        "outcome": if *was_ejected { "ejected" } else { "completed" },
-        "restarts": restarts,
-        "exit": {
-            "kind": exit.kind,
-            "code": exit.code,
-            "reason": exit.reason,
-            "message": exit.message,
-            "dump": exit.dump,
-        },
-    });
-    format!("{line}\n")
-}
-
 /// Runs the command or plays the workload, and reports.
 fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = live::kernel_release()?;
+    let tags = worlds::real::tags(&worlds::real::Setup {
+        scheduler: &scheduler_name(args),
+        object: schedulers.first().and_then(Scheduler::object),
+        workload: &workload_name(args),
+        kernel: &kernel,
+    });
     let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
-    let log = args.save.as_ref().map(|_| LogWriter::new(Vec::new(), &header(args, schedulers, &kernel))).transpose()?;
+    let log =
+        args.save.as_ref().map(|_| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
     let mut meter = Meter::start(&machine, scope, Tee(trace, log))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut played) = (None, None);
@@ -261,7 +251,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         }
     };
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
-    let (mut measured, Tee(trace, log)) = meter.finish(outside.scheduler_time()?.since(before))?;
+    let (measured, Tee(trace, log)) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
@@ -280,38 +270,14 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         (status, failure) = (command::status_of(ended), command::failure(ended));
     }
     let failure = failure.or(fault);
-    if let Some(played) = &played {
-        play::complete(&mut measured, played);
-    }
-    if cut {
-        measured.measures.makespan = None;
-    }
-    let followed = Followed { ejected, status, failure, cut };
-    let report = report_of(args, &kernel, measured, (followed, restarts), played.as_ref());
-    let fine = is_fine(&report);
-    let reports = [report];
-    if let Some(path) = &args.save {
-        let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
-        save::save(path, &save::Setup { command_line: command_line(args), schedulers, events }, &reports)?;
-    }
-    print(&output::reports(&reports, &Refusals::default(), args.format, false))?;
-    output::dump(&reports, args.format);
+    let outcome = Outcome { measured, played, ejected, restarts, command_status: status, failure, cut };
+    let report = worlds::real::report(tags, outcome);
+    let fine = report.is_fine();
+    let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
+    let setup = save::Setup { command_line: command_line(args), schedulers, events };
+    let how = Delivery { format: args.format, all: false, save: args.save.as_deref() };
+    how.deliver(&[report], &Refusals::default(), &setup)?;
     Ok(fine)
-}
-
-/// What stands before the events of a saved run.
-fn header(args: &Run, schedulers: &[Scheduler], kernel: &str) -> Header {
-    let object = schedulers.first().and_then(|scheduler| scheduler.loadable.as_ref());
-    Header {
-        weir_log: FORMAT,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        scheduler: scheduler_name(args),
-        object_hash: object.map(|object| format!("{:032x}", hash_bytes(&object.bytes))).unwrap_or_default(),
-        machine: "host".to_owned(),
-        workload: workload_name(args),
-        seed: 0,
-        kernel: kernel.to_owned(),
-    }
 }
 
 fn scheduler_name(args: &Run) -> String {
@@ -346,89 +312,4 @@ fn command_line(args: &Run) -> String {
         words.extend(["--".to_owned(), workload_name(args)]);
     }
     words.join(" ")
-}
-
-/// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
-fn is_fine(report: &RunReport) -> bool {
-    let meter = report.meter.as_ref().expect("it was measured");
-    report.ending.ejected.is_none() && meter.failure.is_none() && meter.lost_events == 0
-}
-
-fn report_of(
-    args: &Run,
-    kernel: &str,
-    measured: Measured,
-    (Followed { ejected, status, failure, .. }, restarts): (Followed, u64),
-    played: Option<&Played>,
-) -> RunReport {
-    let Measured { measures, log_hash, cost, .. } = measured;
-    let meter = report::Meter {
-        events: cost.events,
-        lost_events: cost.lost(),
-        unseen_switches: cost.unseen_switches,
-        unseen_wakeups: cost.unseen_wakeups,
-        probes: cost.probes,
-        probe_runs: cost.probe_runs,
-        reader: cost.reader,
-        listened: cost.listened,
-        unfinished_tasks: cost.unfinished,
-        failure,
-    };
-    let ejected = ejected.map(|exit| Exit {
-        kind: exit.kind as u32,
-        code: exit.code,
-        reason: exit.reason,
-        message: exit.message,
-        dump: exit.dump,
-        ..Exit::default()
-    });
-    RunReport {
-        tags: Tags {
-            scheduler: scheduler_name(args),
-            machine: "host".to_owned(),
-            workload: workload_name(args),
-            world: World::Real,
-            kernel: kernel.to_owned(),
-            ..Tags::default()
-        },
-        ending: Ending {
-            ejected,
-            deadlocked: played.is_some_and(|played| matches!(played.end, End::Stuck(_))),
-            command_status: status,
-            failed_forks: played.map_or(0, |played| played.failed_forks),
-            refused_changes: played.map_or(0, |played| played.refused_changes),
-            restarts,
-        },
-        log_hash,
-        meter: Some(meter),
-        measures,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_is_fine_unless_something_was_ejected_failed_or_lost() {
-        let fine = |change: &dyn Fn(&mut RunReport, &mut report::Meter)| {
-            let collector = measures::Collector::new(&ids::Topology::flat(0));
-            let mut report = RunReport {
-                tags: Tags::default(),
-                ending: Ending { restarts: 3, ..Ending::default() },
-                log_hash: 0,
-                meter: None,
-                measures: collector.finish(measures::Totals::default()),
-            };
-            let mut meter = report::Meter { unseen_switches: 7, unfinished_tasks: 1, ..report::Meter::default() };
-            change(&mut report, &mut meter);
-            report.meter = Some(meter);
-            is_fine(&report)
-        };
-        let exit = Exit { kind: 1025, ..Exit::default() };
-        assert!(fine(&|_, _| ()));
-        assert!(!fine(&|report, _| report.ending.ejected = Some(exit.clone())));
-        assert!(!fine(&|_, meter| meter.failure = Some("the command failed: exit status: 2".to_owned())));
-        assert!(!fine(&|_, meter| meter.lost_events = 1));
-    }
 }

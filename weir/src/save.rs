@@ -4,10 +4,9 @@
 //! A simulated run is not stored event by event: with the same inputs it can be made again, and its hash tells whether
 //! it is the same. A real run cannot, so its events are in the file.
 
-use crate::input;
 use crate::select::Scheduler;
+use crate::{input, output};
 use anyhow::{Context, Result};
-use event_log::hash_bytes;
 use report::RunReport;
 use saved_run::SavedRun;
 use serde_json::{Map, Value, json};
@@ -44,10 +43,10 @@ fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
     for (index, scheduler) in setup.schedulers.iter().enumerate() {
         let mut entry = json!({ "name": scheduler.name, "object": null, "object_hash": null });
         // The kernel's own has no object.
-        if let Some(loadable) = &scheduler.loadable {
+        if let Some(object) = scheduler.object() {
             let part = format!("object/{index}");
-            saved.add(&part, &loadable.bytes)?;
-            entry["object_hash"] = json!(format!("{:032x}", hash_bytes(&loadable.bytes)));
+            saved.add(&part, object)?;
+            entry["object_hash"] = json!(worlds::object_hash(object));
             entry["object"] = json!(part);
         }
         schedulers.push(entry);
@@ -68,7 +67,7 @@ fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
         saved.add(&format!("events/{index}"), events)?;
     }
     let text = json!({
-        "weir": env!("CARGO_PKG_VERSION"),
+        "weir": output::VERSION,
         "command_line": setup.command_line,
         "schedulers": schedulers,
         "files": files,

@@ -24,6 +24,13 @@ pub struct Scheduler {
     pub loadable: Option<Loadable>,
 }
 
+impl Scheduler {
+    /// The bytes of its object; the kernel's own has none.
+    pub fn object(&self) -> Option<&[u8]> {
+        self.loadable.as_ref().map(|loadable| &*loadable.bytes)
+    }
+}
+
 /// A sched_ext scheduler.
 #[derive(Debug)]
 pub struct Loadable {

@@ -2,18 +2,18 @@
 //! `weir sim`: every scheduler on every machine with every workload and every seed, side by side, reported in order.
 
 use crate::args::{Format, Sim};
-use crate::output::{self, create, quote};
+use crate::output::{self, Delivery, create, quote};
 use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::refusals::Refusals;
 use crate::select::{self, Loadable, Scheduler};
 use crate::{coverage, input, notes, save};
 use anyhow::{Context, Result, bail};
-use event_log::{FORMAT, Header, JsonLines, LogWriter, Tee, hash_bytes, perfetto};
+use event_log::{JsonLines, LogWriter, Tee, perfetto};
 use fault_plan::FaultPlan;
 use kernel_model::Coverage;
 use machine_model::Machine;
-use report::{Ending, Exit, RunReport, Tags, World};
+use report::RunReport;
 use simulator::Setup;
 use std::io::Write;
 use std::path::Path;
@@ -47,7 +47,7 @@ struct Done {
     coverage: Coverage,
 }
 
-/// Runs and reports. True if a scheduler was ejected, or a run ended in a deadlock.
+/// Runs and reports. False if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
     let seeds = seeds(args);
     let draws = args.draws.unwrap_or(1) as usize;
@@ -102,21 +102,15 @@ pub fn sim(args: &Sim) -> Result<bool> {
         covered.add(&coverage);
         reports.push(report);
     }
-    if let Some(path) = &args.save {
-        save::save(
-            path,
-            &save::Setup { command_line: command_line(args), schedulers: &schedulers, events: vec![] },
-            &reports,
-        )?;
-    }
     refusals.check(&reports)?;
-    output::print(&output::reports(&reports, &refusals, args.format, args.all))?;
-    output::dump(&reports, args.format);
+    let setup = save::Setup { command_line: command_line(args), schedulers: &schedulers, events: vec![] };
+    let how = Delivery { format: args.format, all: args.all, save: args.save.as_deref() };
+    how.deliver(&reports, &refusals, &setup)?;
     if let Some(to) = &args.coverage {
         tell_coverage(&covered, to.as_deref(), args.format)?;
     }
     refusals.fail()?;
-    Ok(reports.iter().any(|report| report.ending.outcome() != report::Outcome::Completed))
+    Ok(reports.iter().all(RunReport::is_fine))
 }
 
 /// Shows what of the policies ran, or writes it. Standard output has one document: beside JSON it goes to standard error.
@@ -224,7 +218,18 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
 }
 
 fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
-    let Run { scheduler, machine, workload, faults, seed, draw: _ } = run;
+    let Run { scheduler, machine, workload, faults, seed, draw } = run;
+    let tags = worlds::simulated::tags(
+        &worlds::simulated::Setup {
+            scheduler: &scheduler.name,
+            object: scheduler.object(),
+            workload: &workload.name,
+            seed,
+            draw,
+            kernel: args.kernel,
+        },
+        machine,
+    );
     let setup = Setup {
         machine,
         workload,
@@ -244,7 +249,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         Some(path) if path.extension().is_some_and(|extension| extension == "jsonl") => {
             (Some(JsonLines::new(create(path)?)), None)
         }
-        Some(path) => (None, Some(LogWriter::new(create(path)?, &header(run, args))?)),
+        Some(path) => (None, Some(LogWriter::new(create(path)?, &worlds::header(&tags, output::VERSION))?)),
     };
     let printer = Printer::new(progress.is_of_one().then_some(progress));
     let mut sinks = Tee(printer, Tee(trace, Tee(lines, log)));
@@ -265,76 +270,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         lines.map(JsonLines::finish).transpose().with_context(|| path.display().to_string())?;
         log.map(LogWriter::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    // Without a time to stop at, a run ends when all work is done, unless something is wrong.
-    let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
-    Ok(Done { report: report_of(run, args, outcome, deadlocked), printed: printer.finish(), coverage })
-}
-
-fn report_of(run: Run<'_>, args: &Sim, outcome: simulator::Outcome, deadlocked: bool) -> RunReport {
-    let exit = |exit: kernel_model::ExitInfo| Exit {
-        op: exit.cause.op.map(str::to_owned),
-        kfunc: exit.cause.call,
-        line: exit.cause.source.as_ref().map(|(_, line)| *line),
-        file: exit.cause.source.map(|(file, _)| file),
-        kind: exit.kind,
-        code: exit.code,
-        reason: exit.reason,
-        message: exit.message,
-        fault: exit.fault,
-        dump: exit.dump,
-    };
-    RunReport {
-        tags: Tags {
-            scheduler: run.scheduler.name.clone(),
-            machine: run.machine.name.clone(),
-            workload: run.workload.name.clone(),
-            world: World::Sim,
-            seed: Some(run.seed),
-            draw: Some(run.draw),
-            effects: Some(effects(run.machine)),
-            unvalidated: unvalidated(run.machine),
-            kernel: version(args.kernel),
-        },
-        ending: Ending {
-            ejected: outcome.ejected.map(exit),
-            deadlocked,
-            command_status: None,
-            failed_forks: outcome.failed_forks,
-            refused_changes: outcome.refused_changes,
-            restarts: outcome.restarts.len() as u64,
-        },
-        log_hash: outcome.log_hash,
-        meter: None,
-        measures: outcome.measures,
-    }
-}
-
-/// The effects of hardware that took part.
-fn effects(machine: &Machine) -> Vec<String> {
-    let of_machine = machine.effects.modelled().map(|effect| effect.name());
-    simulator::EFFECTS.into_iter().chain(of_machine).map(str::to_owned).collect()
-}
-
-/// Those of them that were compared with no measurement yet.
-fn unvalidated(machine: &Machine) -> Vec<String> {
-    let effects = machine.effects.modelled().filter(|effect| !effect.standing().is_validated());
-    effects.map(|effect| effect.name().to_owned()).collect()
-}
-
-fn header(run: Run<'_>, args: &Sim) -> Header {
-    Header {
-        weir_log: FORMAT,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        scheduler: run.scheduler.name.clone(),
-        object_hash: match &run.scheduler.loadable {
-            None => String::new(),
-            Some(loadable) => format!("{:032x}", hash_bytes(&loadable.bytes)),
-        },
-        machine: run.machine.name.clone(),
-        workload: run.workload.name.clone(),
-        seed: run.seed,
-        kernel: version(args.kernel),
-    }
+    Ok(Done { report: worlds::simulated::report(tags, outcome, end), printed: printer.finish(), coverage })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! `run.rs`; `docs/schema/run.json` describes them.
 
 use crate::setups::{Compared, Group, Judgement, Setup};
-use crate::{Outcome, Record, RunReport};
+use crate::{Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{LatencySummary, LockUse, TaskMeasures};
@@ -38,11 +38,17 @@ fn to_text(document: &Value) -> String {
     text
 }
 
+/// How a scheduler ended of which nothing was measured, as one line of JSON. `exit` says why it is gone, also if its
+/// user wanted that.
+pub fn ending_to_json_line(scheduler: &str, outcome: Outcome, restarts: u64, exit: &Exit) -> String {
+    let line = json!({ "weir": 1, "scheduler": scheduler, "outcome": outcome, "restarts": restarts, "exit": exit });
+    format!("{line}\n")
+}
+
 fn run(run: &RunReport) -> Value {
     let mut object = into_object(serde_json::to_value(&run.tags).expect("a plain struct"));
     let ending = &run.ending;
-    let outcome: Outcome = ending.outcome();
-    object.insert("outcome".to_owned(), json!(outcome));
+    object.insert("outcome".to_owned(), json!(ending.outcome()));
     object.insert("exit".to_owned(), json!(ending.ejected.clone().unwrap_or_default()));
     object.insert("command_status".to_owned(), json!(ending.command_status));
     object.insert("log_hash".to_owned(), json!(format!("{:032x}", run.log_hash)));

@@ -31,6 +31,9 @@ impl World {
 pub struct Tags {
     /// The scheduler as it was asked for: `bfs@0.360`, or the path of an object.
     pub scheduler: String,
+    /// Hash of its object, in hexadecimal. The kernel's own has none.
+    #[serde(default)]
+    pub object_hash: Option<String>,
     /// The machine's name.
     pub machine: String,
     /// The workload's name.
@@ -193,4 +196,12 @@ pub struct RunReport {
     pub meter: Option<Meter>,
     /// What was measured.
     pub measures: RunMeasures,
+}
+
+impl RunReport {
+    /// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
+    pub fn is_fine(&self) -> bool {
+        let measured = |meter: &Meter| meter.failure.is_none() && meter.lost_events == 0;
+        self.ending.outcome() == Outcome::Completed && self.meter.as_ref().is_none_or(measured)
+    }
 }

@@ -4,9 +4,8 @@
 use super::{Followed, Outside};
 use anyhow::Result;
 use event_log::Sink;
-use ids::Nanos;
 use live::LiveError;
-use live::meter::{Measured, Meter};
+use live::meter::Meter;
 use live::threads::{End, Played, Stage};
 use std::time::{Duration, Instant};
 
@@ -62,15 +61,4 @@ fn failure(played: &Played) -> Option<String> {
     let words: Vec<String> = stuck.iter().take(3).map(ToString::to_string).collect();
     let more = if stuck.len() > words.len() { ", …" } else { "" };
     Some(format!("its tasks wait for each other for ever: {}{more}", words.join(", ")))
-}
-
-/// Adds what only the player knows: the work of each task, and its name.
-pub fn complete(measured: &mut Measured, played: &Played) {
-    for (task, thread) in measured.measures.tasks.iter_mut().zip(&measured.threads) {
-        if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
-            task.account.work = part.work_done;
-            task.name.clone_from(&part.name);
-        }
-    }
-    measured.measures.work = Some(Nanos(measured.measures.tasks.iter().map(|task| task.account.work.0).sum()));
 }

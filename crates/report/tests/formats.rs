@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What programs read: JSON and CSV, and what is made of runs that come from files.
+
+mod common;
+
+use common::{check, ejected, run, seeds};
+use expect_test::expect;
+use ids::Nanos;
+use report::{Meter, Record, RunReport, Tags, View, World, read_json, to_csv, to_json};
+
+#[test]
+fn json_keeps_the_contract() {
+    let mut run = ejected();
+    run.measures.tasks.truncate(1);
+    run.measures.makespan = None;
+    expect![[r#"
+        {
+          "weir": 1,
+          "runs": [
+            {
+              "scheduler": "lazy",
+              "object_hash": "0123456789abcdef0123456789abcdef",
+              "machine": "laptop-2c4t",
+              "workload": "build",
+              "world": "sim",
+              "seed": 1,
+              "draw": 0,
+              "effects": [
+                "interrupts",
+                "smt"
+              ],
+              "unvalidated": [
+                "smt"
+              ],
+              "kernel": "7.2",
+              "outcome": "ejected",
+              "exit": {
+                "kind": 1026,
+                "code": 0,
+                "reason": "runnable task stall",
+                "message": "cc1[17] failed to run for 30.500s",
+                "fault": null,
+                "op": null,
+                "kfunc": null,
+                "file": null,
+                "line": null,
+                "dump": "CPU states\n"
+              },
+              "command_status": null,
+              "log_hash": "feed0000000000000000000000000001",
+              "makespan_ns": null,
+              "elapsed_ns": 31000000000,
+              "work_ns": 1122000000,
+              "wakeup_latency_ns": {
+                "mean": 6000,
+                "p50": 3000,
+                "p90": 9000,
+                "p99": 30000,
+                "p999": 120000,
+                "max": 270000,
+                "count": 45600
+              },
+              "queue_wait_ns": {
+                "mean": 12000,
+                "p50": 6000,
+                "p90": 18000,
+                "p99": 60000,
+                "p999": 240000,
+                "max": 540000,
+                "count": 50000
+              },
+              "idle_while_runnable_ns": 300000,
+              "context_switches": 41152,
+              "wakeups": 45678,
+              "migrations": {
+                "smt": 12,
+                "llc": 1035,
+                "node": 0,
+                "far": 0
+              },
+              "cpu_ns": {
+                "run": 900000000,
+                "idle": 29170000000,
+                "scheduler": 620000000,
+                "stolen": 310000000,
+                "offline": 0
+              },
+              "run_ns": {
+                "slowed": null
+              },
+              "energy_ratio_ppm": null,
+              "bpf_instructions": 7654321,
+              "lock_wait_ns": null,
+              "deadlocked": false,
+              "failed_forks": 0,
+              "refused_changes": 0,
+              "restarts": 0,
+              "meter": null,
+              "locks": null,
+              "tasks": [
+                {
+                  "id": 0,
+                  "name": "cc1",
+                  "kernel_thread": false,
+                  "work_ns": 99000000,
+                  "cpu_ns": 100000000,
+                  "stolen_ns": 12000,
+                  "runnable_ns": 340000,
+                  "blocked_ns": 5000000,
+                  "cpus_allowed": "0-3",
+                  "cpus_used": "0",
+                  "wakeup_latency_ns": {
+                    "count": 100,
+                    "mean": 8000,
+                    "p50": 4000,
+                    "p90": 12000,
+                    "p99": 40000,
+                    "p999": 160000,
+                    "max": 360000
+                  }
+                }
+              ]
+            }
+          ],
+          "comparisons": []
+        }
+    "#]]
+    .assert_eq(&to_json(&[run]));
+}
+#[test]
+fn json_reads_back_as_the_same_records() {
+    let mut real = run("kernel", 950, 7);
+    real.tags = Tags { world: World::Real, seed: None, draw: None, effects: None, ..real.tags };
+    real.measures.bpf_instructions = None;
+    real.meter = Some(Meter { lost_events: 3, probes: Nanos(77), failure: Some("x".to_owned()), ..Meter::default() });
+    real.ending.command_status = Some(139);
+    let runs = [run("fifo", 1000, 4), ejected(), real];
+    let records: Vec<Record> = runs.iter().map(Record::from).collect();
+    assert_eq!(read_json(to_json(&runs).as_bytes()).unwrap(), records);
+    for (bytes, place) in [
+        (&b"{"[..], "line 1, column 1"),
+        (b"{}", "weir"),
+        (b"{\"weir\": 2}", "weir"),
+        (b"{\"weir\": 1, \"runs\": []}", "runs"),
+        (b"{\"weir\": 1, \"runs\": [{}]}", "runs[0]"),
+        (b"[1]", "weir"),
+    ] {
+        assert_eq!(read_json(bytes).unwrap_err().place, place, "{}", String::from_utf8_lossy(bytes));
+    }
+    let text = to_json(&[run("fifo", 1000, 4)]).replace("\"wakeups\": 45678", "\"wakeups\": -1");
+    assert_eq!(read_json(text.as_bytes()).unwrap_err().place, "runs[0].wakeups");
+}
+
+#[test]
+fn csv_has_a_row_for_each_run() {
+    let mut strange = run("a,\"b\"", 1000, 4);
+    strange.measures.makespan = None;
+    let text = to_csv(&[Record::from(&strange), Record::from(&ejected())]);
+    let lines: Vec<&str> = text.lines().collect();
+    let keys: Vec<&str> = lines[0].split(',').collect();
+    assert_eq!(lines.len(), 3);
+    let at = |key: &str| keys.iter().position(|one| *one == key).unwrap();
+    assert!(lines[1].starts_with("\"a,\"\"b\"\"\",laptop-2c4t,build,sim,1,0,7.2,completed,0,,"), "{}", lines[1]);
+    let second: Vec<&str> = lines[2].split(',').collect();
+    assert_eq!(second.len(), keys.len());
+    assert_eq!(second[at("wakeup_latency_ns.p99")], "30000");
+    assert_eq!((second[at("outcome")], second[at("exit.kind")], second[at("lock_wait_ns")]), ("ejected", "1026", ""));
+}
+
+/// Runs of a later day beside those of an earlier one, and real ones beside simulated ones.
+#[test]
+fn runs_from_files_stand_in_one_table() {
+    let from = |file: &str, runs: &[RunReport]| -> Vec<Record> {
+        runs.iter().map(|run| Record { file: Some(file.to_owned()), ..Record::from(run) }).collect()
+    };
+    let again =
+        [from("old.json", &seeds("bfs", 1_000_000, 5, 1000)), from("new.json", &seeds("bfs", 950_000, 5, 1000))];
+    let text = report::records_to_text(&again.concat(), View::default());
+    assert!(text.contains("bfs (new.json)") && text.contains("-5.0 % ✓"), "{text}");
+    let real: Vec<RunReport> = (0..5)
+        .map(|index| {
+            let mut run = run("bfs", 1040 + index, 6);
+            run.tags = Tags { world: World::Real, machine: "host".to_owned(), seed: None, draw: None, ..run.tags };
+            run
+        })
+        .collect();
+    let both = [from("sim.json", &seeds("bfs", 1_000_000, 5, 1000)), from("real.json", &real)].concat();
+    check(
+        &report::records_to_text(&both, View::default()),
+        expect![[r#"
+            scheduler bfs, workload build, kernel 7.2, laptop-2c4t sim: seeds 1-16, host
+              real: 5 runs
+
+            run                  laptop-2c4t sim  host real
+            makespan                      999 ms    1.04 s   +4.2 % ✗      +4.0 to +4.4 %
+            wakeup mean                  9.99 us   12.0 us  +20.0 % ✗    +19.9 to +20.1 %
+            wakeup p50                   5.00 us   6.00 us  +20.0 % ✗    +20.0 to +20.0 %
+            wakeup p90                   15.0 us   18.0 us  +20.0 % ✗    +20.0 to +20.0 %
+            wakeup p99                   49.9 us   60.0 us  +20.0 % ✗    +19.9 to +20.1 %
+            wakeup max                    450 us    540 us  +20.0 % ✗    +20.0 to +20.0 %
+            queue wait mean              20.0 us   24.0 us  +20.0 % ✗    +20.0 to +20.0 %
+            queue wait max                900 us   1.08 ms  +20.0 % ✗    +20.0 to +20.0 %
+            idle while runnable           500 us    600 us  +20.0 % ✗    +20.0 to +20.0 %
+            context switches              24,691    20,576  -16.7 %      -16.7 to -16.7 %
+            moves in cache                 1,725     2,070  +20.0 %      +20.0 to +20.0 %
+            CPU: idle                    70.0 ms    110 ms  +58.2 %      +55.4 to +61.0 %
+            CPU: scheduler               20.0 ms   20.8 ms   +4.2 % ✗      +4.0 to +4.4 %
+            CPU: stolen                  10.0 ms   10.4 ms   +4.2 % ✗      +4.0 to +4.4 %
+
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, moves in core 12,
+              CPU: run 900 ms, BPF instructions 7,654,321.
+
+            Against laptop-2c4t sim, host real finishes 4.2 % later, lets woken tasks wait
+              20.0 % longer on average and has a 20.0 % longer wait at p99.
+
+            Values are medians of all runs. Beside them: the typical difference between two
+              runs, and its range. ✓ better, ✗ worse: the range of the difference excludes
+              zero. Of tables in which nothing differs, at most 5 % have a mark. weir list
+              measures explains each measure.
+            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+        "#]],
+    );
+}

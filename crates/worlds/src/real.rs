@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs in a real kernel.
+
+use crate::object_hash;
+use ids::Nanos;
+use live::meter::{Measured, MeterCost};
+use live::scheduler::KernelExit;
+use live::threads::{End, Played};
+use measures::RunMeasures;
+use report::{Ending, Exit, Meter, RunReport, Tags, World};
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The scheduler as it was asked for.
+    pub scheduler: &'a str,
+    /// Its object; `None`: the scheduler that is there.
+    pub object: Option<&'a [u8]>,
+    /// The workload's name, or the command as a shell would need it.
+    pub workload: &'a str,
+    /// The kernel's release.
+    pub kernel: &'a str,
+}
+
+/// What such a run is called: it has no seed, and all effects of its machine.
+pub fn tags(setup: &Setup<'_>) -> Tags {
+    Tags {
+        scheduler: setup.scheduler.to_owned(),
+        object_hash: setup.object.map(object_hash),
+        machine: "host".to_owned(),
+        workload: setup.workload.to_owned(),
+        world: World::Real,
+        kernel: setup.kernel.to_owned(),
+        ..Tags::default()
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was measured.
+    pub measured: Measured,
+    /// How the workload was played; `None` if a command ran.
+    pub played: Option<Played>,
+    /// Why the scheduler was ejected, if it was.
+    pub ejected: Option<KernelExit>,
+    /// How often it was loaded again.
+    pub restarts: u64,
+    /// Exit status of the command, if there is one that has ended.
+    pub command_status: Option<i32>,
+    /// What failed of what was run, if something did.
+    pub failure: Option<String>,
+    /// It did not come to its end by itself.
+    pub cut: bool,
+}
+
+/// The report of a run.
+pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
+    let Outcome { measured, played, ejected, restarts, command_status, failure, cut } = outcome;
+    let Measured { mut measures, threads, log_hash, cost } = measured;
+    if let Some(played) = &played {
+        complete(&mut measures, &threads, played);
+    }
+    if cut {
+        measures.makespan = None;
+    }
+    RunReport {
+        tags,
+        ending: Ending {
+            ejected: ejected.map(exit),
+            deadlocked: played.as_ref().is_some_and(|played| matches!(played.end, End::Stuck(_))),
+            command_status,
+            failed_forks: played.as_ref().map_or(0, |played| played.failed_forks),
+            refused_changes: played.as_ref().map_or(0, |played| played.refused_changes),
+            restarts,
+        },
+        log_hash,
+        meter: Some(meter(cost, failure)),
+        measures,
+    }
+}
+
+/// Adds what only the player knows: the work of each task, and its name.
+fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
+    for (task, thread) in measures.tasks.iter_mut().zip(threads) {
+        if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
+            task.account.work = part.work_done;
+            task.name.clone_from(&part.name);
+        }
+    }
+    measures.work = Some(Nanos(measures.tasks.iter().map(|task| task.account.work.0).sum()));
+}
+
+/// Why the kernel put a scheduler out.
+pub fn exit(KernelExit { kind, code, reason, message, dump, exit_cpu: _ }: KernelExit) -> Exit {
+    Exit { kind: kind as u32, code, reason, message, dump, ..Exit::default() }
+}
+
+fn meter(cost: MeterCost, failure: Option<String>) -> Meter {
+    Meter {
+        events: cost.events,
+        lost_events: cost.lost(),
+        unseen_switches: cost.unseen_switches,
+        unseen_wakeups: cost.unseen_wakeups,
+        probes: cost.probes,
+        probe_runs: cost.probe_runs,
+        reader: cost.reader,
+        listened: cost.listened,
+        unfinished_tasks: cost.unfinished,
+        failure,
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs on simulated machines.
+
+use crate::object_hash;
+use ids::Nanos;
+use kernel_model::ExitInfo;
+use machine_model::{Effect, Machine};
+use report::{Ending, Exit, RunReport, Tags, World};
+use simulator::Outcome;
+
+/// What is run, beside the machine on which it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The scheduler as it was asked for.
+    pub scheduler: &'a str,
+    /// Its object; `None`: the kernel's own scheduler.
+    pub object: Option<&'a [u8]>,
+    /// The workload's name.
+    pub workload: &'a str,
+    /// The seed; 0 draws nothing.
+    pub seed: u64,
+    /// Which draw of the machine's uncertain numbers it is; 0: the machine as its file has it.
+    pub draw: u64,
+    /// Major and minor version of the kernel.
+    pub kernel: (u16, u16),
+}
+
+/// What such a run is called.
+pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
+    let Setup { scheduler, object, workload, seed, draw, kernel: (major, minor) } = *setup;
+    let names = |effects: &mut dyn Iterator<Item = Effect>| effects.map(|effect| effect.name().to_owned()).collect();
+    let mut effects: Vec<String> = simulator::EFFECTS.into_iter().map(str::to_owned).collect();
+    let of_machine: Vec<String> = names(&mut machine.effects.modelled());
+    effects.extend(of_machine);
+    Tags {
+        scheduler: scheduler.to_owned(),
+        object_hash: object.map(object_hash),
+        machine: machine.name.clone(),
+        workload: workload.to_owned(),
+        world: World::Sim,
+        seed: Some(seed),
+        draw: Some(draw),
+        effects: Some(effects),
+        unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
+        kernel: format!("{major}.{minor}"),
+    }
+}
+
+/// The report of a run; `end` is when it had to stop, if it had to.
+pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>) -> RunReport {
+    // Without a time to stop at, a run ends when all work is done, unless something is wrong.
+    let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
+    RunReport {
+        tags,
+        ending: Ending {
+            ejected: outcome.ejected.map(exit),
+            deadlocked,
+            command_status: None,
+            failed_forks: outcome.failed_forks,
+            refused_changes: outcome.refused_changes,
+            restarts: outcome.restarts.len() as u64,
+        },
+        log_hash: outcome.log_hash,
+        meter: None,
+        measures: outcome.measures,
+    }
+}
+
+/// Why the modelled kernel put a scheduler out.
+fn exit(ExitInfo { kind, code, reason, message, dump, fault, cause }: ExitInfo) -> Exit {
+    let (file, line) = cause.source.unzip();
+    Exit { kind, code, reason, message, fault, op: cause.op.map(str::to_owned), kfunc: cause.call, file, line, dump }
+}
