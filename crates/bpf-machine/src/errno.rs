@@ -8,6 +8,7 @@ pub(crate) const EFAULT: i32 = 14;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;
 pub(crate) const EINVAL: i32 = 22;
+pub(crate) const EDEADLK: i32 = 35;
 pub(crate) const EOPNOTSUPP: i32 = 95;
 
 /// A negative error number as a 64-bit register holds it.

@@ -71,6 +71,10 @@ pub trait Host {
     fn may_cancel_timers(&self) -> bool {
         true
     }
+    /// The timer whose callback runs: it cannot be cancelled there, since that waits for the callback's end.
+    fn running_timer(&self) -> Option<TimerId> {
+        None
+    }
     /// `bpf_timer_cancel`; true if it was armed.
     fn timer_cancel(&mut self, timer: TimerId) -> bool;
 }

@@ -117,3 +117,25 @@ fn a_timer_cannot_be_cancelled_with_interrupts_off() {
     look(&mut bench);
     assert_eq!(bench.numbers("cancelled_by_select", 4), [-95]);
 }
+
+/// kernel/bpf/helpers.c: `bpf_timer_cancel()` would wait for the callback that called it.
+#[test]
+fn a_timer_cannot_be_cancelled_by_its_own_callback_and_keeps_it() {
+    let mut bench = attached(&["FIRING"]);
+    bench.run(&[], TICK);
+    bench.run(&[], TICK);
+    assert_eq!(bench.numbers("cancelled_by_itself", 4), [-35]);
+    assert!(bench.variable("fires") > 1, "the callback is still there when it is started again");
+}
+
+/// Nobody attaches to a machine that has only just booted: clocks are far from 0, and absolute times are of the same clock.
+#[test]
+fn programs_see_how_long_the_machine_has_been_up() {
+    let mut bench = Bench::load(three_caches(), &compiled("foreign", &["ALARM"])).expect("it loads");
+    bench.kernel.set_uptime(Nanos::from_ms(600_000));
+    bench.attach();
+    assert_eq!(bench.variable("attached_at"), 600_000_000_000);
+    assert_eq!(bench.variable("fires"), 0);
+    bench.run(&[], TICK);
+    assert_eq!(bench.variable("fires"), 1, "the alarm was set for 1 ms after that");
+}

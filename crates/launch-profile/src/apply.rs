@@ -4,7 +4,7 @@
 use crate::encode::encode;
 use crate::{Constant, Profile, ProfileError, Setting, near};
 use bpf_object::btf::{Kind, Type};
-use bpf_object::{FunctionId, LinkedObject, MapDef, MemberValue, StructOps, StructOpsMember};
+use bpf_object::{FunctionId, LinkedObject, MapDef, MapId, MemberValue, StructOps, StructOpsMember};
 use machine_model::Machine;
 
 /// Bits of `sched_ext_ops.flags` by name (`enum scx_ops_flags` of kernel 7.2; none of them ever moved). A kernel
@@ -34,6 +34,9 @@ impl Profile {
         }
         for (name, setting) in &self.capacities {
             set_capacity(object, machine, name, setting)?;
+        }
+        for (name, setting) in &self.fills {
+            fill(object, machine, name, setting)?;
         }
         for (name, setting) in &self.variables {
             set_variable(object, machine, name, setting)?;
@@ -98,7 +101,7 @@ fn set_variable(
 ) -> Result<(), ProfileError> {
     let fail = |problem: String| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
     let variable = &object.variables[name];
-    let constant = setting.value.on(machine);
+    let constant = setting.value.on(machine).map_err(&fail)?;
     let map = &mut object.maps[variable.map.0 as usize];
     let size = map.value_size as usize;
     let initial = map.initial.get_or_insert_with(|| vec![0; size]);
@@ -120,8 +123,9 @@ const MAX_SECTION: u64 = 256 << 20;
 /// A number that user space would compute, from 1 on.
 fn count(machine: &Machine, name: &str, setting: &Setting) -> Result<u32, ProfileError> {
     let number = match setting.value.on(machine) {
-        Constant::Integer(number) => u32::try_from(number).ok().filter(|number| *number > 0),
-        _ => None,
+        Ok(Constant::Integer(number)) => u32::try_from(number).ok().filter(|number| *number > 0),
+        Ok(_) => None,
+        Err(problem) => return Err(ProfileError::new(&setting.place, format!("`{name}`: {problem}"))),
     };
     let problem = format!("`{name}`: expected a number from 1 to {}", u32::MAX);
     number.ok_or_else(|| ProfileError::new(&setting.place, problem))
@@ -158,12 +162,38 @@ fn set_capacity(
     setting: &Setting,
 ) -> Result<(), ProfileError> {
     let entries = count(machine, name, setting)?;
-    let named = |map: &MapDef| map.initial.is_none() && map.name == name;
-    let Some(map) = object.maps.iter().position(named) else {
-        let known = object.maps.iter().filter(|map| map.initial.is_none()).map(|map| map.name.as_str());
-        return Err(ProfileError::new(&setting.place, near::unknown("map of the object", name, known)));
-    };
+    let map = find_map(object, name, setting)?;
     object.maps[map].max_entries = entries;
+    Ok(())
+}
+
+fn find_map(object: &LinkedObject, name: &str, setting: &Setting) -> Result<usize, ProfileError> {
+    let named = |map: &MapDef| map.initial.is_none() && map.name == name;
+    object.maps.iter().position(named).ok_or_else(|| {
+        let known = object.maps.iter().filter(|map| map.initial.is_none()).map(|map| map.name.as_str());
+        ProfileError::new(&setting.place, near::unknown("map of the object", name, known))
+    })
+}
+
+/// Makes inner maps for the first slots of an array of maps, each like its declaration says. A slot that has one keeps it.
+fn fill(object: &mut LinkedObject, machine: &Machine, name: &str, setting: &Setting) -> Result<(), ProfileError> {
+    let fail = |problem: String| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
+    let wanted = count(machine, name, setting)?;
+    let outer = find_map(object, name, setting)?;
+    let Some(inner) = object.maps[outer].inner.clone() else {
+        return Err(fail("only an array of maps is filled, and this map holds none".to_owned()));
+    };
+    let slots = object.maps[outer].max_entries;
+    if wanted > slots {
+        return Err(fail(format!("{wanted} maps do not fit into {slots} slots")));
+    }
+    for slot in 0..wanted {
+        if object.maps[outer].inner_maps.iter().all(|(taken, _)| *taken != slot) {
+            let id = MapId(object.maps.len() as u32);
+            object.maps[outer].inner_maps.push((slot, id));
+            object.maps.push((*inner).clone());
+        }
+    }
     Ok(())
 }
 

@@ -82,7 +82,7 @@ impl CallSetting {
                 ProfileError::new(&setting.place, near::unknown(&what, name, names))
             })?;
             let (at, type_id) = (member.byte_offset() as usize, member.member.type_id);
-            let constant = setting.value.on(machine);
+            let constant = setting.value.on(machine).map_err(fail)?;
             let is_array = matches!(object.btf.resolved(type_id), Type::Array { .. });
             let values = match constant {
                 Constant::Array(values) if !is_array => {

@@ -2,9 +2,9 @@
 //! Elements of maps that user space writes after it has loaded the object.
 
 use crate::encode::encode;
-use crate::{Constant, ProfileError, Setting, near};
+use crate::{Constant, ProfileError, Setting, near, spread};
 use bpf_object::btf::{Btf, Type};
-use bpf_object::{LinkedObject, MapDef};
+use bpf_object::{LinkedObject, MapDef, MapKind};
 use machine_model::Machine;
 
 /// An element as the profile has it.
@@ -14,18 +14,20 @@ pub(crate) struct ElementSetting {
     /// None for a queue or a stack.
     pub key: Option<Setting>,
     pub value: Setting,
+    /// The entries of arrays are for one CPU each, not for one key each.
+    pub per_cpu: bool,
     pub place: String,
 }
 
-/// An element of a map. In a map that has a value for each CPU all of them get this one.
+/// An element of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapElement {
     /// Name of the map.
     pub map: String,
     /// As many bytes as the map's keys have; none for a queue.
     pub key: Vec<u8>,
-    /// As many bytes as its values have.
-    pub value: Vec<u8>,
+    /// As many bytes as its values have: one for all CPUs, or one for each of them in a map that has as many.
+    pub values: Vec<Vec<u8>>,
     /// Where the profile asks for it, for errors.
     pub place: String,
 }
@@ -38,7 +40,8 @@ impl MapElement {
 }
 
 impl ElementSetting {
-    /// Arrays of keys stand for several elements; arrays where the map's values have numbers have an entry for each.
+    /// Arrays of keys stand for several elements; arrays where the map's values have numbers have an entry for each, or
+    /// for each CPU.
     pub fn expand(
         &self,
         object: &LinkedObject,
@@ -49,60 +52,62 @@ impl ElementSetting {
             let known = object.maps.iter().filter(|map| map.initial.is_none()).map(|map| map.name.as_str());
             return Err(ProfileError::new(&self.place, near::unknown("map of the object", &self.map, known)));
         };
-        let value = self.value.value.on(machine);
-        let keys = match self.key.as_ref().map(|key| key.value.on(machine)) {
+        let value = self.value.value.on(machine).map_err(|problem| self.error(&self.value, "value", &problem))?;
+        let keys = match &self.key {
             None => vec![],
-            Some(Constant::Array(keys)) => keys,
-            Some(one) => vec![one],
+            Some(key) => match key.value.on(machine).map_err(|problem| self.error(key, "key", &problem))? {
+                Constant::Array(keys) => keys,
+                one => vec![one],
+            },
         };
         let count = match (&value, keys.len()) {
+            _ if self.per_cpu => self.check_per_cpu(map, keys.len())?,
             // The entries of an array go into a queue one after the other.
             (Constant::Array(values), 0 | 1) if !is_array(&object.btf, map.value_type) => values.len(),
             (_, keys) => keys.max(1),
         };
         for index in 0..count {
-            let key = match keys.get(index).or(keys.first()) {
-                Some(key) => key_bytes(map, key).map_err(|problem| self.error(&self.key, "key", &problem))?,
-                None if map.key_size == 0 => vec![],
-                None => return Err(ProfileError::new(&self.place, "the element has no `key`")),
+            let key = match (keys.get(index).or(keys.first()), &self.key) {
+                (Some(key), Some(place)) => {
+                    key_bytes(map, key).map_err(|problem| self.error(place, "key", &problem))?
+                }
+                _ if map.key_size == 0 => vec![],
+                _ => return Err(ProfileError::new(&self.place, "the element has no `key`")),
             };
-            let mut bytes = vec![0; map.value_size as usize];
-            let encoded = pick(&object.btf, map.value_type, &value, index).and_then(|value| match map.value_type {
-                0 => number_bytes(&value, &mut bytes),
-                value_type => encode(&object.btf, value_type, &value, &mut bytes),
-            });
-            encoded.map_err(|problem| self.error(&Some(self.value.clone()), "value", &problem))?;
-            elements.push(MapElement { map: self.map.clone(), key, value: bytes, place: self.place.clone() });
+            let indexes = if self.per_cpu { 0..machine.topology.len() } else { index..index + 1 };
+            let values = indexes.map(|index| self.bytes(&object.btf, map, &value, index)).collect::<Result<_, _>>()?;
+            elements.push(MapElement { map: self.map.clone(), key, values, place: self.place.clone() });
         }
         Ok(())
     }
 
-    fn error(&self, setting: &Option<Setting>, what: &str, problem: &str) -> ProfileError {
-        let place = setting.as_ref().map_or(&self.place, |setting| &setting.place);
-        ProfileError::new(place, format!("{what} of map `{}`: {problem}", self.map))
+    /// The number of elements of one that has a value for each CPU.
+    fn check_per_cpu(&self, map: &MapDef, keys: usize) -> Result<usize, ProfileError> {
+        let problem = match map.kind {
+            MapKind::PercpuArray | MapKind::PercpuHash if keys == 1 => return Ok(1),
+            MapKind::PercpuArray | MapKind::PercpuHash => "values for each CPU go with one `key`".to_owned(),
+            _ => format!("map `{}` does not have a value for each CPU", self.map),
+        };
+        Err(ProfileError::new(&self.place, problem))
+    }
+
+    fn bytes(&self, btf: &Btf, map: &MapDef, value: &Constant, index: usize) -> Result<Vec<u8>, ProfileError> {
+        let mut bytes = vec![0; map.value_size as usize];
+        let encoded = spread::entry(btf, map.value_type, value, index).and_then(|value| match map.value_type {
+            0 => number_bytes(&value, &mut bytes),
+            value_type => encode(btf, value_type, &value, &mut bytes),
+        });
+        encoded.map_err(|problem| self.error(&self.value, "value", &problem))?;
+        Ok(bytes)
+    }
+
+    fn error(&self, setting: &Setting, what: &str, problem: &str) -> ProfileError {
+        ProfileError::new(&setting.place, format!("{what} of map `{}`: {problem}", self.map))
     }
 }
 
 fn is_array(btf: &Btf, type_id: u32) -> bool {
     matches!(btf.resolved(type_id), Type::Array { .. })
-}
-
-/// The value of element number `index`: its entry of an array that stands where the map has something else, and so on
-/// for the members of a structure.
-fn pick(btf: &Btf, type_id: u32, value: &Constant, index: usize) -> Result<Constant, String> {
-    match value {
-        Constant::Array(values) if !is_array(btf, type_id) => {
-            let entry = values.get(index).cloned();
-            entry.ok_or_else(|| format!("{} values, and more keys than that", values.len()))
-        }
-        Constant::Members(members) => {
-            let type_of = |name: &str| btf.member(btf.resolve(type_id), name).map_or(0, |found| found.member.type_id);
-            let picked =
-                members.iter().map(|(name, value)| Ok((name.clone(), pick(btf, type_of(name), value, index)?)));
-            Ok(Constant::Members(picked.collect::<Result<_, String>>()?))
-        }
-        other => Ok(other.clone()),
-    }
 }
 
 /// A key is a number or a text of the size that the map has.

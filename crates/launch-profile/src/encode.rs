@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Values as the bytes of a C variable, by its BTF type.
 
-use crate::{Constant, near};
+use crate::{Constant, near, spread};
 use bpf_object::btf::{Btf, Type};
 use ids::CpuSet;
 
@@ -42,6 +42,12 @@ pub(crate) fn encode(btf: &Btf, type_id: u32, constant: &Constant, bytes: &mut [
             }
             Ok(())
         }
+        (Type::Array { element, .. }, Constant::Members(_)) if is_structure(btf, *element) => {
+            let count = spread::entries(btf, *element, constant)?;
+            let count = count.ok_or_else(|| mismatch(btf, type_id, "an array, or members with an array", constant))?;
+            let all = (0..count).map(|index| spread::entry(btf, *element, constant, index));
+            encode(btf, type_id, &Constant::Array(all.collect::<Result<_, _>>()?), bytes)
+        }
         (Type::Array { element, .. }, Constant::Text(text)) if btf.size_of(*element) == Some(1) => {
             if text.len() >= bytes.len() {
                 return Err(format!("{text:?} and its NUL do not fit into {} bytes", bytes.len()));
@@ -70,6 +76,10 @@ pub(crate) fn encode(btf: &Btf, type_id: u32, constant: &Constant, bytes: &mut [
         (Type::Struct { .. } | Type::Union { .. }, _) => Err(mismatch(btf, type_id, "members by name", constant)),
         _ => Err(unusable(btf, type_id)),
     }
+}
+
+fn is_structure(btf: &Btf, type_id: u32) -> bool {
+    matches!(btf.resolved(type_id), Type::Struct { .. } | Type::Union { .. })
 }
 
 /// Sets the bits of `cpus`: memory is little-endian, so bytes and words hold them alike.
@@ -109,7 +119,7 @@ fn mismatch(btf: &Btf, type_id: u32, expected: &str, found: &Constant) -> String
         Constant::Text(text) => format!("{text:?}"),
         Constant::Members(_) => "members by name".to_owned(),
         Constant::Mask(_) => "a mask of CPUs".to_owned(),
-        Constant::Machine(source) => format!("machine value `{}`", source.name()),
+        Constant::Machine(_) | Constant::Formula(_) => "a machine value".to_owned(),
     };
     format!("expected {expected}, not {found}: the variable is `{}`", type_name(btf, type_id))
 }

@@ -10,14 +10,18 @@ mod apply;
 mod calls;
 mod elements;
 mod encode;
+mod formula;
 mod near;
+mod nearness;
 mod parse;
 mod source;
+mod spread;
 
 pub use apply::FLAGS;
 pub use calls::ProgramCall;
 pub use elements::MapElement;
 pub use encode::type_name;
+pub use formula::Formula;
 pub use source::Source;
 
 use ids::CpuSet;
@@ -41,19 +45,30 @@ pub enum Constant {
     Mask(CpuSet),
     /// What the machine gives.
     Machine(Source),
+    /// What is computed from that.
+    Formula(Box<Formula>),
 }
 
 impl Constant {
-    /// With the values of `machine` in place of their names.
-    fn on(&self, machine: &Machine) -> Constant {
-        match self {
+    /// Known only where the machine is.
+    fn is_of_machine(&self) -> bool {
+        matches!(self, Constant::Machine(_) | Constant::Formula(_))
+    }
+
+    /// With the values of `machine` in place of their names. The error is of a formula that has no result there.
+    fn on(&self, machine: &Machine) -> Result<Constant, String> {
+        Ok(match self {
             Constant::Machine(source) => source.of(machine),
-            Constant::Array(values) => Constant::Array(values.iter().map(|value| value.on(machine)).collect()),
+            Constant::Formula(formula) => formula.on(machine)?,
+            Constant::Array(values) => {
+                Constant::Array(values.iter().map(|value| value.on(machine)).collect::<Result<_, _>>()?)
+            }
             Constant::Members(members) => {
-                Constant::Members(members.iter().map(|(name, value)| (name.clone(), value.on(machine))).collect())
+                let value = |(name, value): &(String, Constant)| Ok((name.clone(), value.on(machine)?));
+                Constant::Members(members.iter().map(value).collect::<Result<_, String>>()?)
             }
             other => other.clone(),
-        }
+        })
     }
 }
 
@@ -123,6 +138,8 @@ pub struct Profile {
     sizes: BTreeMap<String, Setting>,
     /// `max_entries` by map.
     capacities: BTreeMap<String, Setting>,
+    /// How many inner maps an array of maps gets, by map.
+    fills: BTreeMap<String, Setting>,
     /// Elements of maps, in order.
     elements: Vec<elements::ElementSetting>,
     /// Programs that are called, in order.

@@ -4,6 +4,7 @@
 use crate::apply::FLAGS;
 use crate::calls::CallSetting;
 use crate::elements::ElementSetting;
+use crate::formula::{Formula, OPERATIONS};
 use crate::{Claims, Constant, Profile, ProfileError, Setting, Source, Tunable, TunableKind, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,7 +31,7 @@ impl Profile {
                 "ops" => reader.ops(reader.table(value)?, &mut profile)?,
                 "rodata" => profile.variables = reader.settings(reader.table(value)?)?,
                 "resize" => profile.sizes = reader.settings(reader.table(value)?)?,
-                "maps" => profile.capacities = reader.maps(reader.table(value)?)?,
+                "maps" => reader.maps(reader.table(value)?, &mut profile)?,
                 "element" => profile.elements = reader.elements(value)?,
                 "call" => profile.calls = reader.calls(value)?,
                 "presets" => profile.presets = reader.presets(reader.table(value)?)?,
@@ -48,7 +49,7 @@ impl Profile {
     /// The profile's own values for tunables must be such as the command line might give.
     fn check_tunables(&self) -> Result<(), ProfileError> {
         for (name, setting) in self.variables.iter().chain(self.presets.values().flatten()) {
-            if let Some(tunable) = self.tunables.get(name).filter(|_| !matches!(setting.value, Constant::Machine(_))) {
+            if let Some(tunable) = self.tunables.get(name).filter(|_| !setting.value.is_of_machine()) {
                 let check = tunable.kind.check(&setting.value);
                 check.map_err(|problem| ProfileError::new(&setting.place, format!("`{name}`: {problem}")))?;
             }
@@ -146,18 +147,19 @@ impl Reader<'_> {
         Ok(Setting { value: self.constant(value, MAX_DEPTH)?, place: self.place(value.span()) })
     }
 
-    /// `[maps.NAME]`: `max_entries`.
-    fn maps(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Setting>, ProfileError> {
-        let mut capacities = BTreeMap::new();
+    /// `[maps.NAME]`: `max_entries`, `fill`.
+    fn maps(&self, table: &DeTable<'_>, profile: &mut Profile) -> Result<(), ProfileError> {
         for (name, value) in table {
             for (key, value) in self.table(value)? {
-                if key.get_ref() != "max_entries" {
-                    return Err(self.unknown("key of a map", key, &["max_entries"]));
-                }
-                capacities.insert(name.get_ref().to_string(), self.setting(value)?);
+                let settings = match key.get_ref().as_ref() {
+                    "max_entries" => &mut profile.capacities,
+                    "fill" => &mut profile.fills,
+                    _ => return Err(self.unknown("key of a map", key, &["max_entries", "fill"])),
+                };
+                settings.insert(name.get_ref().to_string(), self.setting(value)?);
             }
         }
-        Ok(capacities)
+        Ok(())
     }
 
     /// `[[element]]`: `map`, `key` unless the map is a queue, `value`.
@@ -167,13 +169,14 @@ impl Reader<'_> {
     }
 
     fn element(&self, element: &Node<'_>) -> Result<ElementSetting, ProfileError> {
-        let (mut map, mut key_of, mut value_of) = (None, None, None);
+        let (mut map, mut key_of, mut value_of, mut per_cpu) = (None, None, None, false);
         for (key, value) in self.table(element)? {
             match key.get_ref().as_ref() {
                 "map" => map = Some(self.string(value)?.to_owned()),
                 "key" => key_of = Some(self.setting(value)?),
                 "value" => value_of = Some(self.setting(value)?),
-                _ => return Err(self.unknown("key of an element", key, &["map", "key", "value"])),
+                "per-cpu" => per_cpu = self.bool(value)?,
+                _ => return Err(self.unknown("key of an element", key, &["map", "key", "value", "per-cpu"])),
             }
         }
         let missing = |what: &str| self.error(element.span(), format!("the element has no `{what}`"));
@@ -181,27 +184,42 @@ impl Reader<'_> {
             map: map.ok_or_else(|| missing("map"))?,
             key: key_of,
             value: value_of.ok_or_else(|| missing("value"))?,
+            per_cpu,
             place: self.place(element.span()),
         })
     }
 
-    /// A table is the name of a machine value if that is all it has, else members of a structure.
+    /// A table is a machine value if it has the name of one and nothing else but operations, else members of a structure.
     fn table_value(&self, value: &Node<'_>, table: &DeTable<'_>, depth: usize) -> Result<Constant, ProfileError> {
+        let operation = |key: &str| OPERATIONS.iter().any(|(name, _)| *name == key);
+        if let Some(machine) = table.get("machine")
+            && let Some(name) = machine.get_ref().as_str()
+            && table.keys().all(|key| key.get_ref() == "machine" || operation(key.get_ref()))
+        {
+            let problem = || self.error(machine.span(), near::unknown("machine value", name, Source::names()));
+            return self.machine_value(Source::find(name).ok_or_else(problem)?, table, depth);
+        }
         let mut members = Vec::new();
         for (key, member) in table {
-            if key.get_ref() == "machine"
-                && table.len() == 1
-                && let Some(name) = member.get_ref().as_str()
-            {
-                let problem = || self.error(member.span(), near::unknown("machine value", name, Source::names()));
-                return Source::find(name).map(Constant::Machine).ok_or_else(problem);
-            }
             members.push((key.get_ref().to_string(), self.constant(member, depth)?));
         }
         if members.is_empty() {
             return Err(self.error(value.span(), "expected { machine = \"NAME\" } or members, not an empty table"));
         }
         Ok(Constant::Members(members))
+    }
+
+    fn machine_value(&self, source: Source, table: &DeTable<'_>, depth: usize) -> Result<Constant, ProfileError> {
+        let mut operations = Vec::new();
+        for (name, operation) in OPERATIONS {
+            if let Some(value) = table.get(name) {
+                operations.push((operation, self.constant(value, depth)?));
+            }
+        }
+        Ok(match operations.is_empty() {
+            true => Constant::Machine(source),
+            false => Constant::Formula(Box::new(Formula { source, operations })),
+        })
     }
 
     fn constant(&self, value: &Node<'_>, depth: usize) -> Result<Constant, ProfileError> {

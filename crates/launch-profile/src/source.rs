@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a machine can tell a scheduler.
 
-use crate::Constant;
+use crate::{Constant, nearness};
 use ids::{CpuId, CpuSet, Place};
 use machine_model::Machine;
 
@@ -45,10 +45,21 @@ pub enum Source {
     LlcMasks,
     NodeMasks,
     NodeOfLlc,
+    CpusByThread,
+    LlcNumbers,
+    LlcMask,
+    LlcNeighbours,
+    LlcNeighbourCounts,
+    NearestCpus,
+    NearestCoreEnd,
+    NearestLlcEnd,
+    NearestNodeEnd,
+    NearestLlcs,
+    NearestLlcsNodeEnd,
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, Source); 30] = [
+const NAMES: [(&str, Source); 41] = [
     ("cpus", Source::Cpus),
     ("online-cpus", Source::OnlineCpus),
     ("cores", Source::Cores),
@@ -79,6 +90,17 @@ const NAMES: [(&str, Source); 30] = [
     ("llc-masks", Source::LlcMasks),
     ("node-masks", Source::NodeMasks),
     ("node-of-llc", Source::NodeOfLlc),
+    ("cpus-by-thread", Source::CpusByThread),
+    ("llc-numbers", Source::LlcNumbers),
+    ("llc-mask", Source::LlcMask),
+    ("llc-neighbours", Source::LlcNeighbours),
+    ("llc-neighbour-counts", Source::LlcNeighbourCounts),
+    ("nearest-cpus", Source::NearestCpus),
+    ("nearest-core-end", Source::NearestCoreEnd),
+    ("nearest-llc-end", Source::NearestLlcEnd),
+    ("nearest-node-end", Source::NearestNodeEnd),
+    ("nearest-llcs", Source::NearestLlcs),
+    ("nearest-llcs-node-end", Source::NearestLlcsNodeEnd),
 ];
 
 impl Source {
@@ -145,15 +167,26 @@ impl Source {
                     |llc: u32| topology.places.iter().find(|place| place.llc == llc).map_or(0, |place| place.node);
                 table((0..topology.llcs() as u32).map(|llc| node_of(llc) as usize))
             }
+            Source::CpusByThread => table(by_thread(machine).into_iter()),
+            Source::LlcNumbers => table(0..topology.llcs()),
+            Source::LlcMask => Constant::Mask((0..topology.llcs()).map(|llc| CpuId(llc as u32)).collect()),
+            Source::LlcNeighbours => nearness::llc_neighbours(topology, |group| Constant::Mask(group.clone())),
+            Source::LlcNeighbourCounts => nearness::llc_neighbours(topology, |group| number(group.len())),
+            Source::NearestCpus => nearness::cpus(machine),
+            Source::NearestCoreEnd => nearness::ends(machine, nearness::Group::Core),
+            Source::NearestLlcEnd => nearness::ends(machine, nearness::Group::Llc),
+            Source::NearestNodeEnd => nearness::ends(machine, nearness::Group::Node),
+            Source::NearestLlcs => nearness::llcs(topology),
+            Source::NearestLlcsNodeEnd => nearness::llc_ends(topology),
         }
     }
 }
 
-fn number(value: usize) -> Constant {
+pub(crate) fn number(value: usize) -> Constant {
     Constant::Integer(value as i128)
 }
 
-fn table(values: impl Iterator<Item = usize>) -> Constant {
+pub(crate) fn table(values: impl Iterator<Item = usize>) -> Constant {
     Constant::Array(values.map(number).collect())
 }
 
@@ -192,6 +225,18 @@ fn by_place(machine: &Machine) -> Vec<usize> {
         let place = machine.topology.places[*cpu];
         (place.node, place.llc, place.core, *cpu)
     });
+    order
+}
+
+/// Numbers of the online CPUs, the first threads of all cores before the second ones.
+fn by_thread(machine: &Machine) -> Vec<usize> {
+    let mut order = by_place(machine);
+    let cores = masks(machine, |place| place.core);
+    let thread = |cpu: usize| {
+        let core = &cores[machine.topology.places[cpu].core as usize];
+        core.iter().take_while(|other| other.index() < cpu).count()
+    };
+    order.sort_by_key(|cpu| thread(*cpu));
     order
 }
 

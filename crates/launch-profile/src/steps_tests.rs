@@ -25,7 +25,7 @@ fn map(name: &str, (key_size, value_size, value_type): (u32, u32, u32), initial:
 }
 
 /// `struct layer { u32 id; char name[4]; u64 mask; } layers[2]` and `u32 many[1]` at the end of a section of their own;
-/// maps of `u32` and of `struct layer` by `u32`, and a queue of `u32`.
+/// maps of `u32` and of `struct layer` by `u32`, a queue of `u32`, a map of `u32` for each CPU, and three slots for queues.
 fn object() -> LinkedObject {
     let mut b = BtfBuilder::new();
     let (u32_, u64_) = (b.int("unsigned int", 4, false), b.int("unsigned long", 8, false));
@@ -35,6 +35,12 @@ fn object() -> LinkedObject {
     let members = members.iter().map(|(name, at, type_id)| Member::at(name, *at, *type_id)).collect();
     let layer = b.structure("layer", 16, members);
     let (layers, many) = (b.array(layer, 2), b.array(u32_, 1));
+    let mut per_cpu = map("per_cpu", (4, 4, u32_), None);
+    per_cpu.kind = MapKind::PercpuArray;
+    let mut queues = map("queues", (4, 4, 0), None);
+    let mut inner = map("queues.inner", (0, 4, u32_), None);
+    (queues.kind, queues.max_entries, inner.kind, inner.max_entries) = (MapKind::ArrayOfMaps, 3, MapKind::Queue, 7);
+    queues.inner = Some(Box::new(inner));
     let variable = |map, size, type_id| Variable { map: MapId(map), offset: 0, size, type_id, read_only: false };
     LinkedObject {
         license: "GPL".to_owned(),
@@ -46,6 +52,8 @@ fn object() -> LinkedObject {
             map("numbers", (4, 4, u32_), None),
             map("layer_of", (4, 16, layer), None),
             map("queue", (0, 4, u32_), None),
+            per_cpu,
+            queues,
         ],
         kfuncs: vec![],
         struct_ops: vec![],
@@ -82,7 +90,8 @@ fn masks_are_bits_of_cpus() {
     let toml = "[[element]]\nmap = \"layer_of\"\nkey = { machine = \"cpu-numbers\" }\n\
                 value = { id = { machine = \"sibling-of-cpu\" }, mask = { machine = \"node-mask-of-cpu\" }, name = \"x\" }";
     let (_, steps) = applied(toml).unwrap();
-    let shown: Vec<(u8, u8, u8)> = steps.elements.iter().map(|one| (one.key[0], one.value[0], one.value[8])).collect();
+    let shown: Vec<(u8, u8, u8)> =
+        steps.elements.iter().map(|one| (one.key[0], one.values[0][0], one.values[0][8])).collect();
     // Siblings are 4 apart; nodes are 0 1 4 5 and 2 3 6 7.
     let expected = [(4, 0x33), (5, 0x33), (6, 0xcc), (7, 0xcc), (0, 0x33), (1, 0x33), (2, 0xcc), (3, 0xcc)];
     let expected: Vec<(u8, u8, u8)> = (0..).zip(expected).map(|(cpu, (sibling, mask))| (cpu, sibling, mask)).collect();
@@ -104,10 +113,61 @@ fn arrays_and_maps_get_the_size_that_user_space_would_give() {
 fn elements_go_into_arrays_and_queues() {
     let toml = "[[element]]\nmap = \"numbers\"\nkey = [3, 4]\nvalue = 9\n[[element]]\nmap = \"queue\"\nvalue = [5, 6]";
     let (_, steps) = applied(toml).unwrap();
-    let shown: Vec<_> = steps.elements.iter().map(|one| (one.map.as_str(), &one.key[..], one.value[0])).collect();
+    let shown: Vec<_> = steps.elements.iter().map(|one| (one.map.as_str(), &one.key[..], one.values[0][0])).collect();
     let expected: [(&str, &[u8], u8); 4] =
         [("numbers", &[3, 0, 0, 0], 9), ("numbers", &[4, 0, 0, 0], 9), ("queue", &[], 5), ("queue", &[], 6)];
     assert_eq!(shown, expected);
+}
+
+#[test]
+fn members_with_an_entry_each_fill_an_array_of_structures() {
+    let bytes = section("[rodata.layers]\nid = [3, 4]\nname = \"ab\"\nmask = { machine = \"llc-masks\" }", 0);
+    let layer = |id: u8, mask: u8| [id, 0, 0, 0, b'a', b'b', 0, 0, mask, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(bytes, [layer(3, 0x33), layer(4, 0xcc)].concat());
+}
+
+#[test]
+fn each_cpu_has_a_value_of_its_own_if_the_profile_says_so() {
+    let toml = "[[element]]\nmap = \"per_cpu\"\nkey = 0\nper-cpu = true\nvalue = { machine = \"core-of-cpu\" }";
+    let (_, steps) = applied(toml).unwrap();
+    let values: Vec<u8> = steps.elements[0].values.iter().map(|value| value[0]).collect();
+    assert_eq!((steps.elements.len(), values), (1, vec![0, 1, 2, 3, 0, 1, 2, 3]));
+    let (_, steps) = applied("[[element]]\nmap = \"per_cpu\"\nkey = [0, 1]\nvalue = [5, 6]").unwrap();
+    let values: Vec<(u8, usize, u8)> =
+        steps.elements.iter().map(|one| (one.key[0], one.values.len(), one.values[0][0])).collect();
+    assert_eq!(values, [(0, 1, 5), (1, 1, 6)]);
+}
+
+#[test]
+fn slots_get_maps_like_the_declared_one_and_keep_those_that_they_have() {
+    let (mut object, _) = applied("[maps.queues]\nfill = { machine = \"llcs\" }").unwrap();
+    let slots = &object.maps[6].inner_maps;
+    assert_eq!(slots[..], [(0, MapId(7)), (1, MapId(8))]);
+    for inner in &object.maps[7..] {
+        assert_eq!((inner.kind, inner.value_size, inner.max_entries), (MapKind::Queue, 4, 7));
+    }
+    let profile = Profile::from_toml("p.toml", "[maps.queues]\nfill = 3").unwrap();
+    profile.apply(&mut object, &machine()).unwrap();
+    profile.apply(&mut object, &machine()).unwrap();
+    assert_eq!(object.maps[6].inner_maps[..], [(0, MapId(7)), (1, MapId(8)), (2, MapId(9))]);
+}
+
+#[test]
+fn numbers_of_the_machine_are_computed_with() {
+    let numbers = |formula: &str| {
+        let (object, _) = applied(&format!("[resize]\nmany = 8\n[rodata]\nmany = {formula}")).unwrap();
+        object.maps[1].initial.as_ref().unwrap().chunks(4).map(|bytes| bytes[0]).collect::<Vec<u8>>()
+    };
+    let half = "{ machine = \"cpus\", over = 2 }";
+    let cpu = "machine = \"cpu-numbers\"";
+    assert_eq!(numbers(&format!("{{ {cpu}, plus = {half}, modulo = 8 }}")), [4, 5, 6, 7, 0, 1, 2, 3]);
+    assert_eq!(numbers(&format!("{{ {cpu}, modulo = {half} }}")), [0, 1, 2, 3, 0, 1, 2, 3]);
+    assert_eq!(numbers(&format!("{{ {cpu}, over = {half} }}")), [0, 0, 0, 0, 1, 1, 1, 1]);
+    // Multiplied before anything is added, in whatever order they are written.
+    assert_eq!(numbers(&format!("{{ plus = 1, times = 2, {cpu} }}")), [1, 3, 5, 7, 9, 11, 13, 15]);
+    // Entry by entry, with a table of the same length.
+    let cores = "{ machine = \"core-of-cpu\" }";
+    assert_eq!(numbers(&format!("{{ {cpu}, plus = {cores} }}")), [0, 2, 4, 6, 4, 6, 8, 10]);
 }
 
 #[test]
@@ -117,7 +177,7 @@ fn what_does_not_fit_says_so() {
         ("[resize]\nmany = 99999999", "p.toml:2: `many`: larger than a section may be"),
         ("[resize]\nman = 2", "p.toml:2: unknown variable of the object `man`: did you mean `many`?"),
         ("[maps.number]\nmax_entries = 1", "p.toml:2: unknown map of the object `number`: did you mean `numbers`?"),
-        ("[maps.numbers]\nsize = 1", "p.toml:2: unknown key of a map `size`: expected `max_entries`"),
+        ("[maps.numbers]\nsize = 1", "p.toml:2: unknown key of a map `size`: expected `fill`, `max_entries`"),
         (
             "[rodata]\nlayers = [{ ids = 1 }]",
             "p.toml:2: `layers`: unknown member of `struct layer` `ids`: did you mean `id`?",
@@ -131,6 +191,38 @@ fn what_does_not_fit_says_so() {
             "p.toml:2: `layers`: expected members by name, not 1: the variable is `struct layer`",
         ),
         ("[[element]]\nmap = \"numbers\"\nvalue = 1", "p.toml:1: the element has no `key`"),
+        ("[rodata.layers]\nid = [1, 2]\nmask = [1]", "p.toml:1: `layers`: `mask`: 1 values, beside a member with 2"),
+        (
+            "[rodata.layers]\nid = [1, 2, 3]",
+            "p.toml:1: `layers`: 3 values do not fit: the variable is `struct layer[2]` with room for 2",
+        ),
+        (
+            "[rodata.layers]\nid = 1",
+            "p.toml:1: `layers`: expected an array, or members with an array, not members by name: the variable is \
+             `struct layer[2]`",
+        ),
+        (
+            "[[element]]\nmap = \"numbers\"\nkey = 0\nper-cpu = true\nvalue = 1",
+            "p.toml:1: map `numbers` does not have a value for each CPU",
+        ),
+        (
+            "[[element]]\nmap = \"per_cpu\"\nkey = [0, 1]\nper-cpu = true\nvalue = 1",
+            "p.toml:1: values for each CPU go with one `key`",
+        ),
+        ("[maps.queues]\nfill = 4", "p.toml:2: `queues`: 4 maps do not fit into 3 slots"),
+        ("[maps.queue]\nfill = 1", "p.toml:2: `queue`: only an array of maps is filled, and this map holds none"),
+        (
+            "[rodata]\nmany = { machine = \"cpu-numbers\", modulo = { machine = \"cpus\", over = 9 } }",
+            "p.toml:2: `many`: 0 modulo 0 is no number on this machine",
+        ),
+        (
+            "[rodata]\nmany = { machine = \"cpu-numbers\", plus = { machine = \"llc-numbers\" } }",
+            "p.toml:2: `many`: `plus` takes numbers, or tables of one length",
+        ),
+        (
+            "[rodata]\nmany = { machine = \"cpus\", minus = 1 }",
+            "p.toml:2: `many`: expected an array, not members by name: the variable is `unsigned int[1]`",
+        ),
         ("[[element]]\nmap = \"numbers\"\nkey = 1", "p.toml:1: the element has no `value`"),
         (
             "[[element]]\nmap = \"numbers\"\nkey = [1, 2]\nvalue = [1]",

@@ -388,6 +388,41 @@ fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
     assert_eq!((of("llc-begin-of-cpu"), of("llc-end-of-cpu")), (vec![0; 8], vec![3; 8]));
 }
 
+/// Caches 0 and 1 are in node 0, cache 2 is in node 1; CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7 are cores. CPU 7 is offline.
+#[test]
+fn tables_by_nearness_begin_with_the_nearest() {
+    let mut machine = machine();
+    for (cpu, place) in machine.topology.places.iter_mut().enumerate() {
+        let core = cpu as u32 % 4;
+        *place = Place { core, llc: core.saturating_sub(1), node: u32::from(core == 3) };
+    }
+    machine.offline = [ids::CpuId(7)].into_iter().collect();
+    let shown = |name: &str| show(&Source::find(name).unwrap().of(&machine));
+    assert_eq!(shown("cpus-by-thread"), "[0, 1, 2, 3, 4, 5, 6]");
+    assert_eq!(shown("llc-numbers"), "[0, 1, 2]");
+    assert_eq!(shown("llc-mask"), "{0-2}");
+    assert_eq!(shown("llc-neighbours"), "[[{1}, {2}], [{0}, {2}], [{0-1}]]");
+    assert_eq!(shown("llc-neighbour-counts"), "[[1, 1], [1, 1], [2]]");
+    assert_eq!(shown("nearest-llcs"), "[[0, 1, 2], [1, 0, 2], [2, 0, 1]]");
+    assert_eq!(shown("nearest-llcs-node-end"), "[2, 2, 1]");
+    let Constant::Array(rows) = Source::NearestCpus.of(&machine) else { panic!("no table") };
+    assert_eq!(show(&rows[0]), "[0, 4, 1, 5, 2, 6, 3]");
+    assert_eq!(show(&rows[6]), "[6, 2, 5, 1, 4, 0, 3]");
+    assert_eq!(show(&rows[3]), "[3, 2, 6, 1, 5, 4, 0]");
+    assert_eq!(shown("nearest-core-end"), "[2, 2, 2, 1, 2, 2, 2, 1]");
+    assert_eq!(shown("nearest-llc-end"), "[4, 4, 2, 1, 4, 4, 2, 1]");
+    assert_eq!(shown("nearest-node-end"), "[6, 6, 6, 1, 6, 6, 6, 1]");
+}
+
+fn show(constant: &Constant) -> String {
+    match constant {
+        Constant::Array(values) => format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Constant::Mask(mask) => format!("{{{mask}}}"),
+        Constant::Integer(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn integer(constant: Constant) -> i128 {
     let Constant::Integer(number) = constant else { panic!("{constant:?}") };
     number

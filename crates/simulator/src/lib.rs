@@ -39,6 +39,7 @@ use kernel_model::{Coverage, ExitInfo, Kernel, LaunchError};
 use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
+pub use setup::UPTIME;
 use workload::Workload;
 
 /// The effects of hardware that runs on any machine have, in the words that all commands share. What else a machine has

@@ -114,7 +114,7 @@ impl Model for Kernel {
     }
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, steps: &Steps) -> bool {
         self.load(object).expect("what was loaded once can be loaded again");
-        let write = |element: &MapElement| self.set_element(&element.map, &element.key, &element.value);
+        let write = |element: &MapElement| self.set_element(&element.map, &element.key, &element.values);
         if steps.elements.iter().try_for_each(write).is_err() || !self.call_programs(object, &steps.calls) {
             return false;
         }

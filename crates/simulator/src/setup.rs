@@ -21,6 +21,10 @@ use workload::{Op, Workload};
 /// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
 const CALLBACK_BUDGET: u64 = 16_000_000;
 
+/// How long the machine has been up when a run begins: nobody attaches a scheduler in the first second, and some take a
+/// clock near 0 for one that was never read. A whole number of jiffies at any rate.
+pub const UPTIME: Nanos = Nanos::from_ms(600_000);
+
 /// A run at time 0, with its scheduler attached, whose executed lines are counted if that is wanted.
 pub(crate) fn prepare<'a>(
     setup: &'a Setup<'_>,
@@ -31,6 +35,7 @@ pub(crate) fn prepare<'a>(
     check_workload(setup.workload, setup.machine, setup.duration)?;
     setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
     let mut kernel = Kernel::new(config(setup));
+    kernel.set_uptime(UPTIME);
     if count_lines {
         kernel.count_lines();
     }
@@ -80,7 +85,7 @@ fn attach<'a>(
     run.boot_without(&setup.machine.offline);
     let steps = profile.steps(&linked, setup.machine)?;
     for element in &steps.elements {
-        run.model.set_element(&element.map, &element.key, &element.value).map_err(|errno| element.failed(errno))?;
+        run.model.set_element(&element.map, &element.key, &element.values).map_err(|errno| element.failed(errno))?;
     }
     call(&mut run.model, &linked, &steps.calls)?;
     run.model.attach(BOOT_CPU)?;

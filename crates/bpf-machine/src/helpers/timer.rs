@@ -2,7 +2,7 @@
 //! `bpf_timer_*`. When a timer fires is up to the host.
 
 use crate::engine::Engine;
-use crate::errno::{EBUSY, EINVAL, EOPNOTSUPP, negative};
+use crate::errno::{EBUSY, EDEADLK, EINVAL, EOPNOTSUPP, negative};
 use crate::maps::{Timer, TimerId};
 use crate::{FaultKind, GuestAddr, Host};
 
@@ -66,12 +66,15 @@ pub(super) fn start<H: Host>(
     })
 }
 
-/// `bpf_timer_cancel(timer)`: 1 if it was armed. Its callback is dropped, as in the kernel.
+/// `bpf_timer_cancel(timer)`: 1 if it was armed. Its callback is dropped, as in the kernel; not if it is that callback
+/// that asks.
 pub(super) fn cancel<H: Host>(engine: &mut Engine<'_>, host: &mut H, args: [u64; 5]) -> Result<u64, FaultKind> {
     if !host.may_cancel_timers() {
         return Ok(negative(EOPNOTSUPP));
     }
+    let running = host.running_timer();
     Ok(match find(engine, args[0])? {
+        Some((id, _)) if Some(id) == running => negative(EDEADLK),
         Some((id, timer)) => {
             timer.callback = None;
             u64::from(host.timer_cancel(id))

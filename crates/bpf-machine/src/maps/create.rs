@@ -12,8 +12,8 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Most bytes that all maps of an object may take when it is loaded.
 const MAX_TOTAL_BYTES: u64 = 4 << 30;
 
-/// Most maps of one object; the largest known one has 17.
-const MAX_MAPS: usize = 1 << 10;
+/// Most maps of one object: the largest known one has 17, and 4096 inner ones that its user space makes.
+const MAX_MAPS: usize = 1 << 13;
 
 /// Map flag: programs may not write it.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;

@@ -35,7 +35,8 @@ impl Host for Core {
     }
 
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32) {
-        let at = if flags & TIMER_ABSOLUTE != 0 { nsecs } else { self.now.0.saturating_add(nsecs) };
+        let absolute = nsecs.saturating_sub(self.uptime.0);
+        let at = if flags & TIMER_ABSOLUTE != 0 { absolute } else { self.now.0.saturating_add(nsecs) };
         let (timer, at) = (TimerKey::Bpf(timer), Nanos(at).max(self.now));
         self.armed.insert(timer);
         self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(cpu), at });
@@ -44,6 +45,10 @@ impl Host for Core {
     /// `defer_timer_wq_op`: not where interrupts are off (kernel/bpf/helpers.c of 7.2).
     fn may_cancel_timers(&self) -> bool {
         !self.running.op.is_some_and(Op::runs_without_interrupts)
+    }
+
+    fn running_timer(&self) -> Option<TimerId> {
+        self.running.timer
     }
 
     fn timer_cancel(&mut self, timer: TimerId) -> bool {

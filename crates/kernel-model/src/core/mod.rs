@@ -23,7 +23,7 @@ use crate::api::{Cause, Config, Effect, ExitInfo, Output, TimerKey};
 use crate::guest::{CpuTime, Objects};
 use crate::kfuncs;
 use crate::ops::{Group, Op};
-use bpf_machine::SourceLine;
+use bpf_machine::{SourceLine, TimerId};
 use counters::Counters;
 use dsq::Dsq;
 use event_log::{CallbackSite, Event, EventKind, Printk};
@@ -220,6 +220,8 @@ pub(crate) struct Running {
     pub subjects: [TaskId; 2],
     /// The kfunc or helper that it is calling.
     pub call: Option<Call>,
+    /// The timer whose callback it is.
+    pub timer: Option<TimerId>,
 }
 
 /// What a program calls.
@@ -252,8 +254,14 @@ pub(crate) struct Call {
 
 impl Running {
     /// No callback.
-    pub const NONE: Running =
-        Running { op: None, direct: DirectDispatch::Off, locked: None, subjects: [TaskId::NONE; 2], call: None };
+    pub const NONE: Running = Running {
+        op: None,
+        direct: DirectDispatch::Off,
+        locked: None,
+        subjects: [TaskId::NONE; 2],
+        call: None,
+        timer: None,
+    };
 }
 
 /// Everything of a kernel but the BPF machine.
@@ -263,6 +271,8 @@ pub(crate) struct Core {
     pub now: Nanos,
     /// What the CPUs' clocks show instead.
     pub clocks: clocks::Clocks,
+    /// How long the machine had been up at time 0, as programs see it.
+    pub uptime: Nanos,
     /// How the kernel was built and booted.
     pub config: Config,
     /// Guest objects.
@@ -349,6 +359,7 @@ impl Core {
         Core {
             now: Nanos::ZERO,
             clocks: clocks::Clocks::default(),
+            uptime: Nanos::ZERO,
             objects,
             this_cpu: CpuId(0),
             prandom: config.seed,
@@ -491,7 +502,7 @@ impl Core {
 
     /// `scx_bpf_now`: constant within an operation (contract S1).
     pub fn clock(&self) -> Nanos {
-        self.rq_clock(self.this_cpu)
+        self.rq_clock(self.this_cpu) + self.uptime
     }
 
     /// What the clock of `cpu` shows now.

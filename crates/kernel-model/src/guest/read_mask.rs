@@ -7,6 +7,16 @@ use bpf_machine::{FaultKind, GuestAddr, Memory};
 use ids::{CpuId, CpuSet};
 
 impl Objects {
+    /// The bytes of a mask that a program changes: one that it allocated, or one that stands in its own memory, which the
+    /// verifier takes for a `struct bpf_cpumask *` because that structure has numbers only.
+    pub fn mask_bytes_mut<'m>(&self, memory: &'m mut Memory, addr: GuestAddr) -> Result<&'m mut [u8], FaultKind> {
+        let of_a_task = [self.tasks, self.idle_tasks].iter().any(|tasks| memory.slot_in(*tasks, addr).is_some());
+        if of_a_task || self.cpumasks.holds(memory, addr) || memory.bytes_mut(addr, MASK_SIZE).is_err() {
+            return self.cpumasks.bytes_mut(memory, addr);
+        }
+        memory.bytes_mut(addr, MASK_SIZE)
+    }
+
     /// The bytes of any mask that a program may read: of a task, of the kernel, allocated by a program, or 1024 bytes
     /// of the program's own memory, which the kernel accepts as well.
     pub fn mask_bytes<'m>(&self, memory: &'m Memory, addr: GuestAddr) -> Result<&'m [u8], FaultKind> {

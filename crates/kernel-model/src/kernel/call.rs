@@ -55,7 +55,7 @@ impl Kernel {
         self.op_counts[op as usize] += 1;
         let block = self.machine.argument_block(args);
         let running =
-            Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects, call: None };
+            Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects, ..Running::NONE };
         let result = self.execute(running, function, &[block]);
         if op != Op::Dequeue {
             self.report_custody();

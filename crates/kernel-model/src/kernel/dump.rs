@@ -23,7 +23,7 @@ impl Kernel {
             None => writeln!(text, ":"),
         };
         let _ = writeln!(text, "  {} ({})\n\nBacktrace:", info.reason, info.message);
-        let context = self.core.objects.dump_ctx(&mut self.machine.memory, info, self.core.now.0);
+        let context = self.core.objects.dump_ctx(&mut self.machine.memory, info, (self.core.now + self.core.uptime).0);
         self.dumped(Op::Dump, &[context], "", &mut text);
         text.push_str("\nCPU states\n----------\n");
         let first = self.core.exit_cpu;

@@ -116,11 +116,12 @@ impl Kernel {
     ///
     /// # Errors
     /// A positive errno: ENOENT if there is no such map, else why it does not take the element.
-    pub fn set_element(&mut self, map: &str, key: &[u8], value: &[u8]) -> Result<(), i32> {
+    pub fn set_element(&mut self, map: &str, key: &[u8], values: &[Vec<u8>]) -> Result<(), i32> {
         const ENOENT: i32 = 2;
         let map = self.machine.maps.find(map).ok_or(ENOENT)?;
-        let values = if self.machine.maps.is_per_cpu(map) { self.core.cpus() } else { 1 };
-        for cpu in 0..values {
+        let places = if self.machine.maps.is_per_cpu(map) { self.core.cpus() } else { 1 };
+        for cpu in 0..places {
+            let value = values.get(cpu as usize).unwrap_or(&values[0]);
             let updated = self.machine.maps.update(&mut self.machine.memory, map, key, value, 0, cpu);
             updated.map_err(|errno| -errno)?;
         }

@@ -197,6 +197,11 @@ impl Kernel {
         counts.map(|(index, &count)| (Op::by_index(index).name(), count))
     }
 
+    /// The machine has been up for so long at time 0: programs see it in all clocks. A whole number of jiffies.
+    pub fn set_uptime(&mut self, uptime: Nanos) {
+        self.core.uptime = uptime;
+    }
+
     /// The clock of `cpu` steps by so many nanoseconds, and drifts by so much from now on, if that is given.
     pub fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>) {
         self.core.clocks.disturb(cpu, self.core.now, step, drift_ppm);

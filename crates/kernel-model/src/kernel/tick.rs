@@ -144,7 +144,8 @@ impl Kernel {
             match timer {
                 TimerKey::Bpf(timer) => {
                     if let Some((function, args)) = self.machine.timer_callback(timer) {
-                        self.execute(Running { op: Some(Op::Timer), ..Running::NONE }, function, &args);
+                        let running = Running { op: Some(Op::Timer), timer: Some(timer), ..Running::NONE };
+                        self.execute(running, function, &args);
                         self.report_custody();
                     }
                 }

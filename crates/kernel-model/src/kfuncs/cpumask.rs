@@ -38,7 +38,7 @@ pub(super) fn test_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Re
 fn change(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>, set: bool) -> Result<u64, FaultKind> {
     let cpu = a[0] as u32;
     let exists = core.objects.cpumasks.has_cpu(cpu);
-    let bytes = core.objects.cpumasks.bytes_mut(cx.memory, a[1])?;
+    let bytes = core.objects.mask_bytes_mut(cx.memory, a[1])?;
     if !exists {
         return Ok(0);
     }
@@ -73,7 +73,7 @@ pub(super) fn clear_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> R
 }
 
 fn store(core: &Core, cx: &mut Context<'_>, to: GuestAddr, set: &CpuSet) -> Result<(), FaultKind> {
-    let bytes = core.objects.cpumasks.bytes_mut(cx.memory, to)?;
+    let bytes = core.objects.mask_bytes_mut(cx.memory, to)?;
     crate::guest::write_mask(bytes, set);
     Ok(())
 }

@@ -72,6 +72,7 @@ struct {
 
 static void *(*const lookup)(void *map, const void *key) = (void *)1;
 static void *(*const per_cpu)(const void *variable, u32 cpu) = (void *)153;
+static u64 (*const ktime_get_ns)(void) = (void *)5;
 static long (*const timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
 static long (*const timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
 static long (*const timer_start)(struct bpf_timer *timer, u64 nsecs, u64 flags) = (void *)171;
@@ -81,11 +82,17 @@ static long (*const timer_cancel)(struct bpf_timer *timer) = (void *)172;
 s32 llc_id[8], llc_size[8], priority[8];
 u64 user_ns[8], nice_ns[8], idle_ns[8];
 u32 absent_is_null;
-s32 cancelled_by_init, cancelled_by_select;
+s32 cancelled_by_init, cancelled_by_select, cancelled_by_itself;
+u64 fires, attached_at;
 u64 cgroups, weight, quota_us, period_us, burst_us;
 
 static int fired(void *map, u32 *key, struct element *element)
 {
+	fires++;
+	cancelled_by_itself = timer_cancel(&element->timer);
+#ifdef FIRING
+	timer_start(&element->timer, 1000000, 0);
+#endif
 	return 0;
 }
 
@@ -166,6 +173,14 @@ s32 foreign_init(u64 *ctx)
 	timer_start(timer, 1000000000, 0);
 	cancelled_by_init = timer_cancel(timer);
 	timer_set_callback(timer, fired);
+#ifdef FIRING
+	timer_start(timer, 1000000, 0);
+#endif
+	attached_at = ktime_get_ns();
+#ifdef ALARM
+	/* At a time of that clock. */
+	timer_start(timer, attached_at + 1000000, 1);
+#endif
 	return 0;
 }
 

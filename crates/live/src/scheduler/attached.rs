@@ -8,8 +8,9 @@ use super::{KernelExit, OpStatistics, Request, SchedulerError, Statistics, kerne
 use crate::cost::Metering;
 use crate::kernel::read;
 use crate::{LiveError, complaints};
+use bpf_object::MapDef;
 use launch_profile::{MapElement, ProgramCall};
-use libbpf_rs::{Link, Map, MapCore, MapFlags, MapMut, MapType, Object, OpenObject, ProgramInput};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, MapMut, MapType, Object, OpenObject, ProgramInput};
 use nix::errno::Errno;
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd};
@@ -46,6 +47,9 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
         let action = format!("attach program {}", program.name().to_string_lossy());
         others.push(program.attach().map_err(LiveError::bpf(action))?);
     }
+    for inner in &prepared.inner_maps {
+        fill_slot(&object, inner)?;
+    }
     for element in &prepared.steps.elements {
         write(request.name, &object, element)?;
     }
@@ -79,15 +83,32 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
     Ok(attached)
 }
 
-/// Writes an element of a map; where each CPU has a value, that of all of them.
+/// Makes an inner map and puts it into its slot, as user space does where there are too many to declare.
+fn fill_slot(object: &Object, (outer, slot, inner): &(String, u32, MapDef)) -> Result<(), LiveError> {
+    let failed = LiveError::bpf(format!("fill slot {slot} of `{outer}`"));
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        map_flags: inner.flags,
+        ..Default::default()
+    };
+    let (kind, MapDef { key_size, value_size, max_entries, .. }) = (MapType::from(inner.kind as u32), inner);
+    let made = MapHandle::create(kind, None::<&str>, *key_size, *value_size, *max_entries, &options);
+    let outer = object.maps().find(|map| map.name() == &**outer).expect("it was just loaded");
+    let put =
+        |made: MapHandle| outer.update(&slot.to_ne_bytes(), &made.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY);
+    made.and_then(put).map_err(failed)
+}
+
+/// Writes an element of a map; where each CPU has a value, that of all of them, or each its own.
 fn write(name: &str, object: &Object, element: &MapElement) -> Result<(), LiveError> {
     let map = object.maps().find(|map| map.name() == &*element.map).expect("it was just loaded");
     let written = match map.map_type() {
         MapType::PercpuArray | MapType::PercpuHash | MapType::LruPercpuHash => {
             let cpus = libbpf_rs::num_possible_cpus().map_err(LiveError::bpf("count the CPUs"))?;
-            map.update_percpu(&element.key, &vec![element.value.clone(); cpus], MapFlags::ANY)
+            let value = |cpu: usize| element.values.get(cpu).unwrap_or(&element.values[0]).clone();
+            map.update_percpu(&element.key, &(0..cpus).map(value).collect::<Vec<_>>(), MapFlags::ANY)
         }
-        _ => map.update(&element.key, &element.value, MapFlags::ANY),
+        _ => map.update(&element.key, &element.values[0], MapFlags::ANY),
     };
     written.map_err(|_| {
         let errno = Errno::last_raw();

@@ -17,6 +17,8 @@ pub(super) struct Prepared {
     pub resized: Vec<(String, u32)>,
     /// Maps that shall have another capacity.
     pub capacities: Vec<(String, u32)>,
+    /// Inner maps that user space makes: of which map, in which slot.
+    pub inner_maps: Vec<(String, u32, MapDef)>,
     /// The values of the kernel's configuration that it asks for.
     pub config: Vec<ConfigExtern>,
     /// The struct_ops variable.
@@ -98,6 +100,7 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
         sections: sections(&object),
         resized: changed(|before| before.0, |map| map.value_size),
         capacities: changed(|before| before.1, |map| map.max_entries),
+        inner_maps: inner_maps(&object, before.len()),
         config: parsed.config(),
         table,
         others: others(&object),
@@ -106,6 +109,13 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
         record: Record::find(&object),
         notes,
     })
+}
+
+/// The inner maps that the profile has added to the first `own` maps, which are the object's.
+fn inner_maps(object: &LinkedObject, own: usize) -> Vec<(String, u32, MapDef)> {
+    let slots = object.maps[..own].iter().flat_map(|map| map.inner_maps.iter().map(|(slot, id)| (&map.name, slot, id)));
+    let added = slots.filter(|(_, _, id)| id.0 as usize >= own);
+    added.map(|(name, slot, id)| (name.clone(), *slot, object.maps[id.0 as usize].clone())).collect()
 }
 
 /// The `__SCX_*` variables get the values that the kernel's enums have; those of constants that it lacks stay 0

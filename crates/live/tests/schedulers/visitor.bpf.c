@@ -3,7 +3,7 @@
  * visitor: a scheduler as others write and load them, to see that Weir takes an object that it did not build. One queue
  * in the order of weighted run time, and all that user space customarily does for such an object: constants, calls of
  * `syscall` programs before attach, a record of its end with a dump as long as asked for. It refuses to start unless
- * every CPU that is online has been registered by a call.
+ * every CPU that is online has been registered by a call, each CPU knows its number, and there are two queues to fill.
  */
 #include "user_exit.bpf.h"
 
@@ -13,11 +13,15 @@ LICENSE("GPL");
 #define MAX_CPUS 1024
 #define CLOCK_MONOTONIC 1
 #define EINVAL 22
+#define BPF_MAP_TYPE_ARRAY_OF_MAPS 12
+#define BPF_MAP_TYPE_QUEUE 22
 
 struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
 
+static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
+static void *(*const bpf_map_lookup_percpu_elem)(void *map, const void *key, u32 cpu) = (void *)195;
 static void *(*const bpf_task_storage_delete)(void *map, struct task_struct *p) = (void *)157;
 static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 clock) = (void *)169;
 static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
@@ -65,6 +69,37 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } stats SEC(".maps");
+
+struct place {
+	u32 cpu;
+	u32 near[64];
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct place);
+} places SEC(".maps");
+
+struct queue {
+	MAP_NUMBER(type, BPF_MAP_TYPE_QUEUE);
+	MAP_NUMBER(max_entries, 4);
+	MAP_TYPE(value, u32);
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	MAP_NUMBER(max_entries, 3);
+	MAP_TYPE(key, u32);
+	struct queue *values[];
+} queues SEC(".maps");
+
+/* What user space knows of two groups of CPUs. */
+struct group {
+	u32 id;
+	u32 members[2];
+} groups[2];
 
 u32 registered[MAX_CPUS];
 u64 nr_registered, weights, nr_beats, vtime_now;
@@ -177,10 +212,34 @@ OP2(void, visitor_stopping, struct task_struct *, p, bool, runnable)
 		t->vtime += now_ns() - t->began;
 }
 
+/* Whether user space has told each CPU its number, has made two of three queues, and both groups. */
+static bool is_prepared(void)
+{
+	u32 zero = 0, queued = 0;
+
+	for (u32 cpu = 0; cpu < MAX_CPUS && cpu < nr_cpus; cpu++) {
+		struct place *place = bpf_map_lookup_percpu_elem(&places, &zero, cpu);
+
+		if (!place || place->cpu != cpu || (registered[cpu] && place->near[0] != cpu))
+			return false;
+	}
+	for (u32 slot = 0; slot < 3; slot++) {
+		void *queue = bpf_map_lookup_elem(&queues, &slot);
+
+		if (queue && !bpf_map_push_elem(queue, &slot, 0))
+			queued |= 1 << slot;
+	}
+	return queued == 3 && groups[0].id == 5 && groups[1].id == 6 && groups[1].members[1] == 9;
+}
+
 SLEEPABLE_OP0(s32, visitor_init)
 {
 	if (!nr_registered || weights != nr_registered * 100) {
 		scx_error("%d of %d CPUs are registered", nr_registered, nr_cpus);
+		return -EINVAL;
+	}
+	if (!is_prepared()) {
+		scx_error("user space has not prepared the maps");
 		return -EINVAL;
 	}
 	return scx_bpf_create_dsq(SHARED_DSQ, -1);

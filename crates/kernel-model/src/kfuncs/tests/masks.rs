@@ -3,7 +3,7 @@
 
 use super::{Bench, is_bad_argument};
 use crate::ops::Op;
-use bpf_machine::GuestAddr;
+use bpf_machine::{Access, GuestAddr};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -177,4 +177,22 @@ fn a_bitmap_that_is_too_short_is_refused() {
     let mask = bench.call("bpf_cpumask_create", &[]);
     let source = bench.put(0, &[0xff]);
     assert_eq!(bench.call("bpf_cpumask_populate", &[mask, source, 4]) as u32 as i32, -13);
+}
+
+/// lavd keeps masks in an array of its own: the verifier takes memory for a structure of numbers.
+#[test]
+fn masks_may_stand_in_the_memory_of_the_program() {
+    let mut bench = Bench::new(0);
+    let region = bench.memory.add_region("map", 4096, 1, Access::ReadWrite);
+    let (mask, other) = (bench.memory.addr(region, 0), bench.memory.addr(region, 0) + 1032);
+    bench.call("bpf_cpumask_set_cpu", &[3, mask]);
+    bench.call("bpf_cpumask_set_cpu", &[5, mask]);
+    bench.call("bpf_cpumask_clear_cpu", &[3, mask]);
+    bench.call("bpf_cpumask_copy", &[other, mask]);
+    assert_eq!(bench.memory.load(other, 8), Ok(1 << 5));
+    assert_eq!(bench.call("bpf_cpumask_first", &[other]), 5);
+    // Nobody may release what was never allocated, and the memory must be all there.
+    assert!(is_bad_argument(bench.call_in(None, "bpf_cpumask_release", &[mask])));
+    let end = bench.memory.addr(region, 0) + 4096 - 512;
+    assert!(is_bad_argument(bench.call_in(None, "bpf_cpumask_set_cpu", &[3, end])));
 }

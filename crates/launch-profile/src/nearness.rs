@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who is near whom: tables that begin with the nearest.
+
+use crate::Constant;
+use crate::source::{number, table};
+use ids::{CpuId, CpuSet, Place, Topology};
+use machine_model::Machine;
+
+/// What two CPUs have in common at least.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Group {
+    Core,
+    Llc,
+    Node,
+    Machine,
+}
+
+fn common(one: Place, other: Place) -> Group {
+    match () {
+        () if one.core == other.core => Group::Core,
+        () if one.llc == other.llc => Group::Llc,
+        () if one.node == other.node => Group::Node,
+        () => Group::Machine,
+    }
+}
+
+/// For each CPU, all online CPUs: itself, its core, its cache, its node, the others. Within each of these the nearest
+/// numbers of cores come first, so that two CPUs do not look at the others in the same order.
+pub(crate) fn cpus(machine: &Machine) -> Constant {
+    let places = &machine.topology.places;
+    let online: Vec<usize> = machine.online_cpus().iter().map(CpuId::index).collect();
+    let row = |cpu: usize| {
+        let mut row = online.clone();
+        let own = places[cpu];
+        row.sort_by_key(|other| {
+            let place = places[*other];
+            (common(own, place), own.core.abs_diff(place.core), cpu.abs_diff(*other), *other)
+        });
+        table(row.into_iter())
+    };
+    Constant::Array((0..places.len()).map(row).collect())
+}
+
+/// For each CPU, how many entries of its row of [`cpus`] are at most this far away.
+pub(crate) fn ends(machine: &Machine, group: Group) -> Constant {
+    let places = &machine.topology.places;
+    let online = machine.online_cpus();
+    let near = |own: &Place| online.iter().filter(|cpu| common(*own, places[cpu.index()]) <= group).count();
+    table(places.iter().map(near))
+}
+
+fn node_of(topology: &Topology, llc: usize) -> u32 {
+    topology.places.iter().find(|place| place.llc as usize == llc).map_or(0, |place| place.node)
+}
+
+/// For each last-level cache, groups of the others: those of its node, then those of other nodes. A group that nobody is
+/// in is left out.
+pub(crate) fn llc_neighbours(topology: &Topology, show: impl Fn(&CpuSet) -> Constant) -> Constant {
+    let groups = |llc: usize| {
+        let others = |same: bool| -> CpuSet {
+            let others = (0..topology.llcs()).filter(|other| *other != llc);
+            let wanted = others.filter(|other| (node_of(topology, *other) == node_of(topology, llc)) == same);
+            wanted.map(|llc| CpuId(llc as u32)).collect()
+        };
+        let groups = [others(true), others(false)];
+        Constant::Array(groups.iter().filter(|group| !group.is_empty()).map(&show).collect())
+    };
+    Constant::Array((0..topology.llcs()).map(groups).collect())
+}
+
+/// For each last-level cache, all of them: itself, those of its node, the others, each by number from its own on.
+pub(crate) fn llcs(topology: &Topology) -> Constant {
+    let count = topology.llcs();
+    let row = |llc: usize| {
+        let mut row: Vec<usize> = (0..count).map(|step| (llc + step) % count).collect();
+        row.sort_by_key(|other| node_of(topology, *other) != node_of(topology, llc));
+        table(row.into_iter())
+    };
+    Constant::Array((0..count).map(row).collect())
+}
+
+/// For each last-level cache, how many entries of its row of [`llcs`] are of its node.
+pub(crate) fn llc_ends(topology: &Topology) -> Constant {
+    let nodes: Vec<u32> = (0..topology.llcs()).map(|llc| node_of(topology, llc)).collect();
+    Constant::Array(nodes.iter().map(|node| number(nodes.iter().filter(|other| *other == node).count())).collect())
+}
