@@ -388,6 +388,7 @@ mod tests {
         let (name, parent) = (name.to_owned(), parent.map(TaskId));
         TaskInfo {
             id: TaskId(id),
+            pid: 100 + id,
             name,
             parent,
             allowed: CpuSet::first_n(2),

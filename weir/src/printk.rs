@@ -60,7 +60,7 @@ impl Sink for Printer<'_> {
     }
 
     fn task(&mut self, _: Nanos, info: &TaskInfo) {
-        self.tasks.push(info.name.clone());
+        self.tasks.push(format!("{}[{}]", info.name, info.pid));
     }
 
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
@@ -113,6 +113,7 @@ mod tests {
             Nanos::ZERO,
             &TaskInfo {
                 id: TaskId(0),
+                pid: 104,
                 name: "hog".to_owned(),
                 parent: None,
                 allowed: CpuSet::first_n(4),
@@ -128,7 +129,7 @@ mod tests {
     fn a_line_says_when_where_and_who_and_steers_no_terminal() {
         let printer = printer();
         let line = printer.line(&printk(1_000_020_300, TaskId(0), 42));
-        assert_eq!(line, r"[1.000020300] CPU 3 hog (enqueue, my.bpf.c:42): chose\u{1b}[2J 7");
+        assert_eq!(line, r"[1.000020300] CPU 3 hog[104] (enqueue, my.bpf.c:42): chose\u{1b}[2J 7");
         let line = printer.line(&printk(7, TaskId::NONE, 0));
         assert!(line.starts_with("[0.000000007] CPU 3 <idle> (enqueue): "), "{line}");
     }

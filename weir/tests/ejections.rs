@@ -68,3 +68,28 @@ fn the_text_says_why() {
     assert!(lines[0].starts_with("EJECTED after "), "{text}");
     assert_eq!(lines[1..], ["  scx_bpf_error", "  cannot place "], "{text}");
 }
+
+/// What the kernel and the scheduler call a task by is its number in JSON, table, log and dump as well.
+#[test]
+fn a_task_has_one_number_everywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    broken(directory.path(), "COMPLAINS");
+    let output = weir(directory.path(), &["--format", "json", "--log", "run.jsonl"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (run, exit) = (&document["runs"][0], &document["runs"][0]["exit"]);
+    let message = exit["message"].as_str().unwrap();
+    let pid: u64 = message.split("cannot place pid ").nth(1).and_then(|rest| rest.parse().ok()).expect(message);
+    let tasks = run["tasks"].as_array().unwrap();
+    let task = tasks.iter().find(|task| task["pid"] == pid).unwrap_or_else(|| panic!("{message}: {tasks:?}"));
+    let name = task["name"].as_str().unwrap();
+    let dump = exit["dump"].as_str().unwrap();
+    assert!(dump.contains(&format!("{name}[{pid}]")), "{dump}");
+    let log = std::fs::read_to_string(directory.path().join("run.jsonl")).unwrap();
+    let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let born = lines.find(|line| line["kind"] == "task" && line["pid"] == pid).expect("it was announced");
+    assert_eq!((&born["name"], &born["task"]), (&task["name"], &task["id"]));
+    let events: Vec<Value> = lines.filter(|line| line["task"] == task["id"]).collect();
+    assert!(!events.is_empty() && events.iter().all(|event| event["pid"] == pid), "{events:?}");
+    let text = String::from_utf8(weir(directory.path(), &[]).stdout).unwrap();
+    assert!(text.lines().any(|line| line.starts_with(&format!("{pid} {name} "))), "{text}");
+}

@@ -2,6 +2,8 @@
 //! `weir run` on this machine's kernel, without a scheduler. Needs root and BTF; says so in one line and passes
 //! otherwise. What needs sched_ext is tried in a virtual machine.
 
+use event_log::{LogReader, Record};
+use saved_run::SavedRun;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -284,4 +286,29 @@ fn what_is_no_file_is_written_and_not_replaced() {
     let status = weir().args(["record", "-o"]).arg(&link).args(["--", "true"]).output().unwrap().status;
     assert_eq!((status.code(), names(directory.path())), (Some(0), vec!["out.weir".to_owned()]));
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && !fs::metadata(&link).unwrap().is_file());
+}
+
+/// The table, the JSON and the log of a real run call a task what the kernel calls it.
+#[test]
+fn a_task_has_the_number_that_the_kernel_gave_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let told = directory.path().join("pid");
+    let script = format!("echo $$ >{}; sleep 0.01", told.display());
+    let saved = directory.path().join("one.weirrun");
+    let args = ["--format", "json", "--save", saved.to_str().unwrap(), "--", "sh", "-c", &script];
+    let Some(output) = run(&args) else { return };
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pid: u32 = fs::read_to_string(told).unwrap().trim().parse().unwrap();
+    let tasks = document["runs"][0]["tasks"].as_array().unwrap();
+    assert_eq!(tasks[0]["pid"], pid, "{tasks:?}");
+    let saved = SavedRun::from_bytes(&fs::read(saved).unwrap()).unwrap();
+    let log = saved.part("events/0").unwrap().expect("a real run has its events");
+    let mut reader = LogReader::new(&log[..]).unwrap();
+    let mut tasks = Vec::new();
+    while let Some(record) = reader.read().unwrap() {
+        if let Record::Task(_, info) = record {
+            tasks.push(info.pid);
+        }
+    }
+    assert_eq!(tasks[0], pid, "{tasks:?}");
 }

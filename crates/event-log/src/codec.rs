@@ -7,6 +7,7 @@
 
 use crate::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
+    modelled_pid,
 };
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
@@ -17,6 +18,9 @@ pub(crate) const MAX_EVENT: usize = HEAD + 24;
 
 /// Kind of a record that announces a task.
 const TASK: u8 = 255;
+/// Bits of a task's record: a thread of the kernel; its number in the kernel is not [`modelled_pid`] and stands last.
+const KERNEL_THREAD: u8 = 1;
+const HAS_PID: u8 = 2;
 /// Kind of a record that brings a new affinity mask.
 const AFFINITY: u8 = 254;
 
@@ -203,11 +207,14 @@ pub(crate) fn encode_task(time: Nanos, info: &TaskInfo, out: &mut Vec<u8>) {
     out.extend(time.0.to_le_bytes());
     out.extend(info.id.0.to_le_bytes());
     out.extend(info.parent.unwrap_or(TaskId::NONE).0.to_le_bytes());
-    out.extend([info.nice as u8, u8::from(info.kernel_thread)]);
+    let pid = Some(info.pid).filter(|pid| *pid != modelled_pid(info.id));
+    let kernel_thread = if info.kernel_thread { KERNEL_THREAD } else { 0 };
+    out.extend([info.nice as u8, kernel_thread | if pid.is_some() { HAS_PID } else { 0 }]);
     encode_policy(info.policy, out);
     encode_mask(&info.allowed, out);
     out.extend((info.name.len() as u32).to_le_bytes());
     out.extend(info.name.as_bytes());
+    out.extend(pid.into_iter().flat_map(u32::to_le_bytes));
 }
 
 /// Appends a new affinity mask.
@@ -406,11 +413,16 @@ fn decode_task(take: &mut Take<'_>) -> Result<Record, CodecError> {
     let time = take.time()?;
     let (id, parent) = (take.task()?, take.task()?.some());
     let nice = take.u8()? as i8;
-    let kernel_thread = take.flag("kernel thread")?;
+    let bits = take.u8()?;
+    if bits & !(KERNEL_THREAD | HAS_PID) != 0 {
+        return Err(unknown("kind of task", bits));
+    }
+    let kernel_thread = bits & KERNEL_THREAD != 0;
     let policy = decode_policy(take)?;
     let allowed = take.mask()?;
     let name = take.text()?;
-    Ok(Record::Task(time, TaskInfo { id, name, parent, allowed, policy, nice, kernel_thread }))
+    let pid = if bits & HAS_PID != 0 { take.u32()? } else { modelled_pid(id) };
+    Ok(Record::Task(time, TaskInfo { id, pid, name, parent, allowed, policy, nice, kernel_thread }))
 }
 
 fn decode_policy(take: &mut Take<'_>) -> Result<Policy, CodecError> {

@@ -228,8 +228,10 @@ pub enum LockKind {
 /// What a run knows of a task from its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskInfo {
-    /// Its number.
+    /// Its number in the run: 0 for the first, one more for each that comes.
     pub id: TaskId,
+    /// Its number in the kernel, which is what the kernel and a scheduler call it by.
+    pub pid: u32,
     /// At most 15 bytes are shown in the kernel (`comm`); longer names are kept whole here.
     pub name: String,
     /// Who forked it.
@@ -242,6 +244,14 @@ pub struct TaskInfo {
     pub nice: i8,
     /// A thread of the kernel itself (the watchdog's worker), not of the workload.
     pub kernel_thread: bool,
+}
+
+/// Number in the kernel of the first task of a simulated run; those below belong to the system.
+const FIRST_PID: u32 = 100;
+
+/// The number by which the modelled kernel, and a scheduler in it, calls a task (`p->pid`).
+pub fn modelled_pid(task: TaskId) -> u32 {
+    FIRST_PID.wrapping_add(task.0)
 }
 
 /// Whoever wants to know what happens in a run.

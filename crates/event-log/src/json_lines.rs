@@ -2,7 +2,8 @@
 //! A log as text: one JSON object a line, for `jq` and other programs.
 //!
 //! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op`, `file` and `line`. What its
-//! kind carries follows under the names of [`EventKind`]'s fields. Units stand last in a key.
+//! kind carries follows under the names of [`EventKind`]'s fields. Units stand last in a key. Beside each number of a
+//! task stands the one that the kernel and the scheduler call it by: `pid` beside `task`, `prev_pid` beside `prev`.
 
 use crate::{
     BlockCause, CallbackSite, Event, EventKind, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
@@ -17,13 +18,15 @@ pub struct JsonLines<W> {
     out: W,
     /// Source files by number.
     files: Vec<String>,
+    /// Numbers in the kernel, by task.
+    pids: Vec<u32>,
     failed: Option<io::Error>,
 }
 
 impl<W: Write> JsonLines<W> {
     /// Writes to `out`, which should be buffered.
     pub fn new(out: W) -> JsonLines<W> {
-        JsonLines { out, files: Vec::new(), failed: None }
+        JsonLines { out, files: Vec::new(), pids: Vec::new(), failed: None }
     }
 
     /// Gives back where the lines went.
@@ -46,12 +49,68 @@ impl<W: Write> JsonLines<W> {
         }
     }
 
+    /// A task under `key` and its number in the kernel under `pid_key`; nothing if there is no task.
+    fn put_task(&self, map: &mut Map<String, Value>, (key, pid_key): (&str, &str), task: TaskId) {
+        put_some(map, key, task.some().map(|task| task.0.into()));
+        put_some(map, pid_key, self.pid(task).map(Value::from));
+    }
+
+    fn pid(&self, task: TaskId) -> Option<u32> {
+        task.some().and_then(|task| self.pids.get(task.index()).copied())
+    }
+
+    fn kind_fields(&self, kind: &EventKind) -> (&'static str, Value) {
+        match *kind {
+            EventKind::Wakeup { waker, sync, target } => {
+                let (cause, by) = match waker {
+                    Waker::Task(task) => ("task", task.some()),
+                    Waker::Timer => ("timer", None),
+                    Waker::Interrupt => ("interrupt", None),
+                    Waker::Fork(parent) => ("fork", parent.some()),
+                    Waker::External => ("external", None),
+                };
+                let (waker, pid) = (by.map(|task| task.0), by.and_then(|task| self.pid(task)));
+                let fields =
+                    json!({ "cause": cause, "waker": waker, "waker_pid": pid, "sync": sync, "target": target.0 });
+                ("wakeup", fields)
+            }
+            EventKind::SelectCpu { prev, chosen } => ("select_cpu", json!({ "prev": prev.0, "chosen": chosen.0 })),
+            EventKind::Insert { dsq, key, slice_ns } => {
+                ("insert", json!({ "dsq": dsq.to_string(), "key": key, "slice_ns": slice_ns }))
+            }
+            EventKind::Dispatch { from, to } => ("dispatch", json!({ "from": from.to_string(), "to": to.0 })),
+            EventKind::Switch { prev, reason } => {
+                let number = prev.some().map(|task| task.0);
+                ("switch", json!({ "prev": number, "prev_pid": self.pid(prev), "reason": reason_name(reason) }))
+            }
+            EventKind::Tick => ("tick", Value::Null),
+            EventKind::Kick { target, flags } => ("kick", json!({ "target": target.0, "flags": flags.0 })),
+            EventKind::Migrate { from, to } => ("migrate", json!({ "from": from.0, "to": to.0 })),
+            EventKind::Block { cause } => ("block", json!({ "cause": cause_name(cause) })),
+            EventKind::Fork { child } => ("fork", json!({ "child": child.0, "child_pid": self.pid(child) })),
+            EventKind::Exit => ("exit", Value::Null),
+            EventKind::Idle { entered } => ("idle", json!({ "entered": entered })),
+            EventKind::Affinity => ("affinity", Value::Null),
+            EventKind::Priority { nice } => ("priority", json!({ "nice": nice })),
+            EventKind::LockWait { lock, waited } => {
+                ("lock_wait", json!({ "lock": lock_name(lock), "waited_ns": waited.0 }))
+            }
+            EventKind::Hotplug { online } => ("hotplug", json!({ "online": online })),
+            EventKind::Yield => ("yield", Value::Null),
+            EventKind::Attached => ("attached", Value::Null),
+            EventKind::Disabled { kind } => ("disabled", json!({ "exit_kind": kind })),
+        }
+    }
+
     fn line(&mut self, value: &Value) {
         if self.failed.is_none() {
             self.failed = writeln!(self.out, "{value}").err();
         }
     }
 }
+
+/// Keys of the task that an event concerns.
+const TASK: (&str, &str) = ("task", "pid");
 
 impl<W: Write> Sink for JsonLines<W> {
     fn source_file(&mut self, file: u16, name: &str) {
@@ -62,19 +121,23 @@ impl<W: Write> Sink for JsonLines<W> {
     fn printk(&mut self, printk: &Printk) {
         let mut line = json!({ "time_ns": printk.time.0, "kind": "printk", "cpu": printk.cpu.0 });
         let map = line.as_object_mut().expect("built as an object");
-        put_some(map, "task", printk.task.some().map(|task| task.0.into()));
+        self.put_task(map, TASK, printk.task);
         self.put_site(map, printk.site);
         put_some(map, "text", Some(printk.text.as_str().into()));
         self.line(&line);
     }
 
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.pids.resize(self.pids.len().max(info.id.index() + 1), 0);
+        self.pids[info.id.index()] = info.pid;
         self.line(&json!({
             "time_ns": time.0,
             "kind": "task",
             "task": info.id.0,
+            "pid": info.pid,
             "name": info.name,
             "parent": info.parent.map(|parent| parent.0),
+            "parent_pid": info.parent.and_then(|parent| self.pid(parent)),
             "allowed": info.allowed.to_string(),
             "policy": policy_name(info.policy),
             "nice": info.nice,
@@ -84,14 +147,15 @@ impl<W: Write> Sink for JsonLines<W> {
 
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
         let allowed = allowed.to_string();
-        self.line(&json!({ "time_ns": time.0, "kind": "mask", "task": task.0, "allowed": allowed }));
+        let pid = self.pid(task);
+        self.line(&json!({ "time_ns": time.0, "kind": "mask", "task": task.0, "pid": pid, "allowed": allowed }));
     }
 
     fn event(&mut self, event: &Event) {
-        let (kind, fields) = kind_fields(&event.kind);
+        let (kind, fields) = self.kind_fields(&event.kind);
         let mut line = json!({ "time_ns": event.time.0, "kind": kind, "cpu": event.cpu.0 });
         let map = line.as_object_mut().expect("built as an object");
-        put_some(map, "task", event.task.some().map(|task| task.0.into()));
+        self.put_task(map, TASK, event.task);
         self.put_site(map, event.site);
         if let Value::Object(fields) = fields {
             map.extend(fields);
@@ -103,45 +167,6 @@ impl<W: Write> Sink for JsonLines<W> {
 fn put_some(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
     if let Some(value) = value {
         map.insert(key.to_owned(), value);
-    }
-}
-
-fn kind_fields(kind: &EventKind) -> (&'static str, Value) {
-    match *kind {
-        EventKind::Wakeup { waker, sync, target } => {
-            let (cause, by) = match waker {
-                Waker::Task(task) => ("task", task.some()),
-                Waker::Timer => ("timer", None),
-                Waker::Interrupt => ("interrupt", None),
-                Waker::Fork(parent) => ("fork", parent.some()),
-                Waker::External => ("external", None),
-            };
-            ("wakeup", json!({ "cause": cause, "waker": by.map(|task| task.0), "sync": sync, "target": target.0 }))
-        }
-        EventKind::SelectCpu { prev, chosen } => ("select_cpu", json!({ "prev": prev.0, "chosen": chosen.0 })),
-        EventKind::Insert { dsq, key, slice_ns } => {
-            ("insert", json!({ "dsq": dsq.to_string(), "key": key, "slice_ns": slice_ns }))
-        }
-        EventKind::Dispatch { from, to } => ("dispatch", json!({ "from": from.to_string(), "to": to.0 })),
-        EventKind::Switch { prev, reason } => {
-            ("switch", json!({ "prev": prev.some().map(|task| task.0), "reason": reason_name(reason) }))
-        }
-        EventKind::Tick => ("tick", Value::Null),
-        EventKind::Kick { target, flags } => ("kick", json!({ "target": target.0, "flags": flags.0 })),
-        EventKind::Migrate { from, to } => ("migrate", json!({ "from": from.0, "to": to.0 })),
-        EventKind::Block { cause } => ("block", json!({ "cause": cause_name(cause) })),
-        EventKind::Fork { child } => ("fork", json!({ "child": child.0 })),
-        EventKind::Exit => ("exit", Value::Null),
-        EventKind::Idle { entered } => ("idle", json!({ "entered": entered })),
-        EventKind::Affinity => ("affinity", Value::Null),
-        EventKind::Priority { nice } => ("priority", json!({ "nice": nice })),
-        EventKind::LockWait { lock, waited } => {
-            ("lock_wait", json!({ "lock": lock_name(lock), "waited_ns": waited.0 }))
-        }
-        EventKind::Hotplug { online } => ("hotplug", json!({ "online": online })),
-        EventKind::Yield => ("yield", Value::Null),
-        EventKind::Attached => ("attached", Value::Null),
-        EventKind::Disabled { kind } => ("disabled", json!({ "exit_kind": kind })),
     }
 }
 

@@ -15,7 +15,7 @@ mod sinks;
 pub use codec::{CodecError, Record};
 pub use event::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
-    op_name,
+    modelled_pid, op_name,
 };
 pub use hash::{LogHash, hash_bytes};
 pub use json_lines::JsonLines;

@@ -29,6 +29,8 @@ fn event(time: u64, task: u32, kind: EventKind) -> Record {
 
 fn info(id: u32, name: &str) -> TaskInfo {
     TaskInfo {
+        // The second one has the number of a simulated task.
+        pid: if id == 1 { 101 } else { 700 + id },
         id: TaskId(id),
         name: name.to_owned(),
         parent: id.checked_sub(1).map(TaskId),
@@ -120,7 +122,7 @@ fn bytes_and_hash_are_those_of_format_2() {
         "02020300 00000100 00000100 4d000000 0c000000 00000000 09000000 00000000 ffffffff ffffffff 002d3101 00000000"
     ]
     .assert_eq(&hex.join(" "));
-    expect!["d060bed5263aafcfcbb92059245c413f"].assert_eq(&format!("{:032x}", hash(&all_kinds())));
+    expect!["382eac8007d08cf02b7893a59899c9ac"].assert_eq(&format!("{:032x}", hash(&all_kinds())));
 }
 
 #[test]
@@ -206,32 +208,32 @@ fn json_lines_name_everything() {
     let mut both = Tee(&mut lines, LogHash::new());
     all_kinds().iter().for_each(|record| record.tell(&mut both));
     expect![[r#"
-        {"time_ns":0,"kind":"task","task":0,"name":"make","parent":null,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
-        {"time_ns":1,"kind":"task","task":1,"name":"cc1é","parent":0,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
-        {"time_ns":10,"kind":"wakeup","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"cause":"fork","waker":0,"sync":true,"target":2}
-        {"time_ns":11,"kind":"select_cpu","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"prev":0,"chosen":2}
-        {"time_ns":12,"kind":"insert","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"dsq":"0x9","key":18446744073709551615,"slice_ns":20000000}
-        {"time_ns":13,"kind":"dispatch","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"from":"0x9","to":2}
-        {"time_ns":14,"kind":"switch","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"prev":null,"reason":"idle"}
-        {"time_ns":15,"kind":"tick","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
-        {"time_ns":16,"kind":"kick","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"target":1,"flags":3}
-        {"time_ns":17,"kind":"migrate","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"from":2,"to":1}
-        {"time_ns":18,"kind":"block","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"cause":"external"}
-        {"time_ns":19,"kind":"fork","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"child":1}
-        {"time_ns":20,"kind":"exit","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
-        {"time_ns":21,"kind":"idle","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"entered":true}
-        {"time_ns":22,"kind":"affinity","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
-        {"time_ns":23,"kind":"priority","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"nice":-20}
-        {"time_ns":24,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"runqueue 7","waited_ns":90}
-        {"time_ns":25,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"dsq global","waited_ns":90}
-        {"time_ns":26,"kind":"lock_wait","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"bpf 0x100000000","waited_ns":90}
-        {"time_ns":27,"kind":"hotplug","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"online":false}
-        {"time_ns":28,"kind":"yield","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
-        {"time_ns":29,"kind":"attached","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77}
-        {"time_ns":30,"kind":"disabled","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"exit_kind":1026}
-        {"time_ns":31,"kind":"switch","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":77,"prev":0,"reason":"change"}
-        {"time_ns":98,"kind":"printk","cpu":3,"task":1,"op":"enqueue","file":"my.bpf.c","line":78,"text":"saw é"}
-        {"time_ns":99,"kind":"mask","task":1,"allowed":"0,64"}
+        {"time_ns":0,"kind":"task","task":0,"pid":700,"name":"make","parent":null,"parent_pid":null,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
+        {"time_ns":1,"kind":"task","task":1,"pid":101,"name":"cc1é","parent":0,"parent_pid":700,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
+        {"time_ns":10,"kind":"wakeup","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"cause":"fork","waker":0,"waker_pid":700,"sync":true,"target":2}
+        {"time_ns":11,"kind":"select_cpu","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"prev":0,"chosen":2}
+        {"time_ns":12,"kind":"insert","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"dsq":"0x9","key":18446744073709551615,"slice_ns":20000000}
+        {"time_ns":13,"kind":"dispatch","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"from":"0x9","to":2}
+        {"time_ns":14,"kind":"switch","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"prev":null,"prev_pid":null,"reason":"idle"}
+        {"time_ns":15,"kind":"tick","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":16,"kind":"kick","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"target":1,"flags":3}
+        {"time_ns":17,"kind":"migrate","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"from":2,"to":1}
+        {"time_ns":18,"kind":"block","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"cause":"external"}
+        {"time_ns":19,"kind":"fork","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"child":1,"child_pid":101}
+        {"time_ns":20,"kind":"exit","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":21,"kind":"idle","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"entered":true}
+        {"time_ns":22,"kind":"affinity","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":23,"kind":"priority","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"nice":-20}
+        {"time_ns":24,"kind":"lock_wait","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"runqueue 7","waited_ns":90}
+        {"time_ns":25,"kind":"lock_wait","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"dsq global","waited_ns":90}
+        {"time_ns":26,"kind":"lock_wait","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"lock":"bpf 0x100000000","waited_ns":90}
+        {"time_ns":27,"kind":"hotplug","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"online":false}
+        {"time_ns":28,"kind":"yield","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":29,"kind":"attached","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77}
+        {"time_ns":30,"kind":"disabled","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"exit_kind":1026}
+        {"time_ns":31,"kind":"switch","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":77,"prev":0,"prev_pid":700,"reason":"change"}
+        {"time_ns":98,"kind":"printk","cpu":3,"task":1,"pid":101,"op":"enqueue","file":"my.bpf.c","line":78,"text":"saw é"}
+        {"time_ns":99,"kind":"mask","task":1,"pid":101,"allowed":"0,64"}
     "#]].assert_eq(&String::from_utf8(lines.finish().unwrap()).unwrap());
 }
 

@@ -49,6 +49,7 @@ struct Task {
     /// To 1 %: 64 buckets an octave, half a bucket off.
     wakeup_latency: Histogram<6>,
     name: String,
+    pid: u32,
     kernel_thread: bool,
 }
 
@@ -98,6 +99,7 @@ impl Collector {
         let measured = |(index, (task, &account)): (usize, (Task, &TaskAccount))| TaskMeasures {
             id: TaskId(index as u32),
             name: task.name,
+            pid: task.pid,
             kernel_thread: task.kernel_thread,
             account,
             cpus_allowed: idle.mask(task.group).clone(),
@@ -256,6 +258,7 @@ impl Sink for Collector {
             ended: None,
             cpus_used: CpuSet::new(),
             wakeup_latency: Histogram::new(),
+            pid: info.pid,
             name: info.name.clone(),
             kernel_thread: info.kernel_thread,
         });

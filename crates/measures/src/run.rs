@@ -70,8 +70,10 @@ pub struct TaskAccount {
 /// One task of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskMeasures {
-    /// Its number.
+    /// Its number in the run.
     pub id: TaskId,
+    /// Its number in the kernel.
+    pub pid: u32,
     /// Its name.
     pub name: String,
     /// A thread of the kernel (the watchdog's worker, or one of the background), which the run's own numbers leave out.

@@ -15,6 +15,7 @@ fn topology() -> Topology {
 
 fn info(id: u32, allowed: &CpuSet) -> TaskInfo {
     TaskInfo {
+        pid: 100 + id,
         id: TaskId(id),
         name: format!("t{id}"),
         parent: None,

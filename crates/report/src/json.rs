@@ -110,6 +110,7 @@ fn lock(used: &LockUse) -> Value {
 fn task(task: &TaskMeasures) -> Value {
     json!({
         "id": task.id.0,
+        "pid": task.pid,
         "name": task.name,
         "kernel_thread": task.kernel_thread,
         "work_ns": task.account.work.0,

@@ -160,14 +160,14 @@ fn top_tasks(measures: &RunMeasures) -> String {
     tasks.sort_by_key(|task| (std::cmp::Reverse(task.account.run), task.id));
     let shown = tasks.len().min(TOP);
     let title = match tasks.len() {
-        all if all > shown => format!("top {shown} of {} tasks", count(all as u64)),
-        _ => "task".to_owned(),
+        all if all > shown => format!("pid, top {shown} of {} tasks", count(all as u64)),
+        _ => "pid, task".to_owned(),
     };
     let mut table = plain(&[&title, "ran", "waited", "slept", "p50", "p99", "CPUs used"]);
     for task in &tasks[..shown] {
         let name = if task.kernel_thread { format!("[{}]", task.name) } else { task.name.clone() };
         table.add_row([
-            format!("{} {}", task.id, shorten(&name, 18)),
+            format!("{} {}", task.pid, shorten(&name, 18)),
             task.account.run.to_string(),
             task.account.runnable.to_string(),
             task.account.blocked.to_string(),

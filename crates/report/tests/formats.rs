@@ -100,6 +100,7 @@ fn json_keeps_the_contract() {
               "tasks": [
                 {
                   "id": 0,
+                  "pid": 100,
                   "name": "cc1",
                   "kernel_thread": false,
                   "work_ns": 99000000,

@@ -34,17 +34,17 @@ fn one_run() {
             after wakeup      45,600  10.0 us  5.00 us  15.0 us  50.0 us  200 us  450 us
             every time        50,000  20.0 us  10.0 us  30.0 us   100 us  400 us  900 us
 
-            top 10 of 12 tasks      ran  waited    slept      p50      p99  CPUs used
-            0 cc1                100 ms  340 us  5.00 ms  4.00 us  40.0 us          0
-            1 cc1               99.0 ms  340 us  5.00 ms  5.00 us  50.0 us        0-1
-            2 cc1               98.0 ms  340 us  5.00 ms  6.00 us  60.0 us        0-2
-            3 [kworker/u8:1]    97.0 ms  340 us  5.00 ms  7.00 us  70.0 us        0-3
-            4 cc1               96.0 ms  340 us  5.00 ms  8.00 us  80.0 us          0
-            5 cc1               95.0 ms  340 us  5.00 ms  9.00 us  90.0 us        0-1
-            6 cc1               94.0 ms  340 us  5.00 ms  10.0 us   100 us        0-2
-            7 cc1               93.0 ms  340 us  5.00 ms  11.0 us   110 us        0-3
-            8 cc1               92.0 ms  340 us  5.00 ms  12.0 us   120 us          0
-            9 cc1               91.0 ms  340 us  5.00 ms  13.0 us   130 us  7 of them
+            pid, top 10 of 12 tasks      ran  waited    slept      p50      p99  CPUs used
+            100 cc1                   100 ms  340 us  5.00 ms  4.00 us  40.0 us          0
+            101 cc1                  99.0 ms  340 us  5.00 ms  5.00 us  50.0 us        0-1
+            102 cc1                  98.0 ms  340 us  5.00 ms  6.00 us  60.0 us        0-2
+            103 [kworker/u8:1]       97.0 ms  340 us  5.00 ms  7.00 us  70.0 us        0-3
+            104 cc1                  96.0 ms  340 us  5.00 ms  8.00 us  80.0 us          0
+            105 cc1                  95.0 ms  340 us  5.00 ms  9.00 us  90.0 us        0-1
+            106 cc1                  94.0 ms  340 us  5.00 ms  10.0 us   100 us        0-2
+            107 cc1                  93.0 ms  340 us  5.00 ms  11.0 us   110 us        0-3
+            108 cc1                  92.0 ms  340 us  5.00 ms  12.0 us   120 us          0
+            109 cc1                  91.0 ms  340 us  5.00 ms  13.0 us   130 us  7 of them
 
             log hash feed0000000000000000000000000001
         "#]],

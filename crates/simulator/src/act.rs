@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::run::Run;
 use crate::setup::existing;
 use crate::tasks::{Later, Phase, Role, State, Task};
-use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker};
+use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 use workload::{Demand, Sleep};
@@ -140,8 +140,10 @@ impl<M: Model> Run<'_, M> {
 
     /// Makes a task and announces it. The caller applies what that left. One that is refused has a number too.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> (TaskId, Result<(), i32>) {
+        let id = TaskId(self.tasks.len() as u32);
         let info = TaskInfo {
-            id: TaskId(self.tasks.len() as u32),
+            id,
+            pid: modelled_pid(id),
             name: attributes.name.clone(),
             parent: attributes.parent,
             allowed: attributes.allowed.clone(),

@@ -17,6 +17,7 @@ fn measures() -> RunMeasures {
     let totals = Totals { elapsed: Nanos::from_secs(1), makespan: Some(Nanos::from_secs(1)), ..Totals::default() };
     let task = TaskMeasures {
         id: TaskId(0),
+        pid: 4711,
         name: "comm".to_owned(),
         kernel_thread: false,
         account: TaskAccount { run: Nanos::from_ms(3), ..TaskAccount::default() },

@@ -6,7 +6,7 @@ use anyhow::Result;
 use event_log::Sink;
 use live::LiveError;
 use live::meter::Meter;
-use live::threads::{End, Played, Stage};
+use live::threads::{End, Played, Stage, Stuck};
 use std::time::{Duration, Instant};
 
 /// How long to wait for the last events, which would not come if they were lost.
@@ -58,7 +58,10 @@ fn watch<S: Sink>(meter: &mut Meter<S>, is_finished: &dyn Fn() -> bool, outside:
 
 fn failure(played: &Played) -> Option<String> {
     let End::Stuck(stuck) = &played.end else { return None };
-    let words: Vec<String> = stuck.iter().take(3).map(ToString::to_string).collect();
+    // As the kernel writes a task.
+    let pid = |task: &Stuck| played.tasks.get(task.task.index()).map_or(0, |part| part.tid);
+    let word = |task: &Stuck| format!("{}[{}] waits for {}", task.name, pid(task), task.waits_for);
+    let words: Vec<String> = stuck.iter().take(3).map(word).collect();
     let more = if stuck.len() > words.len() { ", …" } else { "" };
     Some(format!("its tasks wait for each other for ever: {}{more}", words.join(", ")))
 }

@@ -3,8 +3,8 @@
 //!
 //! 1. Switches and wakeups become the kernel's own ftrace events (`sched_switch`, `sched_waking`, `sched_wakeup_new`),
 //!    one bundle per CPU, so that the stock tracks and tables for scheduling work as on a trace of a real machine.
-//! 2. Each task is a process with one thread. Its pid is its number plus [`FIRST_PID`]: 0 is the idle task, and
-//!    Perfetto takes 2 for the parent of all kernel threads, so the low numbers cannot be given away.
+//! 2. Each task is a process with one thread. Its pid is its number in the kernel, so that one that a scheduler prints
+//!    is found here: 0 is the idle task, and Perfetto takes 2 for the parent of all kernel threads.
 //! 3. Each queue that is not a CPU's own has a counter track with its depth.
 //! 4. Kicks and preemptions are instants on a track per CPU, with the callback that caused them, and so is what the
 //!    scheduler prints.
@@ -24,8 +24,6 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Pid of task 0; the kernel model counts from the same number, so that a pid that a scheduler prints is found here.
-pub const FIRST_PID: i32 = 100;
 /// Events of one CPU that are kept back to share a packet: 512 CPUs hold at most 10 MB.
 const BUNDLE: usize = 64;
 /// All packets that are not ftrace belong to one sequence.
@@ -62,6 +60,7 @@ mod prev_state {
 
 #[derive(Debug)]
 struct Task {
+    pid: i32,
     comm: String,
     prio: i32,
     /// What the `Block` event before its switch said.
@@ -157,13 +156,22 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// Number in the kernel; 0 of the idle task.
+    fn pid(&self, task: TaskId) -> i32 {
+        task.some().map_or(0, |task| self.tasks[task.index()].pid)
+    }
+
+    fn pid_text(&self, task: TaskId) -> String {
+        task.some().map_or("idle".to_owned(), |task| self.pid(task).to_string())
+    }
+
     /// Comm, pid and priority; `cpu` is whose idle task it would be.
     fn identity(&self, task: TaskId, cpu: CpuId) -> (Option<String>, Option<i32>, Option<i32>) {
         match task.some() {
             None => (Some(format!("swapper/{cpu}")), Some(0), Some(DEFAULT_PRIO)),
             Some(id) => {
                 let task = &self.tasks[id.index()];
-                (Some(task.comm.clone()), Some(pid(id)), Some(task.prio))
+                (Some(task.comm.clone()), Some(task.pid), Some(task.prio))
             }
         }
     }
@@ -195,7 +203,7 @@ impl<W: Write> Writer<W> {
             self.requeue(event.time, event.task, None);
         }
         if reason == SwitchReason::Preempt {
-            self.instant(event.time, event.cpu, event.site, format!("preempt {}", pid_text(prev)));
+            self.instant(event.time, event.cpu, event.site, format!("preempt {}", self.pid_text(prev)));
         }
     }
 
@@ -211,7 +219,7 @@ impl<W: Write> Writer<W> {
                 current
             }
         };
-        ftrace.pid = Some(by.some().map_or(0, pid) as u32);
+        ftrace.pid = Some(self.pid(by) as u32);
         if matches!(waker, Waker::Fork(_)) {
             ftrace.sched_wakeup_new = Some(waking);
         } else {
@@ -288,14 +296,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn pid(task: TaskId) -> i32 {
-    FIRST_PID + task.0 as i32
-}
-
-fn pid_text(task: TaskId) -> String {
-    task.some().map_or("idle".to_owned(), |task| pid(task).to_string())
-}
-
 /// The kernel's scale: 0 to 99 real time, 100 to 139 nice -20 to 19, below 0 deadline.
 fn prio(policy: Policy, nice: i8) -> i32 {
     match policy {
@@ -336,12 +336,14 @@ impl<W: Write> Sink for Writer<W> {
         assert_eq!(info.id.index(), self.tasks.len(), "tasks are announced in order of their numbers");
         self.tasks.push(Task {
             comm: comm(&info.name),
+            pid: info.pid as i32,
             prio: prio(info.policy, info.nice),
             blocked: BlockCause::External,
             queue: None,
         });
-        let parent = if info.kernel_thread { Some(KTHREADD_PID) } else { info.parent.map(pid) };
-        let pid = Some(pid(info.id));
+        let parent = info.parent.map(|parent| self.tasks[parent.index()].pid);
+        let parent = if info.kernel_thread { Some(KTHREADD_PID) } else { parent };
+        let pid = Some(info.pid as i32);
         let process = Process { pid, ppid: parent, cmdline: vec![info.name.clone()] };
         let thread = Thread { tid: pid, name: Some(info.name.clone()), tgid: pid };
         let tree = ProcessTree { processes: vec![process], threads: vec![thread] };

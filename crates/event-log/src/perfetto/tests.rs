@@ -13,6 +13,7 @@ fn told(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
             Nanos(0),
             &TaskInfo {
                 id: TaskId(id as u32),
+                pid: [4711, 90][id],
                 name: name.to_owned(),
                 parent: (id > 0).then_some(TaskId(0)),
                 allowed: CpuSet::first_n(4),
@@ -108,8 +109,8 @@ fn a_trace_tells_the_run() {
     ]);
     expect![[r#"
         Some("7.2.0-weir")
-        [Process { pid: Some(100), ppid: None, cmdline: ["make"] }] [Thread { tid: Some(100), name: Some("make"), tgid: Some(100) }]
-        [Process { pid: Some(101), ppid: Some(100), cmdline: ["a-name-longer-than-15-bytes"] }] [Thread { tid: Some(101), name: Some("a-name-longer-than-15-bytes"), tgid: Some(101) }]
+        [Process { pid: Some(4711), ppid: None, cmdline: ["make"] }] [Thread { tid: Some(4711), name: Some("make"), tgid: Some(4711) }]
+        [Process { pid: Some(90), ppid: Some(4711), cmdline: ["a-name-longer-than-15-bytes"] }] [Thread { tid: Some(90), name: Some("a-name-longer-than-15-bytes"), tgid: Some(90) }]
         track 100000000: Some("DSQ 0x5 depth")
         11 track 100000000: None Some(1) None
         track 200000000: Some("CPU 0 kicks, preemptions, printk")
@@ -118,19 +119,19 @@ fn a_trace_tells_the_run() {
         16 track 100000000: None Some(1) None
         17 track 100000000: None Some(0) None
         track 200000001: Some("CPU 1 kicks, preemptions, printk")
-        17 track 200000001: Some("preempt 100") None Some("enqueue, my.bpf.c:31")
+        17 track 200000001: Some("preempt 4711") None Some("enqueue, my.bpf.c:31")
         18 track 200000000: Some("chose 3") None Some("enqueue, my.bpf.c:32")
-        cpu 0: 10 [0] waking Some(100) on Some(1), flags Some(8)
-        cpu 1: 14 [0] switch swapper/1 0 0x0 -> make 100 117
-        cpu 1: 15 [100] new Some(101) on Some(1), flags None
-        cpu 1: 17 [100] switch make 100 0x100 -> a-name-longer-t 101 117
-        cpu 1: 19 [101] switch a-name-longer-t 101 0x2 -> make 100 117
-        cpu 1: 20 [100] waking Some(101) on Some(1), flags None
-        cpu 1: 22 [100] waking Some(101) on Some(1), flags Some(8)
-        cpu 1: 23 [100] switch make 100 0x0 -> swapper/1 0 120
-        cpu 1: 25 [0] switch swapper/1 0 0x0 -> make 100 124
-        cpu 1: 27 [100] switch make 100 0x1 -> a-name-longer-t 101 117
-        cpu 1: 28 [101] switch a-name-longer-t 101 0x20 -> swapper/1 0 120
+        cpu 0: 10 [0] waking Some(4711) on Some(1), flags Some(8)
+        cpu 1: 14 [0] switch swapper/1 0 0x0 -> make 4711 117
+        cpu 1: 15 [4711] new Some(90) on Some(1), flags None
+        cpu 1: 17 [4711] switch make 4711 0x100 -> a-name-longer-t 90 117
+        cpu 1: 19 [90] switch a-name-longer-t 90 0x2 -> make 4711 117
+        cpu 1: 20 [4711] waking Some(90) on Some(1), flags None
+        cpu 1: 22 [4711] waking Some(90) on Some(1), flags Some(8)
+        cpu 1: 23 [4711] switch make 4711 0x0 -> swapper/1 0 120
+        cpu 1: 25 [0] switch swapper/1 0 0x0 -> make 4711 124
+        cpu 1: 27 [4711] switch make 4711 0x1 -> a-name-longer-t 90 117
+        cpu 1: 28 [90] switch a-name-longer-t 90 0x20 -> swapper/1 0 120
     "#]].assert_eq(&printed(&bytes));
 }
 

@@ -8,7 +8,7 @@ use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunStat
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
 use crate::ops::Op;
-use event_log::{EventKind, Waker};
+use event_log::{EventKind, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 
 /// SCX_WAKE_FORK.
@@ -19,8 +19,6 @@ const WAKE_TTWU: u64 = 0x8;
 const WAKE_SYNC: u64 = 0x10;
 /// Longest `comm`.
 const COMM_BYTES: usize = 15;
-/// Process number of the first task; those below belong to the system.
-const FIRST_PID: i32 = 100;
 
 impl Kernel {
     /// Makes a task, not yet runnable. Numbers are dense from 0, in order of creation. A task that `init_task` refuses
@@ -61,7 +59,7 @@ impl Kernel {
         let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
         Task {
             comm,
-            pid: FIRST_PID + task.0 as i32,
+            pid: modelled_pid(task) as i32,
             policy,
             nice,
             allowed_count: allowed.len() as u32,

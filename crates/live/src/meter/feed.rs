@@ -327,8 +327,16 @@ impl<S: Sink> Feed<S> {
         self.ids[number] = Some(id);
         self.alive += 1;
         let name = comm.to_owned();
-        let info =
-            TaskInfo { id, name: name.clone(), parent, allowed: allowed.clone(), policy, nice, kernel_thread: false };
+        let info = TaskInfo {
+            id,
+            pid: thread,
+            name: name.clone(),
+            parent,
+            allowed: allowed.clone(),
+            policy,
+            nice,
+            kernel_thread: false,
+        };
         self.sink.task(self.now, &info);
         if let Some(parent) = parent {
             self.tell(cpu, parent, EventKind::Fork { child: id });

@@ -16,6 +16,7 @@ pub fn latency(count: u64, us: u64) -> LatencySummary {
 pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
     TaskMeasures {
         id: TaskId(id),
+        pid: 100 + id,
         name: name.to_owned(),
         kernel_thread: name.starts_with('k'),
         account: TaskAccount {
