@@ -88,6 +88,8 @@ pub enum TimerKey {
     Bpf(TimerId),
     /// The watchdog's delayed work: wakes its kworker.
     Watchdog,
+    /// The end of a fair task's turn on this CPU.
+    Hrtick(CpuId),
 }
 
 /// How a CPU comes to call [`Kernel::schedule`].

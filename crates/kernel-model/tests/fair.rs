@@ -12,6 +12,11 @@ fn bench(topology: Topology) -> Bench {
     bench_in((7, 2), topology)
 }
 
+/// In a kernel that ends turns at ticks: without HRTICK.
+fn bench_of_ticks(topology: Topology) -> Bench {
+    bench_in((6, 18), topology)
+}
+
 fn bench_in(version: (u16, u16), topology: Topology) -> Bench {
     Bench::load_in(version, topology, &probe(&[]), |_| ()).expect("the probe loads")
 }
@@ -30,22 +35,121 @@ fn current(bench: &Bench, cpu: u32) -> TaskId {
 
 #[test]
 fn shares_follow_weights() {
+    let step = Nanos::from_us(50);
     for (nices, expected) in [([0, 0], 0.5), ([0, 5], 1024.0 / 1359.0), ([-5, 10], 3121.0 / 3231.0)] {
-        let mut bench = bench(flat(1));
-        let tasks = nices.map(|nice| hog(&mut bench, "hog", "", nice));
-        let mut ticks = 0;
-        for _ in 0..2500 {
-            ticks += u32::from(current(&bench, 0) == tasks[0]);
-            bench.run(&[0], TICK);
+        for version in [(6, 18), (7, 2)] {
+            let mut bench = bench_in(version, flat(1));
+            let tasks = nices.map(|nice| hog(&mut bench, "hog", "", nice));
+            let mut steps = 0;
+            for _ in 0..2500 {
+                for _ in 0..TICK.0 / step.0 {
+                    steps += u64::from(current(&bench, 0) == tasks[0]);
+                    bench.pass_with_timers(step);
+                }
+                bench.kernel.tick(CpuId(0));
+                bench.settle();
+            }
+            let share = steps as f64 / (2500 * TICK.0 / step.0) as f64;
+            assert!((share - expected).abs() < 0.005, "{version:?}, nice {nices:?}: {share}, expected {expected}");
         }
-        let share = f64::from(ticks) / 2500.0;
-        assert!((share - expected).abs() < 0.005, "nice {nices:?}: {share}, expected {expected}");
     }
+}
+
+/// A task of SCHED_BATCH comes: it preempts nobody.
+fn batch(bench: &mut Bench) -> TaskId {
+    let task = bench.fork("batch", "", Policy::Batch, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    task
+}
+
+/// `hrtick_update` and `entity_tick` of 7.2 (kernel/sched/fair.c): HRTICK is on by default since 7.1.
+#[test]
+fn a_turn_ends_with_the_request_if_others_compete() {
+    for version in [(7, 1), (7, 2)] {
+        let mut bench = bench_in(version, flat(1));
+        let first = hog(&mut bench, "first", "", 0);
+        bench.pass_with_timers(Nanos::from_ms(2));
+        // It is asked for a request of 0.7 ms anew, and the timer is started for that.
+        let second = batch(&mut bench);
+        bench.pass_with_timers(Nanos::from_us(699));
+        assert_eq!(current(&bench, 0), first, "{version:?}");
+        bench.pass_with_timers(Nanos::from_us(1));
+        assert_eq!(current(&bench, 0), second, "{version:?}");
+    }
+    let mut bench = bench_of_ticks(flat(1));
+    let first = hog(&mut bench, "first", "", 0);
+    bench.pass_with_timers(Nanos::from_ms(2));
+    let second = batch(&mut bench);
+    bench.pass_with_timers(Nanos::from_ms(2));
+    assert_eq!(current(&bench, 0), first, "there is no such timer");
+    bench.kernel.tick(CpuId(0));
+    bench.settle();
+    assert_eq!(current(&bench, 0), second);
+}
+
+/// `set_next_task_fair`: who is picked anew has the timer, whoever had it before.
+#[test]
+fn each_of_two_runs_for_its_request() {
+    let mut bench = bench(flat(1));
+    let (first, second) = (hog(&mut bench, "first", "", 0), batch(&mut bench));
+    // The first requests are of half a slice. Who goes on after one, as the other is not eligible, waits for a tick.
+    bench.run(&[0], Nanos::from_ms(40));
+    let turn = current(&bench, 0);
+    let ends = |bench: &mut Bench| {
+        bench.pass_with_timers(Nanos::from_us(1));
+        current(bench, 0) != turn
+    };
+    assert!((0..1_000).any(|_| ends(&mut bench)), "a turn ends within a request");
+    for _ in 0..10 {
+        let turn = current(&bench, 0);
+        bench.pass_with_timers(Nanos::from_us(699));
+        assert_eq!(current(&bench, 0), turn, "{first} and {second}");
+        bench.pass_with_timers(Nanos::from_us(1));
+        assert_ne!(current(&bench, 0), turn, "{first} and {second}");
+    }
+}
+
+/// `hrtick_start`.
+#[test]
+fn what_is_left_of_a_turn_lasts_for_ten_microseconds_at_least() {
+    let mut bench = bench(flat(1));
+    let first = hog(&mut bench, "first", "", 0);
+    // Its first request is of 350 us.
+    bench.pass_with_timers(Nanos::from_us(345));
+    let second = batch(&mut bench);
+    bench.pass_with_timers(Nanos::from_us(9));
+    assert_eq!(current(&bench, 0), first);
+    bench.pass_with_timers(Nanos::from_us(1));
+    assert_eq!(current(&bench, 0), second);
+}
+
+/// `hrtick`: the timer stays when somebody of another class takes the CPU, who gets a tick by it.
+#[test]
+fn a_turn_of_a_fair_task_may_end_in_that_of_another_class() {
+    let mut bench = bench(flat(1));
+    hog(&mut bench, "first", "", 0);
+    hog(&mut bench, "second", "", 0);
+    let quanta = |bench: &mut Bench, name: &str| {
+        let task = bench.fork(name, "", Policy::RoundRobin(1), 0);
+        bench.kernel.wake_new(CpuId(0), task);
+        bench.settle();
+        task
+    };
+    let [a, b] = ["a", "b"].map(|name| quanta(&mut bench, name));
+    bench.pass_with_timers(Nanos::from_ms(3));
+    // A quantum is 25 ticks, of which the timer was one.
+    for _ in 0..23 {
+        bench.run(&[0], TICK);
+    }
+    assert_eq!(current(&bench, 0), a);
+    bench.run(&[0], TICK);
+    assert_eq!(current(&bench, 0), b);
 }
 
 #[test]
 fn who_is_ahead_of_the_average_is_not_safe_however_short_its_turn() {
-    let mut bench = bench(flat(1));
+    let mut bench = bench_of_ticks(flat(1));
     let (hog, task) = (hog(&mut bench, "hog", "", 0), hog(&mut bench, "task", "", 0));
     bench.run(&[0], TICK);
     assert_eq!(current(&bench, 0), task, "the hog has had more than its slice");
@@ -182,7 +286,7 @@ fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
 
 #[test]
 fn a_cpu_with_too_much_to_do_wakes_an_idle_one_at_its_tick() {
-    let mut bench = bench(flat(2));
+    let mut bench = bench_of_ticks(flat(2));
     let here = hog(&mut bench, "here", "0", 0);
     let waits = hog(&mut bench, "waits", "0", 0);
     bench.kernel.set_affinity(CpuId(0), waits, &"0-1".parse().unwrap()).unwrap();
@@ -195,7 +299,7 @@ fn a_cpu_with_too_much_to_do_wakes_an_idle_one_at_its_tick() {
 #[test]
 fn who_has_just_run_is_not_pulled() {
     for (pass_us, pulled) in [(400, false), (600, true)] {
-        let mut bench = bench(flat(2));
+        let mut bench = bench_of_ticks(flat(2));
         let [a, b] = ["a", "b"].map(|name| hog(&mut bench, name, "0", 0));
         let there = hog(&mut bench, "there", "1", 0);
         bench.run(&[0, 1], TICK);
@@ -213,7 +317,7 @@ fn who_has_just_run_is_not_pulled() {
 /// The lighter of two busy CPUs pulls every 28 ms, and a task that is heavier than the difference only at the second try.
 #[test]
 fn three_hogs_on_two_cpus_take_turns() {
-    let mut bench = bench(flat(2));
+    let mut bench = bench_of_ticks(flat(2));
     let hogs = ["a", "b", "c"].map(|name| hog(&mut bench, name, "", 0));
     let mut ticks = [0; 3];
     for _ in 0..2500 {
@@ -249,7 +353,7 @@ fn a_task_that_yields_gives_its_request_up() {
 
 #[test]
 fn who_is_ahead_of_the_average_waits_even_with_the_earliest_deadline() {
-    let mut bench = bench(flat(1));
+    let mut bench = bench_of_ticks(flat(1));
     let (heavy, light) = (hog(&mut bench, "heavy", "", -10), hog(&mut bench, "light", "", 10));
     assert_eq!(current(&bench, 0), heavy);
     // 4 ms are 0.43 ms of the heavy one's time. Its next request ends 0.08 ms later, that of the light one at 3.26 ms.
@@ -302,7 +406,7 @@ fn what_a_task_is_owed_goes_along_to_another_cpu() {
 
 #[test]
 fn policies_decide_who_may_preempt() {
-    let mut bench = bench(flat(1));
+    let mut bench = bench_of_ticks(flat(1));
     let idle = bench.fork("idle", "", Policy::Idle, 0);
     bench.kernel.wake_new(CpuId(0), idle);
     bench.settle();

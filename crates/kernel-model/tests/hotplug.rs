@@ -508,13 +508,15 @@ fn b1_tasks_take_turns_of_a_tick_between_the_halves_of_an_attach_and_of_a_disabl
     bench.kernel.disable_in_steps();
     bench.kernel.begin_attach(CpuId(0)).unwrap();
     bench.settle();
+    // The timer that was to end the turn of a fair task is a tick for the task of the scheduler.
+    bench.pass_with_timers(TICK);
     bench.log();
     bench.run(&[0], TICK);
     bench.run(&[0], TICK);
     let turns = |first: u32, second: u32| {
         format!("stopping:0:{first}(0x1) running:0:{second} stopping:0:{second}(0x1) running:0:{first}")
     };
-    assert_eq!(bench.line(), turns(1, 0), "no enqueue, no dispatch, no tick");
+    assert_eq!(bench.line(), turns(0, 1), "no enqueue, no dispatch, no tick");
     bench.kernel.end_attach(CpuId(0));
     bench.settle();
     bench.kernel.check();

@@ -254,7 +254,8 @@ fn the_hash_with_faults_is_the_same_everywhere() {
         .play_faults(&Machine::preset("laptop-2c4t").unwrap().without_effects(), &work, 0, &faults)
         .completed();
     check_accounts(&played, Nanos::from_secs(1));
-    expect_test::expect!["55e2ab9a36403c82f154b69099251f99"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
+    assert!(!played.outcome.restarts.is_empty(), "the kernel's own classes have the tasks meanwhile");
+    expect_test::expect!["365bedd706d7760bc3cb86f0190e3a76"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }
 
 /// Two hogs on CPU 1 with slices of 20 ms, which end at ticks of 4 ms. On a clock that runs half as fast again they end

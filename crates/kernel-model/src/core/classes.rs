@@ -37,21 +37,15 @@ impl Core {
     /// Puts a task of a higher class that became runnable on its CPU's queue.
     pub fn higher_enqueue(&mut self, task: TaskId, turn: Turn) {
         let entry = self.task(task);
-        let turn = match entry.class {
-            Class::Fair if entry.fair.delayed => {
-                if self.fair_requeue(task) {
-                    turn
-                } else {
-                    Turn::Kept
-                }
-            }
-            Class::Fair => {
-                self.fair_place(task);
-                turn
-            }
-            _ => turn,
-        };
-        self.higher_put_back(task, turn);
+        let (fair, delayed) = (entry.class == Class::Fair, entry.fair.delayed);
+        let kept = fair && delayed && !self.fair_requeue(task);
+        if fair && !delayed {
+            self.fair_place(task);
+        }
+        self.higher_put_back(task, if kept { Turn::Kept } else { turn });
+        if fair && !delayed {
+            self.hrtick_joined(self.task_cpu(task));
+        }
     }
 
     /// The same for one that ran until now: it keeps its virtual runtime if it is a fair one.

@@ -9,7 +9,7 @@
 //!    picked, which happens when the others have caught up: it cannot lose its debt by sleeping (DELAY_DEQUEUE).
 //! 4. Who is picked anew goes on until its deadline, as long as it is eligible (RUN_TO_PARITY).
 //!
-//! Where tasks go is in `balance`. `naive` is the same rule, slow and obvious, and `matches` compares the two. Not modelled:
+//! Where tasks go is in `balance`, the timer that ends a turn in `hrtick`. `naive` is the same rule, slow and obvious, and `matches` compares the two. Not modelled:
 //! groups of tasks, and slices of a task's own (so PREEMPT_SHORT has nothing to decide). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
@@ -18,6 +18,7 @@ use super::task::{Class, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use std::collections::BTreeSet;
 
+mod hrtick;
 #[cfg(test)]
 mod matches;
 #[cfg(test)]
@@ -41,13 +42,16 @@ pub(crate) struct FairQueue {
     sum: u128,
     /// Average virtual runtime when it was looked at last.
     clock: u64,
+    /// When the timer fires that ends a turn there, if it is started.
+    hrtick: Option<Nanos>,
     /// How it balances with other CPUs.
     pub(super) balances: Balances,
 }
 
 impl FairQueue {
     pub fn new() -> FairQueue {
-        FairQueue { delayed: BTreeSet::new(), load: 0, sum: 0, clock: CLOCK_START, balances: Balances::default() }
+        let (delayed, balances) = (BTreeSet::new(), Balances::default());
+        FairQueue { delayed, load: 0, sum: 0, clock: CLOCK_START, hrtick: None, balances }
     }
 }
 
@@ -202,6 +206,7 @@ impl Core {
     pub fn fair_restore_delayed(&mut self, task: TaskId) {
         self.fair_place(task);
         self.fair_delay(task, true);
+        self.hrtick_joined(self.task_cpu(task));
     }
 
     /// `update_entity_lag` of a task that sleeps and competes: from 7.0 on it is not behind where it was when it fell
@@ -252,6 +257,7 @@ impl Core {
     pub fn fair_start(&mut self, task: TaskId) {
         let fair = &mut self.task_mut(task).fair;
         fair.safe_until = fair.deadline;
+        self.hrtick_start(self.task_cpu(task), task);
     }
 
     /// The task that runs is taken out of the competition as it is, and put back when it has changed: with another
@@ -260,10 +266,12 @@ impl Core {
         // It must not count while its place is sought.
         self.task_mut(task).class = Class::Idle;
         self.fair_place(task);
-        self.task_mut(task).class = Class::Fair;
+        let entry = self.task_mut(task);
+        entry.class = Class::Fair;
         if joins {
-            self.fair_start(task);
+            entry.fair.safe_until = entry.fair.deadline;
         }
+        self.hrtick_joined(self.task_cpu(task));
     }
 
     /// `yield_task_fair`: it gives its request up, if it may run at all.

@@ -46,6 +46,10 @@ impl Kernel {
         let next_class = self.core.current_class(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
         (rq.preempted, rq.next_class) = (false, next_class);
+        if self.is_vacant(cpu) {
+            self.core.hrtick_stop(cpu);
+        }
+        let rq = &self.core.cpus[cpu.index()];
         if !rq.active && next != TaskId::NONE {
             // `balance_push`: the migration helper takes it away at once (contract H1).
             self.core.resched(cpu);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Timers: the tick, the watchdog, and the scheduler's own (contract T4, W1).
+//! Timers: the tick, the one that ends turns of the fair class, the watchdog, and the scheduler's own (contract T4, W1).
 
 use super::pick::SERVER_DELAY;
 use super::{Kernel, Stage};
@@ -57,6 +57,21 @@ impl Kernel {
         if rq.preempted || starved {
             self.core.resched(cpu);
         }
+    }
+
+    /// `hrtick`: the turn of a fair task is over. If another class has the CPU by now, that gets a tick.
+    fn hrtick(&mut self, cpu: CpuId) {
+        self.core.begin_locked(cpu, "hrtick");
+        self.core.hrtick_fired(cpu);
+        self.update_current(cpu);
+        if let Some(task) = self.core.current(cpu).some() {
+            match self.core.task(task).class {
+                Class::Ext => self.tick_ext(cpu, task),
+                Class::Fair => self.core.resched(cpu),
+                _ => self.tick_higher(cpu, task),
+            }
+        }
+        self.core.unlock_runqueue();
     }
 
     /// Whether a tick of `cpu` at any time before `until` could do nothing but account time: drivers may then skip it.
@@ -149,6 +164,7 @@ impl Kernel {
                         self.report_custody();
                     }
                 }
+                TimerKey::Hrtick(cpu) => self.hrtick(cpu),
                 TimerKey::Watchdog => {
                     let worker = self.watchdog_worker;
                     if worker != TaskId::NONE {

@@ -181,17 +181,25 @@ impl Bench {
     pub fn run(&mut self, cpus: &[u32], time: Nanos) {
         let end = self.now + time;
         while self.now < end {
-            self.pass(TICK);
-            while let Some((&timer, &(_, cpu))) = self.timers.iter().find(|(_, (at, _))| *at <= self.now) {
-                self.timers.remove(&timer);
-                self.kernel.timer(cpu, timer);
-                self.settle();
-            }
+            self.pass_with_timers(TICK);
             for &cpu in cpus {
                 self.kernel.tick(CpuId(cpu));
                 self.settle();
             }
         }
+    }
+
+    /// Time passes, and timers fire.
+    pub fn pass_with_timers(&mut self, time: Nanos) {
+        let end = self.now + time;
+        let due = |bench: &Bench| bench.timers.iter().map(|(&timer, &(at, cpu))| (at, timer, cpu)).min();
+        while let Some((at, timer, cpu)) = due(self).filter(|&(at, ..)| at <= end) {
+            self.pass(at.max(self.now) - self.now);
+            self.timers.remove(&timer);
+            self.kernel.timer(cpu, timer);
+            self.settle();
+        }
+        self.pass(end - self.now);
     }
 
     /// A CPU goes offline, and there is no time between the steps of that.

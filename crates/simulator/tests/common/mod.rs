@@ -50,31 +50,41 @@ pub fn compile(name: &str) -> Object {
 /// A scheduler and what its user space sets; nothing for the kernel's own.
 pub struct Scheduler {
     loadable: Option<(Object, Profile)>,
+    kernel: (u16, u16),
 }
 
 impl Scheduler {
     /// The kernel's own.
     pub fn kernel() -> Scheduler {
-        Scheduler { loadable: None }
+        Scheduler::of(None)
+    }
+
+    fn of(loadable: Option<(Object, Profile)>) -> Scheduler {
+        Scheduler { loadable, kernel: (7, 2) }
+    }
+
+    /// It, in this version of the kernel.
+    pub fn in_kernel(self, kernel: (u16, u16)) -> Scheduler {
+        Scheduler { kernel, ..self }
     }
 
     /// A test scheduler with `[rodata]` values.
     pub fn compiled(name: &str, rodata: &str) -> Scheduler {
         let profile = Profile::from_toml(name, &format!("summary = \"test\"\n[rodata]\n{rodata}\n")).unwrap();
-        Scheduler { loadable: Some((compile(name), profile)) }
+        Scheduler::of(Some((compile(name), profile)))
     }
 
     /// An object with no profile.
     pub fn from_bytes(name: &str, object: &[u8]) -> Scheduler {
         let profile = Profile::from_toml(name, "summary = \"test\"").unwrap();
-        Scheduler { loadable: Some((Object::parse(object).unwrap(), profile)) }
+        Scheduler::of(Some((Object::parse(object).unwrap(), profile)))
     }
 
     /// One that ships with Weir.
     pub fn shipped(name: &str) -> Scheduler {
         let policy = policies::find(name).unwrap();
         let profile = Profile::from_toml(name, policy.profile).unwrap();
-        Scheduler { loadable: Some((Object::parse(policy.object).unwrap(), profile)) }
+        Scheduler::of(Some((Object::parse(policy.object).unwrap(), profile)))
     }
 
     /// Plays `workload`; what must hold in every run is checked.
@@ -104,7 +114,7 @@ impl Scheduler {
             None => simulator::Scheduler::Kernel,
             Some((object, profile)) => simulator::Scheduler::Object { object, profile },
         };
-        Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: (7, 2) }
+        Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: self.kernel }
     }
 
     /// Plays `workload` and unloads the scheduler; the exit kind that the kernel kept.

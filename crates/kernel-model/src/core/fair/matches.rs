@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random tasks on one and two CPUs: who runs, who is to be preempted, lags, deadlines and protection are those of the
-//! naive rule, after every step. Where tasks go is the fair class's own choice, which the oracle follows.
+//! Random tasks on one and two CPUs: who runs, who is to be preempted, when turns end, lags, deadlines and protection are
+//! those of the naive rule, after every step. Where tasks go is the fair class's own choice, which the oracle follows.
 
 use super::naive::{Leaves, Oracle, State};
 use crate::core::task::load_weight;
-use crate::{Config, Effect, Kernel, Leave, Output, TaskAttributes};
+use crate::{Config, Effect, Kernel, Leave, Output, TaskAttributes, TimerKey};
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 use proptest::prelude::*;
@@ -32,6 +32,8 @@ struct Pair {
     output: Output,
     /// CPUs that the kernel asked to reschedule.
     resched: Vec<bool>,
+    /// When it wants the timers of CPUs to fire.
+    hrtick: Vec<Option<Nanos>>,
     /// Whom the last call of the kernel moved where.
     moved: Vec<(usize, usize)>,
 }
@@ -41,16 +43,19 @@ impl Pair {
         let topology = Topology::flat(cpus as u32);
         let kernel = Kernel::new(Config { topology, hz: HZ, version, budget: 1_000_000, seed: 1 });
         let oracle = Oracle::new(version, cpus, HZ);
-        let (resched, moved) = (vec![false; cpus], Vec::new());
-        Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, moved }
+        let (resched, hrtick, moved) = (vec![false; cpus], vec![None; cpus], Vec::new());
+        Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, hrtick, moved }
     }
 
     /// Takes what the last call of the kernel produced.
     fn collect(&mut self) {
         self.kernel.take_output(&mut self.output);
         for effect in self.output.effects.drain(..) {
-            if let Effect::Resched { cpu } = effect {
-                self.resched[cpu.index()] = true;
+            match effect {
+                Effect::Resched { cpu } => self.resched[cpu.index()] = true,
+                Effect::ArmTimer { timer: TimerKey::Hrtick(cpu), at, .. } => self.hrtick[cpu.index()] = Some(at),
+                Effect::CancelTimer { timer: TimerKey::Hrtick(cpu) } => self.hrtick[cpu.index()] = None,
+                _ => {}
             }
         }
         let moves = self.output.events.drain(..).filter_map(|event| match event.kind {
@@ -62,10 +67,7 @@ impl Pair {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Pass { us } => {
-                self.now += Nanos::from_us(us);
-                self.kernel.set_now(self.now);
-            }
+            Step::Pass { us } => self.pass(Nanos::from_us(us)),
             Step::Fork { policy, nice } => self.fork(policy, nice),
             Step::Wake { which } => self.wake(which),
             Step::Leave { cpu, how } => self.leave(cpu % self.cpus, how),
@@ -75,6 +77,23 @@ impl Pair {
         }
         self.settle();
         self.compare();
+    }
+
+    /// Timers fire on the way.
+    fn pass(&mut self, time: Nanos) {
+        let end = self.now + time;
+        loop {
+            let due = (0..self.cpus).filter_map(|cpu| Some((self.oracle.hrtick[cpu]?, cpu))).min();
+            let (at, fires) = due.filter(|&(at, _)| at <= end).map_or((end, None), |(at, cpu)| (at, Some(cpu)));
+            self.now = at;
+            self.kernel.set_now(at);
+            let Some(cpu) = fires else { return };
+            self.hrtick[cpu] = None;
+            self.kernel.timer(CpuId(cpu as u32), TimerKey::Hrtick(CpuId(cpu as u32)));
+            self.collect();
+            self.oracle.fire(cpu, at);
+            self.settle();
+        }
     }
 
     /// One of the tasks in these states.
@@ -192,6 +211,7 @@ impl Pair {
 
     fn compare(&self) {
         let core = &self.kernel.core;
+        assert_eq!(self.hrtick, self.oracle.hrtick, "when turns end at {}", self.now);
         for cpu in 0..self.cpus {
             let runs = core.current(CpuId(cpu as u32)).some().map(|task| task.index());
             assert_eq!(runs, self.oracle.running(cpu), "who runs on CPU {cpu} at {}", self.now);

@@ -74,6 +74,8 @@ pub(super) struct Oracle {
     charged: Vec<Nanos>,
     /// The CPU has been asked to reschedule.
     pub resched: Vec<bool>,
+    /// When the timer fires that ends a turn there.
+    pub hrtick: Vec<Option<Nanos>>,
     arrivals: u64,
 }
 
@@ -83,7 +85,8 @@ impl Oracle {
         let slice = 700_000 * i128::from(1 + cpus.min(8).ilog2());
         let tick = 1_000_000_000 / i128::from(hz);
         let (last, charged, resched) = (vec![0; cpus], vec![Nanos::ZERO; cpus], vec![false; cpus]);
-        Oracle { version, tick, slice, tasks: Vec::new(), last, charged, resched, arrivals: 0 }
+        let (tasks, hrtick) = (Vec::new(), vec![None; cpus]);
+        Oracle { version, tick, slice, tasks, last, charged, resched, hrtick, arrivals: 0 }
     }
 
     /// A task that is not known yet; it is asleep.
@@ -168,6 +171,35 @@ impl Oracle {
         self.resched[cpu] |= others && (served || entity.v >= entity.protected);
     }
 
+    /// HRTICK, from 7.1 on: a timer for the deadline of a task, if it has competitors. It is for 10 us at least, and is not
+    /// moved by 5 us or less.
+    fn start_hrtick(&mut self, task: usize, now: Nanos) {
+        let Entity { cpu, v, deadline, weight, .. } = self.tasks[task];
+        if self.version < (7, 1) || self.competitors(cpu) < 2 {
+            return;
+        }
+        let left = ((deadline - v) * weight + 1023).div_euclid(1024).max(10_000);
+        let wanted = i128::from(now.0) + left;
+        let near = |due: Nanos| (i128::from(due.0) - wanted).abs() <= 5_000;
+        if !self.hrtick[cpu].is_some_and(near) {
+            self.hrtick[cpu] = Some(Nanos(wanted as u64));
+        }
+    }
+
+    /// Somebody joined a CPU: whoever runs there has a competitor.
+    fn joined(&mut self, cpu: usize, now: Nanos) {
+        if let (None, Some(running)) = (self.hrtick[cpu], self.running(cpu)) {
+            self.start_hrtick(running, now);
+        }
+    }
+
+    /// The timer of a CPU fires.
+    pub fn fire(&mut self, cpu: usize, now: Nanos) {
+        self.hrtick[cpu] = None;
+        self.charge(cpu, now);
+        self.resched[cpu] = true;
+    }
+
     /// A task joins the competition of a CPU, with the lag that it left another or the same one with. As it pulls `V`
     /// towards itself, it is put so far away that the lag is what it was.
     fn place(&mut self, task: usize, cpu: usize) {
@@ -239,6 +271,9 @@ impl Oracle {
             self.arrives(task);
         }
         self.tasks[task].state = State::Waits;
+        if !delayed {
+            self.joined(cpu, now);
+        }
         self.preempt(task, now, new);
     }
 
@@ -307,6 +342,9 @@ impl Oracle {
         if let Some(task) = next {
             let entity = &mut self.tasks[task];
             (entity.state, entity.protected) = (State::Runs, entity.deadline);
+            self.start_hrtick(task, now);
+        } else {
+            self.hrtick[cpu] = None;
         }
     }
 
@@ -339,6 +377,7 @@ impl Oracle {
         self.place(task, to);
         self.arrives(task);
         self.tasks[task].state = state;
+        self.joined(to, now);
     }
 
     /// The nice value or the affinity of a task changes, wherever it is. True if it must be compared with whoever runs.
@@ -358,6 +397,7 @@ impl Oracle {
             self.place(task, cpu);
             self.arrives(task);
             self.tasks[task].state = state;
+            self.joined(cpu, now);
         }
     }
 }
