@@ -129,8 +129,9 @@ pub enum Format {
 SCHED is a policy, NAME[@PRESET][,key=value...] (see weir list policies), or the
 path of a compiled sched_ext object, FILE.bpf.o[,key=value...], whose launch
 profile is --profile or FILE.toml beside it, or the path of its source,
-FILE.bpf.c, which clang compiles on the spot (-I and -D in BPF_CFLAGS). kernel is
-the kernel's own scheduler (EEVDF and the real-time classes): nothing is loaded.
+FILE.bpf.c, which clang compiles on the spot (-I and -D in BPF_CFLAGS). The name
+kernel stands for the kernel's own scheduler (EEVDF and the real-time classes):
+nothing is loaded.
 
 Examples:
   weir sim bfs
@@ -223,7 +224,7 @@ Examples:
 Exit status: 0 fine, 2 bad usage or input."
 )]
 pub struct Inspect {
-    /// Name of a policy, or path of a compiled object
+    /// Name of a policy, or path of a compiled object or of its source
     #[arg(value_name = "OBJECT")]
     pub object: String,
     /// Print the beginning of a launch profile instead

@@ -53,8 +53,17 @@ fn compile(source: &Path) -> Result<Compiled> {
             .and_then(|()| fs::write(&header, text))
             .with_context(|| header.display().to_string())?;
     }
-    let mut arguments = vec!["-I".to_owned(), include.to_string_lossy().into_owned()];
+    let include = include.to_string_lossy().into_owned();
+    // As headers of the system nobody waits for them to change; by the names that the source uses they are the same
+    // headers in every object and message.
+    let renamed = format!("-ffile-prefix-map={include}/=");
+    let mut arguments = vec!["-isystem".to_owned(), include.clone(), renamed];
     let more = std::env::var("BPF_CFLAGS").unwrap_or_default();
     arguments.extend(more.split_whitespace().map(str::to_owned));
-    Ok(bpf_clang::compile_source(source, folder.path(), &arguments)?)
+    let short = |words: String| words.replace(&format!("{include}/"), "");
+    match bpf_clang::compile_source(source, folder.path(), &arguments) {
+        Ok(compiled) => Ok(Compiled { warnings: short(compiled.warnings), ..compiled }),
+        Err(ClangError::Source(words)) => Err(ClangError::Source(short(words)).into()),
+        Err(other) => Err(other.into()),
+    }
 }

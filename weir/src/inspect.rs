@@ -221,7 +221,15 @@ fn to_text(facts: &Facts) -> String {
     line("what keeps it from running in weir", &facts.lacks.needed);
     line("what it lacks where it comes to it", &facts.lacks.reached);
     if facts.lacks.needed.is_empty() {
-        line("weir lacks nothing that it cannot do without", &[format!("weir sim {}", facts.name)]);
+        let mut commands = vec![format!("weir sim {}", facts.name)];
+        // A policy's profile says which of its constants may be set so.
+        let mut own = facts.tunables.iter().filter(|_| select::path_of(&facts.name).is_some());
+        let settable = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
+        let plain = |kind: &str| !kind.contains(['[', ' ']) && kind != "bool";
+        if let Some((name, _, value)) = own.find(|(_, kind, value)| plain(kind) && settable(value)) {
+            commands.push(format!("weir sim {},{name}={value}", facts.name));
+        }
+        line("weir lacks nothing that it cannot do without", &commands);
     }
     text
 }

@@ -54,6 +54,33 @@ fn clang_says_what_it_does_not_compile() {
     assert!(output.stdout.is_empty());
 }
 
+/// Headers that come with Weir have the names by which they are included, not those of files that are gone.
+#[test]
+fn headers_of_weir_have_their_own_names() {
+    let folder = folder();
+    let mut command = weir(folder.path(), &["my own.bpf.c"]);
+    let said = String::from_utf8(command.args(["--coverage", "counts.info"]).output().unwrap().stderr).unwrap();
+    let counts = fs::read_to_string(folder.path().join("counts.info")).expect(&said);
+    assert!(counts.contains("SF:weir/scx.bpf.h\n"), "{counts}");
+    fs::write(folder.path().join("own.h"), "#include <weir/scx.bpf.h>\nint wrong = KERNEL_HAS(nothing);\n").unwrap();
+    let output = weir(folder.path(), &["my own.bpf.c"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("KERNEL_HAS(nothing)") && !said.contains("include/weir"), "{said}");
+}
+
+/// Without a profile every constant may be set on the command line.
+#[test]
+fn a_constant_is_set_on_the_command_line() {
+    let folder = folder();
+    fs::remove_file(folder.path().join("my own.toml")).unwrap();
+    fs::write(folder.path().join("own.h"), "const volatile unsigned wanted = 7;\n").unwrap();
+    hash(&weir(folder.path(), &["my own.bpf.c,wanted=9"]).output().unwrap());
+    let output = weir(folder.path(), &["my own.bpf.c,wantde=9"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("wantde=9: unknown variable of the object `wantde`: did you mean `wanted`?"), "{said}");
+}
+
 #[test]
 fn flags_come_from_the_environment() {
     let folder = folder();
@@ -75,7 +102,8 @@ fn watching_runs_again_after_each_change() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut wait_for = |what: &str| lines.find(|line| line.contains(what)).unwrap();
-    wait_for("waiting for one of");
+    // The source, its header, its profile.
+    wait_for("waiting for one of 3 files");
     fs::write(&header, "int broken(\n").unwrap();
     wait_for("clang does not compile it");
     wait_for("waiting for one of");

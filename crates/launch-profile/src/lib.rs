@@ -191,7 +191,7 @@ impl Profile {
     }
 
     /// Selects `@preset` and sets `key=value` tunables from the command line. Of two values for one key the later
-    /// counts.
+    /// counts. A profile that has no tunables leaves it to the object: any variable may be set then.
     pub fn select(&mut self, preset: Option<&str>, tunables: &[(String, String)]) -> Result<(), ProfileError> {
         if let Some(preset) = preset {
             let Some(settings) = self.presets.get(preset) else {
@@ -202,6 +202,11 @@ impl Profile {
         }
         for (key, text) in tunables {
             let place = format!("{key}={text}");
+            if self.tunables.is_empty() {
+                let value = read_any(text).map_err(|problem| ProfileError::new(&place, problem))?;
+                self.variables.insert(key.clone(), Setting { value, place });
+                continue;
+            }
             let Some(tunable) = self.tunables.get(key) else {
                 let problem = near::unknown("tunable", key, self.tunables.keys().map(String::as_str));
                 return Err(ProfileError::new(&place, problem));
@@ -210,6 +215,17 @@ impl Profile {
             self.variables.insert(key.clone(), Setting { value: constant, place });
         }
         Ok(())
+    }
+}
+
+/// A value from the command line for a variable of whatever type.
+fn read_any(text: &str) -> Result<Constant, String> {
+    match text {
+        "true" => Ok(Constant::Bool(true)),
+        "false" => Ok(Constant::Bool(false)),
+        _ => {
+            TunableKind::Integer(None).read(text).map_err(|_| format!("expected a number, true or false, not `{text}`"))
+        }
     }
 }
 

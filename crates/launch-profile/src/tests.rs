@@ -261,6 +261,21 @@ fn the_command_line_beats_the_preset_and_the_preset_beats_the_profile() {
 }
 
 #[test]
+fn without_tunables_every_variable_may_be_set() {
+    let shown = |key, value| outcome("summary = \"\"", None, &[(key, value)]);
+    assert_eq!(shown("byte", "0x10"), "byte = [10]\n");
+    assert_eq!(shown("truth", "false"), "truth = [00]\n");
+    for (key, value, expected) in [
+        ("byt", "1", "byt=1: unknown variable of the object `byt`: did you mean `byte`?"),
+        ("byte", "256", "byte=256: `byte`: 256 does not fit: the variable is `unsigned char` (0 to 255)"),
+        ("byte", "true", "byte=true: `byte`: expected a number, not true: the variable is `unsigned char`"),
+        ("byte", "much", "byte=much: expected a number, true or false, not `much`"),
+    ] {
+        assert_eq!(shown(key, value), format!("{expected}\n"));
+    }
+}
+
+#[test]
 fn a_wrong_command_line_says_what_was_expected() {
     for (preset, key, value, expected) in [
         (Some("0.36"), "", "", "@0.36: unknown preset `0.36`: did you mean `0.360`?"),

@@ -45,6 +45,7 @@ struct task_struct {
 	u32 policy;	/* SCHED_* */
 	s32 nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
+	char comm[16];	/* its name, for messages */
 	struct sched_ext_entity scx;
 };
 

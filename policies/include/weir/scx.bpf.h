@@ -41,8 +41,16 @@ SCX_CONSTANT(DSQ_GLOBAL);
 SCX_CONSTANT(DSQ_LOCAL);
 SCX_CONSTANT(DSQ_LOCAL_ON);
 SCX_CONSTANT(SLICE_DFL);
+SCX_CONSTANT(SLICE_INF);
+SCX_CONSTANT(ENQ_WAKEUP);
+SCX_CONSTANT(ENQ_HEAD);
+SCX_CONSTANT(ENQ_PREEMPT);
+SCX_CONSTANT(ENQ_REENQ);
+SCX_CONSTANT(ENQ_LAST);
 SCX_CONSTANT(KICK_IDLE);
 SCX_CONSTANT(KICK_PREEMPT);
+SCX_CONSTANT(KICK_WAIT);
+SCX_CONSTANT(PICK_IDLE_CORE);
 SCX_CONSTANT(TASK_QUEUED);
 SCX_CONSTANT(WAKE_SYNC);
 
@@ -50,8 +58,16 @@ SCX_CONSTANT(WAKE_SYNC);
 #define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* the FIFO of the CPU at hand */
 #define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: the FIFO of that CPU */
 #define SCX_SLICE_DFL __SCX_SLICE_DFL		/* 20 ms */
+#define SCX_SLICE_INF __SCX_SLICE_INF		/* for ever: no tick either */
+#define SCX_ENQ_WAKEUP __SCX_ENQ_WAKEUP		/* in enqueue: the task has just been woken */
+#define SCX_ENQ_HEAD __SCX_ENQ_HEAD		/* in enqueue and insert: to the head of a FIFO */
+#define SCX_ENQ_PREEMPT __SCX_ENQ_PREEMPT	/* insert into the FIFO of a CPU: end the slice of whoever runs there */
+#define SCX_ENQ_REENQ __SCX_ENQ_REENQ		/* in enqueue: it was in a FIFO and is enqueued again */
+#define SCX_ENQ_LAST __SCX_ENQ_LAST		/* in enqueue: nobody else waits; only with the flag of that name */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
 #define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
+#define SCX_KICK_WAIT __SCX_KICK_WAIT		/* and wait until it has been through the scheduler */
+#define SCX_PICK_IDLE_CORE __SCX_PICK_IDLE_CORE	/* a CPU all of whose core idles */
 #define SCX_TASK_QUEUED __SCX_TASK_QUEUED	/* in task_struct.scx.flags: runnable or running */
 #define SCX_WAKE_SYNC __SCX_WAKE_SYNC		/* the waker is about to sleep */
 
@@ -63,6 +79,9 @@ SCX_CONSTANT(WAKE_SYNC);
 extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 extern s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;
+extern u32 scx_bpf_nr_cpu_ids(void) __ksym;
+extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
+extern s32 scx_bpf_pick_any_cpu(const struct cpumask *allowed, u64 flags) __ksym;
 extern bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 extern const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 extern const struct cpumask *scx_bpf_get_idle_smtmask(void) __ksym;
