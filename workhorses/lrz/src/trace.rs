@@ -66,6 +66,8 @@ pub struct Span {
     pub start_ns: u64,
     /// When it ended, likewise.
     pub end_ns: u64,
+    /// What the thread took of a processor in between, in nanoseconds.
+    pub cpu_ns: u64,
 }
 
 /// Collects spans, or does nothing.
@@ -90,9 +92,10 @@ impl Trace {
     pub fn span<T>(&self, stage: Stage, lane: usize, chunk: usize, bytes: u64, work: impl FnOnce() -> T) -> T {
         let Some(spans) = &self.spans else { return work() };
         let now = || u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let start_ns = now();
+        let (start_ns, before_ns) = (now(), thread_cpu_ns());
         let result = work();
-        let span = Span { stage, lane, chunk, bytes, start_ns, end_ns: now() };
+        let cpu_ns = thread_cpu_ns().saturating_sub(before_ns);
+        let span = Span { stage, lane, chunk, bytes, start_ns, end_ns: now(), cpu_ns };
         spans.lock().unwrap_or_else(PoisonError::into_inner).push(span);
         result
     }
@@ -120,8 +123,37 @@ impl Trace {
             json!({"ph": "X", "name": format!("{} (chunk {})", span.stage.name(), span.chunk), "cat": span.stage.name(),
                    "pid": 1, "tid": row((span.stage, span.lane)), "ts": span.start_ns as f64 / 1000.0,
                    "dur": (span.end_ns - span.start_ns) as f64 / 1000.0,
-                   "args": {"chunk": span.chunk, "bytes": span.bytes}})
+                   "args": {"chunk": span.chunk, "bytes": span.bytes, "cpu_us": span.cpu_ns as f64 / 1000.0}})
         });
         json!({"traceEvents": names.chain(work).collect::<Vec<_>>(), "displayTimeUnit": "ms"}).to_string()
+    }
+}
+
+/// What this thread has taken of a processor so far, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_tells_work_from_waiting() {
+        let trace = Trace::on();
+        let begin = Instant::now();
+        trace.span(Stage::Pack, 0, 0, 1, || {
+            let begin = thread_cpu_ns();
+            while thread_cpu_ns() < begin + 20_000_000 {}
+        });
+        trace.span(Stage::Write, 0, 0, 1, || std::thread::sleep(std::time::Duration::from_millis(20)));
+        let wall_ns = u64::try_from(begin.elapsed().as_nanos()).expect("a short test");
+        let spans = trace.spans();
+        let length = |span: &Span| span.end_ns - span.start_ns;
+        assert!(spans.iter().map(length).sum::<u64>() <= wall_ns);
+        assert!((20_000_000..=length(&spans[0])).contains(&spans[0].cpu_ns), "{:?}", spans[0]);
+        assert!(spans[1].cpu_ns < 10_000_000 && length(&spans[1]) >= 20_000_000, "{:?}", spans[1]);
+        assert!(Trace::off().spans().is_empty());
     }
 }

@@ -2,6 +2,7 @@
 //! Measures programs on the corpora. What was measured is kept beside the corpora, so that a run that was stopped goes
 //! on, and only a new build of lrz is measured again.
 
+use super::stages::{self, Stages};
 use super::{sha256, shell, table};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -41,22 +42,24 @@ pub struct Contestant {
 }
 
 /// Cheap ones first: a run that is stopped has most of the rows.
-pub const CONTESTANTS: [Contestant; 18] = [
+pub const CONTESTANTS: [Contestant; 20] = [
     rival("zstd -3 --long=31", "zstd -q -f -T2 -3 --long=31 IN -o OUT", "zstd -q -f -d --long=31 IN -o OUT"),
-    own("lrz -n", "LRZ -q -f -p2 -n -o OUT IN"),
+    own("lrz -n", "LRZ -q -f -p2 -n --trace TRACE -o OUT IN"),
     rival("lrzip -n", "lrzip -q -f -N0 -n -o OUT IN", UNLRZIP),
-    own("lrz -l", "LRZ -q -f -p2 -l -o OUT IN"),
+    own("lrz -l", "LRZ -q -f -p2 -l --trace TRACE -o OUT IN"),
     rival("lrzip -l", "lrzip -q -f -N0 -l -o OUT IN", UNLRZIP),
-    own("lrz -l --no-search", "LRZ -q -f -p2 -l --no-search -o OUT IN"),
-    own("lrz -g", "LRZ -q -f -p2 -g -o OUT IN"),
+    own("lrz -l --no-search", "LRZ -q -f -p2 -l --no-search --trace TRACE -o OUT IN"),
+    own("lrz -g", "LRZ -q -f -p2 -g --trace TRACE -o OUT IN"),
     rival("lrzip -g", "lrzip -q -f -N0 -g -o OUT IN", UNLRZIP),
-    own("lrz -g --no-search", "LRZ -q -f -p2 -g --no-search -o OUT IN"),
-    own("lrz -b", "LRZ -q -f -p2 -b -o OUT IN"),
+    own("lrz -g --no-search", "LRZ -q -f -p2 -g --no-search --trace TRACE -o OUT IN"),
+    own("lrz -b", "LRZ -q -f -p2 -b --trace TRACE -o OUT IN"),
     rival("lrzip -b", "lrzip -q -f -N0 -b -o OUT IN", UNLRZIP),
+    own("lrz -b --no-search", "LRZ -q -f -p2 -b --no-search --trace TRACE -o OUT IN"),
+    rival("bzip2 -9", "bzip2 -9 -c IN > OUT", "bzip2 -d -c IN > OUT"),
     rival("bzip2 -7", "bzip2 -7 -c IN > OUT", "bzip2 -d -c IN > OUT"),
-    own("lrz", "LRZ -q -f -p2 -o OUT IN"),
+    own("lrz", "LRZ -q -f -p2 --trace TRACE -o OUT IN"),
     rival("lrzip", "lrzip -q -f -N0 -o OUT IN", UNLRZIP),
-    own("lrz --no-search", "LRZ -q -f -p2 --no-search -o OUT IN"),
+    own("lrz --no-search", "LRZ -q -f -p2 --no-search --trace TRACE -o OUT IN"),
     rival("gzip -7", "gzip -7 -c IN > OUT", "gzip -d -c IN > OUT"),
     rival("xz -T2 -6", "xz -T2 -6 -c IN > OUT", "xz -d -c IN > OUT"),
     rival("zstd -19 --long=31", "zstd -q -f -T2 -19 --long=31 IN -o OUT", "zstd -q -f -d --long=31 IN -o OUT"),
@@ -98,6 +101,16 @@ pub struct Row {
     pub packed: u64,
     pub pack: Cost,
     pub unpack: Cost,
+    /// What the trace of packing tells; only lrz has one.
+    #[serde(default)]
+    pub stages: Option<Stages>,
+}
+
+impl Row {
+    /// Whether lrz made it.
+    pub fn is_own(&self) -> bool {
+        !self.version.contains(' ')
+    }
 }
 
 /// Measures and writes the table.
@@ -117,7 +130,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     if !arguments.table_only {
         measure(arguments, &lrz, &results, &mut rows)?;
     }
-    fs::write(&arguments.output, table::render(&rows)?)
+    fs::write(&arguments.output, table::render(&rows, &sha256(&lrz)?)?)
         .with_context(|| format!("writing {}", arguments.output.display()))
 }
 
@@ -164,9 +177,13 @@ fn one(
     file_sha256: String,
     version: String,
 ) -> Result<Row> {
-    let packed = path.with_extension("packed");
-    let back = path.with_extension("back");
+    let [packed, back, trace] = ["packed", "back", "trace"].map(|extension| path.with_extension(extension));
     let pack = timed(contestant.pack, lrz, path, &packed)?;
+    let stages = if contestant.pack.contains("TRACE") {
+        Some(stages::read(&fs::read_to_string(&trace).context("reading the trace")?)?)
+    } else {
+        None
+    };
     let unpack = timed(contestant.unpack, lrz, &packed, &back)?;
     let same = Command::new("cmp").args(["-s"]).args([path, &back]).status().context("running cmp")?;
     ensure!(same.success(), "{name}: {} does not give the file back", contestant.name);
@@ -180,8 +197,11 @@ fn one(
         packed: length(&packed)?,
         pack,
         unpack,
+        stages,
     };
-    fs::remove_file(packed).and_then(|()| fs::remove_file(back)).context("removing what was written")?;
+    for file in [packed, back, trace].iter().filter(|file| file.exists()) {
+        fs::remove_file(file).context("removing what was written")?;
+    }
     Ok(row)
 }
 
@@ -192,6 +212,7 @@ fn timed(command: &str, lrz: &Path, from: &Path, to: &Path) -> Result<Cost> {
         "LRZ" => quoted(lrz),
         "IN" => quoted(from),
         "OUT" => quoted(to),
+        "TRACE" => quoted(&to.with_extension("trace")),
         _ => word.to_owned(),
     });
     let line = words.collect::<Vec<_>>().join(" ");

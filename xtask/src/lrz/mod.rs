@@ -6,6 +6,7 @@
 mod compare;
 mod corpora;
 mod overlap;
+mod stages;
 mod table;
 
 use anyhow::{Context, Result, ensure};

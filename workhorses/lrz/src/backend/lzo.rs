@@ -5,7 +5,7 @@
 use super::{Failure, room_for};
 
 /// Farthest repeat, in bytes.
-pub const REACH: usize = 0xBFFF;
+const REACH: usize = 0xBFFF;
 /// Memory for the table of positions, in bytes.
 pub const WORKING_MEMORY: u64 = 4 << TABLE_BITS;
 
@@ -191,6 +191,32 @@ mod tests {
             let mut own = Vec::new();
             Unpacker::new(&packed[..]).expect("memory").read_to_end(&mut own).expect("a good block");
             prop_assert_eq!(own, plain);
+        }
+    }
+
+    #[test]
+    fn long_lengths_with_literals_after_them_are_read() {
+        let mut state = 1u32;
+        let mut fresh = |length: usize| -> Vec<u8> {
+            (0..length)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 24) as u8
+                })
+                .collect()
+        };
+        // The length of an instruction takes a byte for each 255 of the repeat: 20 in the end.
+        for length in (1..5100).step_by(17) {
+            let mut plain = fresh(7000);
+            for literals in [0, 1, 2, 3, 4, 30] {
+                plain.extend_from_within(500..500 + length);
+                plain.extend(fresh(literals));
+                plain.extend_from_within(900..950);
+            }
+            let packed = pack(&plain).expect("it repeats");
+            let mut own = Vec::new();
+            Unpacker::new(&packed[..]).expect("memory").read_to_end(&mut own).expect("a good block");
+            assert!(own == plain, "{length}");
         }
     }
 

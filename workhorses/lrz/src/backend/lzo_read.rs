@@ -12,6 +12,9 @@ pub const WORKING_MEMORY: u64 = BUFFER as u64;
 const HISTORY: usize = 0xC000;
 const BUFFER: usize = HISTORY + (64 << 10);
 
+/// More than the bytes of an instruction and of the literals after it, unless its length goes on and on.
+const AT_HAND: usize = 16;
+
 /// What is under way.
 #[derive(Clone, Copy)]
 enum Work {
@@ -55,17 +58,6 @@ impl<R: BufRead> Unpacker<R> {
         Ok(usize::from(byte))
     }
 
-    /// A length whose bits in the instruction are zero: 255 for each zero byte, and a last one.
-    fn extension(&mut self, base: usize) -> io::Result<usize> {
-        let mut length = base;
-        loop {
-            match self.byte()? {
-                0 => length = length.checked_add(255).ok_or_else(|| corrupt("an LZO length without end"))?,
-                last => return Ok(length.saturating_add(last)),
-            }
-        }
-    }
-
     fn first(&mut self) -> io::Result<Work> {
         self.begun = true;
         let first = *self.packed.fill_buf()?.first().ok_or_else(|| corrupt("no LZO data"))?;
@@ -78,38 +70,62 @@ impl<R: BufRead> Unpacker<R> {
     }
 
     fn instruction(&mut self) -> io::Result<Work> {
-        let code = self.byte()?;
-        let (length, distance, then) = match code {
-            0..=15 if self.state == 0 => {
-                let length = if code == 0 { self.extension(18)? } else { code + 3 };
+        let instruction = decode(self.state, || self.byte())?;
+        self.begin(instruction)
+    }
+
+    /// What an instruction starts.
+    fn begin(&mut self, instruction: Instruction) -> io::Result<Work> {
+        match instruction {
+            Instruction::Literals(length) => {
                 self.state = 4;
-                return Ok(Work::Literals(length));
+                Ok(Work::Literals(length))
             }
-            0..=15 => {
-                let base = if self.state == 4 { 0x801 } else { 1 };
-                let length = if self.state == 4 { 3 } else { 2 };
-                (length, (self.byte()? << 2) + (code >> 2) + base, code & 3)
+            Instruction::Repeat { distance, .. } if distance > self.window.len() => {
+                Err(corrupt("an LZO repeat of what was before the block"))
             }
-            16..=31 => {
-                let length = if code & 7 == 0 { self.extension(9)? } else { (code & 7) + 2 };
-                let low = self.byte()? | self.byte()? << 8;
-                let distance = 0x4000 + ((code & 8) << 11) + (low >> 2);
-                if distance == 0x4000 {
-                    return Ok(Work::Ended);
-                }
-                (length, distance, low & 3)
-            }
-            32..=63 => {
-                let length = if code & 31 == 0 { self.extension(33)? } else { (code & 31) + 2 };
-                let low = self.byte()? | self.byte()? << 8;
-                (length, (low >> 2) + 1, low & 3)
-            }
-            _ => ((code >> 5) + 1, (self.byte()? << 3) + (code >> 2 & 7) + 1, code & 3),
-        };
-        if distance > self.window.len() {
-            return Err(corrupt("an LZO repeat of what was before the block"));
+            Instruction::Repeat { length, distance, then } => Ok(Work::Repeat { length, distance, then }),
+            Instruction::End => Ok(Work::Ended),
         }
-        Ok(Work::Repeat { length, distance, then })
+    }
+
+    /// Does instructions for as long as all of one and of its bytes is at hand and fits, which most do.
+    fn hurry(&mut self) -> io::Result<()> {
+        let input = self.packed.fill_buf()?;
+        let (mut at, mut window, mut state) = (0, std::mem::take(&mut self.window), self.state);
+        while let Some(ahead) = input.get(at..at + AT_HAND) {
+            let mut used = 0;
+            // An instruction whose length goes on and on runs out of these bytes: it is left to `instruction`.
+            let next = || {
+                used += 1;
+                ahead.get(used - 1).map(|byte| usize::from(*byte)).ok_or(io::ErrorKind::WouldBlock.into())
+            };
+            match decode(state, next) {
+                Ok(Instruction::Literals(length)) => {
+                    let Some(bytes) = input.get(at + used..at + used + length) else { break };
+                    if window.len() + length > BUFFER {
+                        break;
+                    }
+                    window.extend_from_slice(bytes);
+                    at += used + length;
+                    state = 4;
+                }
+                Ok(Instruction::Repeat { length, distance, then })
+                    if distance <= window.len() && window.len() + length + then <= BUFFER =>
+                {
+                    let Some(literals) = ahead.get(used..used + then) else { break };
+                    repeat(&mut window, length, distance);
+                    window.extend_from_slice(literals);
+                    at += used + then;
+                    state = then;
+                }
+                // What is wrong, and what ends or does not fit, is left to `instruction` as well.
+                _ => break,
+            }
+        }
+        self.packed.consume(at);
+        (self.window, self.state) = (window, state);
+        Ok(())
     }
 
     /// Does work until the window is full or the block ends.
@@ -123,7 +139,13 @@ impl<R: BufRead> Unpacker<R> {
             self.work = match self.work {
                 Work::Ended => break,
                 Work::Instruction if !self.begun => self.first()?,
-                Work::Instruction => self.instruction()?,
+                Work::Instruction => {
+                    self.hurry()?;
+                    if self.window.len() == BUFFER {
+                        break;
+                    }
+                    self.instruction()?
+                }
                 Work::Literals(0) => Work::Instruction,
                 Work::Literals(length) => {
                     let input = self.packed.fill_buf()?;
@@ -149,6 +171,66 @@ impl<R: BufRead> Unpacker<R> {
             };
         }
         Ok(())
+    }
+}
+
+/// An instruction of LZO.
+enum Instruction {
+    Literals(usize),
+    Repeat { length: usize, distance: usize, then: usize },
+    End,
+}
+
+/// Reads an instruction; `state` tells how many literals came before it.
+fn decode(state: usize, mut next: impl FnMut() -> io::Result<usize>) -> io::Result<Instruction> {
+    let code = next()?;
+    let (length, distance, then) = match code {
+        0..=15 if state == 0 => {
+            let length = if code == 0 { extension(18, next)? } else { code + 3 };
+            return Ok(Instruction::Literals(length));
+        }
+        0..=15 => {
+            let (base, length) = if state == 4 { (0x801, 3) } else { (1, 2) };
+            (length, (next()? << 2) + (code >> 2) + base, code & 3)
+        }
+        16..=31 => {
+            let length = if code & 7 == 0 { extension(9, &mut next)? } else { (code & 7) + 2 };
+            let low = next()? | next()? << 8;
+            let distance = 0x4000 + ((code & 8) << 11) + (low >> 2);
+            if distance == 0x4000 {
+                return Ok(Instruction::End);
+            }
+            (length, distance, low & 3)
+        }
+        32..=63 => {
+            let length = if code & 31 == 0 { extension(33, &mut next)? } else { (code & 31) + 2 };
+            let low = next()? | next()? << 8;
+            (length, (low >> 2) + 1, low & 3)
+        }
+        _ => ((code >> 5) + 1, (next()? << 3) + (code >> 2 & 7) + 1, code & 3),
+    };
+    Ok(Instruction::Repeat { length, distance, then })
+}
+
+/// A length whose bits in the instruction are zero: 255 for each zero byte, and a last one.
+fn extension(base: usize, mut next: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    let mut length = base;
+    loop {
+        match next()? {
+            0 => length = length.checked_add(255).ok_or_else(|| corrupt("an LZO length without end"))?,
+            last => return Ok(length.saturating_add(last)),
+        }
+    }
+}
+
+/// Appends `length` bytes that begin `distance` bytes before the end. What overlaps itself doubles with each copy.
+fn repeat(window: &mut Vec<u8>, length: usize, distance: usize) {
+    let from = window.len() - distance;
+    let mut left = length;
+    while left > 0 {
+        let part = left.min(window.len() - from);
+        window.extend_from_within(from..from + part);
+        left -= part;
     }
 }
 

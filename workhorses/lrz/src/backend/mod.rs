@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The back ends: each packs a block, and unpacks it as a stream.
 
-mod bzip2;
+pub mod bzip2;
 mod filter;
 pub mod lzma;
 mod lzo;
@@ -55,24 +55,13 @@ impl Packer {
         }
     }
 
-    /// How far back, in bytes, it finds repeats by itself at this level, with LZMA's dictionary of `dictionary` bytes.
-    pub fn reach(self, level: u8, dictionary: u32) -> u64 {
-        match self {
-            Packer::None => 0,
-            Packer::Lzo => lzo::REACH as u64,
-            Packer::Zlib => 32 << 10,
-            Packer::Bzip2 => u64::from(level) * 100_000,
-            Packer::Lzma => u64::from(dictionary),
-        }
-    }
-
     /// Memory that packing takes beside the block and what it becomes, in bytes.
     pub fn working_memory(self, level: u8, dictionary: u32) -> u64 {
         match self {
             Packer::None => 0,
             Packer::Lzo => lzo::WORKING_MEMORY,
             Packer::Zlib => 1 << 20,
-            Packer::Bzip2 => (u64::from(level) * 900_000).max(1 << 20) + (1 << 20),
+            Packer::Bzip2 => 9 * bzip2::block(level) as u64 + (1 << 20),
             Packer::Lzma => lzma::encoder_memory(dictionary),
         }
     }

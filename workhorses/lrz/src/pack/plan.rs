@@ -2,7 +2,7 @@
 //! How much memory each part of the work gets.
 
 use super::Options;
-use crate::backend::{Packer, lzma};
+use crate::backend::{Packer, bzip2, lzma};
 use crate::window::PIECE;
 
 const MIB: u64 = 1 << 20;
@@ -36,8 +36,9 @@ pub struct Plan {
     pub dictionary: u32,
     /// Longest and shortest block of literals, in bytes.
     pub block: (u64, u64),
-    /// Blocks of literals are a multiple of this, in bytes: a short block within a back end has little context.
-    pub grain: u64,
+    /// Blocks of the back end's own within a block, in bytes as it counts them: a short one at the end of each of ours would
+    /// have little context.
+    pub inner: Option<usize>,
     /// Pieces that are kept in memory.
     pub pieces: usize,
     /// Memory of the table of samples, in bytes.
@@ -77,7 +78,7 @@ impl Plan {
                 Packer::Lzma => (LZMA_BLOCK, LEAST_LZMA_BLOCK),
                 _ => (BLOCK, BLOCK / 2),
             },
-            grain: if options.packer == Packer::Bzip2 { bzip2_block(options.level) } else { 1 },
+            inner: (options.packer == Packer::Bzip2).then(|| bzip2::block(options.level)),
             pieces,
             table,
             sparsity,
@@ -141,12 +142,6 @@ fn table(options: &Options<'_>, chunk: u64, steps: &mut Vec<String>) -> (u32, u6
         steps.push(format!("{memory}: samples every {} bytes instead of {}", 1 << sparsity, 1 << wished));
     }
     (sparsity, bytes(sparsity).clamp(64 << 10, most))
-}
-
-/// bzip2's own blocks, in bytes. It counts them after runs of four were given a length, which makes most files a little
-/// longer.
-fn bzip2_block(level: u8) -> u64 {
-    u64::from(level) * 99_900
 }
 
 fn short(memory: u64) -> String {

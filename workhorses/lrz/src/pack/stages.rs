@@ -6,7 +6,6 @@ use super::input::Input;
 use super::weave::{Weaver, Woven};
 use super::write::Writer;
 use super::{Options, Plan, Summary};
-use crate::backend::Packer;
 use crate::crypto::Cipher;
 use crate::error::{Context, Error, Result};
 use crate::search::{Found, Judge, Match, Sample, Table, choose, scan};
@@ -40,18 +39,19 @@ enum Task {
 /// The repeats of a piece.
 struct Chosen {
     matches: Vec<Match>,
-    judge: Judge,
-    /// Whether the short ones pay, here and in the pieces after it, if it was tried.
-    verdict: Option<bool>,
+    /// The least length of a repeat that pays where nothing was tried yet.
+    untried: u64,
+    /// The least length of a repeat that pays, here and in the pieces after it, if it was tried.
+    verdict: Option<u64>,
 }
 
-/// Every so many pieces it is tried whether short repeats pay, and in the first ones more often.
+/// Every so many pieces it is tried which repeats pay, and in the first ones more often.
 const TRIED: u64 = 32;
 
 /// Whether that is tried in a piece.
 fn is_tried(start: u64) -> bool {
     let index = start / PIECE as u64;
-    index.is_power_of_two() && index < TRIED || index > 0 && index.is_multiple_of(TRIED)
+    [1, 4, 16].contains(&index) || index > 0 && index.is_multiple_of(TRIED)
 }
 
 /// A block to be packed, and where to put the result.
@@ -101,7 +101,6 @@ struct Shared<'a> {
     plan: &'a Plan,
     trace: &'a Trace,
     behind: Option<&'a dyn ReadAt>,
-    reach: u64,
     written: Written,
 }
 
@@ -147,8 +146,7 @@ pub fn run(
 ) -> Result<Summary> {
     let (cipher, encryption) = Cipher::for_writing(options.password.as_deref(), options.rounds)?;
     let table = table(options, plan)?;
-    let reach = options.packer.reach(options.level, plan.dictionary);
-    let shared = Shared { options, plan, trace, behind: input.behind, reach, written: Written::default() };
+    let shared = Shared { options, plan, trace, behind: input.behind, written: Written::default() };
     let shared = &shared;
     let length = input.length;
     let threads = options.threads.max(1);
@@ -324,19 +322,13 @@ fn search(shared: &Shared<'_>, lane: usize, tasks: &Receiver<Task>) -> Result<()
 
 fn find_repeats(shared: &Shared<'_>, part: Part, found: &[Found]) -> Result<Chosen> {
     let Options { packer, level, .. } = *shared.options;
-    let judge = Judge::new(packer, shared.reach, &part.piece);
+    let judge = Judge::new(packer, &part.piece);
     let mut view = View::new(part.window, shared.behind);
-    let mut matches = choose(&part.piece, found, part.start, part.chunk_start, &judge, &mut view)
+    let matches = choose(&part.piece, found, part.start, part.chunk_start, &judge, &mut view)
         .context(|| "reading the input again".to_owned())?;
-    let mut verdict = None;
-    match packer {
-        Packer::Bzip2 | Packer::Lzma if is_tried(part.start) => {
-            verdict = judge.verdict(packer, level, shared.plan.dictionary, &part.piece, &matches);
-        }
-        Packer::Lzo | Packer::Zlib => judge.keep_what_pays(packer, &part.piece, &mut matches),
-        _ => {}
-    }
-    Ok(Chosen { matches, judge, verdict })
+    let verdict =
+        is_tried(part.start).then(|| judge.verdict(level, shared.plan.dictionary, &part.piece, &matches)).flatten();
+    Ok(Chosen { matches, untried: judge.untried(), verdict })
 }
 
 fn look(
@@ -375,13 +367,12 @@ fn weave(
     items: &Sender<Item>,
 ) -> Result<(u64, u64)> {
     let mut weaver = Weaver::new(shared.plan, length);
-    let mut short_ones_pay = true;
+    let mut tried = None;
     for (part, chosen) in matched {
-        let Chosen { mut matches, judge, verdict } = chosen.recv().map_err(gone)??;
-        short_ones_pay = verdict.unwrap_or(short_ones_pay);
-        if !short_ones_pay {
-            judge.drop_short(&mut matches);
-        }
+        let Chosen { mut matches, untried, verdict } = chosen.recv().map_err(gone)??;
+        tried = verdict.or(tried);
+        let least = tried.unwrap_or(untried);
+        matches.retain(|found| u64::from(found.length) >= least);
         let mut out = Vec::new();
         shared.trace.span(Stage::Weave, 0, part.chunk, part.piece.len() as u64, || {
             weaver.piece(&part.piece, &matches, part.ends_chunk, part.last, &mut |woven| {

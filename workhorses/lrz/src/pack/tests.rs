@@ -72,6 +72,18 @@ fn what_is_packed_comes_back_with_every_back_end_and_length() {
 }
 
 #[test]
+fn an_lzma_dictionary_of_0_stands_for_one_as_long_as_the_block() {
+    // lrzip 0.651 writes this magic where it packs a stream at level 1. The copy is farther away than any dictionary that
+    // a reader might take for granted, and no search has taken it out.
+    let copy = text(8, 70_000);
+    let plain = [&copy[..], &text(9, 100_000), &copy].concat();
+    let (mut archive, _) = packed(&plain, &Options { level: 1, search: false, ..small(Packer::Lzma) });
+    assert!(archive[17..21] != [0; 4]);
+    archive[17..21].fill(0);
+    assert!(unpacked(&archive, &reader()) == plain);
+}
+
+#[test]
 fn chunks_streams_passwords_and_no_overlap_come_back() {
     let plain = text(2, 5 * PIECE + 99);
     for packer in [Packer::None, Packer::Lzo, Packer::Lzma] {

@@ -3,6 +3,7 @@
 
 use super::Plan;
 use super::block::patiently;
+use crate::backend::bzip2::Filled;
 use crate::digest::Crc;
 use crate::error::Result;
 use crate::format::{width_of, write_end, write_literals, write_match};
@@ -40,6 +41,8 @@ pub struct Weaver<'a> {
     pub all_literals: u64,
     pub all_tokens: u64,
     blocks: [usize; 2],
+    /// Where the back end's own blocks end in the literals.
+    filled: Option<Filled>,
 }
 
 impl<'a> Weaver<'a> {
@@ -59,6 +62,7 @@ impl<'a> Weaver<'a> {
             all_literals: 0,
             all_tokens: 0,
             blocks: [0; 2],
+            filled: plan.inner.map(Filled::new),
         }
     }
 
@@ -92,8 +96,12 @@ impl<'a> Weaver<'a> {
         self.used += piece.len() as u64;
         let target = self.target() as usize;
         if self.literals.len() >= target {
-            let rest = self.literals.split_off(target);
+            let end = self.filled.as_ref().and_then(Filled::last);
+            let rest = self.literals.split_off(end.unwrap_or(target));
             self.cut(1, out)?;
+            if let Some(filled) = &mut self.filled {
+                filled.add(&rest);
+            }
             self.literals = rest;
         }
         if self.tokens.len() >= TOKEN_BLOCK {
@@ -117,11 +125,10 @@ impl<'a> Weaver<'a> {
     /// threads have work to the last.
     fn target(&self) -> u64 {
         let (longest, shortest) = self.plan.block;
-        let whole = |bytes: u64| (bytes / self.plan.grain).max(1) * self.plan.grain;
-        let Some(length) = self.length.filter(|_| self.plan.packers > 1) else { return whole(longest) };
+        let Some(length) = self.length.filter(|_| self.plan.packers > 1) else { return longest };
         let all = self.all_literals as f64 / self.used.max(1) as f64;
         let left = (length - self.used) as f64 * all + self.literals.len() as f64;
-        whole(((left / (2 * self.plan.packers) as f64) as u64).clamp(shortest, longest))
+        ((left / (2 * self.plan.packers) as f64) as u64).clamp(shortest, longest)
     }
 
     fn literals(&mut self, bytes: &[u8]) {
@@ -130,6 +137,9 @@ impl<'a> Weaver<'a> {
         }
         self.settle();
         self.literals.extend_from_slice(bytes);
+        if let Some(filled) = &mut self.filled {
+            filled.add(bytes);
+        }
         self.run += bytes.len() as u64;
         self.all_literals += bytes.len() as u64;
     }
@@ -156,6 +166,8 @@ impl<'a> Weaver<'a> {
         let plain = std::mem::take(if stream == 0 { &mut self.tokens } else { &mut self.literals });
         if stream == 0 {
             self.all_tokens += plain.len() as u64;
+        } else {
+            self.filled = self.plan.inner.map(Filled::new);
         }
         self.blocks[stream] += 1;
         out(Woven::Block { stream, plain, used: self.used })

@@ -20,6 +20,30 @@ impl Match {
     fn end(&self) -> usize {
         self.start as usize + self.length as usize
     }
+
+    /// What is left of it beside the repeat before it, if that is not shorter.
+    fn beside(self, last: Option<&Match>) -> Match {
+        match last {
+            Some(last) if self.length <= last.length && (self.start as usize) < last.end() => {
+                let start = (last.end() as u32).min(self.end() as u32);
+                Match { start, length: self.end() as u32 - start, ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+/// A repeat of so many bytes does not give way to a longer one.
+const LONG: u32 = 1024;
+
+/// Shortens the last repeat to where the next one begins.
+fn give_way(matches: &mut Vec<Match>, next: &Match) {
+    if let Some(last) = matches.last_mut() {
+        last.length = last.length.min(next.start.saturating_sub(last.start));
+        if (last.length as usize) < SAMPLED {
+            matches.pop();
+        }
+    }
 }
 
 /// Repeats in the piece that begins at `start` of the file, in order and without overlap; nothing before `from` is
@@ -37,26 +61,34 @@ pub fn choose(
 ) -> io::Result<Vec<Match>> {
     let mut matches: Vec<Match> = Vec::new();
     let mut covered = 0;
+    let least = judge.lengths().last().copied().unwrap_or(0);
     // What was looked at and did not pay: its other samples would tell the same.
     let mut rejected = Match { start: 0, length: 0, distance: 0 };
-    for (index, sample) in found.iter().enumerate() {
+    for sample in found {
         let end = sample.end as usize;
         let position = start + u64::from(sample.end);
         let newest = sample.places[0];
         if end <= covered || position - newest == rejected.distance && end <= rejected.end() {
             continue;
         }
-        let newest = extend(piece, start, end, newest, covered, from, view)?;
+        // A repeat may take the place of a shorter one before it.
+        let floor = match matches.as_slice() {
+            [.., before, last] if last.length < LONG => before.end(),
+            [last] if last.length < LONG => 0,
+            _ => covered,
+        };
+        let newest = extend(piece, start, end, newest, floor, from, view)?;
         let mut best = newest;
         for place in &sample.places()[1..] {
             if best.is_some_and(|best| best.end() == piece.len()) {
                 break;
             }
-            best = better(best, extend(piece, start, end, *place, covered, from, view)?, judge);
+            best = better(best, extend(piece, start, end, *place, floor, from, view)?, judge);
         }
-        match best {
-            Some(repeat) if pays(&repeat, found, index, start, judge) => {
+        match best.map(|best| best.beside(matches.last())) {
+            Some(repeat) if u64::from(repeat.length) >= least => {
                 covered = repeat.end();
+                give_way(&mut matches, &repeat);
                 matches.push(repeat);
             }
             _ => rejected = newest.unwrap_or(rejected),
@@ -65,40 +97,20 @@ pub fn choose(
     Ok(matches)
 }
 
-/// Whether a repeat pays. Samples within it that stood within reach of the back end as well tell how much of it the back
-/// end would have seen by itself, in parts: the rest has to be long enough.
-fn pays(repeat: &Match, found: &[Found], index: usize, start: u64, judge: &Judge) -> bool {
-    let length = u64::from(repeat.length);
-    if length < judge.least(repeat.distance) || length >= judge.near || !judge.sees_parts {
-        return length >= judge.least(repeat.distance);
-    }
-    let inside = |sample: &&Found| (repeat.start as usize + SAMPLED..=repeat.end()).contains(&(sample.end as usize));
-    let is_seen = |sample: &&Found| start + u64::from(sample.end) - sample.places[0] <= judge.reach;
-    let before = found[..index].iter().rev().take_while(inside);
-    let (mut all, mut seen) = (0, 0);
-    for sample in before.chain(found[index..].iter().take_while(inside)) {
-        all += 1;
-        seen += u64::from(is_seen(&sample));
-    }
-    length - length * seen / all.max(1) >= judge.least(repeat.distance)
-}
-
-/// The one that gains more. Of what the back end sees by itself, a farther copy has to be as long as a near one to pay:
-/// its bytes cost the back end far less than others, if need be as several repeats.
+/// The one that gains more.
 fn better(near: Option<Match>, far: Option<Match>, judge: &Judge) -> Option<Match> {
     let (Some(near), Some(far)) = (near, far) else { return near.or(far) };
-    let within = near.distance <= judge.reach;
-    let least = if within { judge.near } else { 0 };
-    if judge.gain(&far) > judge.gain(&near) && u64::from(far.length) >= least { Some(far) } else { Some(near) }
+    if judge.gain(&far) > judge.gain(&near) { Some(far) } else { Some(near) }
 }
 
-/// The repeat around a sample that ends at `end` of the piece and stood before `other`; `None` if the bytes differ.
+/// The repeat around a sample that ends at `end` of the piece and stood before `other`, back to `floor` at most; `None` if
+/// the bytes differ.
 fn extend(
     piece: &[u8],
     start: u64,
     end: usize,
     other: u64,
-    covered: usize,
+    floor: usize,
     from: u64,
     view: &mut View<'_>,
 ) -> io::Result<Option<Match>> {
@@ -106,7 +118,7 @@ fn extend(
     let mut back = 0;
     loop {
         let (here, there) = (end - back, other - back as u64);
-        let most = (here - covered).min(usize::try_from(there - from).unwrap_or(usize::MAX));
+        let most = (here - floor).min(usize::try_from(there - from).unwrap_or(usize::MAX));
         let before = view.backward(there, most)?;
         let same = common_end(&piece[here - before.len()..here], before);
         back += same;
@@ -114,8 +126,8 @@ fn extend(
             break;
         }
     }
-    // Where what was covered cuts the sample off, the rest is worth as much as any other bytes.
-    if back < SAMPLED.min(end - covered) {
+    // Where a repeat before cuts the sample off, the rest is worth as much as any other bytes.
+    if back < SAMPLED.min(end - floor) {
         return Ok(None);
     }
     let mut ahead = 0;

@@ -23,7 +23,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 
 /// All repeats in a file, by absolute start.
 #[allow(clippy::ptr_arg, reason = "it is a file for the view")]
-fn search(file: &Vec<u8>, judge: Option<Judge>, keep: usize, sparsity: u32) -> Vec<(u64, u64, u64)> {
+fn search(file: &Vec<u8>, packer: Packer, keep: usize, sparsity: u32) -> Vec<(u64, u64, u64)> {
     let mut table = Table::new(1 << 20).expect("a megabyte");
     let mut window = Window::default();
     let mut all = Vec::new();
@@ -31,7 +31,7 @@ fn search(file: &Vec<u8>, judge: Option<Judge>, keep: usize, sparsity: u32) -> V
         let start = (index * PIECE) as u64;
         window.push(Arc::new(Buffer::new(piece.to_vec(), &Spares::default())), keep);
         let found = table.look(&scan(piece, sparsity), start, 0);
-        let judge = judge.unwrap_or_else(|| Judge::new(Packer::None, 0, piece));
+        let judge = Judge::new(packer, piece);
         let mut view = View::new(window.clone(), Some(file));
         for found in choose(piece, &found, start, 0, &judge, &mut view).expect("all is in memory") {
             all.push((start + u64::from(found.start), u64::from(found.length), found.distance));
@@ -57,7 +57,7 @@ fn a_copy_is_found_whole_at_any_distance_and_offset() {
     for (gap, keep) in [(0, 9), (1000, 9), (PIECE + 77, 9), (3 * PIECE + 5, 1)] {
         let copied = noise(1, 300_000);
         let file = [&noise(2, 123)[..], &copied, &noise(3, gap), &copied, &noise(4, 99)].concat();
-        let matches = search(&file, None, keep, 5);
+        let matches = search(&file, Packer::None, keep, 5);
         check(&file, &matches);
         let repeated: u64 = matches.iter().map(|(_, length, _)| length).sum();
         // A copy that crosses pieces is found in parts; the first bytes of a piece may have no sample.
@@ -71,7 +71,7 @@ fn runs_of_one_value_are_few_samples_and_one_repeat() {
     for value in 0..=255 {
         let file = vec![value; PIECE];
         assert!(scan(&file, 4).len() <= (PIECE >> 8) + 1, "{value}");
-        let matches = search(&file, None, 4, 4);
+        let matches = search(&file, Packer::None, 4, 4);
         check(&file, &matches);
         let repeated: u64 = matches.iter().map(|(_, length, _)| length).sum();
         assert!(repeated > PIECE as u64 - 2000, "{value}: {repeated}");
@@ -92,18 +92,59 @@ fn samples_are_as_many_as_asked_for_and_follow_the_bytes() {
 }
 
 #[test]
-fn what_the_back_end_sees_by_itself_is_left_to_it() {
-    let copied = noise(6, 200);
-    let near = [&copied[..], &noise(7, 5000), &copied].concat();
-    let far = [&copied[..], &noise(8, 50_000), &copied].concat();
-    let judge = Judge { reach: 10_000, near: 512, far: 64, bits: 2.0, sees_parts: false };
-    assert!(search(&near, Some(judge), 9, 3).is_empty());
-    let matches = search(&far, Some(judge), 9, 3);
-    assert_eq!(matches.len(), 1);
-    // What a back end packs well has to be longer to pay.
-    let text = "all work and no play makes jack a dull boy; ".repeat(3000);
-    let bits = |piece: &[u8]| Judge::new(Packer::Lzma, 1 << 24, piece).far;
-    assert!(bits(text.as_bytes()) > bits(&noise(9, 100_000)));
+fn what_is_too_short_for_a_back_end_is_left_to_it() {
+    let copied = noise(6, 60);
+    let file = [&copied[..], &noise(7, 50_000), &copied].concat();
+    assert_eq!(search(&file, Packer::Lzo, 9, 3).len(), 1);
+    assert!(search(&file, Packer::Lzma, 9, 3).is_empty());
+}
+
+#[test]
+fn a_longer_repeat_takes_the_place_of_a_shorter_one() {
+    // First the bytes `a b`, then `b c`; of `a b c` that follows, the longer part decides where the other one ends.
+    let [a, b, c] = [noise(10, 300), noise(11, 200), noise(12, 700)];
+    for (first, second) in [(&a, &c), (&c, &a)] {
+        let file = [&first[..], &b, &noise(13, 9000), &b, second, &noise(14, 7000), first, &b, second].concat();
+        let matches = search(&file, Packer::None, 9, 3);
+        check(&file, &matches);
+        let [.., left, right] = matches[..] else { panic!("{matches:?}") };
+        // All of what repeats is covered, and `b` belongs to the longer one.
+        assert_eq!(left.0 + left.1, right.0, "{matches:?}");
+        assert!(left.1 + right.1 >= 1200 - SAMPLED as u64, "{matches:?}");
+        assert_eq!(right.1.max(left.1), 900, "{matches:?}");
+    }
+}
+
+#[test]
+fn a_trial_takes_the_repeats_that_make_a_piece_smaller() {
+    // Lines of noise in hexadecimal digits, some of which stood before, with a few digits that differ in between. A back
+    // end without reach gains from each, and one that would find the words anyway gains nothing.
+    let digits =
+        |seed, length| noise(seed, length).iter().map(|byte| b"0123456789abcdef"[usize::from(byte % 16)]).collect();
+    let lines: Vec<Vec<u8>> = (0..500).map(|seed| digits(seed + 1, 120)).collect();
+    let before: Vec<u8> = lines.concat();
+    let mut piece = Vec::new();
+    let mut matches = Vec::new();
+    for (k, line) in noise(3, 4000).iter().zip(0..).map(|(byte, k)| (k, usize::from(*byte) % 500)) {
+        let fresh: Vec<u8> = digits(1000 + k, 30);
+        piece.extend_from_slice(&fresh);
+        let distance = (before.len() + piece.len() - 120 * line) as u64;
+        matches.push(Match { start: piece.len() as u32, length: 120, distance });
+        piece.extend_from_slice(&lines[line]);
+    }
+    let verdict = |packer: Packer| Judge::new(packer, &piece).verdict(7, 1 << 20, &piece, &matches);
+    assert_eq!(verdict(Packer::Lzo), Some(96));
+    assert_eq!(verdict(Packer::Zlib), Some(96));
+    // Where each repeat is of the same two letters, they only tear the text apart.
+    let piece = b"ab".repeat(200_000);
+    let matches: Vec<Match> =
+        (0..3000).map(|k| Match { start: 100 * k + 50, length: 60, distance: u64::from(k) * 7919 + 100 }).collect();
+    let verdict = |packer: Packer| Judge::new(packer, &piece).verdict(7, 1 << 20, &piece, &matches);
+    for packer in [Packer::Lzo, Packer::Zlib, Packer::Bzip2, Packer::Lzma] {
+        let least = verdict(packer).unwrap_or(u64::MAX);
+        assert!(least > 60, "{packer:?}: {least}");
+    }
+    assert_eq!(Judge::new(Packer::None, &piece).verdict(7, 1 << 20, &piece, &matches), None);
 }
 
 #[test]
@@ -139,6 +180,6 @@ proptest! {
                 false => file.extend(noise(seed, length)),
             }
         }
-        check(&file, &search(&file, None, keep, 4));
+        check(&file, &search(&file, Packer::None, keep, 4));
     }
 }
