@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Machine(args) => machine::machine(args).map(|()| FINE),
         Command::Sim(sim) => simulate(sim),
-        Command::Inspect(args) => inspect::inspect(args).map(|_| FINE),
+        Command::Inspect(args) => inspect::inspect(args).map(|()| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),

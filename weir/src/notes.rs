@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a user should know of a scheduler before believing its runs, said once on standard error.
 
-use crate::inspect;
 use crate::select::{Loadable, Scheduler};
-use bpf_object::{Object, ProgramKind};
+use inspect::{never_run, wishes};
 use launch_profile::Profile;
-
-/// Programs that a kernel would run at events which the model does not have, so that nothing ever calls them here:
-/// name and section of each.
-pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
-    let loaded = object.programs().filter(|(_, program)| program.autoload);
-    let other = loaded.filter_map(|(name, program)| match &program.kind {
-        ProgramKind::Other(section) => Some((name, section.as_str())),
-        ProgramKind::StructOps { .. } | ProgramKind::Syscall => None,
-    });
-    other.collect()
-}
 
 /// Tells of each scheduler what will not be as in a kernel.
 pub fn tell(schedulers: &[Scheduler]) {
@@ -24,7 +12,7 @@ pub fn tell(schedulers: &[Scheduler]) {
         let left_out = |name: &str| profile.left_out().any(|left_out| left_out == name);
         let programs: Vec<_> = never_run(object).into_iter().filter(|(name, _)| !left_out(name)).collect();
         if *profile == Profile::default() {
-            hint(&scheduler.name, &inspect::wishes(object));
+            hint(&scheduler.name, &wishes(object));
         }
         if !programs.is_empty() {
             let list: Vec<String> = programs.iter().map(|(name, section)| format!("{name} ({section})")).collect();
@@ -34,12 +22,12 @@ pub fn tell(schedulers: &[Scheduler]) {
 }
 
 /// Says that user space may have to do something, where nobody said what.
-fn hint(name: &str, wishes: &[String]) {
+fn hint(name: &str, wished: &[String]) {
     const SHOWN: usize = 3;
-    if wishes.is_empty() {
+    if wished.is_empty() {
         return;
     }
-    let more = if wishes.len() > SHOWN { ", …" } else { "" };
-    let wishes = wishes.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    eprintln!("weir: {name}: it has no launch profile, and may need one: {wishes}{more}; weir inspect begins one");
+    let more = if wished.len() > SHOWN { ", …" } else { "" };
+    let wished = wished.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    eprintln!("weir: {name}: it has no launch profile, and may need one: {wished}{more}; weir inspect begins one");
 }

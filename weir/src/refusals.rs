@@ -24,12 +24,22 @@ impl Refusals {
         let Some(why) = error.downcast_ref::<SetupError>().filter(|why| why.is_of_scheduler()) else {
             return Err(error);
         };
-        let entry = (scheduler.to_owned(), machine.to_owned(), why.to_string());
+        self.put(scheduler, machine, why.to_string());
+        self.first.get_or_insert(error);
+        Ok(())
+    }
+
+    /// A scheduler cannot run on any machine: its object is none.
+    pub fn add_broken(&mut self, scheduler: &str, machines: &[&str], error: anyhow::Error) {
+        machines.iter().for_each(|machine| self.put(scheduler, machine, error.root_cause().to_string()));
+        self.first.get_or_insert(error);
+    }
+
+    fn put(&mut self, scheduler: &str, machine: &str, why: String) {
+        let entry = (scheduler.to_owned(), machine.to_owned(), why);
         if !self.all.contains(&entry) {
             self.all.push(entry);
         }
-        self.first.get_or_insert(error);
-        Ok(())
     }
 
     /// # Errors

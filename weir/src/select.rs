@@ -3,7 +3,7 @@
 
 use crate::{compile, input};
 use anyhow::{Context, Result, anyhow, bail};
-use bpf_object::Object;
+use bpf_object::{Object, ObjectError};
 use fault_plan::FaultPlan;
 use launch_profile::Profile;
 use machine_model::Machine;
@@ -81,10 +81,32 @@ pub fn path_of(name: &str) -> Option<&Path> {
 
 /// The schedulers of the command line; `profile` is for those that are given as paths.
 pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Scheduler>> {
+    check_profile(names, profile)?;
+    names.iter().map(|name| scheduler(name, profile)).collect()
+}
+
+fn check_profile(names: &[String], profile: Option<&Path>) -> Result<()> {
     if profile.is_some() && !names.iter().any(|name| Spec::parse(name).is_ok_and(|spec| is_object(spec.what))) {
         bail!("--profile is for schedulers that are given as paths, and none is");
     }
-    names.iter().map(|name| scheduler(name, profile)).collect()
+    Ok(())
+}
+
+/// A scheduler whose object makes no sense: its name, and why.
+pub type Broken = (String, anyhow::Error);
+
+/// The same for a comparison: one whose object cannot be read as an object does not cancel the others.
+pub fn schedulers_apart(names: &[String], profile: Option<&Path>) -> Result<(Vec<Scheduler>, Vec<Broken>)> {
+    check_profile(names, profile)?;
+    let (mut good, mut broken) = (Vec::new(), Vec::new());
+    for name in names {
+        match scheduler(name, profile) {
+            Ok(scheduler) => good.push(scheduler),
+            Err(error) if names.len() > 1 && error.is::<ObjectError>() => broken.push((name.clone(), error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((good, broken))
 }
 
 /// Whether this is neither a policy nor the path of an object.

@@ -65,7 +65,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     if args.save.is_some() {
         input::remember();
     }
-    let schedulers = select::schedulers(&args.schedulers, args.profile.as_deref())?;
+    let (schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
     let machines = args.machines.iter().map(|name| drawn(machine(name, args)?, args)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
@@ -88,11 +88,13 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     let mut covered = Coverage::default();
     let mut reports = Vec::new();
+    let names: Vec<&str> = machines.iter().flatten().map(|(_, machine)| machine.name.as_str()).collect();
     let mut refusals = Refusals::default();
+    broken.into_iter().for_each(|(scheduler, error)| refusals.add_broken(&scheduler, &names, error));
     for (run, done) in runs.iter().zip(run_all(&runs, args)) {
         let Done { report, printed, coverage } = match done {
             Ok(done) => done,
-            Err(error) if schedulers.len() > 1 => {
+            Err(error) if args.schedulers.len() > 1 => {
                 refusals.add(&run.scheduler.name, &run.machine.name, error)?;
                 continue;
             }

@@ -151,3 +151,27 @@ fn an_object_that_cannot_be_loaded_does_not_cancel_a_comparison() {
     let output = weir(directory.path(), &["sim", "fifo", "bfs", "-m", "core:2 pu:1", "-w", "nothing"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
 }
+
+/// A file that is no object at all is refused as well, on each machine, and the others run.
+#[test]
+fn a_file_that_is_no_object_does_not_cancel_a_comparison() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("text.bpf.o"), "no ELF file").unwrap();
+    let alone = sim(directory.path(), &["./text.bpf.o"], &[]);
+    assert_eq!((alone.status.code(), alone.stdout.len()), (Some(2), 0));
+    let output = sim(directory.path(), &["./text.bpf.o", "fifo"], &["-m", "laptop-2c4t", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("refused, as the report says: ./text.bpf.o"), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs: Vec<&Value> = json["runs"].as_array().unwrap().iter().map(|run| &run["scheduler"]).collect();
+    assert_eq!(runs, ["fifo", "fifo"]);
+    let refused = json["refused"].as_array().unwrap();
+    let machines: Vec<&Value> = refused.iter().map(|entry| &entry["machine"]).collect();
+    assert_eq!(machines, ["core:2 pu:1", "laptop-2c4t"]);
+    assert!(refused.iter().all(|entry| entry["reason"].as_str().unwrap().contains("ELF")), "{refused:?}");
+    // A name that nobody knows is a mistake in the command.
+    let output = sim(directory.path(), &["./none.bpf.o", "fifo"], &[]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let both = sim(directory.path(), &["./text.bpf.o", "./text.bpf.o"], &[]);
+    assert_eq!((both.status.code(), both.stdout.len()), (Some(2), 0), "nothing ran");
+}

@@ -43,7 +43,7 @@ fn context<'o>(object: &'o Object, program: &str) -> Vec<&'o str> {
     members().unwrap_or_default()
 }
 
-/// One sentence for each thing that user space has to do.
+/// What user space has to do for an object, a sentence for each thing.
 pub fn wishes(object: &Object) -> Vec<String> {
     let maps = open_maps(object).map(|name| format!("[maps.{name}] max_entries: the object leaves it open"));
     let arrays = resizable(object).map(|name| format!("[resize] {name}: it has no more than one element"));
@@ -51,7 +51,7 @@ pub fn wishes(object: &Object) -> Vec<String> {
     maps.chain(arrays).chain(calls).collect()
 }
 
-/// A profile to edit: what must be set is there, what may be set is a comment.
+/// A launch profile of this object to edit: what must be set is there, what may be set is a comment.
 pub fn profile(name: &str, object: &Object) -> String {
     let mut text = format!(
         "# Launch profile of {name}: see docs/launch-profile.md.\nsummary = \"\"\n\n[ops]\nflags = []\n\n[rodata]\n"

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What an object contains, which kernels it needs, what Weir lacks for it, and what a launch profile has to say.
+//! Nothing is run.
+//!
+//! [`Facts::of`] finds out; [`Facts::to_text`] and [`Facts::to_json`] tell it. [`profile`] begins a launch profile.
+
+mod skeleton;
+#[cfg(test)]
+mod tests;
+
+pub use skeleton::{profile, wishes};
+
+use bpf_object::{MapDef, MemberValue, NeedKind, Object, ProgramKind, StructOpsMember, Variable};
+use ids::Topology;
+use kernel_model::{Config, Kernel};
+use launch_profile::{FLAGS, type_name};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Programs that a kernel would run at events which the model does not have, so that nothing ever calls them here:
+/// name and section of each.
+pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
+    let loaded = object.programs().filter(|(_, program)| program.autoload);
+    let other = loaded.filter_map(|(name, program)| match &program.kind {
+        ProgramKind::Other(section) => Some((name, section.as_str())),
+        ProgramKind::StructOps { .. } | ProgramKind::Syscall => None,
+    });
+    other.collect()
+}
+
+/// First kernels with a flag or an op that 6.12 does not have (docs/contract.md follows 7.2).
+const LATER: [(&str, (u16, u16)); 10] = [
+    ("ENQ_MIGRATION_DISABLED", (6, 14)),
+    ("ALLOW_QUEUED_WAKEUP", (6, 15)),
+    ("BUILTIN_IDLE_PER_NODE", (6, 15)),
+    ("cgroup_set_bandwidth", (6, 17)),
+    ("cgroup_set_idle", (6, 19)),
+    ("ALWAYS_ENQ_IMMED", (7, 1)),
+    ("sub_attach", (7, 1)),
+    ("sub_detach", (7, 1)),
+    ("select_cid", (7, 2)),
+    ("TID_TO_TASK", (7, 2)),
+];
+
+/// The kernel that the model follows.
+const MODELLED: (u16, u16) = (7, 2);
+
+/// The first kernel with sched_ext.
+const FIRST: (u16, u16) = (6, 12);
+
+/// What there is to tell of an object.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// What the object was asked for by.
+    pub name: String,
+    /// It is a file of the user's, not a policy of Weir's.
+    pub is_file: bool,
+    /// As the scheduler calls itself in the kernel; empty if it has no name.
+    pub scheduler: String,
+    /// Its licence.
+    pub license: String,
+    /// The ops that it has.
+    pub ops: Vec<String>,
+    /// `ops.flags`, by name.
+    pub flags: Vec<&'static str>,
+    /// Its programs, in the object's order.
+    pub programs: Vec<Program>,
+    /// Maps that are not sections of variables.
+    pub maps: Vec<MapDef>,
+    /// Constants that user space may set.
+    pub tunables: Vec<Tunable>,
+    /// What needs a kernel later than 6.12, and which (major, minor); the latest first.
+    pub later: Vec<(String, (u16, u16))>,
+    /// What the model of the kernel lacks.
+    pub lacks: kernel_model::Lacks,
+    /// What a profile must or should say, a sentence each.
+    pub profile: Vec<String>,
+}
+
+/// A program of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its function.
+    pub name: String,
+    /// Its section: `struct_ops`, `struct_ops.s`, `syscall`, `fentry/…`.
+    pub section: String,
+    /// Whether anything calls it in the model.
+    pub runs: bool,
+}
+
+/// A constant of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunable {
+    /// Its name.
+    pub name: String,
+    /// Its type, as C writes it.
+    pub kind: String,
+    /// What the object has, as text.
+    pub value: String,
+}
+
+/// Constants of the object that user space may set. Not those that every loader fills in, nor those
+/// that stand inside of functions, which have a dot in their names.
+fn tunables(object: &Object) -> Vec<Tunable> {
+    let own =
+        |name: &str, variable: &Variable| variable.read_only && !name.starts_with("__SCX_") && !name.contains('.');
+    let constants = object.variables().iter().filter(|(name, variable)| own(name, variable));
+    constants
+        .map(|(name, variable)| Tunable {
+            name: name.clone(),
+            kind: type_name(object.btf(), variable.type_id),
+            value: value(object, variable),
+        })
+        .collect()
+}
+
+/// A number up to 8 bytes, or how many bytes there are and whether all are 0.
+fn value(object: &Object, variable: &Variable) -> String {
+    let map = &object.maps()[variable.map.0 as usize];
+    let (begin, end) = (variable.offset as usize, variable.offset as usize + variable.size as usize);
+    let Some(bytes) = map.initial.as_ref().and_then(|bytes| bytes.get(begin..end)) else { return "?".to_owned() };
+    match bytes.len() {
+        1 | 2 | 4 | 8 => bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)).to_string(),
+        _ if bytes.iter().all(|byte| *byte == 0) => "0".to_owned(),
+        length => format!("{length} bytes"),
+    }
+}
+
+fn version((major, minor): (u16, u16)) -> String {
+    format!("{major}.{minor}")
+}
+
+impl Facts {
+    /// Finds out what an object is that was asked for by this name, a policy's or that of a file.
+    pub fn of(name: &str, is_file: bool, object: &Object) -> Facts {
+        let members = object.struct_ops().iter().flat_map(|table| &table.members);
+        let is_function = |member: &&StructOpsMember| matches!(member.value, MemberValue::Function(_));
+        let ops: Vec<String> = members.clone().filter(is_function).map(|member| member.name.clone()).collect();
+        let value = |name: &str| members.clone().find(|member| member.name == name).map(|member| &member.value);
+        let bits = if let Some(MemberValue::Number(bits)) = value("flags") { *bits } else { 0 };
+        let flags: Vec<&str> = FLAGS.iter().filter(|(_, bit)| bits & bit != 0).map(|(name, _)| *name).collect();
+        let scheduler = match value("name") {
+            Some(MemberValue::Bytes(bytes)) => {
+                let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+                String::from_utf8_lossy(&bytes[..end]).into_owned()
+            }
+            _ => String::new(),
+        };
+        let config = Config { topology: Topology::flat(1), hz: 1000, version: MODELLED, budget: 0, seed: 0 };
+        Facts {
+            name: name.to_owned(),
+            is_file,
+            scheduler,
+            license: object.license().to_owned(),
+            programs: programs(object),
+            maps: object.maps().iter().filter(|map| map.initial.is_none()).cloned().collect(),
+            tunables: tunables(object),
+            later: later(object, &config, &ops, &flags),
+            lacks: Kernel::lacks(&config, object),
+            profile: wishes(object),
+            ops,
+            flags,
+        }
+    }
+
+    /// The first kernel that has everything that the object cannot do without: major and minor.
+    pub fn first_kernel(&self) -> (u16, u16) {
+        self.later.iter().map(|(_, version)| *version).max().unwrap_or(FIRST)
+    }
+
+    /// For programs to read.
+    pub fn to_json(&self) -> Value {
+        let programs = self.programs.iter();
+        let programs = programs.map(|one| json!({"name": one.name, "section": one.section, "runs": one.runs}));
+        let maps = self.maps.iter().map(|map| {
+            json!({
+                "name": map.name, "kind": format!("{:?}", map.kind), "key_bytes": map.key_size,
+                "value_bytes": map.value_size, "max_entries": map.max_entries,
+            })
+        });
+        let tunables = self.tunables.iter();
+        let tunables = tunables.map(|one| json!({"name": one.name, "type": one.kind, "value": one.value}));
+        let later = self.later.iter().map(|(name, since)| json!({"name": name, "since": version(*since)}));
+        json!({
+            "weir": 1,
+            "object": self.name,
+            "scheduler": self.scheduler,
+            "license": self.license,
+            "ops": self.ops,
+            "flags": self.flags,
+            "programs": programs.collect::<Vec<_>>(),
+            "maps": maps.collect::<Vec<_>>(),
+            "tunables": tunables.collect::<Vec<_>>(),
+            "kernel": {"first": version(self.first_kernel()), "needs": later.collect::<Vec<_>>()},
+            "lacks": {"needed": self.lacks.needed, "reached": self.lacks.reached},
+            "profile": self.profile,
+        })
+    }
+
+    /// For people to read.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{}\n", self.name);
+        let mut line = |name: &str, words: &[String]| {
+            if !words.is_empty() {
+                let _ = writeln!(text, "\n{name}");
+                for word in words {
+                    let _ = writeln!(text, "  {word}");
+                }
+            }
+        };
+        let kernel = match self.later.first() {
+            None => "any kernel with sched_ext (6.12 and later)".to_owned(),
+            Some((name, since)) => format!("kernel {} or later, for {name}", version(*since)),
+        };
+        let plain = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        line("scheduler", &[format!("{} ({}), {kernel}", self.scheduler, self.license)]);
+        line("ops", &[self.ops.join(" ")]);
+        line("flags", &plain(&self.flags));
+        let other = self.programs.iter().filter(|program| !program.section.starts_with("struct_ops"));
+        let other = other.map(|Program { name, section, runs }| {
+            format!("{name} ({section}){}", if *runs { "" } else { ": not run by weir" })
+        });
+        line("other programs", &other.collect::<Vec<_>>());
+        let maps = self.maps.iter().map(|map| {
+            let MapDef { name, kind, key_size, value_size, max_entries, .. } = map;
+            format!("{name}: {kind:?}, {max_entries} x {value_size} bytes by {key_size}")
+        });
+        line("maps", &maps.collect::<Vec<_>>());
+        let tunables = self.tunables.iter().map(|one| format!("{} = {} ({})", one.name, one.value, one.kind));
+        line("constants that a profile may set", &tunables.collect::<Vec<_>>());
+        line("what a profile has to say", &self.profile);
+        line("what keeps it from running in weir", &self.lacks.needed);
+        line("what it lacks where it comes to it", &self.lacks.reached);
+        if self.lacks.needed.is_empty() {
+            let mut commands = vec![format!("weir sim {}", self.name)];
+            // A policy's profile says which of its constants may be set so.
+            let mut own = self.tunables.iter().filter(|_| self.is_file);
+            let settable = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
+            let plain = |kind: &str| !kind.contains(['[', ' ']) && kind != "bool";
+            if let Some(one) = own.find(|one| plain(&one.kind) && settable(&one.value)) {
+                commands.push(format!("weir sim {},{}={}", self.name, one.name, one.value));
+            }
+            line("weir lacks nothing that it cannot do without", &commands);
+        }
+        text
+    }
+}
+
+fn programs(object: &Object) -> Vec<Program> {
+    let unrun = never_run(object);
+    let program = |(name, program): (&str, &bpf_object::Program)| Program {
+        name: name.to_owned(),
+        section: match &program.kind {
+            ProgramKind::StructOps { sleepable: false } => "struct_ops".to_owned(),
+            ProgramKind::StructOps { sleepable: true } => "struct_ops.s".to_owned(),
+            ProgramKind::Syscall => "syscall".to_owned(),
+            ProgramKind::Other(section) => section.clone(),
+        },
+        runs: !unrun.iter().any(|(other, _)| *other == name),
+    };
+    object.programs().map(program).collect()
+}
+
+/// What of the object needs a kernel later than the first one.
+fn later(object: &Object, config: &Config, ops: &[String], flags: &[&str]) -> Vec<(String, (u16, u16))> {
+    let named = LATER.iter().filter(|(name, _)| flags.contains(name) || ops.iter().any(|op| op == name));
+    let mut later: Vec<(String, (u16, u16))> = named.map(|&(name, version)| (name.to_owned(), version)).collect();
+    for need in object.needs(&*Kernel::target(config)).into_iter().filter(|need| !need.weak) {
+        if let (NeedKind::Kfunc(_), Some(since)) = (need.kind, Kernel::kfunc_since(&need.name))
+            && since > FIRST
+        {
+            later.push((need.name, since));
+        }
+    }
+    later.sort_by_key(|(_, version)| std::cmp::Reverse(*version));
+    later
+}
