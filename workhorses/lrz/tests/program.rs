@@ -204,11 +204,12 @@ fn a_signal_leaves_nothing() {
     }
 }
 
-/// Runs lrz in a shell that limits its memory first.
-fn limited(setup: &str, options: &[&str], file: &Path) {
+/// Runs lrz in a shell that limits its memory first, and gives what it says.
+fn limited(setup: &str, options: &[&str], file: &Path) -> String {
     let script = format!("set -e; {setup}; exec \"$@\"");
     let mut command = Command::new("sh");
-    succeed(command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_lrz")]).args(options).arg(file));
+    let output = succeed(command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_lrz")]).args(options).arg(file));
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The back ends of the blocks of literals that are long enough for one.
@@ -244,6 +245,9 @@ fn limits_on_address_space_are_kept_and_the_back_end_works() {
             goes_both_ways(&format!("ulimit -v {}", megabytes << 10), option, backend, &path, &plain);
         }
     }
+    // Memory that is refused is waited for, so that all this would hold without a look at the limit as well.
+    let said = limited("ulimit -v 131072", &["-v", "-f", "-l"], &path);
+    assert!(said.contains("set by ulimit -v"), "{said}");
 }
 
 #[test]

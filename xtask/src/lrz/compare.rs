@@ -22,9 +22,9 @@ pub struct Arguments {
     /// Only these files
     #[arg(long = "file", value_name = "NAME")]
     files: Vec<String>,
-    /// Only runs whose command contains this text
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+    /// Only these programs, as the table names them
+    #[arg(long, value_name = "PROGRAM")]
+    only: Vec<String>,
     /// Measure nothing: write the table of what is known
     #[arg(long)]
     table_only: bool,
@@ -137,7 +137,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
 fn measure(arguments: &Arguments, lrz: &Path, results: &Path, rows: &mut Vec<Row>) -> Result<()> {
     let own_version = sha256(lrz)?;
     for contestant in &CONTESTANTS {
-        if arguments.only.as_ref().is_some_and(|text| !contestant.name.contains(text.as_str())) {
+        if !arguments.only.is_empty() && !arguments.only.iter().any(|name| name == contestant.name) {
             continue;
         }
         let version = if contestant.pack.starts_with("LRZ") { own_version.clone() } else { version(contestant)? };
