@@ -314,8 +314,8 @@ pub struct Run {
 #[command(
     max_term_width = 80,
     after_help = "\
-Each FILE is a saved run (weir sim --save, weir run --save) or what --format json
-printed. Simulated runs with the same seeds are compared in pairs.
+Each FILE is a saved run (weir sim --save, weir run --save) or what
+--format json printed. Simulated runs with the same seeds are compared in pairs.
 
 Examples:
   weir sim kernel -w preempt-mix --seeds 16 --save sim.weirrun

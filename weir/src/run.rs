@@ -273,8 +273,9 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let outcome = Outcome { measured, played, ejected, restarts, command_status: status, failure, cut };
     let report = worlds::real::report(tags, outcome);
     let fine = report.is_fine();
+    let machines: Vec<_> = args.save.iter().map(|_| select::machine("host")).collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
-    let setup = save::Setup { command_line: command_line(args), schedulers, events };
+    let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
     let how = Delivery { format: args.format, all: false, save: args.save.as_deref() };
     how.deliver(&[report], &Refusals::default(), &setup)?;
     Ok(fine)

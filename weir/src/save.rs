@@ -7,6 +7,7 @@
 use crate::select::Scheduler;
 use crate::{input, output};
 use anyhow::{Context, Result};
+use machine_model::Machine;
 use report::RunReport;
 use saved_run::SavedRun;
 use serde_json::{Map, Value, json};
@@ -25,6 +26,8 @@ pub struct Setup<'a> {
     pub command_line: String,
     /// The schedulers, in the order of the command line.
     pub schedulers: &'a [Scheduler],
+    /// The machines, with the effects that took part, and without draws.
+    pub machines: &'a [Machine],
     /// The events of real runs, as binary logs.
     pub events: Vec<Vec<u8>>,
 }
@@ -51,6 +54,12 @@ fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
         }
         schedulers.push(entry);
     }
+    let mut machines: Vec<Value> = Vec::new();
+    for (index, machine) in setup.machines.iter().enumerate() {
+        let part = format!("machine/{index}");
+        saved.add(&part, machine.to_toml().as_bytes())?;
+        machines.push(json!({ "name": machine.name, "machine": part }));
+    }
     let mut files: Vec<Value> = Vec::new();
     let (sysfs, read): (Vec<_>, Vec<_>) =
         input::read_so_far().into_iter().partition(|(path, _)| path.starts_with("/sys/"));
@@ -70,6 +79,7 @@ fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
         "weir": output::VERSION,
         "command_line": setup.command_line,
         "schedulers": schedulers,
+        "machines": machines,
         "files": files,
     });
     saved.add(SETUP, serde_json::to_string_pretty(&text)?.as_bytes())?;

@@ -67,7 +67,8 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     let (schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
-    let machines = args.machines.iter().map(|name| drawn(machine(name, args)?, args)).collect::<Result<Vec<_>>>()?;
+    let nominal = args.machines.iter().map(|name| machine(name, args)).collect::<Result<Vec<_>>>()?;
+    let machines = nominal.iter().map(|machine| drawn(machine, args)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
@@ -105,7 +106,8 @@ pub fn sim(args: &Sim) -> Result<bool> {
         reports.push(report);
     }
     refusals.check(&reports)?;
-    let setup = save::Setup { command_line: command_line(args), schedulers: &schedulers, events: vec![] };
+    let setup =
+        save::Setup { command_line: command_line(args), schedulers: &schedulers, machines: &nominal, events: vec![] };
     let how = Delivery { format: args.format, all: args.all, save: args.save.as_deref() };
     how.deliver(&reports, &refusals, &setup)?;
     if let Some(to) = &args.coverage {
@@ -140,8 +142,8 @@ fn machine(name: &str, args: &Sim) -> Result<Machine> {
 }
 
 /// The machine, or all its draws, with their numbers.
-fn drawn(machine: Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
-    let Some(draws) = args.draws else { return Ok(vec![(0, machine)]) };
+fn drawn(machine: &Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
+    let Some(draws) = args.draws else { return Ok(vec![(0, machine.clone())]) };
     if !machine.is_uncertain() {
         bail!("--draws: machine {} has no number with a lowest and a highest value to draw between", machine.name);
     }

@@ -213,3 +213,24 @@ fn sources_of_noise_are_switched_off_by_name() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(text(&wrong.stderr).contains("no such source of noise: \"thread\"; there are starts, work"));
 }
+
+/// The machine of a saved run is a file that makes the same run again, also that of `host`, without what was left out.
+#[test]
+fn a_saved_machine_makes_the_run_again() {
+    let directory = workspace();
+    let here = directory.path();
+    for (machine, left_out) in [("host", &[][..]), ("laptop-2c4t", &["--without", "smt"])] {
+        let hash = |machine: &str, more: &[&str]| {
+            let args = ["sim", "bfs", "-m", machine, "-w", "load.json", "--seed", "3", "--format", "json"];
+            let output = weir(here, &[&args[..], more].concat());
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            document["runs"][0]["log_hash"].as_str().unwrap().to_owned()
+        };
+        let first = hash(machine, &[left_out, &["--save", "m.weirrun"]].concat());
+        let saved = SavedRun::from_bytes(&std::fs::read(here.join("m.weirrun")).unwrap()).unwrap();
+        let setup: Value = serde_json::from_slice(&saved.part("setup.json").unwrap().unwrap()).unwrap();
+        assert_eq!(setup["machines"][0], json!({ "name": machine, "machine": "machine/0" }));
+        std::fs::write(here.join("m.toml"), saved.part("machine/0").unwrap().unwrap()).unwrap();
+        assert_eq!(hash("./m.toml", &[]), first, "{machine}");
+    }
+}

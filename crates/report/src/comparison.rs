@@ -115,7 +115,13 @@ pub(crate) fn distance(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared,
     let text = match (judged, base.median(measure), other.median(measure)) {
         // Typical pairs of tiny numbers may differ where both medians are nothing.
         (_, Some(0), Some(0)) if mark == ' ' => Some("=".to_owned()),
-        (Some(judged), ..) => judged.diff_ppm.map(ppm),
+        // Nothing is a multiple of nothing, whatever single pairs say.
+        (Some(_), Some(0), _) => None,
+        // Equal is what medians are, not what pairs are in which neither way is more frequent.
+        (Some(judged), base, value) => {
+            let text = judged.diff_ppm.map(ppm);
+            if text.as_deref() == Some("=") && base != value { Some("0.0 %".to_owned()) } else { text }
+        }
         (None, Some(base), Some(value)) => versus(base, value),
         _ => None,
     };
@@ -151,6 +157,7 @@ fn table(group: &Group<'_>, others: &[(&Setup<'_>, &Compared)], rows: &[usize], 
             let mut cell = format!("{} {}", text(setup), distance(base, setup, compared, measure));
             if ranges {
                 let judged = compared.judgements[measure];
+                let judged = judged.filter(|judged| judged.a_median > 0);
                 let range = judged.and_then(|judged| Some(range(judged.low_ppm?, judged.high_ppm?)));
                 let _ = write!(cell, "{:>RANGE$}", range.unwrap_or_default());
             }

@@ -8,6 +8,7 @@ mod comparison;
 mod csv;
 mod headline;
 mod json;
+mod labels;
 mod notes;
 mod numbers;
 mod record;

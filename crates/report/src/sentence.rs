@@ -86,7 +86,7 @@ fn verb(of: &[String]) -> &'static str {
 fn said(topic: &Topic, judged: &Judgement) -> String {
     let less = judged.diff_ppm.is_some_and(|diff| diff < 0);
     let words = if less { topic.less } else { topic.more };
-    let Some(diff) = judged.diff_ppm else { return words.replace("{} ", "") };
+    let Some(diff) = judged.diff_ppm.filter(|_| judged.a_median > 0) else { return words.replace("{} ", "") };
     // From twice or a third on, a factor reads better than a percentage.
     let ratio_ppm = (1_000_000 + diff).max(0) as u64;
     let factor = if less { permille(1_000_000, ratio_ppm) } else { permille(ratio_ppm, 1_000_000) };
@@ -99,7 +99,7 @@ fn said(topic: &Topic, judged: &Judgement) -> String {
 }
 
 fn could_tell(topic: &Topic, judged: &Judgement) -> String {
-    match judged.tellable_ppm {
+    match judged.tellable_ppm.filter(|_| judged.a_median > 0) {
         Some(least) => {
             let least = ppm(least).trim_start_matches('+').replace(' ', &GLUE.to_string());
             format!("{} (they would have told {least})", topic.noun)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which runs are repetitions of one setup, which setups stand in one table, and what their runs can tell apart.
 //!
-//! 1. Runs that agree in scheduler, machine, workload, world and kernel are repetitions of one setup. Those of a
+//! 1. Runs that agree in scheduler and its object, machine and its effects, workload, world and kernel are repetitions of
+//!    one setup. Those of a
 //!    simulated setup have different seeds: one that comes twice begins another setup, such as the same scheduler of
 //!    another day.
 //! 2. Simulated setups are compared along the first of scheduler, machine, workload that has several values; setups
@@ -9,7 +10,7 @@
 //!    altogether if some workload stands alone.
 //! 3. The first setup of a group is the base. Each other one is compared with it.
 
-use crate::{Outcome, Record, Tags, World};
+use crate::{Outcome, Record, Tags, World, labels};
 use measures::catalogue::{Better, CATALOGUE, Measure};
 use statistics::{Family, Row, Verdict, Way};
 
@@ -93,6 +94,16 @@ fn identity(tags: &Tags) -> [&str; 5] {
     AXES.map(|(_, value)| value(tags))
 }
 
+/// Whether these may be repetitions of one setup. Documents of earlier versions tell neither objects nor effects.
+fn repeats(one: &Tags, other: &Tags) -> bool {
+    fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+        one.is_none() || other.is_none() || one == other
+    }
+    identity(one) == identity(other)
+        && agree(&one.object_hash, &other.object_hash)
+        && agree(&one.effects, &other.effects)
+}
+
 /// The groups that these runs form, judged.
 pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let setups = setups(records);
@@ -124,7 +135,7 @@ fn setups(records: &[Record]) -> Vec<Setup<'_>> {
         let drawn = |run: &Record| (run.tags.draw, run.tags.seed);
         let takes = |setup: &&mut Setup<'_>| {
             let again = |run: &&Record| run.tags.world == World::Sim && drawn(run) == drawn(record);
-            identity(tags(setup)) == identity(&record.tags) && !setup.runs.iter().any(again)
+            repeats(tags(setup), &record.tags) && !setup.runs.iter().any(again)
         };
         match setups.iter_mut().find(takes) {
             Some(setup) => setup.runs.push(record),
@@ -161,19 +172,10 @@ fn of_files(setups: &[Setup<'_>], several: &[usize]) -> (Vec<usize>, Vec<usize>)
 }
 
 fn group<'a>(mut setups: Vec<Setup<'a>>, names: &[usize]) -> Group<'a> {
-    for index in 0..setups.len() {
-        let parts: Vec<&str> = names.iter().map(|&axis| identity(tags(&setups[index]))[axis]).collect();
-        let name = parts.join(" ");
-        // The same once more: by its file, or by its number.
-        let before = setups[..index].iter().filter(|other| identity(tags(other)) == identity(tags(&setups[index])));
-        let copies = before.count();
-        let file = setups[index].runs[0].file.as_ref();
-        setups[index].name = match (copies, file) {
-            (0, _) => name,
-            (_, Some(file)) => format!("{name} ({file})"),
-            (copies, None) => format!("{name} ({})", copies + 1),
-        };
+    for setup in &mut setups {
+        setup.name = names.iter().map(|&axis| identity(tags(setup))[axis]).collect::<Vec<_>>().join(" ");
     }
+    labels::tell_apart(&mut setups);
     let axis = match names {
         [one] => AXES[*one].0,
         _ => "run",

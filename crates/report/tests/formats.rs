@@ -222,3 +222,48 @@ fn runs_from_files_stand_in_one_table() {
         "#]],
     );
 }
+
+/// Two columns of one name say what they differ in.
+#[test]
+fn columns_of_one_name_are_told_apart() {
+    type Change<'a> = &'a dyn Fn(&mut Record);
+    let names = |files: [Option<&str>; 2], change: Change<'_>| {
+        let mut records = [Record::from(&run("bfs", 1000, 4)), Record::from(&run("bfs", 1100, 4))];
+        records.iter_mut().zip(files).for_each(|(record, file)| record.file = file.map(str::to_owned));
+        change(&mut records[1]);
+        let text = report::records_to_text(&records, View { columns: 200, all: false });
+        let head = text.lines().find(|line| line.starts_with("scheduler ")).expect(&text);
+        head.split("  ").map(str::trim).filter(|part| !part.is_empty()).skip(1).collect::<Vec<_>>().join(" | ")
+    };
+    let files = [Some("old/a.weirrun"), Some("old/b.weirrun")];
+    assert_eq!(names(files, &|_| ()), "bfs (a.weirrun) | bfs (b.weirrun)");
+    assert_eq!(names([files[0], Some("new/a.weirrun")], &|_| ()), "bfs (old/a.weirrun) | bfs (new/a.weirrun)");
+    let without = |record: &mut Record| record.tags.effects = Some(vec!["interrupts".to_owned()]);
+    assert_eq!(names(files, &without), "bfs (with smt) | bfs (without smt)");
+    // Other seeds alone would make them repetitions of one setup.
+    let object =
+        |record: &mut Record| (record.tags.object_hash, record.tags.seed) = (Some("fedcba98".repeat(4)), Some(2));
+    assert_eq!(names(files, &object), "bfs (#0123456, a.weirrun) | bfs (#fedcba9, b.weirrun)");
+    assert_eq!(names([None; 2], &|_| ()), "bfs | bfs (2)");
+    let (none, same) = ([None; 2], [files[0]; 2]);
+    assert_eq!(names(same, &|_| ()), "bfs | bfs (2)");
+    assert_eq!(names(none, &without), "bfs (with smt) | bfs (without smt)");
+}
+
+/// Whoever had nothing gets no multiple of it, whatever single pairs say.
+#[test]
+fn nothing_has_no_multiples() {
+    let mut records: Vec<Record> = Vec::new();
+    for (name, us) in [("fifo", 0), ("bfs", 40)] {
+        records.extend(seeds(name, 1000, 4, 10).iter().map(|run| {
+            let mut run = run.clone();
+            let seed = run.tags.seed.unwrap_or(0);
+            // Three runs of the base have something.
+            run.measures.idle_while_runnable = Nanos::from_us(if seed <= 3 { 1 + us } else { us });
+            Record::from(&run)
+        }));
+    }
+    let text = report::records_to_text(&records, View::default());
+    let row = text.lines().find(|line| line.starts_with("idle while runnable")).expect(&text);
+    assert!(row.contains(" 0 ns ") && row.contains("40.0 us") && !row.contains('x') && row.contains('✗'), "{row}");
+}

@@ -368,7 +368,7 @@ fn many_setups_have_a_row_each() {
             scheduler                makespan           wakeup mean        wakeup p99
             kernel                    999 ms            17.9 us            89.9 us
             fifo                      999 ms  -0.1 %    39.9 us    2.2x ✗   199 us    2.2x ✗
-            bfs@0.360,r…terval_ms=3   999 ms       =    9.99 us -44.4 % ✓  49.9 us -44.4 % ✓
+            bfs@0.360,r…terval_ms=3   999 ms   0.0 %    9.99 us -44.4 % ✓  49.9 us -44.4 % ✓
             nix@smp                   991 ms  -0.9 % ✓  7.96 ms    442x ✗  39.8 ms    442x ✗
 
             nix@smp: in all 16 runs WARNING: for 40.0 % of the time some CPU idled while a
@@ -387,7 +387,7 @@ fn many_setups_have_a_row_each() {
             scheduler                makespan           wakeup mean        wakeup p99
             kernel                    999 ms            17.9 us            89.9 us
             fifo                      999 ms  -0.1 %    39.9 us    2.2x ✗   199 us    2.2x ✗
-            bfs@0.360,r…terval_ms=3   999 ms       =    9.99 us -44.4 % ✓  49.9 us -44.4 % ✓
+            bfs@0.360,r…terval_ms=3   999 ms   0.0 %    9.99 us -44.4 % ✓  49.9 us -44.4 % ✓
             nix@smp                   991 ms  -0.9 % ✓  7.96 ms    442x ✗  39.8 ms    442x ✗
 
             nix@smp: in all 16 runs WARNING: for 40.0 % of the time some CPU idled while a
