@@ -147,6 +147,73 @@ fn a_turn_of_a_fair_task_may_end_in_that_of_another_class() {
     assert_eq!(current(&bench, 0), b);
 }
 
+/// On CPU 1 one of two hogs is in the last 0.1 of the 1.4 ms of its turn and ahead of the average. The third task, which is asleep,
+/// comes before both.
+fn late_in_a_turn(topology: Topology) -> (Bench, TaskId, TaskId) {
+    let mut bench = bench(topology);
+    let woken = bench.task_with("woken", "1", Policy::Other, -10);
+    for name in ["first", "second"] {
+        hog(&mut bench, name, "1", 0);
+    }
+    bench.run(&[1], Nanos::from_ms(40));
+    let turn = current(&bench, 1);
+    let ends = |bench: &mut Bench| {
+        bench.pass_with_timers(Nanos::from_us(1));
+        current(bench, 1) != turn
+    };
+    assert!((0..2_000).any(|_| ends(&mut bench)), "a turn ends within a request");
+    bench.pass_with_timers(Nanos::from_us(1_300));
+    let running = current(&bench, 1);
+    assert_ne!(running, turn);
+    (bench, running, woken)
+}
+
+/// `resched_curr_lazy` of 7.2 (kernel/sched/core.c): it sends no interrupt.
+#[test]
+fn a_wakeup_from_another_cpu_waits_for_the_next_interrupt() {
+    let interrupts: [fn(&mut Bench); 3] = [
+        |bench| bench.pass_with_timers(Nanos::from_us(50)),
+        |bench| bench.kernel.tick(CpuId(1)),
+        |bench| {
+            let other = bench.fork("other", "0", Policy::Other, 0);
+            bench.kernel.wake_new(CpuId(1), other);
+        },
+    ];
+    for (number, interrupt) in interrupts.into_iter().enumerate() {
+        let (mut bench, running, woken) = late_in_a_turn(flat(2));
+        bench.wake_from(0, woken, false);
+        bench.pass_with_timers(Nanos::from_us(50));
+        assert_eq!(current(&bench, 1), running);
+        interrupt(&mut bench);
+        bench.settle();
+        assert_eq!(current(&bench, 1), woken, "interrupt {number}");
+    }
+}
+
+/// `__resched_curr` on the CPU itself, and `ttwu_queue_cond` of one below another cache, which is interrupted to wake the
+/// task.
+#[test]
+fn a_wakeup_by_an_interrupt_of_the_cpu_itself_preempts_at_once() {
+    for (from, caches) in [(1, [0, 0]), (0, [0, 1])] {
+        let (mut bench, running, woken) = late_in_a_turn(Topology::of_groups(&[0, 1], &caches, &[0; 2]));
+        assert_eq!(current(&bench, 1), running);
+        bench.wake_from(from, woken, false);
+        assert_eq!(current(&bench, 1), woken, "from CPU {from}");
+    }
+}
+
+/// `hrtick_start` interrupts the CPU whose timer it is, and on its way out that CPU sees that it is to reschedule.
+#[test]
+fn the_interrupt_that_starts_the_timer_is_one() {
+    let mut bench = bench(flat(2));
+    let woken = bench.task_with("woken", "1", Policy::Other, -10);
+    let alone = hog(&mut bench, "alone", "1", 0);
+    bench.run(&[1], Nanos::from_ms(40));
+    assert_eq!(current(&bench, 1), alone);
+    bench.wake_from(0, woken, false);
+    assert_eq!(current(&bench, 1), woken);
+}
+
 #[test]
 fn who_is_ahead_of_the_average_is_not_safe_however_short_its_turn() {
     let mut bench = bench_of_ticks(flat(1));

@@ -315,7 +315,7 @@ impl Core {
         self.task_mut(task).sum_exec += ran;
         if ran > Nanos::ZERO && self.fair_charge(task, ran) {
             self.cpus[cpu.index()].preempted = true;
-            self.resched(cpu);
+            self.resched_lazily(cpu);
         }
     }
 

@@ -29,7 +29,7 @@ use dsq::Dsq;
 use event_log::{CallbackSite, Event, EventKind, Printk};
 use fair::FairQueue;
 use idle::Idle;
-use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
+use ids::{CpuId, CpuSet, DsqId, Locality, Nanos, TaskId};
 pub(crate) use insert::{DispatchBuffer, DsqCursor};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -112,6 +112,8 @@ pub(crate) struct Runqueue {
     pub exec_start: Nanos,
     /// It must reschedule, and the driver knows.
     pub need_resched: bool,
+    /// It is to reschedule when it is interrupted next (PREEMPT_LAZY).
+    pub lazy_resched: bool,
     /// `cpu_online_mask`: it executes anything at all.
     pub online: bool,
     /// `cpu_active_mask`: tasks may come here.
@@ -162,6 +164,7 @@ impl Runqueue {
             current: TaskId::NONE,
             exec_start: Nanos::ZERO,
             need_resched: false,
+            lazy_resched: false,
             online: true,
             active: true,
             scx_online: true,
@@ -323,6 +326,8 @@ pub(crate) struct Core {
     pub left_custody: Vec<(TaskId, u64)>,
     /// Kicks of the operation in progress: CPU, flags.
     pub kicks: Vec<(CpuId, u64)>,
+    /// CPUs that the operation in progress interrupts without asking for more.
+    pub interrupted: Vec<CpuId>,
     /// `ops.flags` of the attached scheduler.
     pub ops_flags: u64,
     /// CPUs that came or went since the boot (contract H1).
@@ -383,6 +388,7 @@ impl Core {
             reenqueue_seq: 0,
             left_custody: Vec::new(),
             kicks: Vec::new(),
+            interrupted: Vec::new(),
             ops_flags: 0,
             hotplug_seq: 0,
             bypass_depth: 0,
@@ -598,6 +604,26 @@ impl Core {
         if !rq.need_resched && rq.online {
             rq.need_resched = true;
             self.output.effects.push(Effect::Resched { cpu });
+        }
+    }
+
+    /// `resched_curr_lazy`, which the fair class uses from 7.0 on (there is no other choice on x86): the task that runs on
+    /// `cpu` goes on in user mode until something interrupts it. Below another cache the wakeup itself came by an
+    /// interrupt (`ttwu_queue_cond`).
+    pub fn resched_lazily(&mut self, cpu: CpuId) {
+        let near = || self.config.topology.locality(self.this_cpu, cpu) <= Locality::Llc;
+        let waits = cpu != self.this_cpu && self.current(cpu) != TaskId::NONE && near();
+        if waits && self.config.version >= (7, 0) {
+            self.cpus[cpu.index()].lazy_resched = true;
+        } else {
+            self.resched(cpu);
+        }
+    }
+
+    /// `exit_to_user_mode_loop`: `cpu` is about to go on in user mode.
+    pub fn leave_kernel(&mut self, cpu: CpuId) {
+        if std::mem::take(&mut self.cpus[cpu.index()].lazy_resched) {
+            self.resched(cpu);
         }
     }
 

@@ -163,8 +163,10 @@ impl Kernel {
             && matches!(class, Class::Deadline | Class::Rt)
             && self.core.current(cpu).some().is_some_and(|current| self.core.task(current).class_key > key);
         let equals = class == Class::Fair && self.core.current_class(cpu) == class;
-        if same || equals && (self.core.cpus[cpu.index()].preempted || self.core.fair_preempts(task, fresh)) {
+        if same {
             self.core.resched(cpu);
+        } else if equals && !self.core.cpus[cpu.index()].need_resched && self.core.fair_preempts(task, fresh) {
+            self.core.resched_lazily(cpu);
         }
     }
 }

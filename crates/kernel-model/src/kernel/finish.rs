@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of an operation: what callbacks asked for and the kernel does when it has dropped its locks.
+//! The end of an operation: what callbacks asked for and the kernel does when it has dropped its locks, and what waited
+//! for the way back to user mode.
 
 use super::{Kernel, Stage};
 use crate::core::dsq::QueueRef;
@@ -37,6 +38,10 @@ impl Kernel {
         self.report_custody();
         if !self.core.kicks.is_empty() {
             self.core.send_kicks(&mut self.machine.memory);
+        }
+        self.core.leave_kernel(self.core.this_cpu);
+        while let Some(cpu) = self.core.interrupted.pop() {
+            self.core.leave_kernel(cpu);
         }
         if self.core.exit.is_some() && self.stage == Stage::Enabled {
             self.disable();

@@ -26,7 +26,8 @@ impl Kernel {
     pub fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
         self.core.this_cpu = cpu;
         self.core.begin_locked(cpu, "schedule");
-        self.core.cpus[cpu.index()].need_resched = false;
+        let rq = &mut self.core.cpus[cpu.index()];
+        (rq.need_resched, rq.lazy_resched) = (false, false);
         self.update_current(cpu);
         let prev = self.core.current(cpu);
         self.leave(prev, leave);

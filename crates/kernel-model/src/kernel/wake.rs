@@ -171,7 +171,7 @@ impl Kernel {
         if self.core.current_class(cpu) == Class::Fair {
             self.update_current(cpu);
             if self.core.cpus[cpu.index()].preempted {
-                self.core.resched(cpu);
+                self.core.resched_lazily(cpu);
             }
         }
     }

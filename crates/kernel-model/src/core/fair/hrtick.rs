@@ -7,7 +7,8 @@
 //! 2. It is for 10 us at least, and stays where it is if it would move by 5 us or less.
 //! 3. When it fires the CPU reschedules, whether the request is served or not. It is not started again until somebody is
 //!    picked anew or joins: who goes on after its request waits for a tick.
-//! 4. Nothing stops it but a CPU that goes idle. If another class has the CPU when it fires, that class gets a tick.
+//! 4. Whoever joins from another CPU has it started there by an interrupt, after which that CPU reschedules if it is to.
+//! 5. Nothing stops it but a CPU that goes idle. If another class has the CPU when it fires, that class gets a tick.
 //!
 //! That of the deadline class is not modelled, for its bandwidth is not.
 
@@ -38,6 +39,10 @@ impl Core {
         let timer = TimerKey::Hrtick(cpu);
         self.armed.insert(timer);
         self.output.effects.push(Effect::ArmTimer { timer, cpu, at });
+        if cpu != self.this_cpu {
+            // Only the CPU itself can start its timer.
+            self.interrupted.push(cpu);
+        }
     }
 
     /// `hrtick_update`: somebody joined those that compete on `cpu`.

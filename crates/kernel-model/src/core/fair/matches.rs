@@ -32,6 +32,8 @@ struct Pair {
     output: Output,
     /// CPUs that the kernel asked to reschedule.
     resched: Vec<bool>,
+    /// It did something that the oracle has not ended yet.
+    acted: bool,
     /// When it wants the timers of CPUs to fire.
     hrtick: Vec<Option<Nanos>>,
     /// Whom the last call of the kernel moved where.
@@ -44,11 +46,12 @@ impl Pair {
         let kernel = Kernel::new(Config { topology, hz: HZ, version, budget: 1_000_000, seed: 1 });
         let oracle = Oracle::new(version, cpus, HZ);
         let (resched, hrtick, moved) = (vec![false; cpus], vec![None; cpus], Vec::new());
-        Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, hrtick, moved }
+        Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, acted: false, hrtick, moved }
     }
 
     /// Takes what the last call of the kernel produced.
     fn collect(&mut self) {
+        self.acted = true;
         self.kernel.take_output(&mut self.output);
         for effect in self.output.effects.drain(..) {
             match effect {
@@ -66,6 +69,7 @@ impl Pair {
     }
 
     fn step(&mut self, step: &Step) {
+        self.oracle.here = 0;
         match *step {
             Step::Pass { us } => self.pass(Nanos::from_us(us)),
             Step::Fork { policy, nice } => self.fork(policy, nice),
@@ -75,6 +79,7 @@ impl Pair {
             Step::Nice { which, nice } => self.nice(which, nice),
             Step::Affinity { which, cpus } => self.affinity(which, cpus),
         }
+        self.go_on();
         self.settle();
         self.compare();
     }
@@ -91,7 +96,9 @@ impl Pair {
             self.hrtick[cpu] = None;
             self.kernel.timer(CpuId(cpu as u32), TimerKey::Hrtick(CpuId(cpu as u32)));
             self.collect();
+            self.oracle.here = cpu;
             self.oracle.fire(cpu, at);
+            self.go_on();
             self.settle();
         }
     }
@@ -142,12 +149,22 @@ impl Pair {
         self.kernel.schedule(CpuId(cpu as u32), leave);
         self.collect();
         let pulled = self.moved.first().map(|&(task, _)| task);
+        self.oracle.here = cpu;
         self.oracle.schedule(cpu, self.now, how, pulled);
+        self.go_on();
+    }
+
+    /// The operation is over, if there was one.
+    fn go_on(&mut self) {
+        if std::mem::take(&mut self.acted) {
+            self.oracle.go_on();
+        }
     }
 
     fn tick(&mut self, cpu: usize) {
         self.kernel.tick(CpuId(cpu as u32));
         self.collect();
+        self.oracle.here = cpu;
         self.oracle.charge(cpu, self.now);
         for (task, to) in self.moved.clone() {
             self.oracle.pull(task, to, self.now);
@@ -165,6 +182,7 @@ impl Pair {
         self.kernel.set_policy(CpuId(0), key(task), policy, nice).expect("every nice value is one");
         self.collect();
         if nice == old {
+            self.acted = false;
             return;
         }
         self.oracle.change(task, u64::from(load_weight(policy, nice)), self.now);

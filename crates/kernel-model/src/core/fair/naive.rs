@@ -74,6 +74,11 @@ pub(super) struct Oracle {
     charged: Vec<Nanos>,
     /// The CPU has been asked to reschedule.
     pub resched: Vec<bool>,
+    /// It has been asked to when it is interrupted next.
+    pub lazy: Vec<bool>,
+    /// The CPU that does something, and those that it interrupts.
+    pub here: usize,
+    interrupted: Vec<usize>,
     /// When the timer fires that ends a turn there.
     pub hrtick: Vec<Option<Nanos>>,
     arrivals: u64,
@@ -86,7 +91,8 @@ impl Oracle {
         let tick = 1_000_000_000 / i128::from(hz);
         let (last, charged, resched) = (vec![0; cpus], vec![Nanos::ZERO; cpus], vec![false; cpus]);
         let (tasks, hrtick) = (Vec::new(), vec![None; cpus]);
-        Oracle { version, tick, slice, tasks, last, charged, resched, hrtick, arrivals: 0 }
+        let (lazy, here, interrupted, arrivals) = (vec![false; cpus], 0, Vec::new(), 0);
+        Oracle { version, tick, slice, tasks, last, charged, resched, lazy, here, interrupted, hrtick, arrivals }
     }
 
     /// A task that is not known yet; it is asleep.
@@ -168,7 +174,25 @@ impl Oracle {
         if served {
             entity.deadline = entity.v + request;
         }
-        self.resched[cpu] |= others && (served || entity.v >= entity.protected);
+        if others && (served || entity.v >= entity.protected) {
+            self.ask(cpu);
+        }
+    }
+
+    /// A CPU is asked to reschedule. From 7.0 on another one does so when it is interrupted next, if somebody runs there.
+    fn ask(&mut self, cpu: usize) {
+        if self.version >= (7, 0) && cpu != self.here && self.running(cpu).is_some() {
+            self.lazy[cpu] = true;
+        } else {
+            self.resched[cpu] = true;
+        }
+    }
+
+    /// The CPU that did something goes on, as do those that it interrupted.
+    pub fn go_on(&mut self) {
+        for cpu in self.interrupted.drain(..).chain([self.here]) {
+            self.resched[cpu] |= std::mem::take(&mut self.lazy[cpu]);
+        }
     }
 
     /// HRTICK, from 7.1 on: a timer for the deadline of a task, if it has competitors. It is for 10 us at least, and is not
@@ -183,6 +207,7 @@ impl Oracle {
         let near = |due: Nanos| (i128::from(due.0) - wanted).abs() <= 5_000;
         if !self.hrtick[cpu].is_some_and(near) {
             self.hrtick[cpu] = Some(Nanos(wanted as u64));
+            self.interrupted.push(cpu);
         }
     }
 
@@ -305,7 +330,7 @@ impl Oracle {
             return;
         }
         let policies = (self.tasks[running].policy, self.tasks[task].policy);
-        self.resched[cpu] = match policies {
+        let preempts = match policies {
             (Policy::Idle, other) if other != Policy::Idle => {
                 let entity = &mut self.tasks[running];
                 entity.protected = entity.protected.min(entity.v);
@@ -315,6 +340,9 @@ impl Oracle {
             _ if new && self.version >= (7, 0) => false,
             _ => self.pick(cpu, Some(running)) == Some(task),
         };
+        if preempts {
+            self.ask(cpu);
+        }
     }
 
     /// The CPU looks for its next task. `pulled` is whom it takes from another CPU if it has nobody.
@@ -329,7 +357,7 @@ impl Oracle {
             self.pull(task, cpu, now);
             next = self.pick(cpu, None);
         }
-        self.resched[cpu] = false;
+        (self.resched[cpu], self.lazy[cpu]) = (false, false);
         if next == prev {
             return;
         }
