@@ -31,9 +31,17 @@ const SWITCHES_FACTOR: f64 = 1.5;
 /// Of fewer wakeups no percentile is taken, and their number is that of a start.
 const WAKEUPS: u64 = 100;
 
-/// The kernel that the records are of.
-const KERNEL: (u16, u16) = (6, 18);
-const MACHINE: &str = include_str!("../classes/host.toml");
+/// What played: a kernel, and its machine as the model knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    /// The kernel's version.
+    pub kernel: (u16, u16),
+    /// The machine file.
+    pub machine: &'static str,
+}
+
+/// That of the records.
+pub(crate) const HOST: Host = Host { kernel: (6, 18), machine: include_str!("../classes/host.toml") };
 const RECORDED: &str = include_str!("../recorded/classes-6.18");
 const MISSES: &str = include_str!("../classes/misses");
 /// Recordings of programs: three processes joined by pipes, and a build of 25 files with four jobs.
@@ -197,7 +205,7 @@ fn parse(line: &str) -> Option<Got> {
 pub fn simulated() -> Result<Vec<Got>> {
     let mut got = Vec::new();
     for (name, text) in WORKLOADS {
-        let measures = simulate(&Workload::from_rt_app(name, text)?, 0, &mut Unheard)?.measures;
+        let measures = simulate(HOST, &Workload::from_rt_app(name, text)?, 0, &mut Unheard)?.measures;
         let tasks = measures.tasks.iter().map(|task| {
             let latency = &task.wakeup_latency;
             (task.name.clone(), task.account.run.0, latency.count, latency.p50.0, latency.p99.0)
@@ -207,9 +215,9 @@ pub fn simulated() -> Result<Vec<Got>> {
     Ok(got)
 }
 
-/// Plays a workload on the machine of the records.
-pub(crate) fn simulate(workload: &Workload, seed: u64, sink: &mut dyn Sink) -> Result<Outcome> {
-    let machine = Machine::from_toml("host.toml", MACHINE)?;
+/// Plays a workload in the model of a host.
+pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dyn Sink) -> Result<Outcome> {
+    let machine = Machine::from_toml("host.toml", host.machine)?;
     let faults = FaultPlan::default();
     let setup = Setup {
         machine: &machine,
@@ -218,7 +226,7 @@ pub(crate) fn simulate(workload: &Workload, seed: u64, sink: &mut dyn Sink) -> R
         seed,
         duration: Some(Nanos::from_secs(5)),
         faults: &faults,
-        kernel: KERNEL,
+        kernel: host.kernel,
     };
     Ok(simulator::run(&setup, sink, &mut |_| ())?)
 }

@@ -75,6 +75,9 @@ enum Command {
     Order {
         /// Folders of the saved runs, one for each round; what is kept of a kernel if none is named.
         rounds: Vec<PathBuf>,
+        /// Which kernel played: 6.18 on a host, or 7.2 in the deterministic virtual machine.
+        #[arg(long, default_value = "6.18")]
+        kernel: String,
         /// Seed of the model's runs; the misses that are known are those of seed 0, which draws nothing.
         #[arg(long, default_value_t = 0)]
         seed: u64,
@@ -141,9 +144,10 @@ fn run(command: Command) -> Result<bool> {
             keep.map_or(Ok(()), |path| write(&path, &classes::write(&kernel)))?;
             Ok(well)
         }
-        Command::Order { rounds, seed, keep } => {
-            let real = if rounds.is_empty() { order::recorded()? } else { order::saved(&rounds)? };
-            let (text, well) = order::compare(&real, &order::simulated(seed)?, order::KNOWN);
+        Command::Order { rounds, kernel, seed, keep } => {
+            let records = order::records(&kernel)?;
+            let real = if rounds.is_empty() { records.ranges()? } else { records.saved(&rounds)? };
+            let (text, well) = order::compare(&real, &records.simulated(seed)?, records.known);
             print!("{text}");
             keep.map_or(Ok(()), |path| write(&path, &order::write(&real)))?;
             Ok(well)

@@ -11,7 +11,7 @@
 //! A number of the model agrees if it is no farther from the real rounds' range than that range is wide. A range counts
 //! as at least a twentieth of its middle, and as 20 of 1,000 if it is a share.
 
-use crate::classes::{RECORDINGS, WORKLOADS, simulate, stem};
+use crate::classes::{HOST, Host, RECORDINGS, WORKLOADS, simulate, stem};
 use anyhow::{Context, Result, anyhow, bail};
 use event_log::{Event, EventKind, LogReader, Sink, SwitchReason, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
@@ -22,9 +22,37 @@ use std::fmt::Write as _;
 use std::path::Path;
 use workload::Workload;
 
-const RECORDED: &str = include_str!("../recorded/order-6.18");
-/// What the model is known to miss: `WORKLOAD TASKS WHAT: reason`, one a line.
-pub const KNOWN: &str = include_str!("../classes/order-misses");
+/// What is kept of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Records {
+    /// Its version, as people say it.
+    pub kernel: &'static str,
+    host: Host,
+    /// Workloads that it played; all if none is named.
+    played: &'static [&'static str],
+    ranges: &'static str,
+    /// What the model is known to miss: `WORKLOAD TASKS WHAT: reason`, one a line.
+    pub known: &'static str,
+}
+
+/// Of a host with a 6.18 kernel and 2 CPUs, and of 7.2 with as many in the deterministic virtual machine.
+pub const RECORDS: [Records; 2] = [
+    Records {
+        kernel: "6.18",
+        host: HOST,
+        played: &[],
+        ranges: include_str!("../recorded/order-6.18"),
+        known: include_str!("../classes/order-misses"),
+    },
+    Records {
+        kernel: "7.2",
+        host: Host { kernel: (7, 2), machine: include_str!("../classes/icount.toml") },
+        played: &["hogs-1", "light-1", "periodic-1", "pingpong-1"],
+        ranges: include_str!("../recorded/order-7.2"),
+        known: include_str!("../classes/order-misses-7.2"),
+    },
+];
+
 /// Of fewer stints nothing but their number is compared.
 const STINTS: u64 = 100;
 /// How many of 1,000 stints ended while somebody from elsewhere had the CPU: not compared, as in the model it is nobody.
@@ -213,41 +241,63 @@ impl Real {
     }
 }
 
-/// Who ran after whom in the model, with this seed.
-pub fn simulated(seed: u64) -> Result<Round> {
-    let synthetic = WORKLOADS.map(|(name, text)| (name, Workload::from_rt_app(name, text), false));
-    let recorded = RECORDINGS.map(|(name, bytes)| (name, Workload::from_bytes(name, bytes), true));
-    let mut round = Round::new();
-    for (name, workload, recorded) in synthetic.into_iter().chain(recorded) {
-        let mut stints = Stints::new(recorded);
-        simulate(&workload?, seed, &mut stints)?;
-        round.extend(stints.round(name));
+/// The records of this kernel.
+pub fn records(kernel: &str) -> Result<&'static Records> {
+    let known = RECORDS.map(|records| records.kernel).join(", ");
+    let found = RECORDS.iter().find(|records| records.kernel == kernel);
+    found.ok_or_else(|| anyhow!("no records of kernel {kernel:?}; expected one of {known}"))
+}
+
+impl Records {
+    /// The names of the workloads, and which are recordings.
+    fn names(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let synthetic = WORKLOADS.iter().map(|&(name, _)| (name, false));
+        let all = synthetic.chain(RECORDINGS.iter().map(|&(name, _)| (name, true)));
+        all.filter(|(name, _)| self.played.is_empty() || self.played.contains(name))
     }
-    Ok(round)
-}
 
-/// The names of all workloads, and which are recordings.
-fn names() -> Vec<(&'static str, bool)> {
-    let synthetic = WORKLOADS.iter().map(|&(name, _)| (name, false));
-    synthetic.chain(RECORDINGS.iter().map(|&(name, _)| (name, true))).collect()
-}
+    /// What the kernel did.
+    pub fn ranges(&self) -> Result<BTreeMap<Key, Real>> {
+        read(self.ranges)
+    }
 
-/// Reads what `weir run --save` left: one folder for each round, with `WORKLOAD.weirrun`.
-pub fn saved(folders: &[impl AsRef<Path>]) -> Result<BTreeMap<Key, Real>> {
-    let mut rounds = Vec::new();
-    for folder in folders {
+    /// Who ran after whom in the model, with this seed.
+    pub fn simulated(&self, seed: u64) -> Result<Round> {
         let mut round = Round::new();
-        for (name, recorded) in names() {
-            let path = folder.as_ref().join(format!("{name}.weirrun"));
-            let place = || path.display().to_string();
-            round.extend(one(&std::fs::read(&path).with_context(place)?, name, recorded).with_context(place)?);
+        for (name, recorded) in self.names() {
+            let mut stints = Stints::new(recorded);
+            simulate(self.host, &workload(name)?, seed, &mut stints)?;
+            round.extend(stints.round(name));
         }
-        rounds.push(round);
+        Ok(round)
     }
-    if rounds.len() < 3 {
-        bail!("{} folders of saved runs; expected one for each of three or more rounds", rounds.len());
+
+    /// Reads what `weir run --save` left: one folder for each round, with `WORKLOAD.weirrun`.
+    pub fn saved(&self, folders: &[impl AsRef<Path>]) -> Result<BTreeMap<Key, Real>> {
+        let mut rounds = Vec::new();
+        for folder in folders {
+            let mut round = Round::new();
+            for (name, recorded) in self.names() {
+                let path = folder.as_ref().join(format!("{name}.weirrun"));
+                let place = || path.display().to_string();
+                round.extend(one(&std::fs::read(&path).with_context(place)?, name, recorded).with_context(place)?);
+            }
+            rounds.push(round);
+        }
+        if rounds.len() < 3 {
+            bail!("{} folders of saved runs; expected one for each of three or more rounds", rounds.len());
+        }
+        Ok(ranges(&rounds))
     }
-    Ok(ranges(&rounds))
+}
+
+fn workload(name: &str) -> Result<Workload> {
+    let synthetic = WORKLOADS.iter().find(|(other, _)| *other == name);
+    let recorded = || RECORDINGS.iter().find(|(other, _)| *other == name).expect("every name is that of a workload");
+    Ok(match synthetic {
+        Some((_, text)) => Workload::from_rt_app(name, text)?,
+        None => Workload::from_bytes(name, recorded().1)?,
+    })
 }
 
 fn one(bytes: &[u8], name: &str, recorded: bool) -> Result<Round> {
@@ -315,11 +365,6 @@ pub fn write(real: &BTreeMap<Key, Real>) -> String {
         writeln!(text, "{workload} {who} {least} {median} {most} {what}").expect("a string takes all");
     }
     text
-}
-
-/// What is kept of a kernel.
-pub fn recorded() -> Result<BTreeMap<Key, Real>> {
-    read(RECORDED)
 }
 
 /// Reads what [`write`] wrote.

@@ -90,14 +90,22 @@ fn the_kernels_own_classes_share_and_wait_as_a_kernel_does() {
 
 #[test]
 fn under_the_kernels_own_classes_the_same_run_after_the_same_and_as_long() {
-    let (real, model) = (order::recorded().unwrap(), order::simulated(0).unwrap());
-    let (table, well) = order::compare(&real, &model, order::KNOWN);
-    assert!(well, "{table}");
-    // The comparison can fail: in every kind of number.
-    for what in ["stints", "median_ns", "p90_ns", "preempted", "then light"] {
-        let mut changed = model.clone();
-        let key = ("light-1".to_owned(), "hog".to_owned(), what.to_owned());
-        *changed.get_mut(&key).expect("the model has that number") /= 2;
-        assert!(!order::compare(&real, &changed, order::KNOWN).1, "{what}");
+    for records in order::RECORDS {
+        let (real, model) = (records.ranges().unwrap(), records.simulated(0).unwrap());
+        let (table, well) = order::compare(&real, &model, records.known);
+        assert!(well, "{}\n{table}", records.kernel);
+        // The comparison can fail: in every kind of number.
+        for (workload, task, what) in [
+            ("light-1", "hog", "stints"),
+            ("light-1", "hog", "median_ns"),
+            ("hogs-1", "heavy10", "p90_ns"),
+            ("light-1", "hog", "preempted"),
+            ("light-1", "hog", "then light"),
+        ] {
+            let mut changed = model.clone();
+            let key = (workload.to_owned(), task.to_owned(), what.to_owned());
+            *changed.get_mut(&key).expect("the model has that number") /= 2;
+            assert!(!order::compare(&real, &changed, records.known).1, "{}: {what}", records.kernel);
+        }
     }
 }

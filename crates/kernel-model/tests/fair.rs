@@ -147,8 +147,8 @@ fn a_turn_of_a_fair_task_may_end_in_that_of_another_class() {
     assert_eq!(current(&bench, 0), b);
 }
 
-/// On CPU 1 one of two hogs is in the last 0.1 of the 1.4 ms of its turn and ahead of the average. The third task, which is asleep,
-/// comes before both.
+/// On CPU 1 one of two hogs is in the last 0.1 of the 1.4 ms of its turn and ahead of the average. The third task, which is
+/// asleep, comes before both.
 fn late_in_a_turn(topology: Topology) -> (Bench, TaskId, TaskId) {
     let mut bench = bench(topology);
     let woken = bench.task_with("woken", "1", Policy::Other, -10);

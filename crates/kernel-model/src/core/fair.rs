@@ -9,8 +9,9 @@
 //!    picked, which happens when the others have caught up: it cannot lose its debt by sleeping (DELAY_DEQUEUE).
 //! 4. Who is picked anew goes on until its deadline, as long as it is eligible (RUN_TO_PARITY).
 //!
-//! Where tasks go is in `balance`, the timer that ends a turn in `hrtick`. `naive` is the same rule, slow and obvious, and `matches` compares the two. Not modelled:
-//! groups of tasks, and slices of a task's own (so PREEMPT_SHORT has nothing to decide). NEXT_BUDDY is off in both kernels.
+//! Where tasks go is in `balance`, the timer that ends a turn in `hrtick`. `naive` is the same rule, slow and obvious, and
+//! `matches` compares the two. Not modelled: groups of tasks, and slices of a task's own (so PREEMPT_SHORT has nothing to
+//! decide). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
 use super::balance::Balances;
