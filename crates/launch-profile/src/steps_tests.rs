@@ -124,6 +124,10 @@ fn members_with_an_entry_each_fill_an_array_of_structures() {
     let bytes = section("[rodata.layers]\nid = [3, 4]\nname = \"ab\"\nmask = { machine = \"llc-masks\" }", 0);
     let layer = |id: u8, mask: u8| [id, 0, 0, 0, b'a', b'b', 0, 0, mask, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(bytes, [layer(3, 0x33), layer(4, 0xcc)].concat());
+    // An array in a member that is an array is its value in each of them.
+    let bytes = section("[rodata.layers]\nid = [3, 4]\nname = [97, 98, 0]\nmask = [1, 2]", 0);
+    let layer = |id: u8, mask: u8| [id, 0, 0, 0, b'a', b'b', 0, 0xee, mask, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(bytes, [layer(3, 1), layer(4, 2)].concat());
 }
 
 #[test]
