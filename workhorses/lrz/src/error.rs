@@ -6,9 +6,9 @@ use std::io;
 /// Why an archive could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused; the text says what was tried.
+    /// The operating system refused; the text says what was tried, and the message says why: it is no source besides.
     #[error("{0}: {1}")]
-    Io(String, #[source] io::Error),
+    Io(String, io::Error),
     /// Not an archive of this family at all.
     #[error("not an lrzip archive: {0}")]
     Foreign(String),

@@ -42,7 +42,8 @@ impl Output {
 
     fn new(path: &Path, replace: bool, named: bool) -> Result<Output> {
         if !replace && path.symlink_metadata().is_ok() {
-            return Err(Error::Io(format!("{}", path.display()), io::ErrorKind::AlreadyExists.into()));
+            let what = format!("{}, which only -f replaces", path.display());
+            return Err(Error::Io(what, io::ErrorKind::AlreadyExists.into()));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;

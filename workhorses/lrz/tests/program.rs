@@ -46,7 +46,8 @@ fn what_is_there_is_not_replaced_unasked_and_the_input_stays() {
     fs::write(folder.path().join("a.lrz"), "precious").expect("written");
     let (status, error) = fails(lrz().arg(&path));
     assert_eq!(status, 1);
-    assert!(error.contains("exists"), "{error}");
+    assert_eq!(error.matches("already exists").count(), 1, "{error}");
+    assert!(error.contains("-f replaces"), "{error}");
     assert_eq!(fs::read(folder.path().join("a.lrz")).expect("there"), b"precious");
     succeed(lrz().args(["-q", "-f", "-D"]).arg(&path));
     assert_eq!(names(folder.path()), ["a.lrz"]);

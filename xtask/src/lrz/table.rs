@@ -138,7 +138,8 @@ pub fn render(rows: &[Row], own: &str) -> Result<String> {
     let mut versions: Vec<&str> = rows.iter().filter(|row| !row.is_own()).map(|row| row.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();
-    writeln!(text, "Versions: {}; lrz as in this tree.", versions.join(", "))?;
+    let short = &own[..own.len().min(12)];
+    writeln!(text, "Versions: {}; lrz: the build whose SHA-256 begins with `{short}`.", versions.join(", "))?;
     Ok(text)
 }
 
