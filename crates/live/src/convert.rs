@@ -274,6 +274,7 @@ impl<'a> Tree<'a> {
             duration: None,
             tasks,
             mutexes: 0,
+            locks: Vec::new(),
             conditions: 0,
             barriers: Vec::new(),
             signals: self.signals,

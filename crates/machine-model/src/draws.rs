@@ -80,6 +80,8 @@ impl Effects {
         if let Some(locks) = locks {
             all.extend(locks.line_ns.iter_mut().map(|one| ("line", one)));
             all.push(("wakeup-hold", &mut locks.wakeup_hold_ns));
+            all.extend(locks.passage_ns.iter_mut().map(|one| ("passage", one)));
+            all.push(("storm", &mut locks.storm_percent));
         }
         all
     }

@@ -223,6 +223,27 @@ pub struct Locks {
     pub line_ns: [Estimate; 4],
     /// Part of the wakeup path in which the lock of the runqueue is held where the task goes, in nanoseconds.
     pub wakeup_hold_ns: Estimate,
+    /// A passage through a lock of a program that nobody else wants, in nanoseconds, by [`Passage`].
+    pub passage_ns: [Estimate; 6],
+    /// By so much of a way each further CPU that polls a test-and-set lock makes its passing on longer, in percent.
+    pub storm_percent: Estimate,
+}
+
+/// Places in [`Locks::passage_ns`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passage {
+    /// An atomic operation.
+    Atomic,
+    /// A reader of a sequence lock.
+    Sequence,
+    /// A test-and-set or ticket lock.
+    Spin,
+    /// A queued lock, such as MCS.
+    Queued,
+    /// A readers-writer lock.
+    ReadWrite,
+    /// A mutex.
+    Mutex,
 }
 
 impl Locks {

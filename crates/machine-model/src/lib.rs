@@ -88,7 +88,9 @@ mod to_toml;
 mod toml_file;
 
 pub use cost::{Costs, Nature};
-pub use effects::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing};
+pub use effects::{
+    Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Passage, Power, Smt, Standing,
+};
 pub use machine::{Machine, MachineError};
 pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};
 pub use presets::presets;

@@ -89,7 +89,7 @@ use Rank::{Detail, Headline, Table};
 /// Less CPU time for the same work is better, but runs of fixed length do different work: so CPU time has no better
 /// way and work has one.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 33] = [
+pub static CATALOGUE: [Measure; 34] = [
     time("makespan_ns", "makespan", Less, Headline,
         "when the last finite task ended", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
@@ -150,12 +150,14 @@ pub static CATALOGUE: [Measure; 33] = [
         "CPU time in which the CPU was offline", |m| Some(m.cpu.offline.0)),
     time("run_ns.slowed", "CPU: run, slowed", Less, Detail,
         "of CPU: run, more than the work, as CPUs were slow", |m| m.slowed.map(|time| time.0)),
+    time("run_ns.spin", "CPU: run, spinning", Less, Detail,
+        "of CPU: run, while tasks polled locks of the workload", |m| m.spin.map(|time| time.0)),
     number("energy_ratio_ppm", "energy, ppm", Detail,
         "of that of the machine with all cores busy for as long", |m| m.energy_ratio_ppm),
     number("bpf_instructions", "BPF instructions", Table,
         "instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
     time("lock_wait_ns", "lock wait", Less, Table,
-        "CPU time in which CPUs waited for locks of the kernel", |m| m.lock_wait.map(|time| time.0)),
+        "waiting for locks of the kernel and of the workload, all waiters together", |m| m.lock_wait.map(|time| time.0)),
 ];
 
 /// The measure of this key.

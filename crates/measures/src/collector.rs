@@ -124,6 +124,7 @@ impl Collector {
             locks: totals.locks,
             energy_ratio_ppm: totals.energy_ratio_ppm,
             slowed: Some(cpu.slowed),
+            spin: Some(cpu.spin),
         }
     }
 
@@ -235,9 +236,10 @@ fn conserved_cpus(totals: &Totals, cpus: usize) -> CpuAccount {
     for (index, account) in totals.cpus.iter().enumerate() {
         let sum = account.run + account.idle + account.scheduler + account.stolen + account.offline;
         assert_eq!(sum, totals.elapsed, "CPU {index} lost or gained time: {account:?}");
-        assert!(account.slowed <= account.run, "CPU {index} did less than nothing: {account:?}");
+        assert!(account.slowed + account.spin <= account.run, "CPU {index} did less than nothing: {account:?}");
         all.run += account.run;
         all.slowed += account.slowed;
+        all.spin += account.spin;
         all.idle += account.idle;
         all.scheduler += account.scheduler;
         all.stolen += account.stolen;

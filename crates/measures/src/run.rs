@@ -42,6 +42,8 @@ pub struct CpuAccount {
     pub run: Nanos,
     /// Of `run`: more than the work that got done, as the CPU was slower than the reference.
     pub slowed: Nanos,
+    /// Of `run`: tasks polled locks of their workload, or waited for cache lines of these.
+    pub spin: Nanos,
     /// Nothing to do.
     pub idle: Nanos,
     /// Scheduler code, with context switches.
@@ -89,7 +91,7 @@ pub struct TaskMeasures {
 }
 
 /// How one caller used one lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockUse {
     /// What kind it is, in the words of the lock table: `runqueue`, `dsq`, `bpf`, `spin`, `mutex`, …
     pub kind: &'static str,
@@ -109,6 +111,8 @@ pub struct LockUse {
     pub hold_total: Nanos,
     /// How long at most.
     pub hold_max: Nanos,
+    /// Reads of a sequence lock that had to be done again; each counts as a passage.
+    pub retries: u64,
 }
 
 /// A whole run.
@@ -148,6 +152,9 @@ pub struct RunMeasures {
     /// Of `cpu.run`: more than the work that got done, as CPUs were slower than the reference; `None` where that is not
     /// known.
     pub slowed: Option<Nanos>,
+    /// Of `cpu.run`: tasks polled locks of their workload, or waited for cache lines of these; `None` where that is not
+    /// known.
+    pub spin: Option<Nanos>,
     /// Each task, by number.
     pub tasks: Vec<TaskMeasures>,
 }

@@ -103,6 +103,7 @@ fn lock(used: &LockUse) -> Value {
         "wait_max_ns": used.wait_max.0,
         "hold_total_ns": used.hold_total.0,
         "hold_max_ns": used.hold_max.0,
+        "retries": used.retries,
         "lost": 0,
     })
 }

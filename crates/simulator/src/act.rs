@@ -28,6 +28,9 @@ impl<M: Model> Run<'_, M> {
             Role::Background(number) => return self.work_in_background(cpu, id, number),
         }
         if task.phase != Phase::Act {
+            if self.passes(id) {
+                return self.pass(cpu, id);
+            }
             return self.ask(cpu, id);
         }
         let later = task.later.as_mut().expect("a task that acts wants something");
@@ -51,7 +54,7 @@ impl<M: Model> Run<'_, M> {
         task.later = Some(Box::new(Later { wakes, demand, asked_at }));
     }
 
-    fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
+    pub fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
         let task = &mut self.tasks[id.index()];
         match demand {
             Demand::Work { work, system } => {
@@ -80,6 +83,7 @@ impl<M: Model> Run<'_, M> {
             Demand::ChangeOf { tasks, cpus, policy } => {
                 tasks.into_iter().for_each(|task| self.change(cpu, task, cpus.clone(), policy));
             }
+            Demand::Passages(op) => self.begin_passages(cpu, id, op),
             Demand::Exit => self.schedule(cpu, Leave::Exit),
         }
     }
@@ -92,7 +96,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait.
-    fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
+    pub fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
         let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked || task.frozen {

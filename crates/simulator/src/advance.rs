@@ -6,7 +6,7 @@ use crate::cpu::Charge;
 use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
-use crate::tasks::{Need, Role};
+use crate::tasks::{Need, Phase, Role};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::Leave;
@@ -21,6 +21,9 @@ const HOUSEKEEPING: Nanos = Nanos::from_ms(250);
 
 /// Numbers of these that are tried to be skipped at once: a timeout is at most 30 s.
 const HOUSEKEEPINGS_AT_ONCE: [u64; 4] = [60, 16, 4, 1];
+
+/// Whoever spins for a lock is looked at so often, though nothing changes: whoever gives the lock back says so.
+const SPIN: Nanos = Nanos::from_ms(1_000);
 
 impl<M: Model> Run<'_, M> {
     /// An interrupt reaches `cpu`. A tick that is due at the same time comes before it; an idle CPU leaves its idle state
@@ -83,6 +86,10 @@ impl<M: Model> Run<'_, M> {
                 self.keep_house();
             } else if current == TaskId::NONE {
                 return self.plan_idle(cpu);
+            } else if self.tasks[current.index()].phase == Phase::Spin {
+                if !self.try_again(cpu, current) {
+                    return self.plan_work(cpu, self.now, Need::Run(SPIN));
+                }
             } else if let Some(need) = self.tasks[current.index()].needs(entry.rate) {
                 return self.plan_work(cpu, self.now, need);
             } else {

@@ -143,6 +143,11 @@ impl Cpu {
         self.account.slowed += time;
     }
 
+    /// So much of it a task polled a lock, or waited for a cache line of one.
+    pub fn spin(&mut self, time: Nanos) {
+        self.account.spin += time;
+    }
+
     /// Its account, complete up to the last [`Cpu::settle`].
     pub fn account(&self) -> &CpuAccount {
         &self.account

@@ -226,6 +226,7 @@ impl Row {
     fn empty(&self, kind: &'static str, lock: &str) -> LockUse {
         LockUse {
             kind,
+            retries: 0,
             lock: lock.to_owned(),
             caller: self.caller.to_owned(),
             count: 0,

@@ -16,6 +16,7 @@ use crate::locks::Locks;
 use crate::model::Model;
 use crate::noise::Noise;
 use crate::plan::Faults;
+use crate::shared_locks::SharedLocks;
 use crate::speed::Speed;
 use crate::tasks::{Role, State, Task};
 use crate::ticks::Ticks;
@@ -26,7 +27,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Output, TaskAttributes};
 use launch_profile::{Profile, ProgramCall};
 use machine_model::Machine;
-use measures::{Collector, Totals};
+use measures::{Collector, LockUse, Totals};
 use speed::Signal;
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
@@ -123,6 +124,8 @@ pub(crate) struct Run<'a, M> {
     pub speed: Option<Box<Speed>>,
     /// Who has which lock of the kernel; `None`: nobody ever waits for one.
     pub locks: Option<Box<Locks>>,
+    /// Who has which lock of the workload; `None`: it has none.
+    pub shared_locks: Option<Box<SharedLocks>>,
     /// What the seed draws.
     pub noise: Noise<'a>,
     pub now: Nanos,
@@ -192,6 +195,7 @@ impl<'a, M: Model> Run<'a, M> {
             player: Player::new(workload),
             speed,
             locks: Locks::new(machine),
+            shared_locks: SharedLocks::new(machine, &workload.locks, seed),
             noise,
             now: Nanos::ZERO,
             alarms,
@@ -337,8 +341,14 @@ impl<'a, M: Model> Run<'a, M> {
         let cpu = &mut self.cpus[cpu.index()];
         let spent = cpu.settle(self.now, &self.ticks);
         if cpu.current != TaskId::NONE {
-            let work = self.tasks[cpu.current.index()].take(spent, cpu.rate, cpu.is_busy());
-            cpu.slow(spent.run - work);
+            let task = &mut self.tasks[cpu.current.index()];
+            if task.spins() {
+                cpu.spin(spent.run);
+                task.take(spent, cpu.rate, cpu.is_busy());
+            } else {
+                let work = task.take(spent, cpu.rate, cpu.is_busy());
+                cpu.slow(spent.run - work);
+            }
         }
     }
 
@@ -389,7 +399,7 @@ impl<'a, M: Model> Run<'a, M> {
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
-        let (bpf_instructions, locks) = (Some(self.instructions), self.locks.map(|locks| locks.table()));
+        let (bpf_instructions, locks) = (Some(self.instructions), lock_table(self.locks, self.shared_locks));
         let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, locks, energy_ratio_ppm };
         let outcome = Outcome {
             measures: self.sinks.collector.finish(totals),
@@ -401,6 +411,17 @@ impl<'a, M: Model> Run<'a, M> {
         };
         Ok((outcome, self.model))
     }
+}
+
+/// Locks of the kernel and of the workload, the longest waits first.
+fn lock_table(kernel: Option<Box<Locks>>, shared: Option<Box<SharedLocks>>) -> Option<Vec<LockUse>> {
+    let mut all = kernel.map(|locks| locks.table());
+    if let Some(shared) = shared {
+        let all = all.get_or_insert_default();
+        all.extend(shared.rows.into_iter().filter(|row| row.count > 0));
+        all.sort_by_key(|row| std::cmp::Reverse(row.wait_total));
+    }
+    all
 }
 
 /// Tasks that start by themselves, by time and then by number.

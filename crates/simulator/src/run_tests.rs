@@ -40,6 +40,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         duration: None,
         tasks,
         mutexes: 0,
+        locks: Vec::new(),
         conditions: 0,
         barriers: Vec::new(),
         signals: 0,

@@ -31,6 +31,10 @@ pub(crate) enum Phase {
     Work(Nanos),
     /// Runs until its CPU clock shows so much more.
     CpuTime(Nanos),
+    /// Polls a lock of its workload; whoever gives that back ends it.
+    Spin,
+    /// Waits so long for a cache line: its CPU's time, and no work.
+    Line(Nanos),
     /// Is in the kernel to wake others, and then to do what it wants ([`Task::later`]).
     Act,
 }
@@ -162,7 +166,7 @@ impl Task {
     /// too (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but it must run to see that clock: `busy` says that its CPU
     /// does not let it yet.
     pub fn take(&mut self, spent: Spent, rate: Rate, busy: bool) -> Nanos {
-        let work = rate.work(spent.run, &mut self.part);
+        let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run, &mut self.part) };
         self.account.run += spent.run;
         self.account.stolen += spent.stolen;
         self.account.work += work;
@@ -172,9 +176,16 @@ impl Task {
                 let passed = spent.run + spent.stolen;
                 *left = Nanos(left.0.saturating_sub(passed.0).max(u64::from(busy)));
             }
+            Phase::Spin => {}
+            Phase::Line(left) => *left -= spent.run,
             Phase::Ask | Phase::Act => assert_eq!(spent.run, Nanos::ZERO, "what a task asks for takes no time"),
         }
         work
+    }
+
+    /// Whether what it does with its CPU is no work: it waits for a lock of its workload, or for a line of it.
+    pub fn spins(&self) -> bool {
+        matches!(self.phase, Phase::Spin | Phase::Line(_))
     }
 
     /// What it needs at this rate until it acts again; `None` if it acts now.
@@ -182,13 +193,14 @@ impl Task {
         match self.phase {
             Phase::Work(left) => Some(Need::Run(rate.time_for(left, self.part))),
             Phase::CpuTime(left) => Some(Need::Clock(left)),
-            Phase::Ask | Phase::Act => None,
+            Phase::Line(left) => Some(Need::Run(left)),
+            Phase::Spin | Phase::Ask | Phase::Act => None,
         }
     }
 
     /// Whether it just got all that it wanted.
     pub fn is_complete(&self) -> bool {
-        matches!(self.phase, Phase::Work(Nanos::ZERO) | Phase::CpuTime(Nanos::ZERO))
+        matches!(self.phase, Phase::Work(Nanos::ZERO) | Phase::CpuTime(Nanos::ZERO) | Phase::Line(Nanos::ZERO))
     }
 
     /// Goes on to its next demand.

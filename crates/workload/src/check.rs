@@ -4,7 +4,7 @@
 //! A script has no branches that depend on data, so much can be decided here: whether an unlock follows its lock,
 //! whether loops nest, whether a loop could spin without any time passing.
 
-use crate::{MutexId, Op, Start, TaskSpec, Workload, WorkloadError};
+use crate::{MutexId, Op, Passages, Start, TaskSpec, Workload, WorkloadError};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
 
@@ -106,6 +106,7 @@ impl Workload {
                 if users > 0 { Ok(()) } else { Err(format!("barrier {} waits for no task", id.0)) }
             }
             Op::Resume(specs) => specs.iter().try_for_each(|&spec| below("task", spec, self.tasks.len())),
+            Op::Passages(passages) => self.check_passages(passages),
             Op::Post(id) | Op::Await(id) => below("signal", id.0, self.signals as usize),
             Op::Fork(spec) => below("task", *spec, self.tasks.len()),
             Op::ChangeOf { spec, cpus, policy } => {
@@ -119,6 +120,19 @@ impl Workload {
             }
             Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
+    }
+
+    fn check_passages(&self, passages: &Passages) -> Result<(), String> {
+        let Passages { lock, reads, hold, between, times, .. } = *passages;
+        let count = self.locks.len();
+        let lock = self.locks.get(lock.0 as usize).ok_or_else(|| format!("lock {}, but there are {count}", lock.0))?;
+        if reads && !lock.kind.has_readers() {
+            return Err(format!("lock {:?} has no readers; expected passages of writers", lock.name));
+        }
+        if times == 0 || lock.stripes == 0 {
+            return Err("no passage, or a lock of no stripe; expected at least 1".into());
+        }
+        short(hold).and(short(between))
     }
 
     /// A signal is posted at one place and awaited at one place, and nobody awaits what is never posted.
@@ -318,7 +332,8 @@ impl Script<'_> {
         match op {
             Op::Work { user, system } => user.0 + system.0 > 0,
             Op::CpuTime(time) | Op::Sleep(time, _) | Op::Timer { period: time, .. } => time.0 > 0,
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend => true,
+            // A passage takes a nanosecond at least.
+            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::Passages(_) => true,
             Op::Barrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }
@@ -344,6 +359,7 @@ mod tests {
         Workload {
             name: "w".into(),
             duration: None,
+            locks: Vec::new(),
             tasks: scripts.iter().enumerate().map(task).collect(),
             mutexes: 2,
             conditions: 1,

@@ -236,6 +236,7 @@ mod tests {
             duration: None,
             tasks: scripts.into_iter().enumerate().map(spec).collect(),
             mutexes: 0,
+            locks: Vec::new(),
             conditions: 0,
             barriers: Vec::new(),
             signals,

@@ -5,12 +5,14 @@
 mod check;
 mod jobs;
 mod json;
+mod locks;
 mod player;
 mod recording;
 mod rt_app;
 mod script;
 mod shipped;
 
+pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Player};
 pub use recording::{Recording, RecordingMeta};
 pub use script::{

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The one form that every workload takes: tasks with scripts of operations.
 
+use crate::locks::{Passages, SharedLock};
 use ids::{CpuSet, Nanos, Policy};
 
 /// A mutex by number.
@@ -88,6 +89,8 @@ pub enum Op {
     Post(SignalId),
     /// Wait for a signal, unless it is posted already.
     Await(SignalId),
+    /// Pass through a lock in shared memory.
+    Passages(Passages),
     /// `sched_yield(2)`.
     Yield,
     /// Start the task of this spec index (a new instance of it each time).
@@ -168,6 +171,8 @@ pub struct Workload {
     pub signals: u32,
     /// See above; without the private ones.
     pub references: u32,
+    /// Locks in shared memory.
+    pub locks: Vec<SharedLock>,
 }
 
 /// Why a workload was refused.

@@ -364,6 +364,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         duration: None,
         tasks,
         mutexes: 2,
+        locks: Vec::new(),
         conditions: 0,
         barriers: vec![],
         signals: 8,

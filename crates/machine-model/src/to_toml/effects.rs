@@ -30,10 +30,12 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "deep", deep, "its core does not count for the turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
-    if let Some(Locks { line_ns, wakeup_hold_ns }) = locks {
+    if let Some(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent }) = locks {
         text.push_str("\n[locks]\n");
         line(text, "line_ns", estimates(line_ns), "a line from another CPU: core, cache, node, far");
         line(text, "wakeup_hold_ns", estimate(wakeup_hold_ns), "of a wakeup, with the runqueue locked");
+        line(text, "passage_ns", estimates(passage_ns), "alone: atomic, seqlock, spin, queued, rwlock, mutex");
+        line(text, "storm_percent", estimate(storm_percent), "of a way, for each further CPU that polls");
     }
 }
 

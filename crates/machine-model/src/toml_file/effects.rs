@@ -142,8 +142,13 @@ fn locks(mut table: Table<'_, '_>) -> Result<Locks, MachineError> {
     }
     let line_ns = lines.try_into().map_err(|_| table.wrong("line_ns", value, expected))?;
     let wakeup_hold_ns = table.required_estimate("wakeup_hold_ns", NANOSECONDS)?;
+    let value = table.required("passage_ns")?;
+    let expected = "6 numbers: atomic, seqlock, spin, queued, rwlock, mutex";
+    let passage_ns = table.estimates("passage_ns", value, NANOSECONDS)?;
+    let passage_ns = passage_ns.try_into().map_err(|_| table.wrong("passage_ns", value, expected))?;
+    let storm_percent = table.required_estimate("storm_percent", 0..=1_000)?;
     table.finish()?;
-    Ok(Locks { line_ns, wakeup_hold_ns })
+    Ok(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent })
 }
 
 fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
@@ -183,7 +188,7 @@ fn idle_state(mut table: Table<'_, '_>) -> Result<IdleState, MachineError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Effects, Estimate, Governor, Group, Machine};
+    use crate::{Effects, Estimate, Governor, Group, Machine, Passage};
     use ids::Locality;
 
     const HEAD: &str = "description = \"test\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:2\" }\n";
@@ -213,6 +218,8 @@ power_percent = 0
 [locks]
 line_ns = [[6, 8, 10], 20, 60, 130]
 wakeup_hold_ns = [100, 200, 500]
+passage_ns = [5, 1, 8, [15, 23, 45], 17, 15]
+storm_percent = [50, 100, 200]
 "#;
 
     fn read(text: &str) -> Result<Effects, String> {
@@ -235,6 +242,7 @@ wakeup_hold_ns = [100, 200, 500]
         let locks = effects.locks.unwrap();
         assert_eq!([Locality::Same, Locality::Smt, Locality::Far].map(|far| locks.line(far)), [0, 8, 130]);
         assert_eq!(locks.wakeup_hold_ns.high, 500);
+        assert_eq!((locks.passage_ns[Passage::Queued as usize].low, locks.storm_percent.typical), (15, 100));
         assert_eq!(read("").unwrap(), Effects::default(), "nothing is assumed");
         let four = GOOD.replace("[115, 125, 135]", "[125, [130, 140, 150], 160]");
         let head = HEAD.replace("pu:2", "pu:4");

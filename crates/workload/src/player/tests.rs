@@ -29,6 +29,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         duration: None,
         tasks: tasks.into_iter().enumerate().map(spec).collect(),
         mutexes: 2,
+        locks: Vec::new(),
         conditions: 2,
         barriers: BARRIERS.to_vec(),
         signals: 4,

@@ -65,6 +65,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         name: name.to_owned(),
         duration: reader.option("duration", |reader| reader.time("duration"))?,
         // Declared in the order of the bytes, not of the struct's fields: mutexes, conditions, signals, references.
+        locks: Vec::new(),
         mutexes: reader.resources("mutexes")?,
         conditions: reader.resources("conditions")?,
         signals: reader.up_to("signals", MAX_SIGNALS.into())? as u32,

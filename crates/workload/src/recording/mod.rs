@@ -72,6 +72,9 @@ impl Recording {
     pub fn to_bytes(&self) -> Result<Vec<u8>, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
+        if !self.workload.locks.is_empty() {
+            return Err(error("it has locks in shared memory, which the format does not know".into()));
+        }
         let payload = encode::payload(self);
         if payload.len() as u64 > MAX_PAYLOAD {
             return Err(error(format!("{} bytes of payload; expected at most {MAX_PAYLOAD}", payload.len())));

@@ -2,14 +2,15 @@
 //! Events of a phase to operations, and the names of resources to numbers.
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
+use super::locks;
 use super::task::{Known, Parameters, read_parameters};
 use crate::json::{Kind, Member, Value};
-use crate::{BarrierId, ConditionId, MutexId, Op, Reference, Sleep};
+use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, Sleep};
 use ids::{Nanos, Policy};
 use std::collections::BTreeMap;
 
 /// rt-app's order of tests: the first word with which a key begins decides.
-const EVENTS: [(&str, Event); 21] = [
+const EVENTS: [(&str, Event); 22] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -30,6 +31,8 @@ const EVENTS: [(&str, Event); 21] = [
     ("fork", Event::Fork),
     // Not rt-app's: `"change": {"task": NAME, "cpus": […], "policy": …, "priority": …}`, parameters as those of a phase.
     ("change", Event::Change),
+    // Nor this: see `locks.rs`.
+    ("passages", Event::Passages),
     ("sem_post", Event::Refused),
     ("sem_wait", Event::Refused),
 ];
@@ -52,6 +55,7 @@ enum Event {
     Yield,
     Fork,
     Change,
+    Passages,
     Refused,
 }
 
@@ -82,6 +86,8 @@ impl<'a> Names<'a> {
 /// The resources of the whole file.
 #[derive(Default)]
 pub(super) struct Resources<'a> {
+    /// Locks in shared memory.
+    pub locks: Vec<SharedLock>,
     pub mutexes: Names<'a>,
     pub conditions: Names<'a>,
     pub timers: Names<'a>,
@@ -186,6 +192,7 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
+            Event::Passages => locks::passages(what, member, &self.resources.locks)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
         };
         self.push(at, op);

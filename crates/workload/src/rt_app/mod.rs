@@ -17,6 +17,9 @@
 //!   `mem_buffer_size`, `frag`. `pi_enabled` must be false: priorities are not inherited.
 //! - **Resources** come into being by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
+//! Beyond rt-app: the event `change` (another task's affinity, policy, nice value), and locks in shared memory: a
+//! section `locks` and the event `passages` (`locks.rs`).
+//!
 //! Where this differs from rt-app at 55cb0c0:
 //! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.
 //! - A `barrier` waits for one arrival of each of its users. In rt-app a fast user can pass twice before the others
@@ -28,6 +31,7 @@
 
 mod document;
 mod events;
+mod locks;
 mod task;
 
 use crate::{Workload, WorkloadError, json, script};
@@ -77,10 +81,14 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     if let Some(member) = root.optional("resources")? {
         check_resources(&Object::new("\"resources\"".into(), member.at, &member.value)?)?;
     }
+    let locks = match root.optional("locks")? {
+        Some(member) => locks::read_locks(&Object::new("\"locks\"".into(), member.at, &member.value)?)?,
+        None => Vec::new(),
+    };
     let tasks = root.required("tasks")?;
     let tasks = Object::new("\"tasks\"".into(), tasks.at, &tasks.value)?;
     root.finish()?;
-    let (mut workload, positions) = task::read_all(&tasks, policy)?;
+    let (mut workload, positions) = task::read_all(&tasks, policy, locks)?;
     workload.name = script::stem(name).to_owned();
     workload.duration = duration;
     workload.find_flaw().map_err(|flaw| {

@@ -5,7 +5,7 @@ use super::document::{Fault, Object, integer, near_miss, wrong};
 use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, is_event};
 use crate::check::check_policy;
 use crate::json::{Kind, Member};
-use crate::{Op, Start, TaskSpec, Workload};
+use crate::{Op, SharedLock, Start, TaskSpec, Workload};
 use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
 /// More instances in one file are a typing error: no machine of 4096 CPUs needs them.
@@ -39,9 +39,13 @@ impl Positions {
 }
 
 /// All tasks to a workload without name and duration, with the positions of each spec.
-pub(super) fn read_all(tasks: &Object<'_>, policy: PolicyName) -> Result<(Workload, Vec<Positions>), Fault> {
+pub(super) fn read_all(
+    tasks: &Object<'_>,
+    policy: PolicyName,
+    locks: Vec<SharedLock>,
+) -> Result<(Workload, Vec<Positions>), Fault> {
     let index = index(tasks)?;
-    let mut resources = Resources::default();
+    let mut resources = Resources { locks, ..Resources::default() };
     let (mut specs, mut positions) = (Vec::new(), Vec::new());
     for member in tasks.members {
         let entry = index[member.key.as_str()];
@@ -67,6 +71,7 @@ pub(super) fn read_all(tasks: &Object<'_>, policy: PolicyName) -> Result<(Worklo
         name: String::new(),
         duration: None,
         tasks: specs,
+        locks: resources.locks,
         mutexes: count(&resources.mutexes),
         conditions: count(&resources.conditions),
         references: count(&resources.timers),

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task passes through locks of its workload: works, comes to the lock, waits, has it, works, gives it back.
+//!
+//! Between events nothing is decided: whoever gives a lock back says at once who has it next and when it gets there. The
+//! next one pays that way ([`Phase::Line`]) when it runs, so one that was preempted gets to its lock late, and those behind
+//! it wait for that too.
+
+use crate::alarms::Alarm;
+use crate::model::Model;
+use crate::run::Run;
+use crate::shared_locks::{SharedLocks, Stage, Waiter};
+use crate::tasks::{Phase, State};
+use event_log::BlockCause;
+use ids::{CpuId, Nanos, TaskId};
+use kernel_model::Leave;
+use workload::{Demand, LockKind, Passages, Sleep};
+
+/// A writer of an RCU lock waits for so many ticks: until every CPU has passed through the scheduler or a tick, seen at the
+/// tick after it. 2 to 3 in kernels.
+const GRACE_TICKS: (u64, u64) = (5, 2);
+
+impl<M: Model> Run<'_, M> {
+    /// `id`, the current task of `cpu`, begins to pass through a lock.
+    pub fn begin_passages(&mut self, cpu: CpuId, id: TaskId, op: Passages) {
+        let name = &self.player.spec(self.tasks[id.index()].spec).name;
+        self.shared().begin(id, name, op);
+        self.pass(cpu, id);
+    }
+
+    /// Whether `id` is amidst that.
+    pub fn passes(&mut self, id: TaskId) -> bool {
+        self.shared_locks.as_mut().is_some_and(|locks| locks.passing(id).is_some())
+    }
+
+    fn shared(&mut self) -> &mut SharedLocks {
+        self.shared_locks.as_mut().expect("the workload has locks")
+    }
+
+    /// `id`, which is current on `cpu` and needs nothing now, takes its next steps, up to one that takes time.
+    pub fn pass(&mut self, cpu: CpuId, id: TaskId) {
+        loop {
+            let now = self.now;
+            let locks = self.shared_locks.as_mut().expect("the workload has locks");
+            let passing = locks.passing(id).expect("it passes");
+            match passing.stage {
+                Stage::Begin => {
+                    passing.stage = Stage::Arrive;
+                    let between = passing.length(passing.op.between);
+                    let own = locks.choose(id);
+                    return self.tasks[id.index()].begin_work(between + own);
+                }
+                Stage::Arrive => {
+                    passing.asked = now;
+                    self.arrive(cpu, id);
+                }
+                // A mutex: somebody woke it, and it tries again.
+                Stage::Wait => self.arrive(cpu, id),
+                Stage::Enter => {
+                    passing.stage = Stage::Leave;
+                    let hold = passing.length(passing.op.hold);
+                    if hold > Nanos::ZERO {
+                        return self.tasks[id.index()].begin_work(hold);
+                    }
+                }
+                Stage::Leave => {
+                    passing.stage = Stage::Done;
+                    self.leave(cpu, id);
+                }
+                Stage::Done => {
+                    passing.left -= 1;
+                    if passing.left == 0 {
+                        return locks.end(id);
+                    }
+                    passing.stage = Stage::Begin;
+                }
+            }
+            let task = &self.tasks[id.index()];
+            if task.phase != Phase::Ask || task.state() != State::Running {
+                return;
+            }
+        }
+    }
+
+    /// `id` comes to its lock.
+    fn arrive(&mut self, cpu: CpuId, id: TaskId) {
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let passing = locks.passing(id).expect("it passes");
+        let (number, reads, seen) = (passing.word, passing.op.reads, passing.seen);
+        let lock = passing.op.lock;
+        let kind = locks.kind(lock);
+        let word = &locks.words[number];
+        let waits_for_writer = word.writer.is_some();
+        match kind {
+            LockKind::Atomic => self.enter_lock(cpu, id, true),
+            LockKind::Rcu if reads => self.enter_lock(cpu, id, false),
+            LockKind::Sequence if reads && !waits_for_writer => {
+                let version = word.version;
+                let way = if seen == version { Nanos::ZERO } else { locks.read(number, cpu) };
+                locks.passing(id).expect("it passes").seen = version;
+                self.enter_lock_after(id, way);
+            }
+            LockKind::ReadWrite if reads && !waits_for_writer && word.waiting.is_empty() => {
+                locks.words[number].readers += 1;
+                self.enter_lock(cpu, id, true);
+            }
+            _ if !reads && !waits_for_writer && word.readers == 0 && self.may_take(number, kind) => {
+                self.take_word(cpu, id, number);
+            }
+            LockKind::Mutex => {
+                self.queue(id, number, false);
+                self.schedule(cpu, Leave::Block(BlockCause::Task));
+            }
+            _ => {
+                self.queue(id, number, reads);
+                self.tasks[id.index()].phase = Phase::Spin;
+            }
+        }
+    }
+
+    /// Whether a lock that nobody has is for whoever comes: those who wait for a fair one come first.
+    fn may_take(&self, number: usize, kind: LockKind) -> bool {
+        let locks = self.shared_locks.as_ref().expect("the workload has locks");
+        matches!(kind, LockKind::Mutex | LockKind::TestAndSet | LockKind::Sequence | LockKind::Rcu)
+            || locks.words[number].waiting.is_empty()
+    }
+
+    fn queue(&mut self, id: TaskId, number: usize, reads: bool) {
+        let locks = self.shared();
+        locks.words[number].waiting.push_back(Waiter { task: id, reads });
+        locks.passing(id).expect("it passes").stage = Stage::Wait;
+    }
+
+    /// `id` takes a lock that is free.
+    fn take_word(&mut self, cpu: CpuId, id: TaskId, number: usize) {
+        let locks = self.shared();
+        locks.words[number].writer = Some(id);
+        self.enter_lock(cpu, id, true);
+    }
+
+    /// `id` is in, once the line of the lock is there if it writes that.
+    fn enter_lock(&mut self, cpu: CpuId, id: TaskId, writes: bool) {
+        let now = self.now;
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let passing = locks.passing(id).expect("it passes");
+        let (number, lock) = (passing.word, passing.op.lock);
+        let before = locks.last(number);
+        let way = if writes { locks.fetch(number, cpu, now) } else { Nanos::ZERO };
+        let way = way + locks.data(lock, before, cpu, None);
+        self.enter_lock_after(id, way);
+    }
+
+    fn enter_lock_after(&mut self, id: TaskId, way: Nanos) {
+        let now = self.now;
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let passing = locks.passing(id).expect("it passes");
+        (passing.stage, passing.entered) = (Stage::Enter, now + way);
+        let (row, waited) = (passing.row, now - passing.asked);
+        locks.note_taken(row, waited);
+        self.tasks[id.index()].phase = if way == Nanos::ZERO { Phase::Ask } else { Phase::Line(way) };
+    }
+
+    /// `id` gives its lock back.
+    fn leave(&mut self, cpu: CpuId, id: TaskId) {
+        let now = self.now;
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let passing = locks.passing(id).expect("it passes");
+        let (number, op, seen, row) = (passing.word, passing.op, passing.seen, passing.row);
+        let held = now.since(passing.entered);
+        let kind = locks.kind(op.lock);
+        locks.note_held(row, held);
+        match kind {
+            LockKind::Atomic => {}
+            LockKind::Rcu if op.reads => {}
+            LockKind::Sequence if op.reads => {
+                let word = &locks.words[number];
+                if word.version != seen || word.writer.is_some() {
+                    // A writer came between: once more, and it has waited since it came first.
+                    locks.rows[row].retries += 1;
+                    locks.passing(id).expect("it passes").stage = Stage::Wait;
+                }
+            }
+            LockKind::ReadWrite if op.reads => {
+                let way = locks.fetch(number, cpu, now);
+                locks.words[number].readers -= 1;
+                if locks.words[number].readers == 0 {
+                    self.pass_on(cpu, number, kind, op);
+                }
+                if way > Nanos::ZERO {
+                    self.tasks[id.index()].phase = Phase::Line(way);
+                }
+            }
+            _ => self.give_back(cpu, id, number, kind, op),
+        }
+    }
+
+    /// A lock that one task has alone.
+    fn give_back(&mut self, cpu: CpuId, id: TaskId, number: usize, kind: LockKind, op: Passages) {
+        let word = &mut self.shared().words[number];
+        (word.writer, word.version) = (None, word.version + 1);
+        match kind {
+            LockKind::Mutex => {
+                if let Some(waiter) = self.shared().words[number].waiting.pop_front() {
+                    self.wake(cpu, id, waiter.task);
+                }
+            }
+            _ => self.pass_on(cpu, number, kind, op),
+        }
+        if kind == LockKind::Rcu {
+            let grace = Nanos(self.ticks.period().0 * GRACE_TICKS.0 / GRACE_TICKS.1);
+            self.carry_out(cpu, id, Demand::Sleep(grace, Sleep::Timer), self.kernel_now());
+        }
+    }
+
+    /// A spin lock that nobody has goes to those who wait for it.
+    fn pass_on(&mut self, cpu: CpuId, number: usize, kind: LockKind, op: Passages) {
+        while let Some(place) = self.next_waiter(cpu, number, kind) {
+            let polling = self.polling(number);
+            let locks = self.shared_locks.as_mut().expect("the workload has locks");
+            let waiter = locks.words[number].waiting.remove(place).expect("it waits");
+            // Readers of a sequence lock look again themselves.
+            let enters = kind != LockKind::Sequence || !waiter.reads;
+            if enters {
+                self.grant(waiter, number, kind, op, polling);
+            } else {
+                self.resume(waiter.task, Phase::Ask);
+            }
+            if enters && !waiter.reads {
+                return;
+            }
+        }
+    }
+
+    /// How many CPUs look at the lock.
+    fn polling(&self, number: usize) -> u64 {
+        let locks = self.shared_locks.as_ref().expect("the workload has locks");
+        let runs = |waiter: &&Waiter| self.tasks[waiter.task.index()].state() == State::Running;
+        locks.words[number].waiting.iter().filter(runs).count() as u64
+    }
+
+    /// Place of who is next, among those who wait.
+    fn next_waiter(&self, cpu: CpuId, number: usize, kind: LockKind) -> Option<usize> {
+        let locks = self.shared_locks.as_ref().expect("the workload has locks");
+        let word = &locks.words[number];
+        if word.writer.is_some() {
+            return None;
+        }
+        match kind {
+            LockKind::TestAndSet | LockKind::Sequence | LockKind::Rcu => {
+                let on = |waiter: &Waiter| self.cpu_of(waiter.task).map(|on| locks.distance(cpu, on));
+                let near = word.waiting.iter().enumerate();
+                near.filter_map(|(place, waiter)| Some((on(waiter)?, place))).min().map(|(_, place)| place)
+            }
+            _ => word.waiting.front().filter(|waiter| waiter.reads || word.readers == 0).map(|_| 0),
+        }
+    }
+
+    /// `waiter` has the lock now, and gets to it a way later.
+    fn grant(&mut self, waiter: Waiter, number: usize, kind: LockKind, op: Passages, polling: u64) {
+        let on = self.cpu_of(waiter.task);
+        let other = self.shared().words[number].waiting.front().map(|other| other.task);
+        let poller = other.and_then(|other| self.cpu_of(other));
+        let now = self.now;
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let before = locks.last(number);
+        // One that does not run finds the line near where it runs next; that is not known.
+        let to = on.or(before).unwrap_or(CpuId(0));
+        let way = if kind == LockKind::ReadWrite {
+            locks.fetch(number, to, now)
+        } else {
+            locks.hand_over(number, kind, to, polling, now)
+        };
+        let way = way + locks.data(op.lock, before, to, poller);
+        let word = &mut locks.words[number];
+        if waiter.reads {
+            word.readers += 1;
+        } else {
+            word.writer = Some(waiter.task);
+        }
+        let passing = locks.passing(waiter.task).expect("it passes");
+        (passing.stage, passing.entered) = (Stage::Enter, now + way);
+        let (row, waited) = (passing.row, now + way - passing.asked);
+        locks.note_taken(row, waited);
+        self.resume(waiter.task, if way == Nanos::ZERO { Phase::Ask } else { Phase::Line(way) });
+    }
+
+    /// `id`, which spins or was preempted while it did, goes on with this.
+    fn resume(&mut self, id: TaskId, phase: Phase) {
+        let on = self.cpu_of(id);
+        if let Some(cpu) = on {
+            self.settle(cpu);
+            self.alarms.set(Alarm::Cpu(cpu), self.now);
+        }
+        self.tasks[id.index()].phase = phase;
+    }
+
+    /// Where `id` is current.
+    fn cpu_of(&self, id: TaskId) -> Option<CpuId> {
+        if self.tasks[id.index()].state() != State::Running {
+            return None;
+        }
+        self.cpus.iter().position(|cpu| cpu.current == id).map(|cpu| CpuId(cpu as u32))
+    }
+
+    /// `id`, which spins and is current again on `cpu`, takes its lock if that is free: nobody passes a test-and-set lock
+    /// on to one that does not run. False: it goes on spinning.
+    pub fn try_again(&mut self, cpu: CpuId, id: TaskId) -> bool {
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let passing = locks.passing(id).expect("it passes");
+        let (number, op) = (passing.word, passing.op);
+        let kind = locks.kind(op.lock);
+        let word = &mut locks.words[number];
+        if word.writer.is_some()
+            || word.readers > 0
+            || !matches!(kind, LockKind::TestAndSet | LockKind::Sequence | LockKind::Rcu)
+        {
+            return false;
+        }
+        word.waiting.retain(|waiter| waiter.task != id);
+        self.tasks[id.index()].phase = Phase::Ask;
+        if op.reads {
+            return true;
+        }
+        self.take_word(cpu, id, number);
+        true
+    }
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Locks in the memory of a workload: who has each, who waits, where its cache line is.
+//!
+//! 1. The word of a lock lies on one line. Who writes it needs that line, which comes from whoever wrote it last; a line is
+//!    in one place at a time, so all who want it are served one after the other ([`Word::fetch`]).
+//! 2. Who waits for a spin lock occupies its CPU. Passing the lock on takes what [`Spinning::handover`] says.
+//! 3. A waiter that is preempted keeps its place in a ticket or queued lock, and all behind wait until it runs again. A
+//!    test-and-set lock goes to the nearest CPU that polls, and is free if none does.
+
+use crate::handover::Spinning;
+use crate::noise::draw::Draw;
+use ids::{CpuId, Nanos, TaskId, Topology};
+use machine_model::{Machine, Passage};
+use measures::LockUse;
+use std::collections::VecDeque;
+use workload::{LockId, LockKind, Passages, SharedLock};
+
+/// Where a task is in its passage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// It is about to begin one.
+    Begin,
+    /// It wants the lock.
+    Arrive,
+    /// It waits, on its CPU or asleep.
+    Wait,
+    /// It has the lock and is about to work.
+    Enter,
+    /// It has done its work and is about to give it back.
+    Leave,
+    /// It has given it back.
+    Done,
+}
+
+/// A task amidst its passages.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    pub op: Passages,
+    /// Passages that are left, with this one.
+    pub left: u64,
+    pub stage: Stage,
+    /// Which word it passes through.
+    pub word: usize,
+    /// Since when it wants it.
+    pub asked: Nanos,
+    /// Since when it has it.
+    pub entered: Nanos,
+    /// What a reader of a sequence lock saw when it began.
+    pub seen: u64,
+    /// Its row in the table.
+    pub row: usize,
+    draw: Draw,
+}
+
+impl Passing {
+    /// A time of this mean.
+    pub fn length(&mut self, mean: Nanos) -> Nanos {
+        if self.op.exponential { exponential(&mut self.draw, mean) } else { mean }
+    }
+}
+
+/// A task that waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub task: TaskId,
+    pub reads: bool,
+}
+
+/// One lock, or one stripe of it.
+#[derive(Debug, Default)]
+pub(crate) struct Word {
+    /// Who wrote its line last, and when the line can go on from there.
+    last: Option<CpuId>,
+    free: Nanos,
+    pub writer: Option<TaskId>,
+    pub readers: u32,
+    /// Writers so far.
+    pub version: u64,
+    pub waiting: VecDeque<Waiter>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct SharedLocks {
+    locks: Vec<SharedLock>,
+    /// First word of each lock.
+    first: Vec<usize>,
+    pub words: Vec<Word>,
+    pub rows: Vec<LockUse>,
+    passing: Vec<Option<Box<Passing>>>,
+    costs: Option<machine_model::Locks>,
+    topology: Topology,
+    seed: u64,
+}
+
+impl SharedLocks {
+    /// `None` if the workload has none.
+    pub fn new(machine: &Machine, locks: &[SharedLock], seed: u64) -> Option<Box<SharedLocks>> {
+        let mut first = Vec::new();
+        let mut count = 0;
+        for lock in locks {
+            first.push(count);
+            count += lock.stripes as usize;
+        }
+        (!locks.is_empty()).then(|| {
+            Box::new(SharedLocks {
+                locks: locks.to_vec(),
+                first,
+                words: (0..count).map(|_| Word::default()).collect(),
+                rows: Vec::new(),
+                passing: Vec::new(),
+                costs: machine.effects.locks.clone(),
+                topology: machine.topology.clone(),
+                seed,
+            })
+        })
+    }
+
+    /// `task`, which is called so, begins.
+    pub fn begin(&mut self, task: TaskId, name: &str, op: Passages) {
+        if self.passing.len() <= task.index() {
+            self.passing.resize_with(task.index() + 1, || None);
+        }
+        let lock = &self.locks[op.lock.0 as usize];
+        let kind = word_of_table(lock.kind, op.reads);
+        let is_row = |row: &LockUse| row.kind == kind && row.lock == lock.name && row.caller == name;
+        let row = self.rows.iter().position(is_row).unwrap_or_else(|| {
+            let (lock, caller) = (lock.name.clone(), name.to_owned());
+            self.rows.push(LockUse { kind, lock, caller, ..LockUse::default() });
+            self.rows.len() - 1
+        });
+        let (left, stage, draw) = (op.times, Stage::Begin, Draw::new(self.seed, &format!("passages {task}")));
+        let (word, asked) = (self.first[op.lock.0 as usize], Nanos::ZERO);
+        self.passing[task.index()] =
+            Some(Box::new(Passing { op, left, stage, word, asked, entered: asked, seen: 0, row, draw }));
+    }
+
+    /// Where `task` is, if it passes through a lock.
+    pub fn passing(&mut self, task: TaskId) -> Option<&mut Passing> {
+        self.passing.get_mut(task.index()).and_then(|passing| passing.as_deref_mut())
+    }
+
+    /// `task` is through.
+    pub fn end(&mut self, task: TaskId) {
+        self.passing[task.index()] = None;
+    }
+
+    /// How this lock is made.
+    pub fn kind(&self, lock: LockId) -> LockKind {
+        self.locks[lock.0 as usize].kind
+    }
+
+    /// Takes a word by chance for the next passage, and says what the passage itself takes.
+    pub fn choose(&mut self, task: TaskId) -> Nanos {
+        let passing = self.passing[task.index()].as_deref_mut().expect("it passes");
+        let index = passing.op.lock.0 as usize;
+        let lock = &self.locks[index];
+        if lock.stripes > 1 {
+            passing.word = self.first[index] + passing.draw.before(Nanos(lock.stripes.into())).0 as usize;
+        }
+        let own = match lock.kind {
+            LockKind::Atomic => Passage::Atomic,
+            LockKind::Sequence | LockKind::Rcu if passing.op.reads => Passage::Sequence,
+            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => Passage::Spin,
+            LockKind::Queued => Passage::Queued,
+            LockKind::ReadWrite => Passage::ReadWrite,
+            LockKind::Mutex => Passage::Mutex,
+        };
+        let price = self.costs.as_ref().map_or(0, |costs| costs.passage_ns[own as usize].typical);
+        // Else a task could pass for ever at one instant.
+        Nanos(price.max(1))
+    }
+
+    /// One way of a line from `last` to `cpu`.
+    fn line(&self, last: Option<CpuId>, cpu: CpuId) -> u64 {
+        let Some(costs) = &self.costs else { return 0 };
+        last.map_or(0, |last| costs.line(self.topology.locality(last, cpu)))
+    }
+
+    /// How near two CPUs are: less is nearer.
+    pub fn distance(&self, from: CpuId, to: CpuId) -> u64 {
+        self.line(Some(from), to)
+    }
+
+    /// `cpu` writes the word of the lock: so long it waits for the line.
+    pub fn fetch(&mut self, word: usize, cpu: CpuId, now: Nanos) -> Nanos {
+        let line = self.line(self.words[word].last, cpu);
+        let entry = &mut self.words[word];
+        let from = if entry.last == Some(cpu) { now } else { entry.free.max(now) };
+        entry.last = Some(cpu);
+        entry.free = from + Nanos(line);
+        entry.free - now
+    }
+
+    /// `cpu` reads the word: a line that another CPU wrote comes from there, and both can read it then.
+    pub fn read(&self, word: usize, cpu: CpuId) -> Nanos {
+        Nanos(self.line(self.words[word].last, cpu))
+    }
+
+    /// The lines that a holder on `cpu` writes come from `before`; if others poll the line that it works on, it has to
+    /// come once more from one of them.
+    pub fn data(&self, lock: LockId, before: Option<CpuId>, cpu: CpuId, poller: Option<CpuId>) -> Nanos {
+        let lock = &self.locks[lock.0 as usize];
+        let beside = if lock.beside { self.line(poller, cpu) } else { 0 };
+        Nanos(u64::from(lock.lines) * self.line(before, cpu) + beside)
+    }
+
+    /// Who wrote the line of this word last.
+    pub fn last(&self, word: usize) -> Option<CpuId> {
+        self.words[word].last
+    }
+
+    /// The lock goes from the CPU that had it to `cpu`, while `polling` CPUs, that one among them, look on.
+    pub fn hand_over(&mut self, word: usize, kind: LockKind, cpu: CpuId, polling: u64, now: Nanos) -> Nanos {
+        let line = self.line(self.words[word].last, cpu);
+        let storm = self.costs.as_ref().map_or(0, |costs| costs.storm_percent.typical);
+        let spinning = match kind {
+            LockKind::Ticket => Spinning::Ticket,
+            LockKind::Queued => Spinning::Queued,
+            _ => Spinning::TestAndSet,
+        };
+        let way = spinning.handover(line, polling.max(1), storm);
+        let entry = &mut self.words[word];
+        entry.last = Some(cpu);
+        entry.free = now + way;
+        way
+    }
+
+    /// `task` has the lock at `now`, after it had waited or not.
+    pub fn note_taken(&mut self, row: usize, waited: Nanos) {
+        let row = &mut self.rows[row];
+        row.count += 1;
+        row.contended += u64::from(waited > Nanos::ZERO);
+        row.wait_total += waited;
+        row.wait_max = row.wait_max.max(waited);
+    }
+
+    /// It held it for so long.
+    pub fn note_held(&mut self, row: usize, held: Nanos) {
+        let row = &mut self.rows[row];
+        row.hold_total += held;
+        row.hold_max = row.hold_max.max(held);
+    }
+}
+
+/// The type of a row in the lock table.
+fn word_of_table(kind: LockKind, reads: bool) -> &'static str {
+    match kind {
+        LockKind::Mutex => "mutex",
+        LockKind::ReadWrite | LockKind::Sequence | LockKind::Rcu if reads => "rw-read",
+        LockKind::ReadWrite | LockKind::Sequence | LockKind::Rcu => "rw-write",
+        LockKind::TestAndSet | LockKind::Ticket | LockKind::Queued | LockKind::Atomic => "spin",
+    }
+}
+
+/// Exponentially distributed with this mean, in whole nanoseconds. With integers only, so that it is the same on every
+/// host: -ln(u) = -log2(u) * ln 2, and the digits of log2 come from squaring.
+fn exponential(draw: &mut Draw, mean: Nanos) -> Nanos {
+    const LN_2: u64 = 2_977_044_472; // 2^32 ln 2
+    // Odd, of 33 bits: never 0 and never 1.
+    let u = u64::from(draw.word()) << 1 | 1;
+    let whole = u.ilog2();
+    let mut fraction = u << (31 - whole.min(31)) >> whole.saturating_sub(31);
+    let mut log2 = u64::from(whole) << 16;
+    for digit in (0..16).rev() {
+        fraction = fraction * fraction >> 31;
+        if fraction >> 32 != 0 {
+            fraction >>= 1;
+            log2 |= 1 << digit;
+        }
+    }
+    let bits = (33 << 16) - log2;
+    Nanos((u128::from(mean.0) * u128::from(bits) * u128::from(LN_2) >> 48) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_are_exponential() {
+        let mut draw = Draw::new(1, "test");
+        let mut values: Vec<f64> =
+            (0..200_000).map(|_| exponential(&mut draw, Nanos(1_000_000)).0 as f64 / 1e6).collect();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        assert!((mean - 1.0).abs() < 0.01, "{mean}");
+        values.sort_by(f64::total_cmp);
+        // The share below x is 1 - e^-x.
+        for x in [0.1, 0.5, 1.0, 2.0, 5.0] {
+            let share = values.partition_point(|&value| value < x) as f64 / count;
+            let exact = 1.0 - f64::exp(-x);
+            assert!((share - exact).abs() < 0.004, "{x}: {share}, exactly {exact}");
+        }
+    }
+}
