@@ -8,6 +8,7 @@
 
 mod locks;
 mod threads;
+pub(crate) use threads::Padded;
 
 use ids::{CpuId, CpuSet, Locality, Topology};
 use std::time::Duration;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// On a cache line of its own, and on none that is fetched along with its neighbour.
 #[repr(align(256))]
 #[derive(Default)]
-pub(super) struct Padded<T>(pub T);
+pub(crate) struct Padded<T>(pub T);
 
 /// See [`super::usable`].
 pub(super) fn usable() -> std::io::Result<CpuSet> {

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::{self, Scope, ScopedJoinHandle};
-use workload::Demand;
+use workload::{Demand, Passages};
 
 /// A thread that works looks so often whether the play is over.
 const CHUNK: Nanos = Nanos::from_us(50);
@@ -158,6 +158,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 Some(Demand::CpuTime(time)) => self.spend(time),
                 Some(Demand::Sleep(time, _)) => self.sleep(asked_at, time),
                 Some(Demand::Wait) => self.wait(),
+                Some(Demand::Passages(op)) => self.pass(&op),
                 Some(Demand::Yield) => {
                     self.played.yields += 1;
                     thread::yield_now();
@@ -188,6 +189,15 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         }
         self.played.work_asked += work;
         self.played.work_done += work.since(self.calibration().work_of(rounds));
+    }
+
+    fn pass(&mut self, op: &Passages) {
+        let (calibration, shared) = (*self.calibration(), self.shared);
+        let work = |time: Nanos| work::spin(calibration.rounds_of(time));
+        let made = shared.locks.pass(self.task, op, work, || shared.is_over());
+        let each = op.hold + op.between;
+        self.played.work_asked += Nanos(each.0 * op.times);
+        self.played.work_done += Nanos(each.0 * made);
     }
 
     fn spend(&mut self, time: Nanos) {

@@ -19,6 +19,14 @@ pub enum PlayError {
         /// The workload's name.
         workload: String,
     },
+    /// A lock that only a kernel has.
+    #[error("{workload}: lock {lock:?} is of kind rcu, which only the kernel has; it can be simulated, but not played")]
+    Rcu {
+        /// The workload's name.
+        workload: String,
+        /// The lock's name.
+        lock: String,
+    },
     /// A task may run nowhere.
     #[error("{workload}: {task} may only run on CPUs {wanted}, but this process has CPUs {present}")]
     NoCpu {

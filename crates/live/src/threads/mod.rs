@@ -15,6 +15,7 @@
 //!   the one of `clock_nanosleep(2)`; it has no slack, unlike rt-app's (50 us).
 //! - **Affinity, policy and nice value** are set by the thread itself: first of all, and at each change. CPUs that this
 //!   process does not have are left out, as in the simulator. A task without CPUs of its own has those of the caller.
+//! - **Passages** go through real locks in the memory of this process. A mutex is a futex whose waiters sleep at once.
 //! - **Fork** is a new thread. A yield is `sched_yield(2)`.
 //!
 //! The Player is one for all threads, behind a lock that is held for some 100 ns at a time and spun for. Only a thread
@@ -26,6 +27,7 @@
 
 mod actor;
 mod error;
+mod locks;
 mod prepare;
 mod shared;
 mod stage;

@@ -4,7 +4,7 @@
 use super::{Calibration, Options, PlayError, sys};
 use ids::{CpuSet, Policy};
 use std::thread;
-use workload::{Op, TaskSpec, Workload};
+use workload::{LockKind, Op, TaskSpec, Workload};
 
 /// What preparing found out.
 pub struct Prepared {
@@ -17,6 +17,9 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, PlayE
     workload.validate()?;
     if options.duration.or(workload.duration).is_none() && !workload.is_finite() {
         return Err(PlayError::Endless { workload: workload.name.clone() });
+    }
+    if let Some(lock) = workload.locks.iter().find(|lock| lock.kind == LockKind::Rcu) {
+        return Err(PlayError::Rcu { workload: workload.name.clone(), lock: lock.name.clone() });
     }
     let affinity = |source| PlayError::System { action: "ask for the CPUs of this thread", source };
     let cpus = sys::allowed_cpus().map_err(affinity)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What all tasks of a play share: the Player and its lock, the play's clock, and the places where its threads sleep.
 
+use super::locks::Locks;
 use super::prepare::Prepared;
 use super::{End, Options, PlayError, Played, Step, Stuck, TaskPlayed, sys};
 use ids::{Nanos, TaskId};
@@ -101,6 +102,7 @@ pub struct Shared<'w> {
     pub options: &'w Options,
     pub prepared: &'w Prepared,
     pub bells: Arc<Bells>,
+    pub locks: Locks,
     /// When the play began and when it must end, by the clock.
     begin: AtomicU64,
     end: AtomicU64,
@@ -132,6 +134,7 @@ impl<'w> Shared<'w> {
             options,
             prepared,
             bells,
+            locks: Locks::new(&workload.locks),
             begin: AtomicU64::new(sys::NEVER.0),
             end: AtomicU64::new(sys::NEVER.0),
             arrived: AtomicU32::new(0),
