@@ -60,7 +60,7 @@ fn outcome(run: &RunReport) -> String {
 
 /// Time of all CPUs together.
 fn total_ns(cpu: &CpuAccount) -> u64 {
-    let CpuAccount { run, idle, scheduler, stolen, offline, slowed: _ } = cpu;
+    let CpuAccount { run, idle, scheduler, stolen, offline, slowed: _, spin: _ } = cpu;
     [run, idle, scheduler, stolen, offline].into_iter().map(|time| time.0).sum()
 }
 

@@ -278,7 +278,7 @@ impl<S: Sink> Meter<S> {
             energy_ratio_ppm: None,
         });
         // A command does what it does: only a player knows how much work that was.
-        (measures.work, measures.slowed) = (None, None);
+        (measures.work, measures.slowed, measures.spin) = (None, None, None);
         // A task is announced at its birth, under its parent's name.
         for (task, name) in measures.tasks.iter_mut().zip(fed.names) {
             task.name = name;

@@ -121,9 +121,9 @@ impl Locks {
                 word.state.fetch_sub(READER, Ordering::Release);
             }
             (LockKind::ReadWrite, false) => {
-                while word.state.fetch_or(WANTED, Ordering::Relaxed) & (WRITER | WANTED) != 0 {
-                    spin_while(|| word.state.load(Ordering::Relaxed) & (WRITER | WANTED) != 0);
-                }
+                // One writer at a time keeps readers out, and waits for those who are in.
+                let want = |state: u64| (state & (WRITER | WANTED) == 0).then_some(state | WANTED);
+                spin_while(|| word.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, want).is_err());
                 spin_while(|| word.state.load(Ordering::Acquire) >= READER);
                 word.state.fetch_xor(WANTED | WRITER, Ordering::Acquire);
                 hold();
@@ -221,7 +221,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use workload::LockId;
 
-    /// Four threads that change two numbers which belong together: nobody ever sees them differ.
+    /// Two threads that change two numbers which belong together: nobody ever sees them differ. Few passages: a fair lock goes
+    /// to threads that do not run, and takes a slice each time.
     #[test]
     fn locks_exclude() {
         for (_, kind) in LockKind::NAMES {
@@ -237,30 +238,33 @@ mod tests {
                     reads,
                     hold: Nanos(1),
                     between: Nanos::ZERO,
-                    times: 5_000,
+                    times: 200,
                     exponential: false,
                 };
                 let work = |time: Nanos| {
                     if time == Nanos::ZERO || reads {
                         return;
                     }
-                    // Not atomic together: only the lock keeps others out.
+                    // Not atomic together: only the lock keeps others out, also while this thread does not run.
                     let value = one.load(Ordering::Relaxed) + 1;
                     one.store(value, Ordering::Relaxed);
+                    if value % 16 == 0 {
+                        std::thread::yield_now();
+                    }
                     let other = two.load(Ordering::Relaxed) + 1;
                     two.store(other, Ordering::Relaxed);
                     torn.fetch_or(value != other, Ordering::Relaxed);
                 };
-                assert_eq!(locks.pass(TaskId(task), &op, work, || false), 5_000);
+                assert_eq!(locks.pass(TaskId(task), &op, work, || false), 200);
             };
             std::thread::scope(|scope| {
-                let readers = if kind.has_readers() { 2 } else { 0 };
-                (0..4 + readers).for_each(|task| {
+                let readers = u32::from(kind.has_readers());
+                (0..2 + readers).for_each(|task| {
                     let pass = &pass;
-                    scope.spawn(move || pass(task, task >= 4));
+                    scope.spawn(move || pass(task, task >= 2));
                 });
             });
-            assert_eq!((one.into_inner(), torn.into_inner()), (20_000, false), "{kind:?}");
+            assert_eq!((one.into_inner(), torn.into_inner()), (400, false), "{kind:?}");
         }
     }
 

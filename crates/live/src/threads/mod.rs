@@ -37,6 +37,7 @@ mod tests;
 mod work;
 
 pub use error::PlayError;
+pub(crate) use locks::Locks;
 pub use stage::{Running, Stage, Stopper};
 pub use work::Calibration;
 
