@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Developer automation.
 
+mod locks;
 mod lrz;
 mod noise;
 mod objects;
@@ -42,6 +43,8 @@ enum Task {
     Statistics(statistics::Arguments),
     /// Show how many tasks a second pass through one queue on 1 to 512 CPUs
     Wall(wall::Arguments),
+    /// Two threads at a lock, on this host and in the model of it
+    Locks(locks::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]
     Vm(vm::Command),
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
         Task::Objects(arguments) => end("objects", objects::execute(&arguments)),
         Task::Statistics(arguments) => end("statistics", statistics::execute(&arguments).map(|()| true)),
+        Task::Locks(arguments) => end("locks", locks::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => end("wall", wall::execute(&arguments).map(|()| true)),
         Task::Vm(command) => vm::execute(command),
     }

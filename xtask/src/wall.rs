@@ -39,18 +39,21 @@ numbering = \"threads-last\"
 /// Pairs in the case: UnixBench starts as many copies as there are CPUs.
 const PAIRS: u32 = 128;
 
+/// The program to ask: the one that was named, or a release build.
+pub fn weir(named: Option<&Path>) -> Result<PathBuf> {
+    if let Some(weir) = named {
+        return Ok(weir.to_owned());
+    }
+    let build = ["build", "--release", "--locked", "-q", "-p", "weir"];
+    let built = Command::new("cargo").args(build).current_dir(crate::root()).status()?;
+    ensure!(built.success(), "weir cannot be built");
+    Ok(crate::root().join("target/release/weir"))
+}
+
 /// Prints both tables.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     let root = crate::root();
-    let weir = match &arguments.weir {
-        Some(weir) => weir.clone(),
-        None => {
-            let build = ["build", "--release", "--locked", "-q", "-p", "weir"];
-            let built = Command::new("cargo").args(build).current_dir(root).status()?;
-            ensure!(built.success(), "weir cannot be built");
-            root.join("target/release/weir")
-        }
-    };
+    let weir = weir(arguments.weir.as_deref())?;
     let folder = root.join("target/wall");
     std::fs::create_dir_all(&folder)?;
     let preset = root.join("machines/server-512.toml");

@@ -157,7 +157,7 @@ pub static CATALOGUE: [Measure; 34] = [
     number("bpf_instructions", "BPF instructions", Table,
         "instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
     time("lock_wait_ns", "lock wait", Less, Table,
-        "waiting for locks of the kernel and of the workload, all waiters together", |m| m.lock_wait.map(|time| time.0)),
+        "waiting for locks of the kernel and of the workload", |m| m.lock_wait.map(|time| time.0)),
 ];
 
 /// The measure of this key.

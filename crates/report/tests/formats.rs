@@ -86,7 +86,8 @@ fn json_keeps_the_contract() {
                 "offline": 0
               },
               "run_ns": {
-                "slowed": null
+                "slowed": null,
+                "spin": null
               },
               "energy_ratio_ppm": null,
               "bpf_instructions": 7654321,

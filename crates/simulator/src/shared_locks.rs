@@ -258,19 +258,19 @@ fn word_of_table(kind: LockKind, reads: bool) -> &'static str {
 fn exponential(draw: &mut Draw, mean: Nanos) -> Nanos {
     const LN_2: u64 = 2_977_044_472; // 2^32 ln 2
     // Odd, of 33 bits: never 0 and never 1.
-    let u = u64::from(draw.word()) << 1 | 1;
+    let u = (u64::from(draw.word()) << 1) | 1;
     let whole = u.ilog2();
-    let mut fraction = u << (31 - whole.min(31)) >> whole.saturating_sub(31);
+    let mut fraction = (u << (31 - whole.min(31))) >> whole.saturating_sub(31);
     let mut log2 = u64::from(whole) << 16;
     for digit in (0..16).rev() {
-        fraction = fraction * fraction >> 31;
+        fraction = (fraction * fraction) >> 31;
         if fraction >> 32 != 0 {
             fraction >>= 1;
             log2 |= 1 << digit;
         }
     }
     let bits = (33 << 16) - log2;
-    Nanos((u128::from(mean.0) * u128::from(bits) * u128::from(LN_2) >> 48) as u64)
+    Nanos(((u128::from(mean.0) * u128::from(bits) * u128::from(LN_2)) >> 48) as u64)
 }
 
 #[cfg(test)]

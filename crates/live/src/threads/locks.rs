@@ -76,11 +76,11 @@ impl Locks {
         const BATCH: u64 = 16;
         let lock = &self.locks[op.lock.0 as usize];
         let place = task.index() % PLACES;
-        let mut random = u64::from(task.0) << 32 | 0x9e37_79b9;
+        let mut random = (u64::from(task.0) << 32) | 0x9e37_79b9;
         let draws = if op.exponential { draws(&mut random) } else { vec![1.0; 1] };
         let length = |mean: Nanos, index: u64| Nanos((mean.0 as f64 * draws[index as usize % draws.len()]) as u64);
         for index in 0..op.times {
-            if index % BATCH == 0 && over() {
+            if index.is_multiple_of(BATCH) && over() {
                 return index;
             }
             work(length(op.between, 2 * index));
@@ -131,7 +131,7 @@ impl Locks {
             }
             (LockKind::Sequence, true) => loop {
                 let before = word.state.load(Ordering::Acquire);
-                if before % 2 == 0 {
+                if before.is_multiple_of(2) {
                     hold();
                     if word.state.load(Ordering::Acquire) == before {
                         return;
@@ -144,7 +144,8 @@ impl Locks {
                 let mut before = word.state.load(Ordering::Relaxed);
                 let enter = |before: u64| {
                     let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
-                    before % 2 == 0 && word.state.compare_exchange(before, before + 1, success, failure).is_ok()
+                    before.is_multiple_of(2)
+                        && word.state.compare_exchange(before, before + 1, success, failure).is_ok()
                 };
                 while !enter(before) {
                     spin_loop();
@@ -248,7 +249,7 @@ mod tests {
                     // Not atomic together: only the lock keeps others out, also while this thread does not run.
                     let value = one.load(Ordering::Relaxed) + 1;
                     one.store(value, Ordering::Relaxed);
-                    if value % 16 == 0 {
+                    if value.is_multiple_of(16) {
                         std::thread::yield_now();
                     }
                     let other = two.load(Ordering::Relaxed) + 1;

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Two threads at a lock, on this host and in the model of it.
+//!
+//! 1. `weir machine measure` runs twice. The first gives the model its numbers: a way of a cache line, and passages of one
+//!    CPU alone. What two CPUs need for a passage is not among them.
+//! 2. The model predicts that. It agrees if it lies between the lowest 10 % and the highest 90 % that the two measurements
+//!    found for the row.
+
+use crate::wall::weir;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options of `cargo xtask locks`.
+#[derive(Args)]
+pub struct Arguments {
+    /// The weir to run; without it, a release build
+    #[arg(long, env = "WEIR")]
+    weir: Option<PathBuf>,
+}
+
+/// Kind and mode in a workload, and the name in the measurement.
+const KINDS: [(&str, &str, &str); 6] = [
+    ("atomic", "write", "atomic"),
+    ("test-and-set", "write", "test-and-set"),
+    ("ticket", "write", "ticket"),
+    ("queued", "write", "queued"),
+    ("mutex", "write", "mutex"),
+    ("rwlock", "read", "rwlock, readers"),
+];
+const HOLDS: [u64; 3] = [0, 100, 1_000];
+/// Of both tasks together.
+const PASSAGES: u64 = 100_000;
+/// Rows that a machine's `passage_ns` is made of, in its order.
+const ALONE: [&str; 6] = ["atomic", "seqlock, readers", "test-and-set", "queued", "rwlock, readers", "mutex"];
+
+/// Prints the table.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    let weir = weir(arguments.weir.as_deref())?;
+    let folder = crate::root().join("target/locks");
+    std::fs::create_dir_all(&folder)?;
+    let measure = || json(Command::new(&weir).args(["machine", "measure", "--format", "json"]));
+    let (first, second) = (measure()?, measure()?);
+    let machine = folder.join("host.toml");
+    std::fs::write(&machine, model(&weir, &first)?)?;
+    println!("| lock | held, ns | measured, ns a passage | again | both from, to | predicted | |");
+    println!("|---|---|---|---|---|---|---|");
+    for (kind, mode, name) in KINDS {
+        for hold in HOLDS {
+            let what = format!("passage, {name}, {hold} ns held, 2 CPUs");
+            let (a, b) = (Row::find(&first, &what)?, Row::find(&second, &what)?);
+            let (low, high) = (a.p10.min(b.p10), a.p90.max(b.p90));
+            let predicted = predict(&weir, &folder, &machine, kind, mode, hold)?;
+            let verdict = if (low..=high).contains(&predicted) {
+                "agrees".to_owned()
+            } else {
+                format!("**{:+.0} %**", 100.0 * (predicted / a.median - 1.0))
+            };
+            println!(
+                "| {kind}, {mode} | {hold} | {:.0} | {:.0} | {low:.0}, {high:.0} | {predicted:.0} | {verdict} |",
+                a.median, b.median
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A row of a measurement.
+struct Row {
+    p10: f64,
+    median: f64,
+    p90: f64,
+}
+
+impl Row {
+    fn find(measured: &Value, what: &str) -> Result<Row> {
+        let rows = measured["measured"].as_array().context("a list of what was measured")?;
+        let row = rows.iter().find(|row| row["what"] == what || row["key"] == what);
+        let row = row.with_context(|| format!("{what:?} was not measured; two CPUs are needed"))?;
+        let number = |key: &str| row[key].as_f64().with_context(|| format!("{what:?} has no {key}"));
+        Ok(Row { p10: number("p10")?, median: number("median")?, p90: number("p90")? })
+    }
+}
+
+/// This host with the locks that were measured.
+fn model(weir: &Path, measured: &Value) -> Result<String> {
+    let output = Command::new(weir).args(["machine", "host"]).output()?;
+    ensure!(output.status.success(), "weir machine host: {}", String::from_utf8_lossy(&output.stderr));
+    let whole = |value: f64| (value.round() as u64).max(1);
+    // Of the nearest two CPUs, between which the passages were measured as well.
+    let near = ["smt", "llc", "node", "far"].map(|level| format!("locks.line_ns.{level}"));
+    let line = near.iter().find_map(|key| Row::find(measured, key).ok()).context("a way between two CPUs")?;
+    let line = whole(line.median);
+    let alone =
+        |name: &&str| Row::find(measured, &format!("passage, {name}, 0 ns held, 1 CPU")).map(|row| whole(row.median));
+    let alone: Vec<u64> = ALONE.iter().map(alone).collect::<Result<_>>()?;
+    let host = String::from_utf8(output.stdout)?;
+    Ok(format!(
+        "{host}\n[locks]\nline_ns = [{line}, {line}, {line}, {line}]\nwakeup_hold_ns = 200\npassage_ns = {alone:?}\n\
+         storm_percent = 100\n"
+    ))
+}
+
+/// What a passage of two CPUs takes in the model, in nanoseconds.
+fn predict(weir: &Path, folder: &Path, machine: &Path, kind: &str, mode: &str, hold: u64) -> Result<f64> {
+    let workload = folder.join("workload.json");
+    let text = format!(
+        r#"{{"locks": {{"l": {{"kind": "{kind}"}}}}, "tasks": {{"t": {{"instance": 2, "loop": 1, "passages":
+            {{"lock": "l", "mode": "{mode}", "hold_ns": {hold}, "times": {}}}}}}}}}"#,
+        PASSAGES / 2
+    );
+    std::fs::write(&workload, text)?;
+    let mut command = Command::new(weir);
+    command.args(["sim", "kernel", "--format", "json", "-m"]).arg(machine).arg("-w").arg(&workload);
+    let run = json(&mut command)?;
+    let makespan = run["runs"][0]["makespan_ns"].as_f64().context("a run that ends")?;
+    Ok(makespan / PASSAGES as f64)
+}
+
+fn json(command: &mut Command) -> Result<Value> {
+    let output = command.output()?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
