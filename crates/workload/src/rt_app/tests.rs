@@ -229,6 +229,12 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"tasks": {"a": {"run": 1, "change": {"task": "a", "prio": 1}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "mem": 5}}}"#,
         r#"{"tasks": {"a": {"sem_wait": "x"}}}"#,
+        r#"{"locks": {"l": {"kind": "tickt"}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"locks": {"l": {"kind": "rwlock", "stripes": 0}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "m", "hold_ns": 5}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "mode": "read"}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "hold": 5}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "draw": "normal"}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "util_min": 5}}}"#,
         r#"{"tasks": {"a": {"run": 1, "taskgroup": "/x"}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "nodes_membind": [0]}}}}}"#,
@@ -282,8 +288,14 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:28: task "a", "change" has no "task"
         dir/w.json:1:47: change of "b", of which there are several; expected a task of one instance
         dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, passages
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, passages
+        dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
+        dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
+        dir/w.json:1:74: no lock is called "m" in the section "locks"
+        dir/w.json:1:53: task "a": lock "l" has no readers; expected passages of writers
+        dir/w.json:1:79: task "a", "passages" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
+        dir/w.json:1:87: draw is "normal"; expected "fixed" or "exponential"
         dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
         dir/w.json:1:28: task "a" has "taskgroup": task groups are not supported
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
@@ -321,7 +333,7 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:2: no task starts by itself
         dir/w.json:1:48: more than 100000 instances in all
         dir/w.json:1:12: task "a": loop without run, sleep or wait: no time passes in it
-        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, tasks
+        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, tasks
         dir/w.json:1:55: pi_enabled: priorities are not inherited here; only false is supported
         dir/w.json:1:53: duration is a number that is no 64-bit integer; expected an integer from -1 to 2147483647
         dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run
