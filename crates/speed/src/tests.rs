@@ -338,11 +338,12 @@ fn race_to_idle_pays_up_to_where_the_formula_says() {
 #[test]
 fn the_documents_table_is_that_of_the_code() {
     const DOCUMENT: &str = include_str!("../../../docs/machine-model.md");
-    const SOURCES: [&str; 4] = [
+    const SOURCES: [&str; 5] = [
         include_str!("tests.rs"),
         include_str!("decay.rs"),
         include_str!("../../simulator/src/speed_tests.rs"),
         include_str!("../../simulator/src/locks_tests.rs"),
+        include_str!("../../simulator/tests/passages.rs"),
     ];
     let mut table = "<!-- table -->\n| effect | verified | validated here | validated by published data |\n".to_owned();
     table += "|---|---|---|---|\n";
