@@ -226,7 +226,7 @@ pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dy
         seed,
         duration: Some(Nanos::from_secs(5)),
         faults: &faults,
-        kernel: host.kernel,
+        kernel: host.kernel.into(),
     };
     Ok(simulator::run(&setup, sink, &mut |_| ())?)
 }

@@ -42,7 +42,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         seed: 0,
         duration: None,
         faults: &scenario.faults,
-        kernel: (7, 2),
+        kernel: (7, 2).into(),
     };
     let mut run = Ok(Run::default());
     let mut read = |kernel: &Kernel, object: &LinkedObject| run = last(scenario, kernel, object);
@@ -63,7 +63,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
         Err(SetupError::Launch(error)) => run.refused = Some(error.to_string()),
         Err(error) => return Err(error).with_context(|| format!("scenario {}", scenario.name)),
     }
-    let kernel = format!("model of {}.{}", setup.kernel.0, setup.kernel.1);
+    let kernel = format!("model of {}", setup.kernel);
     Ok(Record { scenario: scenario.name.clone(), world: "model".into(), kernel, runs: vec![run] })
 }
 

@@ -202,7 +202,7 @@ pub fn simulated() -> Result<Vec<Got>> {
             seed: 0,
             duration: None,
             faults: &FaultPlan::default(),
-            kernel: (7, 2),
+            kernel: (7, 2).into(),
         };
         let outcome = simulator::run(&setup, &mut Unheard, &mut |_| ())?;
         let tasks = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread);

@@ -4,6 +4,7 @@
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
 use machine_model::{Effect, NoiseSource};
+use simulator::KernelName;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -171,9 +172,9 @@ pub struct Sim {
     /// Draw the machine's uncertain numbers N times; each draw runs with every seed [default seeds: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub draws: Option<u64>,
-    /// Kernel version to model
-    #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel)]
-    pub kernel: (u16, u16),
+    /// Kernel version to model; +ticket or +test-and-set behind it: with such locks, as kernels before 4.2
+    #[arg(long, value_name = "VERSION", default_value = "7.2")]
+    pub kernel: KernelName,
     /// Effects of hardware to leave out: smt, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
@@ -369,14 +370,6 @@ pub struct Record {
 fn duration(text: &str) -> Result<Nanos, String> {
     let expected = "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms";
     text.parse().ok().filter(|&time| time > Nanos::ZERO).ok_or_else(|| expected.to_owned())
-}
-
-/// The kernel model follows 7.2; other versions would be a promise that it does not keep.
-fn kernel(text: &str) -> Result<(u16, u16), String> {
-    match text {
-        "7.2" => Ok((7, 2)),
-        _ => Err("only kernel 7.2 is modelled".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -125,6 +125,9 @@ fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
     }
     let (bytes, mut launch) =
         if is_object(spec.what) { from_file(Path::new(spec.what), profile)? } else { from_policy(spec.what)? };
+    if let Some((key, _)) = spec.tunables.first().filter(|_| !is_object(spec.what) && launch.tunables().count() == 0) {
+        bail!("{name}: {key:?} is not a tunable; {} has none", spec.what);
+    }
     let object = Object::parse(&bytes).with_context(|| spec.what.to_owned())?;
     launch.select(spec.preset, &spec.tunables).with_context(|| spec.what.to_owned())?;
     Ok(Scheduler { name: name.to_owned(), loadable: Some(Loadable { bytes, object, profile: launch }) })

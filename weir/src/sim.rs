@@ -178,7 +178,7 @@ fn command_line(args: &Sim) -> String {
     if let Some(draws) = args.draws {
         option("draws", &draws.to_string());
     }
-    option("kernel", &version(args.kernel));
+    option("kernel", &args.kernel.to_string());
     if !args.without.is_empty() {
         let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
         option("without", &words.join(","));
@@ -194,10 +194,6 @@ fn command_line(args: &Sim) -> String {
         option("profile", &profile.to_string_lossy());
     }
     words.join(" ")
-}
-
-fn version((major, minor): (u16, u16)) -> String {
-    format!("{major}.{minor}")
 }
 
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
@@ -247,7 +243,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         kernel: args.kernel,
     };
     let trace = args.trace.as_deref().map(create).transpose()?;
-    let trace = trace.map(|out| perfetto::Writer::new(out, &version(args.kernel)));
+    let trace = trace.map(|out| perfetto::Writer::new(out, &args.kernel.to_string()));
     let (lines, log) = match args.log.as_deref() {
         None => (None, None),
         Some(path) if path.extension().is_some_and(|extension| extension == "jsonl") => {

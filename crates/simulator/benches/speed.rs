@@ -92,7 +92,7 @@ fn play(case: &Case) {
         scheduler: Scheduler::Object { object: &object, profile: &profile },
         seed: 0,
         duration: Some(Nanos::from_secs(case.seconds)),
-        kernel: (7, 2),
+        kernel: (7, 2).into(),
     };
     let before = cpu_ns();
     let outcome = simulator::run(&setup, &mut Null, &mut |_| ()).expect("it runs");

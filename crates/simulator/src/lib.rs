@@ -10,6 +10,7 @@ mod cpu;
 mod faults;
 mod handover;
 mod interrupt;
+mod kernel_name;
 mod loader;
 mod locks;
 #[cfg(test)]
@@ -37,8 +38,10 @@ mod ticks_seen;
 use bpf_object::LinkedObject;
 use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
+pub use handover::Spinning;
 use ids::Nanos;
 use kernel_model::{Coverage, ExitInfo, Kernel, LaunchError};
+pub use kernel_name::KernelName;
 use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
@@ -79,8 +82,8 @@ pub struct Setup<'a> {
     pub duration: Option<Nanos>,
     /// What happens to the machine on the way.
     pub faults: &'a FaultPlan,
-    /// Kernel version as (major, minor).
-    pub kernel: (u16, u16),
+    /// The kernel.
+    pub kernel: KernelName,
 }
 
 /// How a run ended.

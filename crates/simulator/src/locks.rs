@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Locks of the kernel as serial resources: who holds each, who waits, and what passing it on takes.
 //!
-//! 1. They are queued spin locks, as in kernels since 4.2: first come, first served, and passing one on takes the same
-//!    time however many wait. A CPU that waits spins and does nothing else.
+//! 1. They are queued spin locks, as in kernels since 4.2, unless the kernel is a named one: first come, first served, and
+//!    passing one on takes the same time however many wait. A CPU that waits spins and does nothing else.
 //! 2. A lock that is free costs one way of its cache line from the CPU that had it last. Passed on to a CPU that waits it
-//!    costs two: of the lock word, and of the line on which the waiter spins.
+//!    costs what [`Spinning::handover`] says.
 //! 3. The lock of a queue is held while the queue's own lines come from whoever changed it last: two more ways.
 //!
 //! Requests come in the order of time, so the time at which a lock is taken is known as soon as the time is at which its
 //! holder gives it back; that may lie ahead.
 
+use crate::handover::Spinning;
 use crate::script::Step;
 use event_log::LockKind;
 use ids::{CpuId, DsqId, Nanos, Topology};
@@ -82,6 +83,8 @@ pub(crate) struct Locks {
     /// The runqueues' by CPU, then the others in the order in which they were met.
     table: Vec<Entry>,
     others: BTreeMap<Lock, LockNumber>,
+    /// How CPUs wait.
+    pub spinning: Spinning,
     /// Kept to be filled again.
     pub written: Vec<Step>,
 }
@@ -92,7 +95,14 @@ impl Locks {
         let costs = machine.effects.locks.clone()?;
         let topology = machine.topology.clone();
         let table = (0..topology.len() as u32).map(|cpu| Entry::new(Lock::Runqueue(CpuId(cpu)))).collect();
-        Some(Box::new(Locks { costs, topology, table, others: BTreeMap::new(), written: Vec::new() }))
+        Some(Box::new(Locks {
+            costs,
+            topology,
+            table,
+            others: BTreeMap::new(),
+            spinning: Spinning::Queued,
+            written: Vec::new(),
+        }))
     }
 
     /// Part of the wakeup path in which the runqueue of the target is locked.
@@ -148,7 +158,15 @@ impl Locks {
         let row = &mut entry.rows[entry.row];
         row.hold_total += hold;
         row.hold_max = row.hold_max.max(hold);
-        let next = entry.waiting.pop_front()?;
+        let place = match (self.spinning, entry.last) {
+            (Spinning::TestAndSet, Some(from)) => {
+                let far = |waiter: &Waiter| self.costs.line(self.topology.locality(from, waiter.cpu));
+                let near = entry.waiting.iter().enumerate().min_by_key(|(place, waiter)| (far(waiter), *place));
+                near.map_or(0, |(place, _)| place)
+            }
+            _ => 0,
+        };
+        let next = entry.waiting.remove(place)?;
         Some((next.cpu, self.grant(number, next)))
     }
 
@@ -157,8 +175,12 @@ impl Locks {
         let entry = &mut self.table[number.0 as usize];
         let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, next.cpu)));
         let contended = entry.free > next.since;
-        let ways = if contended { 2 } else { 1 };
-        let at = entry.free.max(next.since) + Nanos(ways * line);
+        let waiting = entry.waiting.len() as u64 + 1;
+        let way = match contended {
+            true => self.spinning.handover(line, waiting, self.costs.storm_percent.typical),
+            false => Nanos(line),
+        };
+        let at = entry.free.max(next.since) + way;
         let waited = if contended { at - next.since } else { Nanos::ZERO };
         let lines = match entry.lock {
             Lock::Runqueue(_) | Lock::Bpf(_) => Nanos::ZERO,

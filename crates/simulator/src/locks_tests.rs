@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Locks against the closed form of a queue that its users return to, and against timelines made by hand.
 
+use crate::handover::Spinning;
 use crate::locks::Locks;
 use crate::noise::draw::Draw;
 use crate::run_tests::{play, spec, work, workload};
@@ -35,8 +36,13 @@ fn exponential(draw: &mut Draw, mean: f64) -> u64 {
 
 /// How often in a nanosecond the lock is passed on by `cpus` CPUs that think and hold it for exponential times.
 fn throughput(cpus: u32, think: f64, hold: f64, line: u64) -> f64 {
+    throughput_of(Spinning::Queued, cpus, think, hold, line)
+}
+
+fn throughput_of(spinning: Spinning, cpus: u32, think: f64, hold: f64, line: u64) -> f64 {
     const PASSAGES: u64 = 400_000;
     let mut locks = Locks::new(&machine(cpus, line)).unwrap();
+    locks.spinning = spinning;
     let number = locks.number(Lock::Bpf(1));
     let mut draw = Draw::new(1, "test");
     let mut next: Vec<u64> = (0..cpus).map(|_| exponential(&mut draw, think)).collect();

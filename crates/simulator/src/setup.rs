@@ -44,7 +44,8 @@ pub(crate) fn prepare<'a>(
         run.stop_at(duration);
     }
     run.model.set_now(Nanos::ZERO);
-    if run.locks.is_some() {
+    if let Some(locks) = &mut run.locks {
+        locks.spinning = setup.kernel.spinning;
         run.model.track_locks();
     }
     match setup.scheduler {
@@ -155,7 +156,7 @@ fn config(setup: &Setup<'_>) -> Config {
     Config {
         topology: machine.topology.clone(),
         hz: machine.hz,
-        version: setup.kernel,
+        version: setup.kernel.version,
         budget: CALLBACK_BUDGET,
         seed: derive_seed(setup.seed, "kernel"),
     }

@@ -19,7 +19,7 @@ fn play(machine: &str, workload: &Workload) -> Played {
 
 fn play_in(kernel: (u16, u16), machine: &str, workload: &Workload) -> Played {
     let machine = Machine::preset(machine).or_else(|_| Machine::from_synthetic(machine)).unwrap();
-    Scheduler::kernel().in_kernel(kernel).play(&machine, workload).completed()
+    Scheduler::kernel().in_kernel(kernel.into()).play(&machine, workload).completed()
 }
 
 /// The share of all CPU time that tasks of this name had, in parts of 10000.

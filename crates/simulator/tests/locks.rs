@@ -67,3 +67,20 @@ fn waits_add_up() {
     }
     assert!(waited > 100_000, "they met at some lock: {waited} ns");
 }
+
+/// The wall of one queue: with queued locks a plateau, with ticket locks a fall. 32 CPUs in 8 nodes, as NIX had them.
+#[test]
+fn a_kernel_with_ticket_locks_collapses() {
+    let machine = Machine::preset("nix-32").unwrap();
+    let work = rt_app(
+        r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 128, "loop": 100, "run": 5, "sleep": 5}}}"#,
+    );
+    let switches = |kernel: &str| {
+        let scheduler = Scheduler::shipped("fifo").in_kernel(kernel.parse().unwrap());
+        let measures = scheduler.play(&machine, &work).completed().outcome.measures;
+        measures.context_switches * 1_000_000 / measures.makespan.expect("it ends").0
+    };
+    let [queued, ticket, flag] = ["7.2", "7.2+ticket", "7.2+test-and-set"].map(switches);
+    assert!(ticket * 3 < queued * 2, "queued {queued} a millisecond, ticket {ticket}");
+    assert!(flag * 3 < queued * 2, "queued {queued} a millisecond, test-and-set {flag}");
+}

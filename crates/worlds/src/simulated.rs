@@ -6,7 +6,7 @@ use ids::Nanos;
 use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
 use report::{Ending, Exit, RunReport, Tags, World};
-use simulator::Outcome;
+use simulator::{KernelName, Outcome};
 
 /// What is run, beside the machine on which it runs.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,13 @@ pub struct Setup<'a> {
     pub seed: u64,
     /// Which draw of the machine's uncertain numbers it is; 0: the machine as its file has it.
     pub draw: u64,
-    /// Major and minor version of the kernel.
-    pub kernel: (u16, u16),
+    /// The kernel.
+    pub kernel: KernelName,
 }
 
 /// What such a run is called.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
-    let Setup { scheduler, object, workload, seed, draw, kernel: (major, minor) } = *setup;
+    let Setup { scheduler, object, workload, seed, draw, kernel } = *setup;
     let names = |effects: &mut dyn Iterator<Item = Effect>| effects.map(|effect| effect.name().to_owned()).collect();
     let mut effects: Vec<String> = simulator::EFFECTS.into_iter().map(str::to_owned).collect();
     let of_machine: Vec<String> = names(&mut machine.effects.modelled());
@@ -42,7 +42,7 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
         draw: Some(draw),
         effects: Some(effects),
         unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
-        kernel: format!("{major}.{minor}"),
+        kernel: kernel.to_string(),
     }
 }
 

@@ -35,7 +35,7 @@ fn simulated_tags() -> Tags {
         workload: "load",
         seed: 7,
         draw: 2,
-        kernel: (7, 2),
+        kernel: (7, 2).into(),
     };
     simulated::tags(&setup, &Machine::preset("laptop-2c4t").unwrap())
 }
@@ -142,7 +142,8 @@ fn a_log_and_a_report_say_the_same_of_a_run() {
 
 #[test]
 fn effects_are_those_that_the_machine_has() {
-    let setup = simulated::Setup { scheduler: "kernel", object: None, workload: "w", seed: 0, draw: 0, kernel: (7, 2) };
+    let setup =
+        simulated::Setup { scheduler: "kernel", object: None, workload: "w", seed: 0, draw: 0, kernel: (7, 2).into() };
     let mut machine = Machine::preset("laptop-2c4t").unwrap();
     let with = simulated::tags(&setup, &machine).effects.unwrap();
     machine.effects.switch_off(Effect::Smt);

@@ -10,7 +10,7 @@ use fault_plan::FaultPlan;
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use launch_profile::Profile;
 use machine_model::{Costs, Machine};
-use simulator::{Outcome, Setup, SetupError};
+use simulator::{KernelName, Outcome, Setup, SetupError};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,7 +50,7 @@ pub fn compile(name: &str) -> Object {
 /// A scheduler and what its user space sets; nothing for the kernel's own.
 pub struct Scheduler {
     loadable: Option<(Object, Profile)>,
-    kernel: (u16, u16),
+    kernel: KernelName,
 }
 
 impl Scheduler {
@@ -60,11 +60,11 @@ impl Scheduler {
     }
 
     fn of(loadable: Option<(Object, Profile)>) -> Scheduler {
-        Scheduler { loadable, kernel: (7, 2) }
+        Scheduler { loadable, kernel: (7, 2).into() }
     }
 
     /// It, in this version of the kernel.
-    pub fn in_kernel(self, kernel: (u16, u16)) -> Scheduler {
+    pub fn in_kernel(self, kernel: KernelName) -> Scheduler {
         Scheduler { kernel, ..self }
     }
 
