@@ -72,6 +72,9 @@ struct Entry {
     /// When it is free, unless it is held.
     free: Nanos,
     waiting: VecDeque<Waiter>,
+    /// When those get it who came before its holder had gone: they have it in the future. For locks on which it matters how
+    /// many wait.
+    ahead: VecDeque<Nanos>,
     rows: Vec<Row>,
 }
 
@@ -175,7 +178,10 @@ impl Locks {
         let entry = &mut self.table[number.0 as usize];
         let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, next.cpu)));
         let contended = entry.free > next.since;
-        let waiting = entry.waiting.len() as u64 + 1;
+        while entry.ahead.front().is_some_and(|&at| at <= next.since) {
+            entry.ahead.pop_front();
+        }
+        let waiting = (entry.waiting.len() + entry.ahead.len()) as u64 + 1;
         let way = match contended {
             true => self.spinning.handover(line, waiting, self.costs.storm_percent.typical),
             false => Nanos(line),
@@ -186,6 +192,9 @@ impl Locks {
             Lock::Runqueue(_) | Lock::Bpf(_) => Nanos::ZERO,
             Lock::Global(_) | Lock::Bypass(_) | Lock::Dsq(_) => Nanos(QUEUE_LINES * line),
         };
+        if self.spinning != Spinning::Queued && contended {
+            entry.ahead.push_back(at);
+        }
         (entry.held, entry.last, entry.taken) = (true, Some(next.cpu), at);
         entry.row = entry.row_of(next.caller);
         let row = &mut entry.rows[entry.row];
@@ -229,6 +238,7 @@ impl Entry {
             row: 0,
             free: Nanos::ZERO,
             waiting: VecDeque::new(),
+            ahead: VecDeque::new(),
             rows: Vec::new(),
         }
     }

@@ -79,6 +79,15 @@ fn a_lock_without_distance_is_the_machine_repairman() {
     }
 }
 
+/// With ticket locks everybody who waits makes the way longer: 48 CPUs with Z/S = 10 and c/S = 1 are slower than one.
+#[test]
+fn a_ticket_lock_falls() {
+    let of = |cpus| throughput_of(Spinning::Ticket, cpus, 10_000.0, 1_000.0, 1_000) * 11_000.0;
+    let [few, many] = [4, 48].map(of);
+    assert!((3.2..3.8).contains(&few), "{few}");
+    assert!((0.40..0.50).contains(&many), "{many}");
+}
+
 /// A queued lock that everybody wants is passed on every S + 2c, however many CPUs want it: a plateau, no collapse.
 #[test]
 fn a_queued_lock_has_a_plateau() {

@@ -72,9 +72,8 @@ fn waits_add_up() {
 #[test]
 fn a_kernel_with_ticket_locks_collapses() {
     let machine = Machine::preset("nix-32").unwrap();
-    let work = rt_app(
-        r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 128, "loop": 100, "run": 5, "sleep": 5}}}"#,
-    );
+    let work =
+        rt_app(r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 128, "loop": 100, "run": 5, "sleep": 5}}}"#);
     let switches = |kernel: &str| {
         let scheduler = Scheduler::shipped("fifo").in_kernel(kernel.parse().unwrap());
         let measures = scheduler.play(&machine, &work).completed().outcome.measures;
