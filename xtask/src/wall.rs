@@ -5,7 +5,9 @@
 //!    sockets, then the second threads of all cores.
 //! 2. Four tasks for each CPU work for 20 us and sleep for 20 us: with nothing in the way every CPU is always busy, at
 //!    some 30,000 switches a second.
-//! 3. The second table is a case that somebody measured: as many pairs of processes that hand a token to each other as
+//! 3. The second table is the same on NIX's machine of 32 CPUs in 8 nodes, with tasks of 5 us, under kernels whose locks are
+//!    made in three ways. NIX's queue lock was a test-and-set lock.
+//! 4. The third is a case that somebody measured: as many pairs of processes that hand a token to each other as
 //!    there are CPUs, 128 of 8 nodes (sched-ext/scx, issue 998).
 
 use anyhow::{Context, Result, ensure};
@@ -50,14 +52,21 @@ pub fn weir(named: Option<&Path>) -> Result<PathBuf> {
     Ok(crate::root().join("target/release/weir"))
 }
 
-/// Prints both tables.
+/// Of the machine on which NIX was measured.
+const NIX_CPUS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+const KERNELS: [&str; 3] = ["7.2", "7.2+ticket", "7.2+test-and-set"];
+
+/// Prints all tables.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     let root = crate::root();
+    let machine_of = |name: &str| {
+        let path = root.join(format!("machines/{name}.toml"));
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
     let weir = weir(arguments.weir.as_deref())?;
     let folder = root.join("target/wall");
     std::fs::create_dir_all(&folder)?;
-    let preset = root.join("machines/server-512.toml");
-    let preset = std::fs::read_to_string(&preset).with_context(|| preset.display().to_string())?;
+    let preset = machine_of("server-512")?;
     let play = |scheduler: &str, options: &[&str]| simulate(&weir, &folder, arguments.milliseconds, scheduler, options);
 
     println!(
@@ -65,15 +74,22 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     );
     println!("|---|---|---|---|---|---|---|---|");
     for cpus in CPUS {
-        let offline = if cpus < ALL { format!("\noffline = \"{cpus}-{}\"", ALL - 1) } else { String::new() };
-        std::fs::write(folder.join("machine.toml"), preset.replacen("[topology]", &format!("[topology]{offline}"), 1))?;
-        let tasks =
-            format!(r#"{{"tasks": {{"t": {{"instance": {}, "loop": -1, "run": 20, "sleep": 20}}}}}}"#, 4 * cpus);
-        std::fs::write(folder.join("workload.json"), tasks)?;
+        write(&folder, &preset, cpus, ALL, 20)?;
         let mut row = format!("| {cpus} | {} |", play("fifo", &["--without", "locks"])?.switches());
         for scheduler in SCHEDULERS {
             let run = play(scheduler, &[])?;
             let _ = write!(row, " {} | {} |", run.switches(), run.waited());
+        }
+        println!("{row}");
+    }
+
+    println!("\n| CPUs of `nix-32` | queued | ticket | test-and-set |\n|---|---|---|---|");
+    let nix = machine_of("nix-32")?;
+    for cpus in NIX_CPUS {
+        write(&folder, &nix, cpus, 32, 5)?;
+        let mut row = format!("| {cpus} |");
+        for kernel in KERNELS {
+            let _ = write!(row, " {} |", play("fifo", &["--kernel", kernel])?.switches());
         }
         println!("{row}");
     }
@@ -94,6 +110,16 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
         let (wait, hold) = run.queue();
         println!("| `{scheduler}` | {} | {of_base:.1} % | {} | {wait} | {hold} |", run.switches(), run.waited());
     }
+    Ok(())
+}
+
+/// A machine of which so many CPUs of all are there, and four tasks for each, which work and sleep for some microseconds.
+fn write(folder: &Path, preset: &str, cpus: u32, all: u32, us: u32) -> Result<()> {
+    let offline = if cpus < all { format!("\noffline = \"{cpus}-{}\"", all - 1) } else { String::new() };
+    std::fs::write(folder.join("machine.toml"), preset.replacen("[topology]", &format!("[topology]{offline}"), 1))?;
+    let tasks =
+        format!(r#"{{"tasks": {{"t": {{"instance": {}, "loop": -1, "run": {us}, "sleep": {us}}}}}}}"#, 4 * cpus);
+    std::fs::write(folder.join("workload.json"), tasks)?;
     Ok(())
 }
 
