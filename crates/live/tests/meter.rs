@@ -171,7 +171,7 @@ fn each_sleep_of_a_thread_is_one_wakeup() {
 fn idle_time_is_that_of_proc_stat() {
     let _turn = turn();
     let (before, began) = (proc_stat(), Instant::now());
-    let Some((Measured { measures, .. }, _)) = measure("sleep 1.5") else { return };
+    let Some((Measured { measures, cost, .. }, _)) = measure("sleep 1.5") else { return };
     let (after, window) = (proc_stat(), Nanos(began.elapsed().as_nanos() as u64));
     let cpus = measures.cpus.len() as u64;
     // Before and after the run CPUs idled or not; and idle and iowait are told in whole ticks, at both ends.
@@ -179,7 +179,8 @@ fn idle_time_is_that_of_proc_stat() {
     let (kernel, idle) = (after.0 - before.0, measures.cpu.idle);
     assert!(
         kernel <= idle + outside + ticks,
-        "{kernel} in the kernel, {idle} of the run and at most {outside} beside it"
+        "{kernel} in the kernel, {idle} of the run and at most {outside} beside it: {:?} {cost:?}",
+        measures.cpus
     );
     // What interrupts take of idle time is not idle to the kernel.
     assert!(idle <= kernel + ticks + Nanos(idle.0 / 25), "{idle} of the run, {kernel} in the kernel");

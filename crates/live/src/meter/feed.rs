@@ -10,6 +10,8 @@
 //!    did not report comes when the task runs already: it counts, but says nothing of how long the task waited.
 //! 5. While a task has a CPU it runs for as long as the scheduler says (`sum_exec_runtime`, which leaves out interrupts
 //!    and what the host of a virtual machine stole, where the kernel accounts for these); the rest is stolen.
+//! 6. Who had a CPU when the run ended is told by the next switch there: the kernel may have kept the one to the idle
+//!    task to itself.
 
 use super::Scope;
 use crate::convert::cause;
@@ -97,6 +99,8 @@ struct Cpu {
     idle: Nanos,
     offline: Nanos,
     is_offline: bool,
+    /// A switch after the end of the run was seen.
+    left_after_end: bool,
 }
 
 impl Cpu {
@@ -170,6 +174,7 @@ impl<S: Sink> Feed<S> {
             idle: Nanos::ZERO,
             offline: Nanos::ZERO,
             is_offline: false,
+            left_after_end: false,
         };
         Feed {
             sink,
@@ -195,14 +200,22 @@ impl<S: Sink> Feed<S> {
         self.over
     }
 
+    /// The machine's CPUs.
+    pub fn all_cpus(&self) -> &CpuSet {
+        &self.all
+    }
+
     /// How many events were about a task of the tree.
     pub fn own_events(&self) -> u64 {
         self.own_events
     }
 
-    /// Takes the next event. Nothing that comes after the end of the run counts.
+    /// Takes the next event. Of those after the end of the run only the first switch of each CPU counts.
     pub fn take(&mut self, event: &Event) {
         if self.over {
+            if let Kind::Switch { cpu, previous, .. } = event.kind {
+                self.look_back(cpu, previous);
+            }
             return;
         }
         if let Some(origin) = self.origin {
@@ -253,6 +266,13 @@ impl<S: Sink> Feed<S> {
                 unreachable!("the meter's programs do not send these")
             }
         }
+    }
+
+    /// This occupant leaves a CPU after the end of the run, and if nobody did before, it had the CPU then.
+    fn look_back(&mut self, cpu: CpuId, occupant: Occupant) {
+        let Some(cpu) = self.cpus.get_mut(cpu.index()).filter(|cpu| !cpu.left_after_end) else { return };
+        cpu.left_after_end = true;
+        cpu.occupant = occupant;
     }
 
     fn is_stage(&self, occupant: Occupant) -> bool {

@@ -150,6 +150,29 @@ fn what_the_kernel_hid_counts_but_says_nothing_of_latency() {
 }
 
 #[test]
+fn who_had_a_cpu_at_the_end_is_told_by_who_leaves_it_next() {
+    use Occupant::{Idle, Other, Task};
+    let idle = |after_the_end: &[Event]| {
+        let mut events = vec![
+            birth(0, 0, None),
+            wake(0, 0, Waker::Outside, true),
+            switch(0, 0, Idle, Task(0), Left::Runnable, 0),
+            // Somebody hidden gets CPU 1. Nobody tells when it leaves.
+            switch(100, 1, Idle, Other, Left::Runnable, 0),
+            switch(900, 0, Task(0), Idle, Left::Dead, 900),
+        ];
+        events.extend_from_slice(after_the_end);
+        let (measures, fed) = feed(&events, Scope::Command);
+        assert_eq!(measures.elapsed, Nanos::from_us(900));
+        fed.cpus[1].idle
+    };
+    assert_eq!(idle(&[]), Nanos::from_us(100));
+    let next = [switch(950, 1, Idle, Other, Left::Runnable, 0), switch(960, 1, Other, Idle, Left::Runnable, 0)];
+    assert_eq!(idle(&next), Nanos::from_us(900));
+    assert_eq!(idle(&[next[1].clone(), next[0].clone()]), Nanos::from_us(100), "only the first one counts");
+}
+
+#[test]
 fn daemons_have_no_makespan_and_count_to_the_end() {
     use Occupant::{Idle, Task};
     let events = [

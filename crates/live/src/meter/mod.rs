@@ -240,6 +240,9 @@ impl<S: Sink> Meter<S> {
     /// Says what the kernel answered.
     pub fn finish(mut self, scheduler: Nanos) -> Result<(Measured, S), LiveError> {
         let after = self.after.take().map_or_else(Moment::now, Ok)?;
+        if self.is_over() {
+            visit_cpus(self.feed.all_cpus());
+        }
         self.take(Duration::ZERO)?;
         self.links.clear();
         self.take(Duration::ZERO)?;
@@ -302,7 +305,8 @@ impl Share {
     }
 }
 
-/// Runs on each CPU for a moment and says on which it could: who idles there is seen to begin that again.
+/// Runs on each CPU for a moment and says on which it could: who has it is seen to leave it, and who idles there is seen
+/// to begin that again.
 pub(crate) fn visit_cpus(cpus: &CpuSet) -> CpuSet {
     let here = Pid::from_raw(0);
     let Ok(before) = sched_getaffinity(here) else { return CpuSet::new() };
