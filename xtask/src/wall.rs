@@ -9,6 +9,9 @@
 //!    made in three ways. NIX's queue lock was a test-and-set lock.
 //! 4. The third is a case that somebody measured: as many pairs of processes that hand a token to each other as
 //!    there are CPUs, 128 of 8 nodes (sched-ext/scx, issue 998).
+//! 5. So is the fourth: latencies of schbench on 512 CPUs under a scheduler with a queue for each cache.
+
+mod schbench;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -26,6 +29,9 @@ pub struct Arguments {
     /// Simulated time of each run, in milliseconds
     #[arg(long, default_value_t = 200)]
     milliseconds: u64,
+    /// An object of scx_rusty of December 2024, for the table of schbench
+    #[arg(long)]
+    rusty: Option<PathBuf>,
 }
 
 const CPUS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
@@ -98,9 +104,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
         "\n| 128 pairs on 128 CPUs | switches | of `kernel` | CPUs waited | mean wait for the queue | its mean hold |"
     );
     println!("|---|---|---|---|---|---|");
-    let begin = preset.find("[topology]").context("server-512 has a topology")?;
-    let end = preset.find("[costs]").context("server-512 has costs")?;
-    let machine = format!("{}{TOPOLOGY_OF_CASE}\n{}", &preset[..begin], &preset[end..]);
+    let machine = with_topology(&preset, TOPOLOGY_OF_CASE)?;
     std::fs::write(folder.join("machine.toml"), machine)?;
     std::fs::write(folder.join("workload.json"), pairs())?;
     let base = play("kernel", &[])?;
@@ -110,7 +114,17 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
         let (wait, hold) = run.queue();
         println!("| `{scheduler}` | {} | {of_base:.1} % | {} | {wait} | {hold} |", run.switches(), run.waited());
     }
-    Ok(())
+    match &arguments.rusty {
+        Some(object) => schbench::execute(&weir, &folder, &preset, object),
+        None => Ok(()),
+    }
+}
+
+/// The numbers of a machine with the topology of another.
+fn with_topology(preset: &str, topology: &str) -> Result<String> {
+    let begin = preset.find("[topology]").context("the preset has a topology")?;
+    let end = preset.find("[costs]").context("the preset has costs")?;
+    Ok(format!("{}{topology}\n{}", &preset[..begin], &preset[end..]))
 }
 
 /// A machine of which so many CPUs of all are there, and four tasks for each, which work and sleep for some microseconds.
