@@ -14,23 +14,23 @@ const TIMER_ABSOLUTE: u64 = 1;
 impl Host for Core {
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
-        self.locks.in_flight = cx.executed;
-        self.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.site.line });
+        self.context.locks.in_flight = cx.executed;
+        self.context.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.site.line });
         let result = kfuncs::call(self, kfunc, args, cx)?;
-        self.running.call = None;
+        self.context.running.call = None;
         Ok(result)
     }
 
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::helper_nature(helper)] += 1;
-        self.running.call = Some(Call { callee: Callee::Helper(helper), line: cx.site.line });
+        self.context.running.call = Some(Call { callee: Callee::Helper(helper), line: cx.site.line });
         let result = kfuncs::helper(self, helper, args, cx)?;
-        self.running.call = None;
+        self.context.running.call = None;
         Ok(result)
     }
 
     fn spin_lock(&mut self, addr: u64, taken: bool, executed: u64) {
-        self.locks.in_flight = executed;
+        self.context.locks.in_flight = executed;
         self.bpf_lock(addr, taken);
     }
 
@@ -44,11 +44,11 @@ impl Host for Core {
 
     /// `defer_timer_wq_op`: not where interrupts are off (kernel/bpf/helpers.c of 7.2).
     fn may_cancel_timers(&self) -> bool {
-        !self.running.op.is_some_and(Op::runs_without_interrupts)
+        !self.context.running.op.is_some_and(Op::runs_without_interrupts)
     }
 
     fn running_timer(&self) -> Option<TimerId> {
-        self.running.timer
+        self.context.running.timer
     }
 
     fn timer_cancel(&mut self, timer: TimerId) -> bool {

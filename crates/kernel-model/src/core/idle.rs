@@ -341,14 +341,14 @@ impl Core {
         let narrowed = and.map(|and| self.tasks[task.index()].allowed.intersection(and));
         let allowed = narrowed.as_ref().unwrap_or(&self.tasks[task.index()].allowed);
         if wake_flags & WAKE_SYNC != 0 {
-            let waker = self.current(self.this_cpu).some();
+            let waker = self.current(self.context.cpu).some();
             let exiting = waker.is_some_and(|waker| self.tasks[waker.index()].exiting);
-            let stays = exiting || !self.cpus[self.this_cpu.index()].local.is_empty();
-            if let Some(cpu) = self.idle.search_sync(self.this_cpu, stays, allowed, prev, flags) {
+            let stays = exiting || !self.cpus[self.context.cpu.index()].local.is_empty();
+            if let Some(cpu) = self.idle.search_sync(self.context.cpu, stays, allowed, prev, flags) {
                 return cpu.0 as i32;
             }
         }
-        let found = self.idle.search(self.this_cpu, allowed, prev, flags);
+        let found = self.idle.search(self.context.cpu, allowed, prev, flags);
         found.map_or(EBUSY, |cpu| cpu.0 as i32)
     }
 
@@ -427,13 +427,13 @@ impl Core {
 
     /// The kernel's error if a callback under locks asks for a task that these locks do not cover.
     fn not_locked(&self, task: TaskId) -> Option<String> {
-        if self.running.op == Some(Op::SelectCpu) {
-            let (DirectDispatch::Task(subject) | DirectDispatch::Done(subject)) = self.running.direct else {
+        if self.context.running.op == Some(Op::SelectCpu) {
+            let (DirectDispatch::Task(subject) | DirectDispatch::Done(subject)) = self.context.running.direct else {
                 return None;
             };
             return (subject != task).then(|| "called on a task not being operated on".to_owned());
         }
-        let elsewhere = self.running.locked.is_some_and(|locked| locked != self.task_cpu(task));
+        let elsewhere = self.context.running.locked.is_some_and(|locked| locked != self.task_cpu(task));
         elsewhere.then(|| format!("select_cpu kfunc called cross-task on {}", self.name_of(task)))
     }
 
@@ -450,7 +450,7 @@ impl Core {
             return EBUSY;
         }
         let Idle { spans, masks, .. } = &mut self.idle;
-        let found = pick_from(masks, spans, self.this_cpu, allowed, node, flags);
+        let found = pick_from(masks, spans, self.context.cpu, allowed, node, flags);
         found.map_or(EBUSY, |cpu| cpu.0 as i32)
     }
 
@@ -464,14 +464,14 @@ impl Core {
             None => None,
         };
         let Idle { spans, masks, enabled, .. } = &mut self.idle;
-        if *enabled && let Some(cpu) = pick_from(masks, spans, self.this_cpu, allowed, node, flags) {
+        if *enabled && let Some(cpu) = pick_from(masks, spans, self.context.cpu, allowed, node, flags) {
             return cpu.0 as i32;
         }
         let within = match node {
             Some(node) if flags & PICK_IDLE_IN_NODE != 0 => &spans.node[node as usize],
             _ => &spans.all,
         };
-        let cursor = &mut masks.cursor[self.this_cpu.index()];
+        let cursor = &mut masks.cursor[self.context.cpu.index()];
         distribute(cursor, |from| allowed.next_common_from(within, from)).map_or(EBUSY, |cpu| cpu.0 as i32)
     }
 
@@ -500,7 +500,7 @@ impl Core {
     /// The shared "distribute" choice of the cpumask kfuncs: a CPU of the mask, or the number of CPUs if it is empty.
     pub fn any_distribute(&mut self, mask: &CpuSet) -> u32 {
         let none = self.cpus();
-        let cursor = &mut self.idle.masks.cursor[self.this_cpu.index()];
+        let cursor = &mut self.idle.masks.cursor[self.context.cpu.index()];
         distribute(cursor, |from| mask.next_from(from)).map_or(none, |cpu| cpu.0)
     }
 }

@@ -30,8 +30,6 @@ struct Buffered {
 #[derive(Debug, Default)]
 pub(crate) struct DispatchBuffer {
     entries: Vec<Buffered>,
-    /// How many fit: `ops.dispatch_max_batch`.
-    pub capacity: usize,
     /// The CPU that is dispatching.
     pub cpu: Option<CpuId>,
     /// Tasks that were inserted or moved since the round began.
@@ -88,15 +86,16 @@ impl Core {
             self.objects.set_vtime(memory, task, vtime);
         }
         let ordered = vtime.is_some();
-        let verdict = Verdict { dsq, ordered, enq_flags: flags, op: self.running.op, call: self.running.call };
-        match self.running.direct {
+        let verdict =
+            Verdict { dsq, ordered, enq_flags: flags, op: self.context.running.op, call: self.context.running.call };
+        match self.context.running.direct {
             DirectDispatch::Off => self.buffer_insert(task, verdict),
             DirectDispatch::Done(_) => {
                 let name = self.name_of(task);
                 self.fail(format!("{name} already direct-dispatched"));
             }
             DirectDispatch::Task(subject) => {
-                self.running.direct = DirectDispatch::Done(subject);
+                self.context.running.direct = DirectDispatch::Done(subject);
                 if subject == task {
                     self.task_mut(task).verdict = Some(verdict);
                 } else {
@@ -109,7 +108,7 @@ impl Core {
     }
 
     fn buffer_insert(&mut self, task: TaskId, verdict: Verdict) {
-        if self.buffer.entries.len() >= self.buffer.capacity {
+        if self.context.buffer.entries.len() >= self.max_batch {
             self.fail("dispatch buffer overflow".into());
             return;
         }
@@ -117,20 +116,20 @@ impl Core {
             Owner::Bpf(seq) | Owner::Queueing(seq) => seq,
             Owner::Core => 0,
         };
-        self.buffer.entries.push(Buffered { task, seq, verdict });
+        self.context.buffer.entries.push(Buffered { task, seq, verdict });
     }
 
     /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
     pub fn flush_buffer(&mut self, memory: &mut Memory) {
         let outer = self.blame(Some(Op::Dispatch), None);
-        let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
-        let mut entries = std::mem::take(&mut self.buffer.entries);
-        self.buffer.moved += entries.len() as u32;
+        let cpu = self.context.buffer.cpu.unwrap_or(self.context.cpu);
+        let mut entries = std::mem::take(&mut self.context.buffer.entries);
+        self.context.buffer.moved += entries.len() as u32;
         for Buffered { task, seq, verdict } in entries.drain(..) {
             if self.task(task).owner != Owner::Bpf(seq) {
                 continue;
             }
-            self.running.call = verdict.call;
+            self.context.running.call = verdict.call;
             match self.resolve(cpu, verdict.dsq, task) {
                 QueueRef::Local(to) => {
                     self.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags);
@@ -138,7 +137,7 @@ impl Core {
                 queue => self.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags),
             }
         }
-        self.buffer.entries = entries;
+        self.context.buffer.entries = entries;
         self.blame(outer.0, outer.1);
     }
 
@@ -150,20 +149,20 @@ impl Core {
             self.fail(format!("invalid DSQ ID {:#018x}", dsq.0));
             return false;
         }
-        let cpu = self.buffer.cpu.unwrap_or(self.this_cpu);
+        let cpu = self.context.buffer.cpu.unwrap_or(self.context.cpu);
         let moved = self.consume(memory, QueueRef::User(dsq), cpu, flags);
-        self.buffer.moved += u32::from(moved);
+        self.context.buffer.moved += u32::from(moved);
         moved
     }
 
     /// `scx_bpf_dispatch_nr_slots`.
     pub fn dispatch_nr_slots(&mut self) -> u32 {
-        (self.buffer.capacity - self.buffer.entries.len()) as u32
+        (self.max_batch - self.context.buffer.entries.len()) as u32
     }
 
     /// `scx_bpf_dispatch_cancel`.
     pub fn dispatch_cancel(&mut self) {
-        if self.buffer.entries.pop().is_none() {
+        if self.context.buffer.entries.pop().is_none() {
             self.fail("dispatch buffer underflow".into());
         }
     }
@@ -291,8 +290,8 @@ impl Core {
             // Nothing, not even an error.
         } else if dsq == DsqId::GLOBAL {
             self.fail(format!("DSQ {:#x} not allowed for reenq", dsq.0));
-        } else if !self.reenqueue_users.contains(&dsq) {
-            self.reenqueue_users.push_back(dsq);
+        } else if !self.context.reenqueue_users.contains(&dsq) {
+            self.context.reenqueue_users.push_back(dsq);
         }
     }
 

@@ -27,7 +27,7 @@ impl Core {
             }
         }
         self.log(TaskId::NONE, EventKind::Kick { target: cpu, flags: KickFlags(flags as u8) });
-        self.kicks.push((cpu, flags));
+        self.context.kicks.push((cpu, flags));
     }
 
     /// `can_skip_idle_kick`: the CPU is busy, and not just in the pick that may leave it idle.
@@ -38,7 +38,7 @@ impl Core {
     /// The interrupt work that carries the kicks of the operation out: all kicks of one CPU are one, in the order of the
     /// CPUs; those of idle CPUs come last.
     pub fn send_kicks(&mut self, memory: &mut Memory) {
-        let mut kicks = std::mem::take(&mut self.kicks);
+        let mut kicks = std::mem::take(&mut self.context.kicks);
         kicks.sort_by_key(|&(cpu, flags)| (flags & IDLE, cpu));
         kicks.dedup_by(|later, first| {
             let same = later.0 == first.0 && (later.1 ^ first.1) & IDLE == 0;
@@ -47,7 +47,7 @@ impl Core {
         });
         let mut awaited = CpuSet::new();
         for &(cpu, flags) in &kicks {
-            if !self.cpus[cpu.index()].online && cpu != self.this_cpu {
+            if !self.cpus[cpu.index()].online && cpu != self.context.cpu {
                 continue;
             }
             if flags & IDLE == 0 {
@@ -57,14 +57,14 @@ impl Core {
             }
         }
         if !awaited.is_empty() {
-            self.resched(self.this_cpu);
-            awaited.remove(self.this_cpu);
+            self.resched(self.context.cpu);
+            awaited.remove(self.context.cpu);
             if !awaited.is_empty() {
-                self.output.effects.push(Effect::AwaitSwitch { cpu: self.this_cpu, targets: awaited });
+                self.output.effects.push(Effect::AwaitSwitch { cpu: self.context.cpu, targets: awaited });
             }
         }
         kicks.clear();
-        self.kicks = kicks;
+        self.context.kicks = kicks;
     }
 
     /// `kick_one_cpu`: only an ext task can be preempted or awaited, and higher classes are left alone.

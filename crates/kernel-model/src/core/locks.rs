@@ -15,10 +15,9 @@ use crate::api::{Lock, LockStep, Usage};
 use crate::ops::Op;
 use ids::CpuId;
 
-/// The locks that the operation in progress holds.
+/// The locks that an operation in progress holds.
 #[derive(Debug, Default)]
-pub(crate) struct Locks {
-    tracked: bool,
+pub(crate) struct HeldLocks {
     /// Whose runqueue it has locked.
     runqueue: Option<CpuId>,
     /// The operation of the kernel.
@@ -27,42 +26,35 @@ pub(crate) struct Locks {
     pub in_flight: u64,
 }
 
-impl Locks {
-    /// Notes them from now on.
-    pub fn track(&mut self) {
-        self.tracked = true;
-    }
-}
-
 impl Core {
     /// An operation begins with the lock of a runqueue.
     pub fn begin_locked(&mut self, cpu: CpuId, operation: &'static str) {
-        self.locks.operation = operation;
+        self.context.locks.operation = operation;
         self.lock_runqueue(cpu);
     }
 
     /// Takes the lock of a runqueue, instead of the one that the operation holds.
     pub fn lock_runqueue(&mut self, cpu: CpuId) {
-        if self.locks.tracked && self.locks.runqueue != Some(cpu) {
+        if self.locks_tracked && self.context.locks.runqueue != Some(cpu) {
             self.unlock_runqueue();
             self.step(Lock::Runqueue(cpu), true);
-            self.locks.runqueue = Some(cpu);
+            self.context.locks.runqueue = Some(cpu);
         }
     }
 
     /// Gives back the lock of the runqueue that the operation holds, if it does.
     pub fn unlock_runqueue(&mut self) {
-        if let Some(cpu) = self.locks.runqueue.take() {
+        if let Some(cpu) = self.context.locks.runqueue.take() {
             self.step(Lock::Runqueue(cpu), false);
         }
     }
 
     /// Something is done under the lock of this runqueue, whichever was held before is held again afterwards.
     pub fn visit_runqueue(&mut self, cpu: CpuId) {
-        if !self.locks.tracked || self.locks.runqueue == Some(cpu) {
+        if !self.locks_tracked || self.context.locks.runqueue == Some(cpu) {
             return;
         }
-        let before = self.locks.runqueue;
+        let before = self.context.locks.runqueue;
         self.lock_runqueue(cpu);
         match before {
             Some(before) => self.lock_runqueue(before),
@@ -72,7 +64,7 @@ impl Core {
 
     /// A task is put into `queue` or taken out.
     pub fn visit_queue(&mut self, queue: QueueRef) {
-        if !self.locks.tracked {
+        if !self.locks_tracked {
             return;
         }
         let lock = match queue {
@@ -87,15 +79,15 @@ impl Core {
 
     /// The callback in progress takes or gives back a lock of the scheduler.
     pub fn bpf_lock(&mut self, addr: u64, taken: bool) {
-        if self.locks.tracked {
+        if self.locks_tracked {
             self.step(Lock::Bpf(addr), taken);
         }
     }
 
     fn step(&mut self, lock: Lock, taken: bool) {
         let usage = self.output.usage;
-        let used = Usage { instructions: usage.instructions + self.locks.in_flight, ..usage };
-        let caller = self.running.op.map_or(self.locks.operation, Op::name);
+        let used = Usage { instructions: usage.instructions + self.context.locks.in_flight, ..usage };
+        let caller = self.context.running.op.map_or(self.context.locks.operation, Op::name);
         self.output.locks.push(LockStep { lock, taken, caller, used });
     }
 }

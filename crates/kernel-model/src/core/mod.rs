@@ -7,6 +7,7 @@
 mod balance;
 pub(crate) mod classes;
 mod clocks;
+mod context;
 pub(crate) mod counters;
 mod cpu_time;
 pub(crate) mod dsq;
@@ -21,17 +22,17 @@ pub(crate) mod task;
 
 use crate::api::{Cause, Config, Effect, ExitInfo, Output, TimerKey};
 use crate::guest::{CpuTime, Objects};
-use crate::kfuncs;
 use crate::ops::{Group, Op};
-use bpf_machine::{SourceLine, TimerId};
+use bpf_machine::SourceLine;
+pub(crate) use context::{Call, Callee, CpuContext, DirectDispatch, Running};
 use counters::Counters;
 use dsq::Dsq;
 use event_log::{CallbackSite, Event, EventKind, Printk};
 use fair::FairQueue;
 use idle::Idle;
 use ids::{CpuId, CpuSet, DsqId, Locality, Nanos, TaskId};
-pub(crate) use insert::{DispatchBuffer, DsqCursor};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+pub(crate) use insert::DsqCursor;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use task::{Class, Task, TaskKey};
 
@@ -199,74 +200,6 @@ pub(crate) enum Reenqueue {
     All,
 }
 
-/// Whom a callback may direct-dispatch (contract D1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DirectDispatch {
-    /// Not in `select_cpu` or `enqueue`.
-    Off,
-    /// This task.
-    Task(TaskId),
-    /// This task was meant, and the one dispatch was tried.
-    Done(TaskId),
-}
-
-/// The callback in progress.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Running {
-    /// Which op; `None` outside of any.
-    pub op: Option<Op>,
-    /// Whom it may dispatch directly.
-    pub direct: DirectDispatch,
-    /// The CPU whose runqueue the kernel has locked for it, if it has.
-    pub locked: Option<CpuId>,
-    /// The tasks that it is about (`current->scx.kf_tasks`; contract C2).
-    pub subjects: [TaskId; 2],
-    /// The kfunc or helper that it is calling.
-    pub call: Option<Call>,
-    /// The timer whose callback it is.
-    pub timer: Option<TimerId>,
-}
-
-/// What a program calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Callee {
-    /// The kfunc with this number in the table.
-    Kfunc(u32),
-    /// The helper with this number.
-    Helper(u32),
-}
-
-impl Callee {
-    /// Its name in the kernel.
-    pub fn name(self) -> String {
-        match self {
-            Callee::Kfunc(kfunc) => kfuncs::name(kfunc).to_owned(),
-            Callee::Helper(helper) => kfuncs::helper_name(helper),
-        }
-    }
-}
-
-/// A call of a kfunc or a helper.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Call {
-    /// Who was called.
-    pub callee: Callee,
-    /// The line of the policy that made it.
-    pub line: SourceLine,
-}
-
-impl Running {
-    /// No callback.
-    pub const NONE: Running = Running {
-        op: None,
-        direct: DirectDispatch::Off,
-        locked: None,
-        subjects: [TaskId::NONE; 2],
-        call: None,
-        timer: None,
-    };
-}
-
 /// Everything of a kernel but the BPF machine.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -280,8 +213,6 @@ pub(crate) struct Core {
     pub config: Config,
     /// Guest objects.
     pub objects: Objects,
-    /// CPU on which the current operation is done.
-    pub this_cpu: CpuId,
     /// State of `bpf_get_prandom_u32`.
     pub prandom: u64,
     /// What the driver gets.
@@ -308,26 +239,14 @@ pub(crate) struct Core {
     pub global: Vec<Dsq>,
     /// Idle CPUs.
     pub idle: Idle,
-    /// The callback in progress.
-    pub running: Running,
-    /// The locks that the operation in progress holds.
-    pub locks: locks::Locks,
-    /// Inserts of the `dispatch` in progress.
-    pub buffer: DispatchBuffer,
-    /// LOCAL_ON verdicts to be carried out when the operation ends (contract D2).
-    pub deferred: VecDeque<TaskId>,
-    /// CPUs whose local queue is to be enqueued again, in the order in which that was asked for (contract K2).
-    pub reenqueue: VecDeque<CpuId>,
-    /// Queues of the scheduler that are to be enqueued again, likewise.
-    pub reenqueue_users: VecDeque<DsqId>,
-    /// Counts operations that enqueued local queues again.
-    pub reenqueue_seq: u64,
-    /// `dequeue` calls that wait for the callback in progress to end: task, flags.
-    pub left_custody: Vec<(TaskId, u64)>,
-    /// Kicks of the operation in progress: CPU, flags.
-    pub kicks: Vec<(CpuId, u64)>,
-    /// CPUs that the operation in progress interrupts without asking for more.
-    pub interrupted: Vec<CpuId>,
+    /// What the operation in progress has of its own.
+    pub context: CpuContext,
+    /// Outputs say which locks are taken.
+    pub locks_tracked: bool,
+    /// How many inserts of one `dispatch` fit: `ops.dispatch_max_batch`.
+    pub max_batch: usize,
+    /// Counts operations that came to their end.
+    pub finished: u64,
     /// `ops.flags` of the attached scheduler.
     pub ops_flags: u64,
     /// CPUs that came or went since the boot (contract H1).
@@ -366,7 +285,6 @@ impl Core {
             clocks: clocks::Clocks::default(),
             uptime: Nanos::ZERO,
             objects,
-            this_cpu: CpuId(0),
             prandom: config.seed,
             output: Output::default(),
             cpus: (0..cpus).map(|_| Runqueue::new()).collect(),
@@ -379,16 +297,10 @@ impl Core {
             dsqs: BTreeMap::new(),
             global: (0..idle.spans.nodes()).map(|_| Dsq::new()).collect(),
             idle,
-            running: Running::NONE,
-            locks: locks::Locks::default(),
-            buffer: DispatchBuffer::default(),
-            deferred: VecDeque::new(),
-            reenqueue: VecDeque::new(),
-            reenqueue_users: VecDeque::new(),
-            reenqueue_seq: 0,
-            left_custody: Vec::new(),
-            kicks: Vec::new(),
-            interrupted: Vec::new(),
+            context: CpuContext::default(),
+            locks_tracked: false,
+            max_batch: 0,
+            finished: 0,
             ops_flags: 0,
             hotplug_seq: 0,
             bypass_depth: 0,
@@ -406,7 +318,7 @@ impl Core {
 
     /// Reports an error or another reason to leave; the first one wins (contract E1).
     pub fn error(&mut self, kind: u32, code: i64, message: String) {
-        self.error_on(Some(self.this_cpu), kind, code, message);
+        self.error_on(Some(self.context.cpu), kind, code, message);
     }
 
     /// The same with the CPU that the reason is about, if it is about one.
@@ -429,16 +341,16 @@ impl Core {
 
     /// What follows is the doing of this call in this op; what it was before.
     pub fn blame(&mut self, op: Option<Op>, call: Option<Call>) -> (Option<Op>, Option<Call>) {
-        (std::mem::replace(&mut self.running.op, op), std::mem::replace(&mut self.running.call, call))
+        (std::mem::replace(&mut self.context.running.op, op), std::mem::replace(&mut self.context.running.call, call))
     }
 
     /// Where in the scheduler's code it is.
     fn cause(&self) -> Cause {
-        let call = self.running.call;
+        let call = self.context.running.call;
         let line = call.filter(|call| call.line.is_known()).map(|call| call.line);
         let file = line.and_then(|line| self.files.get(usize::from(line.file)).cloned());
         Cause {
-            op: self.running.op.map(Op::name),
+            op: self.context.running.op.map(Op::name),
             call: call.map(|call| call.callee.name()),
             source: file.zip(line.map(|line| line.line)),
         }
@@ -451,9 +363,9 @@ impl Core {
 
     /// The same for what `op` did as a whole, such as its result.
     pub fn fail_after(&mut self, op: Op, message: String) {
-        let outer = std::mem::replace(&mut self.running, Running { op: Some(op), ..Running::NONE });
+        let outer = std::mem::replace(&mut self.context.running, Running { op: Some(op), ..Running::NONE });
         self.fail(message);
-        self.running = outer;
+        self.context.running = outer;
     }
 
     /// An affinity to be kept: the one shared set if it holds every CPU.
@@ -483,7 +395,7 @@ impl Core {
     /// The CPU whose runqueue the callback in progress has locked, or else the one it is called on: what
     /// SCX_DSQ_LOCAL means to kfuncs.
     pub fn locked_cpu(&self) -> CpuId {
-        self.running.locked.unwrap_or(self.this_cpu)
+        self.context.running.locked.unwrap_or(self.context.cpu)
     }
 
     /// Who runs on `cpu`; NONE is its idle task.
@@ -508,7 +420,7 @@ impl Core {
 
     /// `scx_bpf_now`: constant within an operation (contract S1).
     pub fn clock(&self) -> Nanos {
-        self.rq_clock(self.this_cpu) + self.uptime
+        self.rq_clock(self.context.cpu) + self.uptime
     }
 
     /// What the clock of `cpu` shows now.
@@ -535,7 +447,7 @@ impl Core {
 
     /// `scx_kf_arg_task_ok`: whether the callback in progress is about a task; the kernel's error if not (contract C2).
     pub fn is_subject(&mut self, task: Option<TaskId>) -> bool {
-        let subject = task.is_some_and(|task| self.running.subjects.contains(&task));
+        let subject = task.is_some_and(|task| self.context.running.subjects.contains(&task));
         if !subject {
             self.fail("called on a task not being operated on".into());
         }
@@ -544,7 +456,7 @@ impl Core {
 
     /// `scx_bpf_tid_to_task`: the task with this number, if the scheduler asked for the table of them.
     pub fn task_by_tid(&mut self, tid: u64) -> Option<TaskId> {
-        if self.ops_flags & ops_flags::TID_TO_TASK == 0 || self.running.op == Some(Op::Init) {
+        if self.ops_flags & ops_flags::TID_TO_TASK == 0 || self.context.running.op == Some(Op::Init) {
             self.fail("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".into());
             return None;
         }
@@ -586,7 +498,7 @@ impl Core {
 
     /// Whether the callback in progress may call kfuncs of this group (contract 1.2).
     pub fn allows(&self, group: Group) -> bool {
-        match (group, self.running.op) {
+        match (group, self.context.running.op) {
             (Group::Any | Group::Idle, _) => true,
             (_, None) => false,
             (group, Some(op)) => op.allows(group),
@@ -611,8 +523,8 @@ impl Core {
     /// `cpu` goes on in user mode until something interrupts it. Below another cache the wakeup itself came by an
     /// interrupt (`ttwu_queue_cond`).
     pub fn resched_lazily(&mut self, cpu: CpuId) {
-        let near = || self.config.topology.locality(self.this_cpu, cpu) <= Locality::Llc;
-        let waits = cpu != self.this_cpu && self.current(cpu) != TaskId::NONE && near();
+        let near = || self.config.topology.locality(self.context.cpu, cpu) <= Locality::Llc;
+        let waits = cpu != self.context.cpu && self.current(cpu) != TaskId::NONE && near();
         if waits && self.config.version >= (7, 0) {
             self.cpus[cpu.index()].lazy_resched = true;
         } else {
@@ -630,12 +542,12 @@ impl Core {
     /// Logs an event on this CPU, with the line of the callback in progress that caused it.
     pub fn log(&mut self, task: TaskId, kind: EventKind) {
         let site = self.site();
-        self.output.events.push(Event { time: self.now, cpu: self.this_cpu, task, kind, site });
+        self.output.events.push(Event { time: self.now, cpu: self.context.cpu, task, kind, site });
     }
 
     /// `bpf_trace_printk`: the text goes to the log, with whoever runs on this CPU.
     pub fn print(&mut self, text: String) {
-        let (cpu, site) = (self.this_cpu, self.site());
+        let (cpu, site) = (self.context.cpu, self.site());
         let printk = Printk { time: self.now, cpu, task: self.current(cpu), site, text };
         let Output { events, printed, .. } = &mut self.output;
         printed.push((events.len(), printk));
@@ -643,8 +555,8 @@ impl Core {
 
     /// Where in the scheduler's code it is, for the log.
     pub fn site(&self) -> CallbackSite {
-        let SourceLine { file, line } = self.running.call.map_or_else(SourceLine::default, |call| call.line);
-        CallbackSite { op: self.running.op.map_or(0, Op::number), file, line }
+        let SourceLine { file, line } = self.context.running.call.map_or_else(SourceLine::default, |call| call.line);
+        CallbackSite { op: self.context.running.op.map_or(0, Op::number), file, line }
     }
 
     /// `scx_bpf_exit_bstr`.
@@ -665,7 +577,7 @@ impl Core {
         if perf > 1024 {
             self.fail(format!("Invalid cpuperf target {perf} for CPU {cpu}"));
         } else if let Some(cpu) = self.check_cpu(cpu) {
-            if self.running.locked.is_some_and(|locked| locked != cpu) {
+            if self.context.running.locked.is_some_and(|locked| locked != cpu) {
                 self.fail(format!("Invalid target CPU {cpu}"));
             } else {
                 self.set_performance_target(cpu, perf);

@@ -121,7 +121,7 @@ impl Core {
         entry.verdict = None;
         entry.custody = !queue.is_terminal();
         if left_custody {
-            self.left_custody.push((task, 0));
+            self.context.left_custody.push((task, 0));
         }
         let slice_ns = self.objects.slice(memory, task);
         let key = if ordered { vtime } else { 0 };
@@ -183,7 +183,7 @@ impl Core {
         }
         let pending = &mut self.cpus[cpu.index()].reenqueue;
         if pending.is_none() {
-            self.reenqueue.push_back(cpu);
+            self.context.reenqueue.push_back(cpu);
         }
         *pending = (*pending).max(Some(which));
     }

@@ -40,7 +40,7 @@ impl Kernel {
             return refuse(EBUSY, "another scheduler is attached");
         }
         let Some(scheduler) = &self.scheduler else { return refuse(EINVAL, "no scheduler is loaded") };
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let (flags, batch) = (scheduler.flags, scheduler.max_batch);
         self.prepare(flags, batch);
         self.stage = Stage::Enabling;
@@ -58,7 +58,7 @@ impl Kernel {
     fn prepare(&mut self, flags: u64, batch: u32) {
         let core = &mut self.core;
         core.ops_flags = flags;
-        core.buffer.capacity = batch as usize;
+        core.max_batch = batch as usize;
         core.exit = None;
         core.counters = Default::default();
         (0..core.cpus.len()).for_each(|cpu| core.set_performance_target(CpuId(cpu as u32), 1024));
@@ -101,7 +101,7 @@ impl Kernel {
     fn take_over(&mut self) {
         self.enter_bypass();
         self.watchdog_checked = self.core.jiffies_now();
-        self.arm_watchdog(self.core.this_cpu);
+        self.arm_watchdog(self.core.context.cpu);
         if !self.init_cgroup() {
             return;
         }
@@ -139,7 +139,7 @@ impl Kernel {
 
     /// The second half of an attach (contract 1.3, step 10), done on `cpu`. No effect if the scheduler is gone already.
     pub fn end_attach(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if std::mem::take(&mut self.attaching) {
             self.leave_bypass();
             self.core.log(TaskId::NONE, EventKind::Attached);
@@ -236,14 +236,14 @@ impl Kernel {
 
     /// Detaches the scheduler, from `cpu` (exit kind 64).
     pub fn detach(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         self.core.error_on(None, exit_kind::UNREGISTERED, 0, String::new());
         self.finish();
     }
 
     /// The user of the machine gets rid of the scheduler by the system request `S`, handled on `cpu` (exit kind 67).
     pub fn sysrq(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         self.core.error_on(None, exit_kind::SYSRQ, 0, String::new());
         self.finish();
     }
@@ -278,7 +278,7 @@ impl Kernel {
 
     /// The second half of the disable sequence, done on `cpu`. No effect unless [`Kernel::is_disabling`].
     pub fn end_disable(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if self.is_disabling() {
             self.take_down();
         }
@@ -306,8 +306,8 @@ impl Kernel {
         self.call(Op::Exit, &[address]);
         self.core.log(TaskId::NONE, EventKind::Disabled { kind: info.kind });
         self.core.dsqs.clear();
-        self.core.kicks.clear();
-        self.core.reenqueue_users.clear();
+        self.core.context.kicks.clear();
+        self.core.context.reenqueue_users.clear();
         self.scheduler = None;
         self.core.ops_flags = 0;
         self.core.bypass_depth = 1;

@@ -12,12 +12,12 @@ use ids::{CpuId, TaskId};
 impl Kernel {
     /// Address of the guest object of a task; the idle task of this CPU for NONE.
     pub(super) fn addr(&self, task: TaskId) -> u64 {
-        self.core.objects.task_addr(&self.machine.memory, task, self.core.this_cpu)
+        self.core.objects.task_addr(&self.machine.memory, task, self.core.context.cpu)
     }
 
     /// Calls an op about this CPU or about nothing, if the scheduler has it; the low 32 bits of what it returns.
     pub(super) fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Off, self.core.this_cpu, [TaskId::NONE; 2])
+        self.call_for(op, args, DirectDispatch::Off, self.core.context.cpu, [TaskId::NONE; 2])
     }
 
     /// Calls an op about a task: its address goes first.
@@ -65,9 +65,9 @@ impl Kernel {
 
     /// Runs a function of the scheduler to its end, on this CPU.
     pub(super) fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
-        let outer = std::mem::replace(&mut self.core.running, running);
+        let outer = std::mem::replace(&mut self.core.context.running, running);
         self.core.output.usage.callbacks += 1;
-        self.machine.begin(&mut self.execution, function, args, self.core.this_cpu.0);
+        self.machine.begin(&mut self.execution, function, args, self.core.context.cpu.0);
         let result = match self.machine.run(&mut self.execution, &mut self.core) {
             Ok(Step::Done(result)) => result,
             Ok(Step::Paused) => unreachable!("no pause points are set"),
@@ -76,16 +76,16 @@ impl Kernel {
                 0
             }
         };
-        self.core.running = outer;
+        self.core.context.running = outer;
         self.core.output.usage.instructions += self.execution.executed;
-        self.core.locks.in_flight = 0;
+        self.core.context.locks.in_flight = 0;
         result
     }
 
     /// A fault of the program: the verifier of a real kernel would have refused it, so it ends the scheduler.
     fn fault(&mut self, op: Op, fault: Fault) {
         let first = self.core.exit.is_none();
-        let callee = self.core.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
+        let callee = self.core.context.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
         self.core.error(exit_kind::ERROR, 0, format!("BPF fault in ops.{}(): {fault}", op.name()));
         if first && let Some(exit) = &mut self.core.exit {
             exit.fault = Some(fault.to_string());
@@ -98,8 +98,8 @@ impl Kernel {
     /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it inside
     /// of that callback; a program cannot tell unless it looks at its own state between two kfuncs.
     pub(super) fn report_custody(&mut self) {
-        while !self.core.left_custody.is_empty() {
-            let (task, flags) = self.core.left_custody.remove(0);
+        while !self.core.context.left_custody.is_empty() {
+            let (task, flags) = self.core.context.left_custody.remove(0);
             self.call_task(Op::Dequeue, task, flags);
         }
     }

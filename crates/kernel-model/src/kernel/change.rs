@@ -93,7 +93,7 @@ impl Kernel {
         if allowed == *self.core.task(task).allowed {
             return Ok(());
         }
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let to = self.core.any_distribute(&allowed.intersection(&self.core.active_cpus()));
         if to == self.core.cpus() {
             return Err(EINVAL);
@@ -166,7 +166,7 @@ impl Kernel {
         if same_policy && same_nice {
             return Ok(());
         }
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         self.core.begin_locked(self.core.task_cpu(task), "priority");
         let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
         let (old_prio, prio) = (self.core.task(task).prio(), prio_of(policy, nice));

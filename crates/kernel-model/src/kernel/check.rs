@@ -12,13 +12,13 @@ impl Kernel {
     pub fn check(&self) {
         let core = &self.core;
         assert!(
-            core.deferred.is_empty()
-                && core.reenqueue.is_empty()
-                && core.reenqueue_users.is_empty()
-                && core.kicks.is_empty(),
+            core.context.deferred.is_empty()
+                && core.context.reenqueue.is_empty()
+                && core.context.reenqueue_users.is_empty()
+                && core.context.kicks.is_empty(),
             "all work is done"
         );
-        assert!(core.left_custody.is_empty(), "every dequeue was told");
+        assert!(core.context.left_custody.is_empty(), "every dequeue was told");
         let mut in_queues = 0;
         for task in (0..core.tasks.len() as u32).map(TaskId) {
             self.check_task(task);

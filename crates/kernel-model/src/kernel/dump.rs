@@ -17,7 +17,7 @@ impl Kernel {
     pub(super) fn make_dump(&mut self, info: &ExitInfo) -> String {
         let (name, limit) = self.scheduler.as_ref().map_or(("", 0), |ops| (ops.name.as_str(), ops.dump_len as usize));
         let mut text =
-            format!("{name}: root\n{} triggered exit kind {}", self.current_name(self.core.this_cpu), info.kind);
+            format!("{name}: root\n{} triggered exit kind {}", self.current_name(self.core.context.cpu), info.kind);
         let _ = match self.core.exit_cpu {
             Some(cpu) => writeln!(text, " on CPU {cpu}:"),
             None => writeln!(text, ":"),

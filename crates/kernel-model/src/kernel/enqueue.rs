@@ -96,7 +96,7 @@ impl Kernel {
                 let entry = self.core.task_mut(task);
                 entry.owner = Owner::Core;
                 entry.verdict = Some(verdict);
-                self.core.deferred.push_back(task);
+                self.core.context.deferred.push_back(task);
             }
             queue => {
                 let memory = &mut self.machine.memory;
@@ -127,7 +127,7 @@ impl Kernel {
         self.core.cpus[cpu.index()].ext_tasks -= 1;
         self.core.dequeue_from(task);
         self.core.task_mut(task).verdict = None;
-        self.core.deferred.retain(|&deferred| deferred != task);
+        self.core.context.deferred.retain(|&deferred| deferred != task);
     }
 
     /// Moves a waiting task to another CPU because its affinity says so: no `quiescent`, no `runnable`, but `dequeue`
@@ -138,7 +138,7 @@ impl Kernel {
                 self.take_from_bpf(task, deq_flags::SCHED_CHANGE | deq_flags::NOCLOCK);
                 self.core.dequeue_from(task);
                 self.core.task_mut(task).verdict = None;
-                self.core.deferred.retain(|&deferred| deferred != task);
+                self.core.context.deferred.retain(|&deferred| deferred != task);
                 self.core.migrate(task, to);
                 self.do_enqueue(task, enq_flags::MIGRATED);
             }

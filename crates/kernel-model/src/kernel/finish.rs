@@ -14,17 +14,18 @@ const REENQUEUE_LIMIT: u32 = 256;
 impl Kernel {
     /// Carries out deferred verdicts, re-enqueues and kicks; then, if there was an error, disables the scheduler.
     pub(super) fn finish(&mut self) {
-        self.core.reenqueue_seq += 1;
+        self.core.finished += 1;
+        self.core.context.finish = self.core.finished;
         let mut users = 0;
         loop {
-            if let Some(task) = self.core.deferred.pop_front() {
+            if let Some(task) = self.core.context.deferred.pop_front() {
                 self.deliver(task);
-            } else if let Some(cpu) = self.core.reenqueue.pop_front() {
+            } else if let Some(cpu) = self.core.context.reenqueue.pop_front() {
                 let which = self.core.cpus[cpu.index()].reenqueue.take().expect("it is pending");
                 if self.reenqueue_again(cpu) {
                     self.reenqueue(cpu, which);
                 }
-            } else if let Some(dsq) = self.core.reenqueue_users.pop_front() {
+            } else if let Some(dsq) = self.core.context.reenqueue_users.pop_front() {
                 users += 1;
                 if users > REENQUEUE_LIMIT {
                     self.core.fail(format!("SCX_ENQ_REENQ on DSQ {:#x} repeated {users} times", dsq.0));
@@ -36,11 +37,11 @@ impl Kernel {
             }
         }
         self.report_custody();
-        if !self.core.kicks.is_empty() {
+        if !self.core.context.kicks.is_empty() {
             self.core.send_kicks(&mut self.machine.memory);
         }
-        self.core.leave_kernel(self.core.this_cpu);
-        while let Some(cpu) = self.core.interrupted.pop() {
+        self.core.leave_kernel(self.core.context.cpu);
+        while let Some(cpu) = self.core.context.interrupted.pop() {
             self.core.leave_kernel(cpu);
         }
         if self.core.exit.is_some() && self.stage == Stage::Enabled {
@@ -68,7 +69,7 @@ impl Kernel {
 
     /// Counts how often a local queue is enqueued again in this operation; false and an error if that is too often.
     fn reenqueue_again(&mut self, cpu: CpuId) -> bool {
-        let operation = self.core.reenqueue_seq;
+        let operation = self.core.context.finish;
         let (last, repeats) = &mut self.core.cpus[cpu.index()].reenqueued;
         if *last != operation {
             (*last, *repeats) = (operation, 0);

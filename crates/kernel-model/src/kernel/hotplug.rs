@@ -23,7 +23,7 @@ impl Kernel {
     /// # Panics
     /// If no other CPU is left for its tasks, or it is going already.
     pub fn deactivate_cpu(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
         assert!(rq.active, "CPU {cpu} is up");
         rq.active = false;
@@ -40,7 +40,7 @@ impl Kernel {
     /// # Panics
     /// Unless the first was done.
     pub fn offline_cpu(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
         assert!(!rq.active && rq.scx_online, "CPU {cpu} is going");
         rq.scx_online = false;
@@ -77,7 +77,7 @@ impl Kernel {
     /// # Panics
     /// Unless the second step was done and nobody is left there.
     pub fn kill_cpu(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         assert!(!self.core.cpus[cpu.index()].scx_online && self.is_vacant(cpu), "CPU {cpu} is vacant");
         self.core.note_idle(cpu, false);
         self.update_current(cpu);
@@ -94,7 +94,7 @@ impl Kernel {
     /// # Panics
     /// If it is there.
     pub fn online_cpu(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let now = self.core.rq_clock(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
         assert!(!rq.online, "CPU {cpu} is offline");
@@ -141,7 +141,7 @@ impl Kernel {
     /// The machine is about to sleep (PM_SUSPEND_PREPARE), said on `cpu`: the scheduler is bypassed until
     /// [`Kernel::end_suspend`], since what of it is in user space will be frozen.
     pub fn begin_suspend(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if self.stage != Stage::Disabled && !std::mem::replace(&mut self.suspending, true) {
             self.enter_bypass();
         }
@@ -150,7 +150,7 @@ impl Kernel {
 
     /// The machine is awake and its tasks are thawed (PM_POST_SUSPEND).
     pub fn end_suspend(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if std::mem::take(&mut self.suspending) {
             self.leave_bypass();
         }

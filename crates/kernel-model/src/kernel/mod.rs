@@ -139,7 +139,7 @@ impl Kernel {
 
     /// From now on outputs say which locks were taken.
     pub fn track_locks(&mut self) {
-        self.core.locks.track();
+        self.core.locks_tracked = true;
     }
 
     /// Names the kworker that runs the watchdog's work: it is woken by [`crate::TimerKey::Watchdog`], and when it has

@@ -120,11 +120,11 @@ impl Kernel {
 
     /// Calls `dispatch` until it brings something, does nothing, or has had its rounds (contract P5).
     fn dispatch_rounds(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool, prev_runnable: bool) -> Found {
-        self.core.buffer.cpu = Some(cpu);
+        self.core.context.buffer.cpu = Some(cpu);
         let prev_addr = if prev_is_ext { self.addr(prev) } else { 0 };
         let mut found = Found::Nothing;
         for round in 1..=DISPATCH_ROUNDS {
-            self.core.buffer.moved = 0;
+            self.core.context.buffer.moved = 0;
             self.call(Op::Dispatch, &[u64::from(cpu.0 as i32 as u32), prev_addr]);
             self.core.flush_buffer(&mut self.machine.memory);
             self.report_custody();
@@ -138,13 +138,13 @@ impl Kernel {
                 break;
             }
             if round == DISPATCH_ROUNDS {
-                self.core.kicks.push((cpu, 0));
+                self.core.context.kicks.push((cpu, 0));
             }
-            if self.core.buffer.moved == 0 {
+            if self.core.context.buffer.moved == 0 {
                 break;
             }
         }
-        self.core.buffer.cpu = None;
+        self.core.context.buffer.cpu = None;
         found
     }
 }

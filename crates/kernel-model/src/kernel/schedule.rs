@@ -24,7 +24,7 @@ fn preempt_reason(class: Class) -> u32 {
 impl Kernel {
     /// Picks the next task of `cpu`. With [`Leave::Preempt`] the current task may stay.
     pub fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         self.core.begin_locked(cpu, "schedule");
         let rq = &mut self.core.cpus[cpu.index()];
         (rq.need_resched, rq.lazy_resched) = (false, false);
@@ -103,7 +103,7 @@ impl Kernel {
             self.core.fair_yield(prev);
         }
         if class != Class::Ext {
-            self.core.cpus[self.core.this_cpu.index()].preempted = true;
+            self.core.cpus[self.core.context.cpu.index()].preempted = true;
         } else if self.has(Op::Yield) {
             self.call_task(Op::Yield, prev, 0);
         } else {
@@ -113,7 +113,7 @@ impl Kernel {
 
     /// `sched_yield_to`-like call of the current task of `cpu`; whether the scheduler agreed.
     pub fn yield_to(&mut self, cpu: CpuId, to: TaskId) -> bool {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let from = self.core.current(cpu);
         let both_ext = [from, to].iter().all(|&task| self.core.task(task).class == Class::Ext);
         let agreed = both_ext && self.call_yield_to(from, to).is_some_and(|agreed| agreed & 1 != 0);
@@ -153,7 +153,7 @@ impl Kernel {
             Leave::Exit => SwitchReason::Exit,
             Leave::Yield => SwitchReason::Yield,
             Leave::Preempt if class(next) < class(prev) => SwitchReason::HigherClass,
-            Leave::Preempt if self.core.cpus[self.core.this_cpu.index()].preempted => SwitchReason::Preempt,
+            Leave::Preempt if self.core.cpus[self.core.context.cpu.index()].preempted => SwitchReason::Preempt,
             Leave::Preempt => SwitchReason::SliceEnd,
         }
     }

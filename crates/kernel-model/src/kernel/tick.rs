@@ -14,7 +14,7 @@ use ids::{CpuId, Nanos, TaskId};
 impl Kernel {
     /// The timer interrupt of `cpu` (`sched_tick`).
     pub fn tick(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         self.core.begin_locked(cpu, "tick");
         self.update_current(cpu);
         let current = self.core.current(cpu);
@@ -109,7 +109,7 @@ impl Kernel {
 
     /// The watchdog's work, done by its kworker as current task of `cpu`: looks for stalled tasks, arms the timer anew.
     pub fn watchdog_work(&mut self, cpu: CpuId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if self.stage == Stage::Enabled {
             self.watchdog_checked = self.core.jiffies_now();
             self.find_stalled();
@@ -154,7 +154,7 @@ impl Kernel {
 
     /// A timer that an effect armed has fired on `cpu`.
     pub fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if self.core.armed.remove(&timer) {
             match timer {
                 TimerKey::Bpf(timer) => {

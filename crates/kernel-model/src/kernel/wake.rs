@@ -24,7 +24,7 @@ impl Kernel {
     /// Makes a task, not yet runnable. Numbers are dense from 0, in order of creation. A task that `init_task` refuses
     /// is dead from the start: the error is that op's negative errno, and the number is used up.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         let task = TaskId(self.core.tasks.len() as u32);
         let entry = self.new_task(task, cpu, attributes);
         self.core.by_pid.insert(entry.pid, task);
@@ -119,7 +119,7 @@ impl Kernel {
 
     /// Makes a new task runnable for the first time (`wake_up_new_task`), on behalf of its parent on `cpu`.
     pub fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         assert_eq!(self.core.task(task).run_state, RunState::New, "a task is woken as new once");
         let parent = self.core.task(task).parent;
         let (target, _) = self.select_cpu(task, WAKE_FORK);
@@ -129,7 +129,7 @@ impl Kernel {
 
     /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect on one that is runnable or gone.
     pub fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker, sync: bool) {
-        self.core.this_cpu = cpu;
+        self.core.context.cpu = cpu;
         if self.core.task(task).run_state != RunState::Sleeping {
             return;
         }
@@ -187,8 +187,8 @@ impl Kernel {
             _ if stays => entry.cpu,
             _ if !asked => entry.allowed.first().expect("an affinity is never empty"),
             Class::Ext => self.select_cpu_ext(task, wake_flags),
-            Class::Fair if forked => self.core.fair_select_new(task, self.core.this_cpu),
-            Class::Fair => self.core.fair_select_woken(task, self.core.this_cpu, wake_flags & WAKE_SYNC != 0),
+            Class::Fair if forked => self.core.fair_select_new(task, self.core.context.cpu),
+            Class::Fair => self.core.fair_select_woken(task, self.core.context.cpu, wake_flags & WAKE_SYNC != 0),
             _ => self.core.higher_select_cpu(task),
         };
         (self.correct_cpu(task, cpu), asked)

@@ -83,7 +83,7 @@ pub(super) fn nr_queued(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Re
 /// scx_bpf_dsq_peek(dsq_id).
 pub(super) fn peek(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let head = core.dsq_peek(DsqId(a[0]));
-    Ok(head.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.this_cpu)))
+    Ok(head.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
 /// scx_bpf_reenqueue_local(): 6.12's counts, the later one returns nothing.
@@ -108,5 +108,5 @@ pub(super) fn locked_rq(core: &mut Core, _: [u64; 5], cx: &mut Context<'_>) -> R
         core.fail("accessing rq without holding rq lock".to_owned());
         return Ok(0);
     }
-    Ok(cx.memory.addr(core.objects.rqs, core.this_cpu.0))
+    Ok(cx.memory.addr(core.objects.rqs, core.context.cpu.0))
 }

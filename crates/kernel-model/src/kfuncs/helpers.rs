@@ -85,11 +85,11 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
         5 | 125 => core.clock().0,
         6 => trace_printk(core, cx, a)?,
         7 => prandom(&mut core.prandom).into(),
-        8 => core.this_cpu.0.into(),
+        8 => core.context.cpu.0.into(),
         14 => pid_tgid(core, cx.memory),
         16 => current_comm(core, cx, a)?,
         35 | 158 => current(core, cx.memory),
-        42 => core.node_of(core.this_cpu).into(),
+        42 => core.node_of(core.context.cpu).into(),
         118 => crate::guest::jiffies((core.now + core.uptime).0, core.config.hz),
         153 => per_cpu_ptr(core, cx.memory, a[0], a[1] as u32).unwrap_or(0),
         154 => this_cpu_ptr(core, cx.memory, a[0])?,
@@ -112,18 +112,18 @@ fn prandom(state: &mut u64) -> u32 {
 
 /// Object of the task that runs on this CPU.
 fn current(core: &Core, memory: &Memory) -> GuestAddr {
-    core.objects.task_addr(memory, core.current(core.this_cpu), core.this_cpu)
+    core.objects.task_addr(memory, core.current(core.context.cpu), core.context.cpu)
 }
 
 /// `bpf_get_current_pid_tgid()`.
 fn pid_tgid(core: &Core, memory: &Memory) -> u64 {
-    let (pid, tgid) = core.objects.pid_tgid(memory, core.current(core.this_cpu), core.this_cpu);
+    let (pid, tgid) = core.objects.pid_tgid(memory, core.current(core.context.cpu), core.context.cpu);
     u64::from(tgid) << 32 | u64::from(pid)
 }
 
 /// `bpf_get_current_comm(buf, size)`: filled up with NULs.
 fn current_comm(core: &Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
-    let comm = core.objects.comm(cx.memory, core.current(core.this_cpu), core.this_cpu);
+    let comm = core.objects.comm(cx.memory, core.current(core.context.cpu), core.context.cpu);
     let buffer = cx.memory.bytes_mut(a[0], a[1] as u32)?;
     if buffer.is_empty() {
         return Ok(EINVAL);
@@ -146,7 +146,7 @@ fn per_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr, cpu: u32) -> O
 
 /// `bpf_this_cpu_ptr(ptr)`.
 fn this_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr) -> Result<u64, FaultKind> {
-    let CpuId(cpu) = core.this_cpu;
+    let CpuId(cpu) = core.context.cpu;
     let found = per_cpu_ptr(core, memory, addr, cpu);
     found.ok_or_else(|| FaultKind::BadArgument(format!("{addr:#x} is not a per-CPU variable of the kernel")))
 }

@@ -36,7 +36,7 @@ pub(super) fn dsq_next(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Re
     if let Some(iterator) = core.objects.iterators.at(cx.memory, a[0])? {
         iterator.cursor = cursor;
     }
-    Ok(next.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.this_cpu)))
+    Ok(next.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
 /// bpf_iter_scx_dsq_destroy(it).

@@ -58,7 +58,7 @@ pub(super) fn cpu_curr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Re
 /// bpf_task_from_pid(pid). Tasks are never freed while the program runs, so a reference is only a pointer.
 pub(super) fn from_pid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = core.task_by_pid(a[0] as i32);
-    Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.this_cpu)))
+    Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
 /// bpf_task_acquire(p).
@@ -76,7 +76,7 @@ pub(super) fn release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Res
 /// scx_bpf_tid_to_task(tid).
 pub(super) fn from_tid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = core.task_by_tid(a[0]);
-    Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.this_cpu)))
+    Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
 /// scx_bpf_task_cgroup(p): every task is in the root, and so is the answer to a call that is an error.

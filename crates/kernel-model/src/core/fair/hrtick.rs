@@ -39,9 +39,9 @@ impl Core {
         let timer = TimerKey::Hrtick(cpu);
         self.armed.insert(timer);
         self.output.effects.push(Effect::ArmTimer { timer, cpu, at });
-        if cpu != self.this_cpu {
+        if cpu != self.context.cpu {
             // Only the CPU itself can start its timer.
-            self.interrupted.push(cpu);
+            self.context.interrupted.push(cpu);
         }
     }
 

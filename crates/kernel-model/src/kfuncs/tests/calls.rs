@@ -82,7 +82,7 @@ fn tasks_are_found_and_changed() {
 /// Inserts all tasks into queue 1 from `dispatch`, by key if there are keys.
 fn fill_queue(bench: &mut Bench, keys: Option<&[u64]>) {
     bench.call("scx_bpf_create_dsq", &[1, u32::MAX.into()]);
-    bench.core.buffer.capacity = 32;
+    bench.core.max_batch = 32;
     for task in 0..bench.core.tasks.len() {
         let p = bench.task(task as u32);
         let inserted = match keys {
@@ -264,7 +264,7 @@ fn errors_and_exits_carry_their_text() {
 #[test]
 fn the_locked_runqueue_exists_only_under_its_lock() {
     let mut bench = Bench::new(0);
-    bench.core.this_cpu = CpuId(2);
+    bench.core.context.cpu = CpuId(2);
     let rq = bench.memory.addr(bench.core.objects.rqs, 2);
     assert_eq!(bench.call_in(Some(Op::Running), "scx_bpf_locked_rq", &[]), Ok(rq));
     assert_eq!(bench.error(), None);
@@ -289,7 +289,7 @@ fn reenqueueing_is_remembered_once_and_vets_its_flags() {
     let mut bench = Bench::new(0);
     bench.call("scx_bpf_dsq_reenq", &[DsqId::LOCAL.0, 0]);
     bench.call("scx_bpf_reenqueue_local___v2", &[]);
-    assert_eq!(bench.core.reenqueue, [CpuId(0)]);
+    assert_eq!(bench.core.context.reenqueue, [CpuId(0)]);
     bench.call("scx_bpf_dsq_reenq", &[DsqId::LOCAL.0, 2]);
     assert_eq!(bench.error(), Some((1024, 0, "invalid SCX_REENQ flags 0x2".to_owned())));
 }
@@ -298,7 +298,7 @@ fn reenqueueing_is_remembered_once_and_vets_its_flags() {
 fn helpers_tell_time_and_place() {
     let mut bench = Bench::new(2);
     bench.core.now = Nanos(10_000_001_234);
-    bench.core.this_cpu = CpuId(6);
+    bench.core.context.cpu = CpuId(6);
     bench.core.cpus[6].current = TaskId(1);
     let mut ask = |number| bench.helper(number, [0; 5]).unwrap();
     // 250 Hz: a jiffy is 4 ms.
@@ -316,7 +316,7 @@ fn helpers_tell_time_and_place() {
 #[test]
 fn helpers_find_per_cpu_variables() {
     let mut bench = Bench::new(0);
-    bench.core.this_cpu = CpuId(3);
+    bench.core.context.cpu = CpuId(3);
     let first = bench.core.objects.variable(&bench.memory, "runqueues").unwrap();
     let third = bench.memory.addr(bench.core.objects.rqs, 3);
     assert_eq!(bench.helper(153, [first, 3, 0, 0, 0]), Ok(third));

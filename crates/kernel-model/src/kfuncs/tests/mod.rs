@@ -61,7 +61,7 @@ impl Bench {
     /// Calls a kfunc of 7.2, as if from inside `op`.
     fn call_in(&mut self, op: Option<Op>, name: &str, args: &[u64]) -> Result<u64, FaultKind> {
         let kfunc = super::find(name, args.len() as u32, (7, 2)).unwrap_or_else(|| panic!("no {name}({})", args.len()));
-        self.core.running = Running { op, ..Running::NONE };
+        self.core.context.running = Running { op, ..Running::NONE };
         let mut registers = [0; 5];
         registers[..args.len()].copy_from_slice(args);
         let mut cx = context(&mut self.memory, &mut self.maps);
