@@ -141,6 +141,7 @@ Examples:
   weir sim fifo bfs -w preempt-mix --seeds 32
   weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
   weir sim bfs -m server-64 -w build,jobs=64 -w build,jobs=128
+  weir sim kernel bfs -w video+build,jobs=8,nice=19
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
   weir sim ./my.bpf.c fifo -w preempt-mix --watch
   weir sim ./my.bpf.c -w preempt-mix --coverage
@@ -156,7 +157,8 @@ pub struct Sim {
     /// Preset, TOML file, hwloc XML file, hwloc synthetic string, or host
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
-    /// Name, rt-app JSON file, or recording; NAME,jobs=N is a recorded build at another -j
+    /// [LABEL=]NAME or FILE (rt-app JSON or a recording), with ,key=value for jobs, nice, policy, cpus, start, count or
+    /// slow=TASK:FACTOR; several joined by + are one workload
     #[arg(short, long = "workload", value_name = "W", default_value = "build")]
     pub workloads: Vec<String>,
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]

@@ -10,7 +10,7 @@ use machine_model::Machine;
 use report::counted;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use workload::{Recording, Workload};
+use workload::{PartSpec, Recording, Workload};
 
 /// The name of the kernel's own scheduler.
 pub const KERNEL: &str = "kernel";
@@ -232,14 +232,13 @@ fn describe(name: &str, bytes: &[u8]) -> Result<String> {
     Ok(format!("{}, {length}", counted(workload.tasks.len() as u64, "task")))
 }
 
-/// A shipped workload by name or a file, as it is or, for a recorded build, with `,jobs=N`.
+/// Parts, each a shipped workload by name or a file: `PART{+PART}` with `PART = [LABEL=]NAME{,key=value}`.
 pub fn workload(what: &str) -> Result<Workload> {
-    let Some((name, jobs)) = what.split_once(',') else { return recorded_or_synthetic(what) };
-    let number = jobs.strip_prefix("jobs=").and_then(|number| number.parse().ok());
-    let Some(jobs) = number else { bail!("{what}: {jobs:?} is not jobs=NUMBER") };
-    let mut workload = recorded_or_synthetic(name)?.with_jobs(jobs)?;
-    workload.name = format!("{},jobs={jobs}", workload.name);
-    Ok(workload)
+    let parts = PartSpec::parse_all(what)?.into_iter().map(|part| {
+        let workload = recorded_or_synthetic(&part.what)?;
+        Ok((part, workload))
+    });
+    Ok(Workload::compose(parts.collect::<Result<_>>()?)?)
 }
 
 fn recorded_or_synthetic(name: &str) -> Result<Workload> {

@@ -279,6 +279,7 @@ impl<'a> Tree<'a> {
             barriers: Vec::new(),
             signals: self.signals,
             references: 0,
+            parts: Vec::new(),
         };
         Converted { workload, wall: self.last.since(self.first), cpu, unfinished, orphans: self.orphans }
     }

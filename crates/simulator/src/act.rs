@@ -71,7 +71,8 @@ impl<M: Model> Run<'_, M> {
                 };
                 let length = self.noise.sleep(id, length, why);
                 let (cause, over) = (task.slept_for, (asked_at + length + self.suspended).max(self.now));
-                self.left.asleep += 1;
+                let is_beside = task.is_beside;
+                self.count(is_beside, |left| left.asleep += 1);
                 self.alarms.set(Alarm::Sleep(id), over);
                 self.schedule(cpu, Leave::Block(cause));
             }
@@ -125,7 +126,10 @@ impl<M: Model> Run<'_, M> {
         };
         self.tell_time();
         let (child, result) = self.fork(cpu, attributes);
-        self.tasks[child.index()].spec = spec;
+        let is_beside = self.player.is_beside(spec);
+        let task = &mut self.tasks[child.index()];
+        (task.spec, task.is_beside) = (spec, is_beside);
+        self.beside.alive += usize::from(is_beside);
         self.noise.started(child, spec);
         if result.is_ok() {
             let born = self.kernel_now();

@@ -6,7 +6,7 @@ use crate::cpu::Charge;
 use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
-use crate::tasks::{Need, Phase, Role};
+use crate::tasks::{Need, Phase, Role, Task};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::Leave;
@@ -202,7 +202,8 @@ impl<M: Model> Run<'_, M> {
         self.tell_time();
         match interrupt {
             Interrupt::Sleep(task) => {
-                self.left.asleep -= usize::from(self.tasks[task.index()].role == Role::Workload);
+                let Task { role, is_beside, .. } = self.tasks[task.index()];
+                self.count(is_beside, |left| left.asleep -= usize::from(role == Role::Workload));
                 let waker = match self.tasks[task.index()].slept_for {
                     BlockCause::Timer => Waker::Timer,
                     BlockCause::Io => Waker::Interrupt,
@@ -219,7 +220,7 @@ impl<M: Model> Run<'_, M> {
                 self.apply(cpu, Charge { interrupt, ..Charge::default() });
             }
             Interrupt::Start(spec) => {
-                self.left.starts -= 1;
+                self.count(self.player.is_beside(spec), |left| left.starts -= 1);
                 self.start(cpu, spec, None);
             }
             Interrupt::Fault(step) => {

@@ -90,7 +90,7 @@ impl Sinks<'_> {
     }
 }
 
-/// What decides whether anything of the workload can still happen.
+/// How many tasks of the workload there are, and what they do.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Left {
     /// Tasks that did not end.
@@ -101,6 +101,18 @@ pub(crate) struct Left {
     pub asleep: usize,
     /// To come from outside.
     pub starts: usize,
+}
+
+impl Left {
+    /// Without those.
+    fn without(self, beside: Left) -> Left {
+        Left {
+            alive: self.alive - beside.alive,
+            ready: self.ready - beside.ready,
+            asleep: self.asleep - beside.asleep,
+            starts: self.starts - beside.starts,
+        }
+    }
 }
 
 /// What the program in user space has that loaded the scheduler.
@@ -134,6 +146,8 @@ pub(crate) struct Run<'a, M> {
     pub tasks: Vec<Task>,
     pub sinks: Sinks<'a>,
     pub left: Left,
+    /// Of these, tasks that play beside others: the run does not wait for them.
+    pub beside: Left,
     pub end: Option<End>,
     /// CPUs that spin until others have switched.
     pub spinning: Vec<CpuId>,
@@ -203,6 +217,10 @@ impl<'a, M: Model> Run<'a, M> {
             tasks: Vec::new(),
             sinks: Sinks { hash: LogHash::new(), collector: Collector::new(&machine.topology), log },
             left: Left { starts: starts.len(), ..Left::default() },
+            beside: Left {
+                starts: starts.iter().filter(|(_, spec)| workload.is_beside(*spec)).count(),
+                ..Left::default()
+            },
             end: None,
             spinning: Vec::new(),
             starts,
@@ -270,7 +288,7 @@ impl<'a, M: Model> Run<'a, M> {
     }
 
     fn has_more(&mut self) -> bool {
-        let Left { alive, ready, asleep, starts } = self.left;
+        let Left { alive, ready, asleep, starts } = self.left.without(self.beside);
         let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks();
         let waits_for_deadline = alive > 0 && self.deadline.is_some();
         let due = self.alarms.next_due();
@@ -369,11 +387,23 @@ impl<'a, M: Model> Run<'a, M> {
         if entry.role != Role::Workload {
             return;
         }
+        let is_beside = entry.is_beside;
         let ready = |state| usize::from(matches!(state, State::Runnable | State::Running));
-        self.left.ready = self.left.ready + ready(state) - ready(old);
-        if state == State::Ended {
-            self.left.alive -= 1;
+        let ended = usize::from(state == State::Ended);
+        self.count(is_beside, |left| {
+            left.ready = left.ready + ready(state) - ready(old);
+            left.alive -= ended;
+        });
+        if ended > 0 && !is_beside {
             self.last_exit = Some(now);
+        }
+    }
+
+    /// The counts of tasks change by one that plays beside others, or not.
+    pub fn count(&mut self, is_beside: bool, change: impl Fn(&mut Left)) {
+        change(&mut self.left);
+        if is_beside {
+            change(&mut self.beside);
         }
     }
 
@@ -388,7 +418,8 @@ impl<'a, M: Model> Run<'a, M> {
             return Err(SetupError::Workload(problem));
         }
         let ejected = self.model.exit_info().filter(|_| self.end == Some(End::Ejected)).cloned();
-        let complete = ejected.is_none() && self.left.alive == 0 && self.left.starts == 0;
+        let left = self.left.without(self.beside);
+        let complete = ejected.is_none() && left.alive == 0 && left.starts == 0;
         if ejected.is_none() && !complete {
             self.now = self.deadline.unwrap_or(self.now).max(self.now);
         }

@@ -45,6 +45,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         barriers: Vec::new(),
         signals: 0,
         references: 0,
+        parts: Vec::new(),
     }
 }
 

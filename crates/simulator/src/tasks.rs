@@ -87,6 +87,8 @@ pub(crate) struct Task {
     pub slept_for: BlockCause,
     /// Index of its spec in the workload; 0 for the kernel's threads.
     pub spec: u32,
+    /// The run does not wait for its end.
+    pub is_beside: bool,
     /// Whose it is.
     pub role: Role,
     /// What is done of the next nanosecond of work.
@@ -116,6 +118,7 @@ impl Task {
             slept_on: CpuId(0),
             slept_for: BlockCause::Timer,
             spec: 0,
+            is_beside: false,
             role: Role::Workload,
             part: Part::default(),
             frozen: false,

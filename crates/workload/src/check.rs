@@ -366,6 +366,7 @@ mod tests {
             barriers: vec![2, 0],
             signals: 2,
             references: 1,
+            parts: Vec::new(),
         }
     }
 

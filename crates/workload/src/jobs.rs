@@ -241,6 +241,7 @@ mod tests {
             barriers: Vec::new(),
             signals,
             references: 0,
+            parts: Vec::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! each task what it wants next. Time and CPUs belong to whoever drives the player: the simulator, or real threads.
 
 mod check;
+mod composition;
 mod jobs;
 mod json;
 mod locks;
@@ -12,6 +13,7 @@ mod rt_app;
 mod script;
 mod shipped;
 
+pub use composition::{Part, PartSpec};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Player};
 pub use recording::{Recording, RecordingMeta};

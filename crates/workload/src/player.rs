@@ -255,6 +255,11 @@ impl<'w> Player<'w> {
         &self.workload.tasks[index as usize]
     }
 
+    /// Whether tasks of this spec play beside others, for whose end a run waits.
+    pub fn is_beside(&self, index: u32) -> bool {
+        self.workload.is_beside(index)
+    }
+
     /// Index of the spec that `task` plays.
     pub fn spec_of(&self, task: TaskId) -> u32 {
         self.tasks[task.index()].spec
@@ -486,7 +491,7 @@ impl<'w> Player<'w> {
         let state = &mut self.tasks[task];
         let begin = match self.workload.tasks[state.spec as usize].start {
             Start::At(time) => time,
-            Start::Forked => Nanos::ZERO,
+            Start::Forked => self.workload.part_of(state.spec).map_or(Nanos::ZERO, |part| part.start),
         };
         let cell = match reference.private() {
             None => &mut self.references[reference.0 as usize],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The one form that every workload takes: tasks with scripts of operations.
 
+use crate::composition::Part;
 use crate::locks::{Passages, SharedLock};
 use ids::{CpuSet, Nanos, Policy};
 
@@ -17,7 +18,7 @@ pub struct BarrierId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalId(pub u32);
 /// A reference for periodic timers (`timer` with `ref` in rt-app). It begins when its first user starts: at the time of
-/// [`Start::At`], or at 0 for a forked task (rt-app counts all of them from the start of its first thread).
+/// [`Start::At`], or with its part, at 0, for a forked task (rt-app counts all of them from the start of its first thread).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference(pub u32);
 
@@ -153,7 +154,7 @@ pub struct TaskSpec {
 }
 
 /// A workload in its one form.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Workload {
     /// Name of the file without directory and extension.
     pub name: String,
@@ -173,6 +174,8 @@ pub struct Workload {
     pub references: u32,
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
+    /// What it is composed of, in the order of the tasks; empty if it comes from one file.
+    pub parts: Vec<Part>,
 }
 
 /// Why a workload was refused.
@@ -186,9 +189,13 @@ pub struct WorkloadError {
 }
 
 impl Workload {
-    /// Whether no task that starts by itself, and none that it forks, repeats anything for ever. A task may still wait
-    /// for ever, for a lock that nobody releases for example: that depends on the run.
+    /// Whether a run of it ends by itself: no task that starts by itself, and none that it forks, repeats anything for ever;
+    /// or that is so of some part, for which the others are played. A task may still wait for ever, for a lock that nobody
+    /// releases for example: that depends on the run.
     pub fn is_finite(&self) -> bool {
+        if !self.parts.is_empty() {
+            return self.parts.iter().any(|part| part.is_finite);
+        }
         let endless = |op: &Op| matches!(op, Op::Repeat { times: None, .. });
         let mut reached: Vec<bool> = self.tasks.iter().map(|task| task.start != Start::Forked).collect();
         let mut todo: Vec<usize> = (0..self.tasks.len()).filter(|&task| reached[task]).collect();

@@ -5,7 +5,7 @@ use crate::object_hash;
 use ids::Nanos;
 use live::meter::{Measured, MeterCost};
 use live::scheduler::KernelExit;
-use live::threads::{End, Played};
+use live::threads::{End, Played, TaskPlayed};
 use measures::RunMeasures;
 use report::{Ending, Exit, Meter, RunReport, Tags, World};
 
@@ -88,6 +88,9 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
             task.name.clone_from(&part.name);
         }
     }
+    let last = |tasks: &mut dyn Iterator<Item = &TaskPlayed>| tasks.map(|task| task.ended).max().unwrap_or_default();
+    let behind = last(&mut played.tasks.iter()).since(last(&mut played.tasks.iter().filter(|task| !task.is_beside)));
+    measures.makespan = measures.makespan.map(|makespan| makespan.since(behind));
     measures.work = Some(Nanos(measures.tasks.iter().map(|task| task.account.work.0).sum()));
 }
 

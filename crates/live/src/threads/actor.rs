@@ -75,6 +75,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
             gate,
             played: TaskPlayed {
                 spec,
+                is_beside: shared.workload.is_beside(spec),
                 name: shared.workload.tasks[spec as usize].name.clone(),
                 ..TaskPlayed::default()
             },

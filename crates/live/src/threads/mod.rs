@@ -137,6 +137,8 @@ pub struct Step {
 pub struct TaskPlayed {
     /// Index of its spec in the workload.
     pub spec: u32,
+    /// It played beside others, for whose end the play lasted.
+    pub is_beside: bool,
     /// Name of the spec; `comm` has its first 15 bytes.
     pub name: String,
     /// The thread's number in the kernel.

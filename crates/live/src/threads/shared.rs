@@ -9,7 +9,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use workload::{Demand, Player, Start, Workload};
+use workload::{Demand, Player, Start, TaskSpec, Workload};
 
 /// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
 const LOCK_SPINS: u32 = 500;
@@ -84,7 +84,7 @@ impl Bells {
 pub struct State<'w> {
     pub player: Player<'w>,
     seats: Vec<Arc<Seat>>,
-    /// Tasks that neither wait nor have ended.
+    /// Tasks that neither wait nor have ended. Here and below those that play beside others are left out.
     awake: usize,
     /// Tasks that start by themselves and did not yet.
     due: usize,
@@ -115,7 +115,11 @@ pub struct Shared<'w> {
 impl<'w> Shared<'w> {
     /// Before the play.
     pub fn new(workload: &'w Workload, options: &'w Options, prepared: &'w Prepared, bells: Arc<Bells>) -> Shared<'w> {
-        let starts = workload.tasks.iter().filter(|task| task.start != Start::Forked).count();
+        let by_itself = |(task, index)| -> bool {
+            let task: &TaskSpec = task;
+            task.start != Start::Forked && !workload.is_beside(index)
+        };
+        let starts = workload.tasks.iter().zip(0..).filter(|&start| by_itself(start)).count();
         let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
         let state = State {
             player: Player::new(workload),
@@ -187,6 +191,11 @@ impl<'w> Shared<'w> {
         self.begin.store(begin.0, SeqCst);
     }
 
+    /// 1 if the play lasts until the tasks of this spec have ended, 0 if they play beside others.
+    fn counts(&self, spec: u32) -> usize {
+        usize::from(!self.workload.is_beside(spec))
+    }
+
     /// A new task of the play: its number and its place.
     pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> (TaskId, Arc<Seat>) {
         let now = if self.has_begun() { self.now() } else { Nanos::ZERO };
@@ -197,10 +206,10 @@ impl<'w> Shared<'w> {
             Some(parent) => state.player.forked(task, spec, parent, now),
             None => {
                 state.player.started(task, spec, now);
-                state.due -= 1;
+                state.due -= self.counts(spec);
             }
         }
-        state.awake += 1;
+        state.awake += self.counts(spec);
         state.seats.push(seat.clone());
         (task, seat)
     }
@@ -218,9 +227,11 @@ impl<'w> Shared<'w> {
             }
         }
         rung.extend(woken.drain(..).map(|other| state.seats[other.index()].clone()));
-        state.awake += rung.len();
+        // Those that it wakes are of the same part.
+        let counts = self.counts(state.player.spec_of(task));
+        state.awake += counts * rung.len();
         if matches!(demand, Some(Demand::Wait | Demand::Exit)) {
-            state.awake -= 1;
+            state.awake -= counts;
             self.look_for_end(state);
         }
         let late = demand.is_none() && matches!(operation, Some((_, workload::Op::Timer { .. })));
@@ -235,14 +246,18 @@ impl<'w> Shared<'w> {
         state.stuck = (0..state.seats.len() as u32)
             .filter_map(|task| {
                 let task = TaskId(task);
+                if self.counts(state.player.spec_of(task)) == 0 {
+                    return None;
+                }
                 let waits_for = state.player.waits_for(task)?;
                 let name = self.workload.tasks[state.player.spec_of(task) as usize].name.clone();
                 Some(Stuck { task, name, waits_for })
             })
             .collect();
-        let stuck = !state.stuck.is_empty();
+        let is_left =
+            !state.stuck.is_empty() || (0..self.workload.tasks.len() as u32).any(|spec| self.counts(spec) == 0);
         drop(state);
-        if stuck { self.bells.end() } else { self.bells.ring_stage() }
+        if is_left { self.bells.end() } else { self.bells.ring_stage() }
     }
 
     /// The number that the thread of `task` has in the kernel; `None` if the kernel created none.
@@ -263,7 +278,7 @@ impl<'w> Shared<'w> {
         let mut state = self.state();
         // Nobody but its parent could wait for it, and that is here.
         state.player.refused(task, &mut Vec::new());
-        state.awake -= 1;
+        state.awake -= self.counts(state.player.spec_of(task));
         state.failed_forks += 1;
         state.seats[task.index()].thread.store(NO_THREAD, SeqCst);
     }
@@ -327,7 +342,7 @@ impl<'w> Shared<'w> {
         }
         let end = if !state.stuck.is_empty() {
             End::Stuck(state.stuck)
-        } else if state.due == 0 && tasks.iter().all(|task| task.finished) {
+        } else if state.due == 0 && tasks.iter().all(|task| task.finished || self.workload.is_beside(task.spec)) {
             End::Finished
         } else if asked {
             End::Stopped

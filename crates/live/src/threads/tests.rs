@@ -370,6 +370,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         barriers: vec![],
         signals: 8,
         references: 0,
+        parts: Vec::new(),
     }
 }
 

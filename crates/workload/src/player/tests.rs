@@ -34,6 +34,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         barriers: BARRIERS.to_vec(),
         signals: 4,
         references: 1,
+        parts: Vec::new(),
     }
 }
 

@@ -72,6 +72,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         references: reader.resources("references")?,
         barriers: reader.list("barriers", MAX_RESOURCES as usize, |reader| reader.small("users of a barrier"))?,
         tasks: reader.list("tasks", MAX_TASKS, Reader::task)?,
+        parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {
         0 => Ok(Recording { meta, workload }),

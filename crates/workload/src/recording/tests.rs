@@ -105,6 +105,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 barriers: vec![3],
                 signals: 1,
                 references: 3,
+                parts: Vec::new(),
             };
             Recording { meta, workload }
         },
@@ -133,6 +134,7 @@ fn small() -> Recording {
         barriers: vec![],
         signals: 0,
         references: 0,
+        parts: Vec::new(),
     };
     Recording { meta: RecordingMeta { command: "make".into(), cpus: 4, ..RecordingMeta::default() }, workload }
 }

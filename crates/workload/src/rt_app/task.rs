@@ -77,6 +77,7 @@ pub(super) fn read_all(
         references: count(&resources.timers),
         barriers: resources.barrier_users,
         signals: 0,
+        parts: Vec::new(),
     };
     Ok((workload, positions))
 }

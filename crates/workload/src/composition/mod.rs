@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Several workloads as one: a video beside a build, the same build twice, one of them at nice 19.
+//!
+//! 1. Tasks of a part are called `LABEL/name`, unless it is the only part and has no label. Parts share nothing but the
+//!    machine: mutexes, signals and so on of one are not those of another.
+//! 2. What is asked of a part is done to it as from outside: `nice` as nice(1) does it, `cpus` as a cpuset does, `policy` as
+//!    a shell that has it hands it on.
+//! 3. The run is over when all parts have ended that can; those that go on for ever play beside them. If all go on for
+//!    ever, it is over when the last of them is, as its file says.
+
+mod parse;
+
+use crate::locks::LockId;
+use crate::{
+    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskSpec, Workload, WorkloadError,
+};
+use ids::{CpuSet, Nanos, Policy};
+pub use parse::PartSpec;
+
+/// A part of a composition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// What stands before the names of its tasks; empty if it is the only one and has no label.
+    pub label: String,
+    /// Its first task, and the first one that is not its any more.
+    pub tasks: std::ops::Range<u32>,
+    /// When it begins.
+    pub start: Nanos,
+    /// It ends by itself.
+    pub is_finite: bool,
+}
+
+/// What is changed of a part.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Changes {
+    pub jobs: Option<u32>,
+    pub nice: i8,
+    pub policy: Option<Policy>,
+    pub cpus: Option<CpuSet>,
+    pub start: Nanos,
+    pub count: Option<u32>,
+    /// Tasks of this name get so many thousandths of their work.
+    pub slow: Vec<(String, u64)>,
+}
+
+/// Most copies of a part.
+pub(crate) const MAX_COUNT: u32 = 10_000;
+
+impl Workload {
+    /// One workload of parts, each of which was loaded as its specification says.
+    ///
+    /// # Errors
+    /// If a part cannot be changed so, or all together are larger than a workload may be.
+    ///
+    /// # Panics
+    /// If there is no part.
+    pub fn compose(parts: Vec<(PartSpec, Workload)>) -> Result<Workload, WorkloadError> {
+        let alone = parts.len() == 1 && parts[0].0.label.is_none() && parts[0].0.changes.count.is_none();
+        let name = parts.iter().map(|(spec, workload)| spec.name_of(&workload.name)).collect::<Vec<_>>().join("+");
+        let mut whole = Workload { name, ..Workload::default() };
+        let mut duration = None;
+        for (spec, mut workload) in parts {
+            duration = workload.duration.map(|duration| spec.changes.start + duration);
+            if let Some(jobs) = spec.changes.jobs {
+                workload = workload.with_jobs(jobs)?;
+            }
+            spec.changes.apply(&mut workload).map_err(|problem| WorkloadError { place: spec.text.clone(), problem })?;
+            let count = spec.changes.count.unwrap_or(1);
+            let base = spec.label.unwrap_or_else(|| workload.name.clone());
+            for number in 1..=count {
+                let label = match alone {
+                    true => String::new(),
+                    false => whole.free_label(if count > 1 { format!("{base}.{number}") } else { base.clone() }),
+                };
+                whole.add(label, spec.changes.start, workload.clone());
+                whole.check_sizes().map_err(|problem| WorkloadError { place: whole.name.clone(), problem })?;
+            }
+        }
+        if whole.parts.len() == 1 {
+            whole.duration = duration;
+        }
+        if alone && whole.parts[0].start == Nanos::ZERO {
+            whole.parts.clear();
+        }
+        whole.validate()?;
+        Ok(whole)
+    }
+
+    /// This label, or with the first number behind it that makes it another part's.
+    fn free_label(&self, label: String) -> String {
+        let taken = |label: &str| self.parts.iter().any(|part| part.label == label);
+        if !taken(&label) {
+            return label;
+        }
+        (2..).map(|number| format!("{label}.{number}")).find(|label| !taken(label)).expect("numbers go on")
+    }
+
+    fn add(&mut self, label: String, start: Nanos, part: Workload) {
+        let is_finite = part.is_finite();
+        let offsets = Offsets::of(self);
+        let first = offsets.tasks;
+        if !is_finite {
+            let end = part.duration.map(|duration| start + duration);
+            self.duration = self.duration.max(end);
+        }
+        self.mutexes += part.mutexes;
+        self.conditions += part.conditions;
+        self.signals += part.signals;
+        self.references += part.references;
+        self.barriers.extend(part.barriers);
+        let named = |name: String| if label.is_empty() { name } else { format!("{label}/{name}") };
+        let locks = part.locks.into_iter().map(|lock| SharedLock { name: named(lock.name), ..lock });
+        self.locks.extend(locks);
+        for mut task in part.tasks {
+            task.script.iter_mut().for_each(|op| offsets.shift(op));
+            let begin = match task.start {
+                Start::At(time) => Start::At(time + start),
+                Start::Forked => Start::Forked,
+            };
+            self.tasks.push(TaskSpec { name: named(task.name), start: begin, ..task });
+        }
+        self.parts.push(Part { label, tasks: first..self.tasks.len() as u32, start, is_finite });
+        if self.parts.iter().any(|part| part.is_finite) {
+            self.duration = None;
+        }
+    }
+
+    /// The part that this task belongs to; `None` if the workload is no composition.
+    pub fn part_of(&self, spec: u32) -> Option<&Part> {
+        self.parts.get(self.parts.partition_point(|part| part.tasks.end <= spec))
+    }
+
+    /// Whether this task plays beside others, for whose end a run waits.
+    pub fn is_beside(&self, spec: u32) -> bool {
+        self.part_of(spec).is_some_and(|part| !part.is_finite) && self.parts.iter().any(|part| part.is_finite)
+    }
+}
+
+impl Changes {
+    /// All but the number of jobs, the start and the count.
+    fn apply(&self, workload: &mut Workload) -> Result<(), String> {
+        for (name, thousandths) in &self.slow {
+            let mut found = false;
+            for task in workload.tasks.iter_mut().filter(|task| task.name == *name) {
+                found = true;
+                task.script.iter_mut().for_each(|op| slow_down(op, *thousandths));
+            }
+            if !found {
+                return Err(format!("slow={name}: no task is called so"));
+            }
+        }
+        for task in &mut workload.tasks {
+            (task.policy, task.nice) = self.policy_of(task.policy, task.nice);
+            task.cpus = self.cpus_of(task.cpus.take());
+            for op in &mut task.script {
+                if let Op::Change { cpus, policy } | Op::ChangeOf { cpus, policy, .. } = op {
+                    *policy = policy.map(|(policy, nice)| self.policy_of(policy, nice));
+                    *cpus = cpus.take().and_then(|cpus| self.cpus_of(Some(cpus)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has a policy of its own keeps it: it was given that after it was started.
+    fn policy_of(&self, policy: Policy, nice: i8) -> (Policy, i8) {
+        let policy = if policy == Policy::Other { self.policy.unwrap_or(policy) } else { policy };
+        (policy, nice.saturating_add(self.nice).clamp(-20, 19))
+    }
+
+    /// As in a cpuset: of the CPUs that a task wants those that are there, and if none is, all.
+    fn cpus_of(&self, wanted: Option<CpuSet>) -> Option<CpuSet> {
+        let Some(all) = &self.cpus else { return wanted };
+        let both = wanted.map(|wanted| wanted.intersection(all)).filter(|both| !both.is_empty());
+        Some(both.unwrap_or_else(|| all.clone()))
+    }
+}
+
+fn slow_down(op: &mut Op, thousandths: u64) {
+    let scale = |time: &mut Nanos| *time = Nanos((u128::from(time.0) * u128::from(thousandths) / 1000) as u64);
+    match op {
+        Op::Work { user, system } => [user, system].into_iter().for_each(scale),
+        Op::CpuTime(time) => scale(time),
+        Op::Passages(passages) => [&mut passages.hold, &mut passages.between].into_iter().for_each(scale),
+        _ => {}
+    }
+}
+
+/// Numbers that are taken already.
+struct Offsets {
+    tasks: u32,
+    mutexes: u32,
+    conditions: u32,
+    barriers: u32,
+    signals: u32,
+    references: u32,
+    locks: u32,
+}
+
+impl Offsets {
+    fn of(workload: &Workload) -> Offsets {
+        Offsets {
+            tasks: workload.tasks.len() as u32,
+            mutexes: workload.mutexes,
+            conditions: workload.conditions,
+            barriers: workload.barriers.len() as u32,
+            signals: workload.signals,
+            references: workload.references,
+            locks: workload.locks.len() as u32,
+        }
+    }
+
+    fn shift(&self, op: &mut Op) {
+        let mutex = |MutexId(id): &mut MutexId| *id += self.mutexes;
+        let condition = |ConditionId(id): &mut ConditionId| *id += self.conditions;
+        match op {
+            Op::Lock(id) | Op::Unlock(id) => mutex(id),
+            Op::Wait(of, with) | Op::Sync(of, with) => {
+                condition(of);
+                mutex(with);
+            }
+            Op::Signal(of) | Op::Broadcast(of) => condition(of),
+            Op::Barrier(BarrierId(id)) => *id += self.barriers,
+            Op::Post(SignalId(id)) | Op::Await(SignalId(id)) => *id += self.signals,
+            Op::Timer { reference, .. } if reference.private().is_none() => {
+                *reference = Reference(reference.0 + self.references);
+            }
+            Op::Passages(passages) => passages.lock = LockId(passages.lock.0 + self.locks),
+            Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
+            Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
+            Op::Timer { .. }
+            | Op::Work { .. }
+            | Op::CpuTime(_)
+            | Op::Sleep(..)
+            | Op::Suspend
+            | Op::Yield
+            | Op::Children(_)
+            | Op::Change { .. }
+            | Op::Repeat { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

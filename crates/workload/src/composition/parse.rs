@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `[LABEL=]WHAT{,key=value}`, joined by `+`. A `+`, `,` or `=` that means itself has a backslash before it.
+
+use super::{Changes, MAX_COUNT};
+use crate::WorkloadError;
+use ids::Policy;
+
+/// One part as it was asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartSpec {
+    /// As it was written.
+    pub text: String,
+    /// Its label, if it has one of its own.
+    pub label: Option<String>,
+    /// Name or path of a workload.
+    pub what: String,
+    pub(crate) changes: Changes,
+    /// Its keys, as they were written.
+    keys: String,
+}
+
+const KEYS: &str = "jobs=N, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR";
+
+impl PartSpec {
+    /// All parts of `W = PART{+PART}`.
+    ///
+    /// # Errors
+    /// Names the part, and what was expected.
+    pub fn parse_all(text: &str) -> Result<Vec<PartSpec>, WorkloadError> {
+        let parse = |part: &str| {
+            PartSpec::parse(part).map_err(|problem| WorkloadError { place: format!("workload {part:?}"), problem })
+        };
+        split(text, '+').into_iter().map(parse).collect()
+    }
+
+    fn parse(text: &str) -> Result<PartSpec, String> {
+        let mut pieces = split(text, ',').into_iter();
+        let head = pieces.next().unwrap_or_default();
+        let (label, what) = match &split(head, '=')[..] {
+            [what] => (None, unescape(what)),
+            [label, what] => (Some(unescape(label)), unescape(what)),
+            _ => return Err(r"more than one =; expected [LABEL=]NAME, with \= for one that is part of it".into()),
+        };
+        if what.is_empty() || label.as_ref().is_some_and(|label| label.is_empty() || label.contains('/')) {
+            return Err("expected [LABEL=]NAME or [LABEL=]FILE, and no / in a label".into());
+        }
+        let mut changes = Changes::default();
+        let keys = text[head.len()..].to_owned();
+        for piece in pieces {
+            let [key, value] = split(piece, '=')[..] else { return Err(format!("{piece:?}; expected {KEYS}")) };
+            changes.set(key, &unescape(value))?;
+        }
+        Ok(PartSpec { text: text.to_owned(), label, what, changes, keys })
+    }
+
+    /// How the part is called in titles, if the workload is called so.
+    pub(crate) fn name_of(&self, workload: &str) -> String {
+        let label = self.label.as_ref().map_or(String::new(), |label| format!("{label}="));
+        format!("{label}{workload}{}", self.keys)
+    }
+}
+
+impl Changes {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let expected = |what: &str| format!("{key}={value}; expected {key}={what}");
+        let number = |most: u32| value.parse().ok().filter(|number| (1..=most).contains(number));
+        match key {
+            "jobs" => self.jobs = Some(number(u32::MAX).ok_or_else(|| expected("NUMBER, 1 or more"))?),
+            "nice" => {
+                let nice = value.parse().ok().filter(|nice| (-39..=39).contains(nice));
+                self.nice = nice.ok_or_else(|| expected("NUMBER, what is added to the nice value of its tasks"))?;
+            }
+            "policy" => {
+                let policy = policy(value).ok_or_else(|| expected("other, batch, idle, fifo:1..99 or rr:1..99"))?;
+                self.policy = Some(policy);
+            }
+            "cpus" => {
+                let cpus = value.parse().map_err(|_| expected(r"LIST, such as 0-3 or 0\,2"))?;
+                self.cpus = Some(cpus);
+            }
+            "start" => self.start = value.parse().map_err(|_| expected("TIME, such as 2s"))?,
+            "count" => {
+                let count = number(MAX_COUNT).ok_or_else(|| expected(&format!("NUMBER, 1 to {MAX_COUNT}")))?;
+                self.count = Some(count);
+            }
+            "slow" => {
+                let slow = value.rsplit_once(':').and_then(|(task, factor)| Some((task, thousandths(factor)?)));
+                let (task, factor) = slow.ok_or_else(|| expected("TASK:FACTOR, such as cc1:1.5"))?;
+                self.slow.push((task.to_owned(), factor));
+            }
+            "uid" | "group" => return Err(format!("{key}={value}: users and groups are not modelled")),
+            _ => return Err(format!("{key:?} is no key; expected {KEYS}")),
+        }
+        Ok(())
+    }
+}
+
+fn policy(text: &str) -> Option<Policy> {
+    let priority = |text: &str| text.parse().ok().filter(|priority| (1..=99).contains(priority));
+    Some(match text.split_once(':') {
+        None if text == "other" => Policy::Other,
+        None if text == "batch" => Policy::Batch,
+        None if text == "idle" => Policy::Idle,
+        Some(("fifo", text)) => Policy::Fifo(priority(text)?),
+        Some(("rr", text)) => Policy::RoundRobin(priority(text)?),
+        _ => return None,
+    })
+}
+
+/// A factor of at most three places, 0.001 to 1000.
+fn thousandths(text: &str) -> Option<u64> {
+    let (whole, places) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |text: &str| text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || places.len() > 3 || !is_number(whole) || !is_number(places) {
+        return None;
+    }
+    let factor = format!("{whole}{places:0<3}").parse().ok()?;
+    (1..=1_000_000).contains(&factor).then_some(factor)
+}
+
+/// The pieces between separators that are not escaped.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let (mut begin, mut escaped) = (0, false);
+    for (at, c) in text.char_indices() {
+        if c == separator && !escaped {
+            pieces.push(&text[begin..at]);
+            begin = at + c.len_utf8();
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    pieces.push(&text[begin..]);
+    pieces
+}
+
+/// Without the backslashes that make what follows mean itself.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match rest.peek() {
+            Some('+' | ',' | '=' | '\\') if c == '\\' => plain.extend(rest.next()),
+            _ => plain.push(c),
+        }
+    }
+    plain
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use proptest::prelude::*;
+
+/// Two tasks with one of each resource, the first of which forks the second; it ends.
+const ALL: &str = r#"{
+    "tasks": {
+        "a": {"loop": 1, "lock": "m", "signal": "c", "unlock": "m", "timer": {"ref": "t", "period": 1000}, "barrier": "b",
+              "fork": "child", "resume": "a", "run": 10},
+        "b": {"loop": 1, "cpus": [1, 2], "policy": "SCHED_FIFO", "priority": 5, "barrier": "b", "run": 20},
+        "child": {"instance": 0, "loop": 1, "run": 30}
+    }
+}"#;
+const ENDLESS: &str = r#"{"tasks": {"spin": {"loop": -1, "run": 100, "sleep": 100}}, "global": {"duration": 2}}"#;
+
+fn load(what: &str) -> Workload {
+    let text = match what {
+        "all" => ALL,
+        "endless" => ENDLESS,
+        _ => panic!("{what}"),
+    };
+    Workload::from_rt_app(&format!("{what}.json"), text).expect("a workload")
+}
+
+fn compose(text: &str) -> Result<Workload, WorkloadError> {
+    let parts = PartSpec::parse_all(text)?;
+    Workload::compose(parts.into_iter().map(|part| (part.clone(), load(&part.what))).collect())
+}
+
+fn names(workload: &Workload) -> Vec<&str> {
+    workload.tasks.iter().map(|task| task.name.as_str()).collect()
+}
+
+#[test]
+fn one_part_without_a_label_is_as_it_was() {
+    let all = load("all");
+    assert_eq!(compose("all").unwrap(), all);
+    let nice = compose("all,nice=3").unwrap();
+    assert_eq!((nice.name.as_str(), names(&nice)), ("all,nice=3", names(&all)));
+    assert_eq!(compose("endless,nice=3").unwrap().duration, Some(Nanos::from_ms(2_000)));
+}
+
+#[test]
+fn parts_share_nothing_and_have_names_of_their_own() {
+    let two = compose("all+x=all,start=5ms").unwrap();
+    assert_eq!(two.name, "all+x=all,start=5ms");
+    assert_eq!(names(&two), ["all/a", "all/b", "all/child", "x/a", "x/b", "x/child"]);
+    let all = load("all");
+    let both = |count: u32| 2 * count;
+    assert_eq!((two.mutexes, two.conditions), (both(all.mutexes), both(all.conditions)));
+    assert_eq!((two.references, two.barriers.len()), (both(all.references), 2));
+    // Each number of the second part is that of the first and one more.
+    let [first, second] = [&two.tasks[0].script, &two.tasks[3].script];
+    for (first, second) in first.iter().zip(second) {
+        match (first, second) {
+            (Op::Lock(one), Op::Lock(other)) | (Op::Unlock(one), Op::Unlock(other)) => assert_eq!(one.0 + 1, other.0),
+            (Op::Signal(one), Op::Signal(other)) => assert_eq!(one.0 + 1, other.0),
+            (Op::Barrier(one), Op::Barrier(other)) => assert_eq!(one.0 + 1, other.0),
+            (Op::Timer { reference: one, .. }, Op::Timer { reference: other, .. }) => assert_eq!(one.0 + 1, other.0),
+            (Op::Fork(one), Op::Fork(other)) => assert_eq!(one + 3, *other),
+            (Op::Resume(one), Op::Resume(other)) => assert_eq!(one[0] + 3, other[0]),
+            (one, other) => assert_eq!(one, other),
+        }
+    }
+    assert_eq!((two.tasks[0].start, two.tasks[3].start), (Start::At(Nanos::ZERO), Start::At(Nanos::from_ms(5))));
+    assert_eq!(two.tasks[5].start, Start::Forked);
+    assert_eq!((two.part_of(2).unwrap().label.as_str(), two.part_of(3).unwrap().label.as_str()), ("all", "x"));
+}
+
+#[test]
+fn labels_are_never_given_twice() {
+    let labels = |text| compose(text).unwrap().parts.into_iter().map(|part| part.label).collect::<Vec<_>>();
+    assert_eq!(labels("endless+endless+endless"), ["endless", "endless.2", "endless.3"]);
+    assert_eq!(labels("all,count=2+x=all"), ["all.1", "all.2", "x"]);
+    assert_eq!(labels("y=all"), ["y"]);
+    assert_eq!(names(&compose("y=endless").unwrap()), ["y/spin"]);
+}
+
+#[test]
+fn a_run_waits_for_what_ends() {
+    let beside = compose("endless+all").unwrap();
+    assert_eq!((beside.duration, beside.is_finite()), (None, true));
+    assert_eq!([0, 1, 3].map(|task| beside.is_beside(task)), [true, false, false]);
+    let endless = compose("endless+endless,start=500ms").unwrap();
+    assert_eq!((endless.duration, endless.is_finite()), (Some(Nanos::from_ms(2_500)), false));
+    assert!(!endless.is_beside(0));
+}
+
+#[test]
+fn parts_are_changed_as_from_outside() {
+    let changed = compose(r"all,nice=19,policy=rr:7,cpus=0\,2,slow=b:1.5").unwrap();
+    let task = |number: usize| &changed.tasks[number];
+    let cpus = |number| task(number).cpus.as_ref().map(ToString::to_string);
+    assert_eq!((task(0).policy, task(0).nice, cpus(0).as_deref()), (Policy::RoundRobin(7), 19, Some("0,2")));
+    // It chose a policy and CPUs itself.
+    assert_eq!((task(1).policy, cpus(1).as_deref()), (Policy::Fifo(5), Some("2")));
+    let work = |number: usize| {
+        task(number).script.iter().find_map(|op| if let Op::Work { user, .. } = op { Some(user.0) } else { None })
+    };
+    assert_eq!((work(0), work(1)), (Some(10_000), Some(30_000)));
+    let elsewhere = compose("all,cpus=5").unwrap();
+    assert_eq!(
+        elsewhere.tasks[1].cpus.as_ref().map(ToString::to_string).as_deref(),
+        Some("5"),
+        "none of its own is there"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    let error = |text| compose(text).unwrap_err().to_string();
+    let cases = [
+        (
+            "all,nice=x",
+            r#"workload "all,nice=x": nice=x; expected nice=NUMBER, what is added to the nice value of its tasks"#,
+        ),
+        ("all,count=0", r#"workload "all,count=0": count=0; expected count=NUMBER, 1 to 10000"#),
+        (
+            "all,policy=fifo",
+            r#"workload "all,policy=fifo": policy=fifo; expected policy=other, batch, idle, fifo:1..99 or rr:1..99"#,
+        ),
+        ("all,uid=5", r#"workload "all,uid=5": uid=5: users and groups are not modelled"#),
+        ("all,slow=x:2", "all,slow=x:2: slow=x: no task is called so"),
+        ("all,slow=a:", r#"workload "all,slow=a:": slow=a:; expected slow=TASK:FACTOR, such as cc1:1.5"#),
+        ("all,slow=a:0", r#"workload "all,slow=a:0": slow=a:0; expected slow=TASK:FACTOR, such as cc1:1.5"#),
+        (
+            "a=b=all",
+            r#"workload "a=b=all": more than one =; expected [LABEL=]NAME, with \= for one that is part of it"#,
+        ),
+        ("+all", r#"workload "": expected [LABEL=]NAME or [LABEL=]FILE, and no / in a label"#),
+        ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
+        (
+            "all,fast",
+            r#"workload "all,fast": "fast"; expected jobs=N, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR"#,
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(error(text), expected);
+    }
+    let whats: Vec<_> =
+        PartSpec::parse_all(r"./c\+\+/a\,b.json+x=y\=z").unwrap().into_iter().map(|part| part.what).collect();
+    assert_eq!(whats, ["./c++/a,b.json", "y=z"]);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[a-z+,=\\\\:.0-9/]{0,40}") {
+        if let Ok(parts) = PartSpec::parse_all(&text) {
+            prop_assert_eq!(parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("+"), text);
+        }
+    }
+}
