@@ -271,7 +271,8 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     }
     let failure = failure.or(fault);
     let outcome = Outcome { measured, played, ejected, restarts, command_status: status, failure, cut };
-    let report = worlds::real::report(tags, outcome);
+    let mut report = worlds::real::report(tags, outcome);
+    report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
     let fine = report.is_fine();
     let machines: Vec<_> = args.save.iter().map(|_| select::machine("host")).collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();

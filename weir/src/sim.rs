@@ -270,7 +270,9 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         lines.map(JsonLines::finish).transpose().with_context(|| path.display().to_string())?;
         log.map(LogWriter::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    Ok(Done { report: worlds::simulated::report(tags, outcome, end), printed: printer.finish(), coverage })
+    let mut report = worlds::simulated::report(tags, outcome, end);
+    report.measures.divide(workload.labels());
+    Ok(Done { report, printed: printer.finish(), coverage })
 }
 
 #[cfg(test)]

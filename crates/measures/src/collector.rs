@@ -105,6 +105,8 @@ impl Collector {
             cpus_allowed: idle.mask(task.group).clone(),
             cpus_used: task.cpus_used,
             wakeup_latency: task.wakeup_latency.summary(),
+            wakeup_latencies: task.wakeup_latency,
+            ended: task.ended,
         };
         RunMeasures {
             elapsed: totals.elapsed,
@@ -117,6 +119,7 @@ impl Collector {
             wakeup_latency: self.wakeup_latency.summary(),
             queue_wait: self.queue_wait.summary(),
             cpu,
+            parts: Vec::new(),
             tasks: self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect(),
             cpus: totals.cpus,
             bpf_instructions: totals.bpf_instructions,

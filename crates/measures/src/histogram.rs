@@ -11,7 +11,7 @@ use ids::Nanos;
 /// A histogram with `1 << BITS` buckets per octave: a percentile is off by at most `0.5 / (1 << BITS)` of its value.
 ///
 /// Count, sum, smallest and largest value are exact.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram<const BITS: u32> {
     octaves: Vec<Box<[u32]>>,
     count: u64,
@@ -48,6 +48,24 @@ impl<const BITS: u32> Histogram<BITS> {
             // count stays exact.
             Some(counters) if !counters.is_empty() => counters[bucket] = counters[bucket].saturating_add(1),
             _ => self.record_in_new_octave(octave, bucket),
+        }
+    }
+
+    /// Adds all values of another one.
+    pub fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        if self.octaves.len() < other.octaves.len() {
+            self.octaves.resize(other.octaves.len(), Box::default());
+        }
+        for (own, others) in self.octaves.iter_mut().zip(&other.octaves) {
+            if own.is_empty() {
+                own.clone_from(others);
+            } else {
+                own.iter_mut().zip(others).for_each(|(own, other)| *own = own.saturating_add(*other));
+            }
         }
     }
 
@@ -164,5 +182,20 @@ mod tests {
         let mut histogram = Histogram::<10>::new();
         histogram.record(Nanos(u64::MAX));
         assert_eq!(histogram.percentile(1000), Nanos(u64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_to_the_whole(values in prop::collection::vec(any::<u32>(), 0..200), cut in 0..200usize) {
+            let of = |values: &[u32]| {
+                let mut histogram = Histogram::<6>::new();
+                values.iter().for_each(|&value| histogram.record(Nanos(value.into())));
+                histogram
+            };
+            let (first, second) = values.split_at(cut.min(values.len()));
+            let mut sum = of(first);
+            sum.add(&of(second));
+            prop_assert_eq!(sum.summary(), of(&values).summary());
+        }
     }
 }

@@ -12,4 +12,4 @@ mod run;
 
 pub use collector::{Collector, Totals};
 pub use histogram::Histogram;
-pub use run::{CpuAccount, LatencySummary, LockUse, Migrations, RunMeasures, TaskAccount, TaskMeasures};
+pub use run::{CpuAccount, LatencySummary, LockUse, Migrations, PartMeasures, RunMeasures, TaskAccount, TaskMeasures};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is known of a run when it is over.
 
+use crate::Histogram;
 use ids::{CpuSet, Nanos, TaskId};
 
 /// Percentiles of a latency.
@@ -88,6 +89,25 @@ pub struct TaskMeasures {
     pub cpus_used: CpuSet,
     /// From woken to running.
     pub wakeup_latency: LatencySummary,
+    /// The same, each time.
+    pub wakeup_latencies: Histogram<6>,
+    /// When it ended; `None`: it did not.
+    pub ended: Option<Nanos>,
+}
+
+/// The tasks of one part of a composed workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartMeasures {
+    /// Its label: the names of its tasks begin with that and a slash.
+    pub label: String,
+    /// How many tasks there were.
+    pub tasks: u64,
+    /// When the last of them ended; `None` if one did not.
+    pub makespan: Option<Nanos>,
+    /// The time of all of them.
+    pub account: TaskAccount,
+    /// From woken to running.
+    pub wakeup_latency: LatencySummary,
 }
 
 /// How one caller used one lock.
@@ -155,6 +175,42 @@ pub struct RunMeasures {
     /// Of `cpu.run`: tasks polled locks of their workload, or waited for cache lines of these; `None` where that is not
     /// known.
     pub spin: Option<Nanos>,
+    /// Each part of the workload, if it has several or one with a label.
+    pub parts: Vec<PartMeasures>,
     /// Each task, by number.
     pub tasks: Vec<TaskMeasures>,
+}
+
+impl RunMeasures {
+    /// Measures the parts of these labels, whose tasks are called `LABEL/name`. Those that do not end by themselves have
+    /// no makespan, also if the end of the run ended them.
+    pub fn divide<'a>(&mut self, parts: impl IntoIterator<Item = (&'a str, bool)>) {
+        let part = |(label, ends)| {
+            let part = self.part(label);
+            PartMeasures { makespan: part.makespan.filter(|_| ends), ..part }
+        };
+        self.parts = parts.into_iter().map(part).collect();
+    }
+
+    fn part(&self, label: &str) -> PartMeasures {
+        let is_of_part = |task: &&TaskMeasures| {
+            task.name.strip_prefix(label).is_some_and(|rest| rest.starts_with('/')) && !task.kernel_thread
+        };
+        let mut account = TaskAccount::default();
+        let mut latencies = Histogram::new();
+        let (mut tasks, mut makespan) = (0, Some(Nanos::ZERO));
+        for task in self.tasks.iter().filter(is_of_part) {
+            let TaskAccount { work, run, stolen, runnable, blocked } = task.account;
+            account.work += work;
+            account.run += run;
+            account.stolen += stolen;
+            account.runnable += runnable;
+            account.blocked += blocked;
+            latencies.add(&task.wakeup_latencies);
+            makespan = makespan.zip(task.ended).map(|(last, ended)| last.max(ended));
+            tasks += 1;
+        }
+        let wakeup_latency = latencies.summary();
+        PartMeasures { label: label.to_owned(), tasks, makespan, account, wakeup_latency }
+    }
 }

@@ -6,7 +6,7 @@ use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
-use measures::{LatencySummary, LockUse, TaskMeasures};
+use measures::{LatencySummary, LockUse, PartMeasures, TaskMeasures};
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
@@ -62,6 +62,7 @@ fn run(run: &RunReport) -> Value {
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));
+    object.insert("parts".to_owned(), run.measures.parts.iter().map(part).collect());
     object.insert("tasks".to_owned(), run.measures.tasks.iter().map(task).collect());
     Value::Object(object)
 }
@@ -105,6 +106,20 @@ fn lock(used: &LockUse) -> Value {
         "hold_max_ns": used.hold_max.0,
         "retries": used.retries,
         "lost": 0,
+    })
+}
+
+fn part(part: &PartMeasures) -> Value {
+    json!({
+        "label": part.label,
+        "tasks": part.tasks,
+        "makespan_ns": part.makespan.map(|time| time.0),
+        "work_ns": part.account.work.0,
+        "cpu_ns": part.account.run.0,
+        "stolen_ns": part.account.stolen.0,
+        "runnable_ns": part.account.runnable.0,
+        "blocked_ns": part.account.blocked.0,
+        "wakeup_latency_ns": latency(part.wakeup_latency),
     })
 }
 

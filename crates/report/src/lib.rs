@@ -83,6 +83,9 @@ fn printable(run: &RunReport) -> RunReport {
     for task in &mut run.measures.tasks {
         task.name = escape(&task.name).into_owned();
     }
+    for part in &mut run.measures.parts {
+        part.label = escape(&part.label).into_owned();
+    }
     run
 }
 

@@ -36,6 +36,9 @@ pub fn summary(run: &RunReport) -> String {
     let _ = writeln!(text, "\n{}", owners(&measures.cpu));
     text.push_str(&facts(run));
     let _ = writeln!(text, "\n{}", latencies(measures));
+    if !measures.parts.is_empty() {
+        let _ = writeln!(text, "\n{}", parts(measures));
+    }
     if let Some(table) = contended_locks(measures) {
         let _ = writeln!(text, "\n{table}");
     }
@@ -130,6 +133,19 @@ fn latencies(measures: &RunMeasures) -> String {
     };
     row("after wakeup", &measures.wakeup_latency);
     row("every time", &measures.queue_wait);
+    align(&mut table)
+}
+
+fn parts(measures: &RunMeasures) -> String {
+    let mut table = plain(&["part", "tasks", "ended after", "ran", "mean", "p50", "p99", "max"]);
+    for part in &measures.parts {
+        let latency = part.wakeup_latency;
+        let times = [latency.mean, latency.p50, latency.p99, latency.max];
+        let text = |time: Nanos| if latency.count > 0 { time.to_string() } else { "-".to_owned() };
+        let makespan = part.makespan.map_or("-".to_owned(), |time| time.to_string());
+        let cells = [shorten(&part.label, 20), count(part.tasks), makespan, part.account.run.to_string()];
+        table.add_row(cells.into_iter().chain(times.map(text)));
+    }
     align(&mut table)
 }
 

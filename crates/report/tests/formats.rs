@@ -98,6 +98,7 @@ fn json_keeps_the_contract() {
               "restarts": 0,
               "meter": null,
               "locks": null,
+              "parts": [],
               "tasks": [
                 {
                   "id": 0,

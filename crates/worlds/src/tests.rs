@@ -8,7 +8,7 @@ use live::meter::{Measured, MeterCost};
 use live::scheduler::KernelExit;
 use live::threads::{Calibration, End, Played, Stuck, TaskPlayed};
 use machine_model::{Effect, Machine};
-use measures::{Collector, LatencySummary, RunMeasures, TaskAccount, TaskMeasures, Totals};
+use measures::{Collector, Histogram, LatencySummary, RunMeasures, TaskAccount, TaskMeasures, Totals};
 use report::{Outcome, RunReport, Tags, World, to_json};
 use serde_json::Value;
 
@@ -24,6 +24,8 @@ fn measures() -> RunMeasures {
         cpus_allowed: CpuSet::first_n(1),
         cpus_used: CpuSet::first_n(1),
         wakeup_latency: LatencySummary::default(),
+        wakeup_latencies: Histogram::new(),
+        ended: None,
     };
     RunMeasures { tasks: vec![task], ..Collector::new(&Topology::flat(0)).finish(totals) }
 }

@@ -43,6 +43,11 @@ impl<'w> Stage<'w> {
         Ok(Stage { workload, options, prepared: prepare::prepare(workload, options)? })
     }
 
+    /// What is played.
+    pub fn workload(&self) -> &Workload {
+        self.workload
+    }
+
     /// The unit of work.
     pub fn calibration(&self) -> super::Calibration {
         self.prepared.calibration

@@ -382,6 +382,28 @@ fn nap(ms: u64) -> Op {
     Op::Sleep(Nanos::from_ms(ms), Sleep::Io)
 }
 
+/// A part that goes on for ever plays as long as another one takes, whatever waits in it.
+#[test]
+fn a_play_lasts_as_long_as_the_part_that_ends() {
+    let load = |name: &str| match name {
+        "ends" => r#"{"tasks": {"work": {"loop": 1, "sleep": 40000, "run": 100}}}"#,
+        _ => {
+            r#"{"tasks": {"spin": {"loop": -1, "run": 100, "sleep": 1000}, "waits": {"loop": 1, "suspend": "waits"}}}"#
+        }
+    };
+    let part = |part: workload::PartSpec| {
+        let workload = Workload::from_rt_app(&part.what, load(&part.what)).expect("a workload");
+        (part, workload)
+    };
+    let parts = workload::PartSpec::parse_all("goes-on+ends").expect("parts");
+    let workload = Workload::compose(parts.into_iter().map(part).collect()).expect("a workload");
+    let played = real(&workload, &options());
+    assert_eq!(played.end, End::Finished);
+    let tasks: Vec<_> = played.tasks.iter().map(|task| (task.name.as_str(), task.is_beside, task.finished)).collect();
+    assert_eq!(tasks, [("goes-on/spin", true, false), ("goes-on/waits", true, false), ("ends/work", false, true)]);
+    assert!(played.tasks[0].ended >= Nanos::from_ms(40), "{}", played.tasks[0].ended);
+}
+
 /// The operations of recordings: a signal stays posted, a parent waits for its children.
 #[test]
 fn posts_are_kept_and_children_waited_for() {

@@ -3,7 +3,7 @@
 
 use expect_test::Expect;
 use ids::{CpuSet, Nanos, TaskId};
-use measures::{CpuAccount, LatencySummary, Migrations, RunMeasures, TaskAccount, TaskMeasures};
+use measures::{CpuAccount, Histogram, LatencySummary, Migrations, RunMeasures, TaskAccount, TaskMeasures};
 use report::{Ending, Exit, RunReport, Tags, World};
 
 /// Times in the proportions that latencies have.
@@ -29,6 +29,8 @@ pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
         cpus_allowed: CpuSet::first_n(4),
         cpus_used: if id == 9 { "1,3,5,7-9,11".parse().unwrap() } else { CpuSet::first_n(1 + id as usize % 4) },
         wakeup_latency: latency(100, 4 + u64::from(id)),
+        wakeup_latencies: Histogram::new(),
+        ended: None,
     }
 }
 
@@ -56,6 +58,7 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         energy_ratio_ppm: None,
         slowed: None,
         spin: None,
+        parts: Vec::new(),
         tasks: (0..12).map(|id| task(id, if id == 3 { "kworker/u8:1" } else { "cc1" }, 100 - u64::from(id))).collect(),
     }
 }

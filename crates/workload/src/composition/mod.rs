@@ -125,6 +125,12 @@ impl Workload {
         }
     }
 
+    /// The labels of its parts, and whether each ends by itself.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, bool)> {
+        let parts = self.parts.iter().map(|part| (part.label.as_str(), part.is_finite));
+        parts.filter(|(label, _)| !label.is_empty())
+    }
+
     /// The part that this task belongs to; `None` if the workload is no composition.
     pub fn part_of(&self, spec: u32) -> Option<&Part> {
         self.parts.get(self.parts.partition_point(|part| part.tasks.end <= spec))
