@@ -159,6 +159,9 @@ fn saved_runs_and_json_are_compared() {
         all
     };
     assert_eq!(plain(&both), plain(&together));
+    let hash = |side: &str| &together["comparisons"][0][side]["object_hash"];
+    assert_eq!(hash("a"), &together["runs"][0]["object_hash"]);
+    assert!(hash("b").is_string() && hash("a") != hash("b"));
     let table = text(&weir(here, &["compare", "a.weirrun", "b.json"]).stdout);
     assert!(table.contains("seeds 1-8") && table.contains("makespan"), "{table}");
     for line in table.lines() {

@@ -157,7 +157,11 @@ fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measu
     let identity = |setup: &Setup<'_>| {
         let tags = &setup.runs[0].tags;
         let mut object = json!({
-            "scheduler": tags.scheduler, "machine": tags.machine, "workload": tags.workload, "world": tags.world,
+            "scheduler": tags.scheduler,
+            "object_hash": tags.object_hash,
+            "machine": tags.machine,
+            "workload": tags.workload,
+            "world": tags.world,
         });
         if let Some(file) = &setup.runs[0].file {
             object["file"] = json!(file);
