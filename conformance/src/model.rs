@@ -28,6 +28,8 @@ impl Sink for Unheard {
 pub fn machine() -> Machine {
     let mut machine = Machine::from_synthetic(&format!("core:{CPUS} pu:1")).expect("a plain topology");
     machine.hz = HZ;
+    // The real tasks wait at a gate, which opens for all of them at once.
+    machine.costs.clone_ns = 0;
     machine
 }
 

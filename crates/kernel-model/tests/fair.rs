@@ -333,6 +333,18 @@ fn a_task_that_wakes_looks_below_its_cache_and_a_new_one_everywhere() {
     assert_eq!(current(&bench, 2), new);
 }
 
+/// Somebody who is no task here has CPU 0, and runs on.
+#[test]
+fn a_new_task_goes_where_nobody_is() {
+    for policy in [Policy::Other, Policy::Fifo(1)] {
+        let mut bench = bench(flat(2));
+        let task = bench.fork("new", "", policy, 0);
+        bench.kernel.occupy(CpuId(0));
+        bench.kernel.wake_new(CpuId(0), task);
+        assert_eq!(bench.kernel.task_cpu(task), CpuId(1), "{policy:?}");
+    }
+}
+
 #[test]
 fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
     let mut bench = bench(flat(3));

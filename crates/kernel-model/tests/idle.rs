@@ -209,3 +209,32 @@ fn i4_in_node_keeps_a_sync_wakeup_at_home() {
         assert_eq!(bench.kernel.task_cpu(task), CpuId(expected), "flags {flags}: the waker is on node 1");
     }
 }
+
+/// A parent outside the workload has CPU 0: nobody is sent there. When it is done the CPU idles, or runs who waits, as
+/// after any task (contract P7).
+#[test]
+fn p7_a_cpu_that_somebody_else_has_is_not_idle_until_that_is_over() {
+    let more = [DEFAULT, "OP_UPDATE_IDLE", "FLAGS=1"];
+    let mut bench = bench(flat(2), &more);
+    let [free, pinned] = [("free", ""), ("pinned", "0")].map(|(name, cpus)| bench.task(name, cpus));
+    bench.log();
+    bench.kernel.occupy(CpuId(0));
+    bench.kernel.occupy(CpuId(0));
+    assert_eq!(bench.line(), "update_idle:0:-");
+    assert_eq!(bench.kernel.idle_cpus(), &"1".parse().unwrap());
+    bench.kernel.wake(CpuId(0), free, event_log::Waker::External, false);
+    assert_eq!(bench.kernel.task_cpu(free), CpuId(1), "though CPU 0 is where it was");
+    bench.log();
+    bench.settle();
+    let line = bench.line();
+    assert!(line.contains("update_idle:0:-(0x0,0x1)"), "{line}");
+
+    bench.kernel.occupy(CpuId(0));
+    bench.log();
+    bench.kernel.wake(CpuId(0), pinned, event_log::Waker::External, false);
+    bench.settle();
+    assert_eq!(bench.kernel.current(CpuId(0)), pinned);
+    let line = bench.line();
+    assert!(!line.contains("update_idle:0"), "it has not been idle in between: {line}");
+    bench.kernel.check();
+}

@@ -36,6 +36,7 @@ pub(crate) fn machine() -> Machine {
             call_ns: [0; 6],
             wakeup_ns: 0,
             fork_ns: 0,
+            clone_ns: 0,
             attach_ns: 0,
             disable_ns: 0,
         },

@@ -43,6 +43,9 @@ pub struct Costs {
     pub wakeup_ns: u64,
     /// Core fork path: what the scheduler core does for a new task. Copying the address space is the parent's work.
     pub fork_ns: u64,
+    /// What a parent outside the workload needs for one child after another, the core's part included, but without the
+    /// wakeup and the scheduler's code. 0: all that are due come at once, and nobody makes them.
+    pub clone_ns: u64,
     /// How long a scheduler is bypassed, its tasks switched already, when it is attached.
     pub attach_ns: u64,
     /// How long a scheduler is bypassed before it is gone.
@@ -63,6 +66,7 @@ impl Costs {
             call_ns: [0; 6],
             wakeup_ns: 0,
             fork_ns: 0,
+            clone_ns: 0,
             attach_ns: 0,
             disable_ns: 0,
         }

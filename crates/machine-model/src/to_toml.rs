@@ -132,6 +132,7 @@ fn write_costs(text: &mut String, costs: &Costs) {
         call_ns,
         wakeup_ns,
         fork_ns,
+        clone_ns,
         attach_ns,
         disable_ns,
     } = costs;
@@ -146,6 +147,7 @@ fn write_costs(text: &mut String, costs: &Costs) {
     line(text, "call_ns", format!("{call_ns:?}"), "a kfunc: trivial, lookup, queue, scan, interrupt, clock");
     line(text, "wakeup_ns", wakeup_ns, "a wakeup without callbacks");
     line(text, "fork_ns", fork_ns, "the scheduler's part of a fork");
+    line(text, "clone_ns", clone_ns, "a parent outside makes one task after another");
     line(text, "attach_ns", attach_ns, "a scheduler is bypassed when it is attached");
     line(text, "disable_ns", disable_ns, "and before it is gone");
 }

@@ -156,6 +156,7 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
     let callback_ns = one(&mut table, "callback_ns", |costs| costs.callback_ns)?;
     let wakeup_ns = one(&mut table, "wakeup_ns", |costs| costs.wakeup_ns)?;
     let fork_ns = one(&mut table, "fork_ns", |costs| costs.fork_ns)?;
+    let clone_ns = one(&mut table, "clone_ns", |costs| costs.clone_ns)?;
     let attach_ns = one(&mut table, "attach_ns", |costs| costs.attach_ns)?;
     let disable_ns = one(&mut table, "disable_ns", |costs| costs.disable_ns)?;
     let ipi_ns = match table.optional("ipi_ns") {
@@ -178,6 +179,7 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
         call_ns,
         wakeup_ns,
         fork_ns,
+        clone_ns,
         attach_ns,
         disable_ns,
     })

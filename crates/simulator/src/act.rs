@@ -3,6 +3,7 @@
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
+use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::run::Run;
 use crate::setup::existing;
@@ -109,8 +110,23 @@ impl<M: Model> Run<'_, M> {
         self.apply(cpu, charge);
     }
 
+    /// The parent outside, which is on `cpu`, starts a task of this spec. If more are due until it could make another one, it
+    /// goes on after that time, and has the CPU meanwhile. What it needs before the first one was before that one's time.
+    pub fn start_from_outside(&mut self, cpu: CpuId, spec: u32) {
+        self.count(self.player.is_beside(spec), |left| left.starts -= 1);
+        let clone = Nanos(self.machine.costs.clone_ns);
+        let waits = self.cpus[cpu.index()].inbox.iter().any(|interrupt| matches!(interrupt, Interrupt::Start(_)));
+        let goes_on = clone > Nanos::ZERO && (waits || self.next_start().is_some_and(|next| next < self.now + clone));
+        if goes_on {
+            self.model.occupy(cpu);
+            self.apply(cpu, Charge::default());
+            self.cpus[cpu.index()].inbox.push_front(Interrupt::Theft(clone));
+        }
+        self.start(cpu, spec, None);
+    }
+
     /// Starts a task of this spec and makes it runnable, for `parent` or for somebody outside. What the fork itself
-    /// costs is a parent's time; nobody knows it of a parent outside.
+    /// costs is a parent's time.
     pub fn start(&mut self, cpu: CpuId, spec: u32, parent: Option<TaskId>) {
         let costs = &self.machine.costs;
         let own = if parent.is_some() { costs.fork_ns } else { 0 };

@@ -219,10 +219,7 @@ impl<M: Model> Run<'_, M> {
                 let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
                 self.apply(cpu, Charge { interrupt, ..Charge::default() });
             }
-            Interrupt::Start(spec) => {
-                self.count(self.player.is_beside(spec), |left| left.starts -= 1);
-                self.start(cpu, spec, None);
-            }
+            Interrupt::Start(spec) => self.start_from_outside(cpu, spec),
             Interrupt::Fault(step) => {
                 self.do_step(cpu, step);
                 self.apply(cpu, Charge::default());

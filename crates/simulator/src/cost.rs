@@ -35,6 +35,7 @@ mod tests {
             call_ns: [1, 10, 100, 1_000, 10_000, 100_000],
             wakeup_ns: 0,
             fork_ns: 0,
+            clone_ns: 0,
             attach_ns: 0,
             disable_ns: 0,
         };

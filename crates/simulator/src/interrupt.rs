@@ -18,7 +18,7 @@ pub(crate) enum Interrupt {
     Fault(Step),
     /// Something is done to the scheduler.
     Load(Load),
-    /// The host takes the CPU away for so long.
+    /// Somebody who is no task has the CPU for so long: the host, or the parent outside.
     Theft(Nanos),
 }
 

@@ -143,8 +143,8 @@ impl SetupError {
 /// or the kernel ejects the scheduler for good. `log` sees every event, `progress` the simulated time now and then.
 ///
 /// A scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
-/// created on CPU 0, at their time or as soon after it as CPU 0 is free. A scheduler that leaves with the wish to be
-/// restarted (contract E2) is attached again, as its loader would.
+/// created on CPU 0 one after another, at their time or as soon after it as CPU 0 is free. A scheduler that leaves with
+/// the wish to be restarted (contract E2) is attached again, as its loader would.
 pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
     run_then(setup, log, progress, &mut |_, _| ())
 }

@@ -13,6 +13,7 @@ pub(crate) trait Model {
     fn take_output(&mut self, into: &mut Output);
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32>;
     fn wake_new(&mut self, cpu: CpuId, task: TaskId);
+    fn occupy(&mut self, cpu: CpuId);
     fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker);
     fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch;
     fn tick(&mut self, cpu: CpuId);
@@ -54,6 +55,9 @@ impl Model for Kernel {
     }
     fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
         self.wake_new(cpu, task);
+    }
+    fn occupy(&mut self, cpu: CpuId) {
+        self.occupy(cpu);
     }
     fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
         self.wake(cpu, task, waker, false);

@@ -334,6 +334,11 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
+    /// When the next task comes from outside that was not handed to CPU 0 yet.
+    pub fn next_start(&self) -> Option<Nanos> {
+        self.starts.front().map(|&(time, _)| time)
+    }
+
     /// The kernel's clock, which stands still while the machine sleeps.
     pub fn kernel_now(&self) -> Nanos {
         self.now - self.suspended

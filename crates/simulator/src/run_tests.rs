@@ -181,6 +181,22 @@ fn interrupts_take_their_way() {
     assert_eq!(played.switches(), expected);
 }
 
+/// A parent outside makes one task after another, and has CPU 0 until it made the last one. The first one comes at its
+/// time, as does one that comes alone, at 9 ms. The one of 8.0015 ms is due while the parent makes that of 8 ms.
+#[test]
+fn a_parent_outside_makes_one_task_after_another() {
+    let mut machine = free_machine(3);
+    machine.costs.clone_ns = 2_000;
+    let starts = [0, 0, 0, 8_000_000, 8_001_500, 9_000_000];
+    let tasks = starts.map(|start| spec("task", Start::At(Nanos(start)), vec![work(MS / 10)]));
+    let played = play(&machine, &workload(tasks.into()));
+    let runs = played.switches();
+    let (first, later) = runs.split_at(runs.find("8000000").expect("the fourth"));
+    assert_eq!(first, "0 1:1, 2000 2:2, 4000 0:3, 100000 1:-, 102000 2:-, 104000 0:-, ");
+    assert_eq!(later, "8000000 1:4, 8002000 0:5, 8100000 1:-, 8102000 0:-, 9000000 0:6, 9100000 0:-");
+    assert_eq!(played.cpu(0)[3], 3 * 2_000, "it was somebody else's");
+}
+
 /// Work that ends at the very time of a tick ends before it, so a slice equal to the work causes no switch.
 #[test]
 fn work_that_ends_with_its_slice_is_not_preempted() {
@@ -291,11 +307,13 @@ fn random_workload(cpus: u32) -> impl Strategy<Value = Workload> {
 }
 
 fn random_machine() -> impl Strategy<Value = Machine> {
-    let costs = (0..3_000u64, [0..900u64, 0..900u64, 0..900u64], 0..9_000u64, 0..1_000u64, 0..200_000u64, 0..2_000u64);
+    let times = (0..9_000u64, 0..1_000u64, 0..200_000u64, 0..2_000u64, 0..40_000u64);
+    let costs = (0..3_000u64, [0..900u64, 0..900u64, 0..900u64], times);
     let costs = (costs, prop::bool::weighted(0.3));
     (1u32..5, any::<bool>(), prop::sample::select(vec![100u32, 250, 300, 1000]), costs).prop_map(
         |(cpus, no_hz_idle, hz, (costs, free))| {
-            let (context_switch_ns, ipi_ns, idle_exit_ns, interrupt_ns, tick_ns, wakeup_ns) = costs;
+            let (context_switch_ns, ipi_ns, times) = costs;
+            let (idle_exit_ns, interrupt_ns, tick_ns, wakeup_ns, clone_ns) = times;
             let mut machine = Machine { hz, no_hz_idle, ..free_machine(cpus) };
             if free {
                 return machine;
@@ -311,6 +329,7 @@ fn random_machine() -> impl Strategy<Value = Machine> {
                 callback_ns: 13,
                 instruction_ps: 700,
                 fork_ns: 5_000,
+                clone_ns,
                 attach_ns: 0,
                 disable_ns: 0,
                 ..rest

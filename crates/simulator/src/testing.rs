@@ -153,6 +153,12 @@ impl Model for Fifo {
         self.make_runnable(cpu, task, Waker::External);
     }
 
+    fn occupy(&mut self, cpu: CpuId) {
+        if self.cpus[cpu.index()].current == TaskId::NONE {
+            self.resched(cpu);
+        }
+    }
+
     fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
         if !self.tasks[task.index()].runnable {
             self.make_runnable(cpu, task, waker);

@@ -85,7 +85,8 @@ impl Core {
     }
 
     fn fair_idle(&self, cpu: CpuId) -> bool {
-        self.current(cpu) == TaskId::NONE && self.cpus[cpu.index()].higher.is_empty()
+        let rq = &self.cpus[cpu.index()];
+        rq.current == TaskId::NONE && !rq.occupied && rq.higher.is_empty()
     }
 
     /// `choose_idle_cpu`: a CPU that has nothing but tasks of SCHED_IDLE is idle for others.

@@ -104,6 +104,7 @@ impl Core {
     fn rank_of_current(&self, cpu: CpuId) -> (Class, u64) {
         match self.current(cpu).some() {
             Some(task) => (self.task(task).class, self.task(task).class_key),
+            None if self.cpus[cpu.index()].occupied => (Class::Stop, 0),
             None => (Class::Idle, 0),
         }
     }

@@ -115,6 +115,8 @@ pub(crate) struct Runqueue {
     pub need_resched: bool,
     /// It is to reschedule when it is interrupted next (PREEMPT_LAZY).
     pub lazy_resched: bool,
+    /// Somebody who is no task here has it, until it reschedules.
+    pub occupied: bool,
     /// `cpu_online_mask`: it executes anything at all.
     pub online: bool,
     /// `cpu_active_mask`: tasks may come here.
@@ -166,6 +168,7 @@ impl Runqueue {
             exec_start: Nanos::ZERO,
             need_resched: false,
             lazy_resched: false,
+            occupied: false,
             online: true,
             active: true,
             scx_online: true,

@@ -158,9 +158,12 @@ impl Kernel {
         }
     }
 
-    /// The CPU goes on with what it did. An idle one refreshes the masks, without the op (contract P7).
+    /// The CPU goes on with what it did. An idle one refreshes the masks, without the op (contract P7), unless somebody
+    /// else had it.
     fn stay(&mut self, cpu: CpuId, prev: TaskId) {
-        if prev == TaskId::NONE {
+        if std::mem::take(&mut self.core.cpus[cpu.index()].occupied) {
+            self.update_idle(cpu, true);
+        } else if prev == TaskId::NONE {
             self.core.note_idle(cpu, true);
         }
     }
@@ -210,7 +213,8 @@ impl Kernel {
     /// `set_next_task`, and the idle masks on the way in and out of idle (contract P7).
     fn set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         self.core.cpus[cpu.index()].exec_start = self.core.rq_clock(cpu);
-        if prev == TaskId::NONE && next != TaskId::NONE {
+        let occupied = std::mem::take(&mut self.core.cpus[cpu.index()].occupied);
+        if prev == TaskId::NONE && next != TaskId::NONE && !occupied {
             self.update_idle(cpu, false);
         }
         match next.some() {
@@ -225,6 +229,18 @@ impl Kernel {
             None if prev == TaskId::NONE => self.core.note_idle(cpu, true),
             None => self.update_idle(cpu, true),
         }
+    }
+
+    /// Somebody who is no task here takes `cpu`, which has no task: a parent outside the workload that makes tasks. The
+    /// CPU is busy for whoever asks, and the driver is told to reschedule it when that is over.
+    pub fn occupy(&mut self, cpu: CpuId) {
+        self.core.context.cpu = cpu;
+        let rq = &mut self.core.cpus[cpu.index()];
+        if rq.current == TaskId::NONE && !std::mem::replace(&mut rq.occupied, true) {
+            self.update_idle(cpu, false);
+            self.core.resched(cpu);
+        }
+        self.finish();
     }
 
     pub(super) fn update_idle(&mut self, cpu: CpuId, idle: bool) {
