@@ -8,12 +8,12 @@ use measures::catalogue::CATALOGUE;
 const TAGS: [&str; 10] =
     ["scheduler", "machine", "workload", "world", "seed", "draw", "kernel", "outcome", "exit.kind", "command_status"];
 
-/// The runs as CSV (RFC 4180, but lines end as on Unix); what is unknown is empty.
+/// The runs as CSV (RFC 4180, but lines end as on Unix); what is unknown is empty. Parts of workloads have no rows.
 pub fn to_csv(runs: &[Record]) -> String {
     let mut writer = csv::WriterBuilder::new().from_writer(Vec::new());
     let head = TAGS.into_iter().chain(CATALOGUE.iter().map(|measure| measure.key));
     writer.write_record(head).expect("memory takes it");
-    for run in runs {
+    for run in runs.iter().filter(|run| run.tags.part.is_none()) {
         let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
         let (tags, ending) = (&run.tags, &run.ending);
         let outcome = match ending.outcome() {

@@ -17,7 +17,7 @@ pub fn to_json(runs: &[RunReport]) -> String {
 
 /// The same, with the setups that could not run at all.
 pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
-    let records: Vec<Record> = runs.iter().map(Record::from).collect();
+    let records: Vec<Record> = runs.iter().flat_map(Record::with_parts).collect();
     let groups = crate::setups::groups(&records);
     let runs: Vec<Value> = runs.iter().map(run).collect();
     let mut document = json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups) });
@@ -163,6 +163,9 @@ fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measu
             "workload": tags.workload,
             "world": tags.world,
         });
+        if let Some(part) = &tags.part {
+            object["part"] = json!(part);
+        }
         if let Some(file) = &setup.runs[0].file {
             object["file"] = json!(file);
         }

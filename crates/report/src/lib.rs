@@ -51,7 +51,7 @@ pub fn to_text(runs: &[RunReport], view: View) -> String {
     let runs: Vec<RunReport> = runs.iter().map(printable).collect();
     match runs.as_slice() {
         [run] => summary(run) + &unvalidated([&run.tags]),
-        runs => records_to_text(&runs.iter().map(Record::from).collect::<Vec<_>>(), view),
+        runs => records_to_text(&runs.iter().flat_map(Record::with_parts).collect::<Vec<_>>(), view),
     }
 }
 
@@ -60,7 +60,12 @@ pub fn records_to_text(runs: &[Record], view: View) -> String {
     let runs: Vec<Record> = runs.iter().map(printable_record).collect();
     let groups = setups::groups(&runs);
     let text = match groups.as_slice() {
-        [group] if group.setups.len() == 1 => spread(&runs, view),
+        [whole, parts @ ..]
+            if whole.setups.len() == 1
+                && parts.iter().all(|part| part.setups.len() == 1 && part.setups[0].is_part()) =>
+        {
+            spread(&runs, view)
+        }
         _ => comparison(&runs, view),
     };
     text + &unvalidated(runs.iter().map(|run| &run.tags))
@@ -97,7 +102,8 @@ fn printable_record(run: &Record) -> Record {
 }
 
 fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Meter>) {
-    for name in [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel] {
+    let names = [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel];
+    for name in names.into_iter().chain(tags.part.as_mut()) {
         *name = escape(name).into_owned();
     }
     if let Some(failure) = meter.and_then(|meter| meter.failure.as_mut()) {

@@ -83,8 +83,12 @@ fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
     notes.into_iter().map(|note| format!("WARNING: {note}")).collect()
 }
 
-/// The same of all runs of a setup: each kind of note once, with the first run that has it. `who` begins the lines.
+/// The same of all runs of a setup: each kind of note once, with the first run that has it. Of a part of a workload nothing
+/// is said that is said of the whole.
 pub(crate) fn of_setup(setup: &Setup<'_>) -> String {
+    if setup.is_part() {
+        return String::new();
+    }
     let mut text = String::new();
     let who = &setup.name;
     let runs = setup.runs.len();

@@ -3,11 +3,13 @@
 //! an earlier one; nobody can tell which.
 
 use crate::{Ending, Exit, Meter, RunReport, Tags};
-use measures::catalogue::CATALOGUE;
+use ids::Nanos;
+use measures::PartMeasures;
+use measures::catalogue::{CATALOGUE, Measure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One run as comparisons see it.
+/// One run as comparisons see it, or one part of its workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// What it was.
@@ -35,6 +37,25 @@ impl From<&RunReport> for Record {
 }
 
 impl Record {
+    /// The run, and each part of its workload.
+    pub fn with_parts(run: &RunReport) -> Vec<Record> {
+        let whole = Record::from(run);
+        let part = |part: &PartMeasures| {
+            let Record { tags, ending, meter, .. } = &whole;
+            let elapsed = |key: &str| (key == "elapsed_ns").then_some(run.measures.elapsed.0);
+            let value = |measure: &Measure| elapsed(measure.key).or_else(|| of_part(part, measure.key));
+            Record {
+                tags: Tags { part: Some(part.label.clone()), ..tags.clone() },
+                file: None,
+                ending: ending.clone(),
+                meter: meter.clone(),
+                values: CATALOGUE.iter().map(value).collect(),
+            }
+        };
+        let parts: Vec<Record> = run.measures.parts.iter().map(part).collect();
+        std::iter::once(whole).chain(parts).collect()
+    }
+
     /// The value of a measure, if it is known.
     ///
     /// # Panics
@@ -42,6 +63,25 @@ impl Record {
     pub fn value(&self, key: &str) -> Option<u64> {
         let index = CATALOGUE.iter().position(|measure| measure.key == key);
         self.values[index.expect("a key of the catalogue")]
+    }
+}
+
+/// What is known of a part alone.
+fn of_part(part: &PartMeasures, key: &str) -> Option<u64> {
+    let latency = part.wakeup_latency;
+    let served = |time: Nanos| (latency.count > 0).then_some(time.0);
+    match key {
+        "makespan_ns" => part.makespan.map(|time| time.0),
+        "work_ns" => Some(part.account.work.0),
+        "cpu_ns.run" => Some(part.account.run.0),
+        "wakeup_latency_ns.count" => Some(latency.count),
+        "wakeup_latency_ns.mean" => served(latency.mean),
+        "wakeup_latency_ns.p50" => served(latency.p50),
+        "wakeup_latency_ns.p90" => served(latency.p90),
+        "wakeup_latency_ns.p99" => served(latency.p99),
+        "wakeup_latency_ns.p999" => served(latency.p999),
+        "wakeup_latency_ns.max" => served(latency.max),
+        _ => None,
     }
 }
 
@@ -79,7 +119,9 @@ pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     if runs.is_empty() {
         return refuse("runs", "expected at least one run");
     }
-    runs.iter().enumerate().map(|(index, run)| read_run(&format!("runs[{index}]"), run)).collect()
+    let read = |(index, run): (usize, &Value)| read_run(&format!("runs[{index}]"), run);
+    let runs: Vec<Vec<Record>> = runs.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    Ok(runs.into_iter().flatten().collect())
 }
 
 /// What stands beside the measures.
@@ -102,11 +144,38 @@ struct Rest {
     meter: Option<Meter>,
 }
 
-fn read_run(place: &str, run: &Value) -> Result<Record, ReadError> {
+/// The run and each part of its workload.
+fn read_run(place: &str, run: &Value) -> Result<Vec<Record>, ReadError> {
     let rest = Rest::deserialize(run).or_else(|error| refuse(place, error.to_string()))?;
+    let values = read_values(place, run)?;
+    let ejected = (run.get("outcome").and_then(Value::as_str) == Some("ejected")).then_some(rest.exit);
+    let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, .. } = rest;
+    let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts };
+    let mut records = vec![Record { tags, file: None, ending, meter, values }];
+    for (index, part) in run.get("parts").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let place = format!("{place}.parts[{index}]");
+        let Some(label) = part.get("label").and_then(Value::as_str) else {
+            return refuse(&format!("{place}.label"), "expected a text");
+        };
+        let mut values = read_values(&place, part)?;
+        for (measure, value) in CATALOGUE.iter().zip(&mut values) {
+            match measure.key {
+                "elapsed_ns" => *value = records[0].value("elapsed_ns"),
+                "cpu_ns.run" => *value = part.get("cpu_ns").and_then(Value::as_u64),
+                _ => {}
+            }
+        }
+        let tags = Tags { part: Some(label.to_owned()), ..records[0].tags.clone() };
+        records.push(Record { tags, values, ..records[0].clone() });
+    }
+    Ok(records)
+}
+
+/// The measures that stand in a run or in a part of one.
+fn read_values(place: &str, object: &Value) -> Result<Vec<Option<u64>>, ReadError> {
     let mut values = Vec::with_capacity(CATALOGUE.len());
     for measure in &CATALOGUE {
-        let value = measure.key.split('.').try_fold(run, |value, key| value.get(key));
+        let value = measure.key.split('.').try_fold(object, |value, key| value.get(key));
         values.push(match value {
             None | Some(Value::Null) => None,
             Some(value) if value.is_u64() => value.as_u64(),
@@ -115,8 +184,5 @@ fn read_run(place: &str, run: &Value) -> Result<Record, ReadError> {
             }
         });
     }
-    let ejected = (run.get("outcome").and_then(Value::as_str) == Some("ejected")).then_some(rest.exit);
-    let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, .. } = rest;
-    let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts };
-    Ok(Record { tags, file: None, ending, meter, values })
+    Ok(values)
 }

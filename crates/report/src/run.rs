@@ -56,6 +56,9 @@ pub struct Tags {
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,
+    /// Of a composed workload only the part of this label.
+    #[serde(skip)]
+    pub part: Option<String>,
 }
 
 /// Why the kernel put the scheduler out before the work was done (contract E2).

@@ -8,7 +8,8 @@
 //! 2. Simulated setups are compared along the first of scheduler, machine, workload that has several values; setups
 //!    that agree in the others form a group. Setups from files stand in one group for each workload, or in one
 //!    altogether if some workload stands alone.
-//! 3. The first setup of a group is the base. Each other one is compared with it.
+//! 3. Each part of a composed workload stands in groups of its own.
+//! 4. The first setup of a group is the base. Each other one is compared with it.
 
 use crate::{Outcome, Record, Tags, World, labels};
 use measures::catalogue::{Better, CATALOGUE, Measure};
@@ -72,6 +73,11 @@ impl Setup<'_> {
         (!values.is_empty()).then(|| statistics::median(&values))
     }
 
+    /// Whether it is a part of a workload.
+    pub fn is_part(&self) -> bool {
+        self.runs[0].tags.part.is_some()
+    }
+
     pub fn all_completed(&self) -> bool {
         self.runs.iter().all(|run| run.ending.outcome() == Outcome::Completed)
     }
@@ -80,17 +86,19 @@ impl Setup<'_> {
 /// What one run is called where all else is the same.
 type Axis = (&'static str, fn(&Tags) -> &str);
 
-const AXES: [Axis; 5] = [
+const AXES: [Axis; 6] = [
     ("scheduler", |tags| &tags.scheduler),
     ("machine", |tags| &tags.machine),
     ("workload", |tags| &tags.workload),
     ("world", |tags| tags.world.as_str()),
     ("kernel", |tags| &tags.kernel),
+    ("part", |tags| tags.part.as_deref().unwrap_or_default()),
 ];
 const WORKLOAD: usize = 2;
 const WORLD: usize = 3;
+const PART: usize = 5;
 
-fn identity(tags: &Tags) -> [&str; 5] {
+fn identity(tags: &Tags) -> [&str; 6] {
     AXES.map(|(_, value)| value(tags))
 }
 
@@ -107,7 +115,7 @@ fn repeats(one: &Tags, other: &Tags) -> bool {
 /// The groups that these runs form, judged.
 pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let setups = setups(records);
-    let several: Vec<usize> = (0..AXES.len())
+    let several: Vec<usize> = (0..PART)
         .filter(|&axis| setups.iter().any(|one| identity(tags(one))[axis] != identity(tags(&setups[0]))[axis]))
         .collect();
     let from_files = records.iter().any(|record| record.file.is_some());
@@ -154,9 +162,11 @@ fn of_simulated(several: &[usize]) -> (Vec<usize>, Vec<usize>) {
 
 /// The same for runs from files. The world is always named, other things only if they tell something new.
 fn of_files(setups: &[Setup<'_>], several: &[usize]) -> (Vec<usize>, Vec<usize>) {
-    let same_workload = |one: &Setup<'_>, other: &Setup<'_>| tags(one).workload == tags(other).workload;
+    let same_workload = |one: &Setup<'_>, other: &Setup<'_>| {
+        (&tags(one).workload, &tags(one).part) == (&tags(other).workload, &tags(other).part)
+    };
     let alone = |setup: &Setup<'_>| setups.iter().filter(|other| same_workload(other, setup)).count() == 1;
-    let by = if setups.iter().any(alone) { vec![] } else { vec![WORKLOAD] };
+    let by = if setups.iter().any(alone) { vec![PART] } else { vec![WORKLOAD, PART] };
     let mut names: Vec<usize> = Vec::new();
     for &axis in several.iter().filter(|axis| !by.contains(axis)) {
         let same = |one: &Setup<'_>, other: &Setup<'_>, axes: &[usize]| {
@@ -191,7 +201,8 @@ fn title(setups: &[Setup<'_>], names: &[usize]) -> String {
     for (index, (name, value)) in AXES.iter().enumerate() {
         let first = value(tags(&setups[0]));
         let common = setups.iter().all(|setup| value(tags(setup)) == first);
-        if common && !names.contains(&index) && !(index == WORLD && first == "sim") {
+        let goes_without_saying = index == WORLD && first == "sim" || index == PART && first.is_empty();
+        if common && !names.contains(&index) && !goes_without_saying {
             parts.push(format!("{name} {first}"));
         }
     }

@@ -2,7 +2,7 @@
 //! One setup, run several times: how much chance alone moves each measure.
 
 use crate::numbers::{value_text, wrap};
-use crate::setups::groups;
+use crate::setups::{Group, groups};
 use crate::table::{align, plain};
 use crate::{Record, View, notes};
 use measures::catalogue::{CATALOGUE, Rank};
@@ -10,8 +10,12 @@ use std::fmt::Write;
 
 /// Median, its interval, the least and the greatest value of each measure.
 pub fn spread(runs: &[Record], view: View) -> String {
-    let groups = groups(runs);
-    let Some(group) = groups.first() else { return String::new() };
+    let mut text: String = groups(runs).iter().map(|group| of_group(group, view)).collect();
+    let _ = writeln!(text, "{}", wrap("", "weir list measures explains each measure."));
+    text
+}
+
+fn of_group(group: &Group<'_>, view: View) -> String {
     let setup = &group.setups[0];
     let mut text = format!("{}\n\n", wrap("", &format!("{}, {}", setup.name, group.title)));
     let mut table = plain(&["", "median", "95 % of medians", "least", "greatest"]);
@@ -28,7 +32,5 @@ pub fn spread(runs: &[Record], view: View) -> String {
         table.add_row([measure.label.to_owned(), cell(setup.median(index)), interval, least, greatest]);
     }
     let _ = writeln!(text, "{}\n", align(&mut table));
-    text.push_str(&notes::of_setup(setup));
-    let _ = writeln!(text, "{}", wrap("", "weir list measures explains each measure."));
-    text
+    text + &notes::of_setup(setup)
 }

@@ -6,7 +6,59 @@ mod common;
 use common::{check, ejected, run, seeds};
 use expect_test::expect;
 use ids::Nanos;
-use report::{Meter, Record, RunReport, Tags, View, World, read_json, to_csv, to_json};
+use measures::{PartMeasures, TaskAccount};
+use report::{Meter, Record, RunReport, Tags, View, World, read_json, to_csv, to_json, to_text};
+
+/// Runs of a workload of two parts under two schedulers, with so many seeds.
+fn composed(seeds: u64) -> Vec<RunReport> {
+    let part = |label: &str, makespan, us| PartMeasures {
+        label: label.to_owned(),
+        tasks: 3,
+        makespan,
+        account: TaskAccount { work: Nanos::from_ms(20 + us), run: Nanos::from_ms(21 + us), ..TaskAccount::default() },
+        wakeup_latency: common::latency(100, us),
+    };
+    let one = |scheduler: &str, seed: u64, us: u64| {
+        let mut run = run(scheduler, 1_000, 7);
+        run.tags.seed = Some(seed);
+        run.measures.parts = vec![part("video", None, us), part("build", Some(Nanos::from_ms(90 + us)), 5)];
+        run
+    };
+    (1..=seeds).flat_map(|seed| [one("kernel", seed, 10 + seed), one("bfs", seed, 20 + 2 * seed)]).collect()
+}
+
+#[test]
+fn parts_of_workloads_are_compared_apart() {
+    let runs = composed(8);
+    let text = to_text(&runs, View::default());
+    let tables: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("machine ") || line.contains("part ")).collect();
+    assert_eq!(tables.len(), 3, "{text}");
+    assert!(tables[1].ends_with("part video") && tables[2].ends_with("part build"), "{text}");
+    let of_video = text.split("part build").next().unwrap().split("part video").nth(1).unwrap();
+    assert!(of_video.contains("lets woken tasks wait 2.0 times"), "{of_video}");
+    assert!(text.split("part build").nth(1).unwrap().contains("finishes 13.8 % later"), "{text}");
+
+    let read = read_json(to_json(&runs).as_bytes()).unwrap();
+    assert_eq!(read, runs.iter().flat_map(Record::with_parts).collect::<Vec<_>>());
+    assert_eq!(to_csv(&read).lines().count(), 1 + runs.len(), "whole runs only");
+    let alone: Vec<RunReport> = runs.into_iter().filter(|run| run.tags.scheduler == "bfs").collect();
+    let spread = to_text(&alone, View::default());
+    assert_eq!(spread.matches("least  greatest").count(), 3, "{spread}");
+}
+
+#[test]
+fn a_part_of_an_earlier_document_that_makes_no_sense_is_refused() {
+    let mut document: serde_json::Value = serde_json::from_str(&to_json(&composed(1))).unwrap();
+    document["runs"][1]["parts"][0]["work_ns"] = serde_json::json!("much");
+    let error = read_json(document.to_string().as_bytes()).unwrap_err();
+    assert_eq!(
+        (error.place.as_str(), error.problem.as_str()),
+        ("runs[1].parts[0].work_ns", "\"much\", expected a number or null")
+    );
+    document["runs"][1]["parts"][0] = serde_json::json!({});
+    assert_eq!(read_json(document.to_string().as_bytes()).unwrap_err().place, "runs[1].parts[0].label");
+}
 
 #[test]
 fn json_keeps_the_contract() {
