@@ -97,7 +97,7 @@ pub fn run(bytes: &[u8]) {
     let mut object = asm::assemble("random", WORLD).expect("a world");
     build(&mut object, code, flavour & 1 == 0);
     let straight = execute(&object, PausePoints::default());
-    let pausing = execute(&object, PausePoints { kfuncs: true, helpers: true, atomics: true });
+    let pausing = execute(&object, PausePoints { kfuncs: true, helpers: true, atomics: true, spin_locks: true });
     // Where one faults because a lock is never released, the other waits for it for ever.
     if pausing.is_some() {
         assert_eq!(straight, pausing, "pausing changes a result");
@@ -218,7 +218,7 @@ fn execute(object: &LinkedObject, pause: PausePoints) -> Option<Outcome> {
     (execution.pause, execution.budget) = (pause, BUDGET);
     let mut results = Vec::new();
     for function in 0..3 {
-        let block = machine.argument_block(&[1, 2, 3]);
+        let block = machine.argument_block(&execution, &[1, 2, 3]);
         machine.begin(&mut execution, FunctionId(function), &[block, 7, 0, u64::MAX], 1);
         let mut waits = 0;
         let result = loop {
@@ -234,7 +234,7 @@ fn execute(object: &LinkedObject, pause: PausePoints) -> Option<Outcome> {
     }
     for timer in 0..kernel.armed.len() {
         let timer = kernel.armed[timer].0;
-        let _: Option<_> = machine.timer_callback(timer);
+        let _: Option<_> = machine.timer_callback(&execution, timer);
     }
     Some((results, kernel))
 }

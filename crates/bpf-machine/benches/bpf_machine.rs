@@ -154,7 +154,7 @@ fn main() {
         let mut machine = Machine::load(&object, Memory::default(), 4, &Nothing).expect("a machine");
         let mut execution = machine.execution();
         execution.budget = u64::MAX;
-        let block = machine.argument_block(&[1, 2, 3]);
+        let block = machine.argument_block(&execution, &[1, 2, 3]);
         let (mut best, mut executed) = (f64::INFINITY, 0);
         for _ in 0..ROUNDS {
             let start = Instant::now();

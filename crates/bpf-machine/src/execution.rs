@@ -27,6 +27,21 @@ pub struct PausePoints {
     pub helpers: bool,
     /// Before atomic instructions.
     pub atomics: bool,
+    /// Before `bpf_spin_lock` and `bpf_spin_unlock`.
+    pub spin_locks: bool,
+}
+
+/// What an execution stands before: the next instruction that can be a pause point.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// The kfunc with this number.
+    Kfunc(u32, [u64; 5]),
+    /// The helper with this number.
+    Helper(u32, [u64; 5]),
+    /// An atomic instruction.
+    Atomic,
+    /// Anything else.
+    Other,
 }
 
 /// Where an execution stands.
@@ -59,6 +74,8 @@ pub struct Execution {
     pub executed: u64,
     /// Where to stop.
     pub pause: PausePoints,
+    /// Stop once behind the next kfunc that is called.
+    pub pause_behind: bool,
     /// Faults after so many instructions.
     pub budget: u64,
     /// Loads through bad pointers that gave 0, as the kernel's exception table makes them.
@@ -89,6 +106,7 @@ impl Execution {
             cpu: 0,
             executed: 0,
             pause: PausePoints::default(),
+            pause_behind: false,
             budget: DEFAULT_BUDGET,
             probe_reads: 0,
             regs: [0; 16],

@@ -22,7 +22,7 @@ mod memory;
 mod op;
 
 pub use coverage::{Coverage, FileCoverage, LineCoverage};
-pub use execution::{CodeSite, Execution, PausePoints, Step};
+pub use execution::{CodeSite, Execution, Next, PausePoints, Step};
 pub use fault::{Fault, FaultKind};
 pub use lines::SourceLine;
 pub use machine::{Context, Host, LoadError, Machine, Resolver};

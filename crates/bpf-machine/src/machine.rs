@@ -3,7 +3,7 @@
 
 use crate::decode::{Places, Program, decode};
 use crate::engine::{Engine, Regions};
-use crate::execution::{CodeSite, Execution, MAX_LOOPS, STACK_BYTES, Step};
+use crate::execution::{CodeSite, Execution, MAX_LOOPS, Next, STACK_BYTES, Step};
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::op::Code;
 use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
@@ -91,9 +91,9 @@ pub struct Machine {
     pub maps: Maps,
     program: Program,
     regions: Regions,
-    /// [`Machine::argument_block`].
+    /// [`Machine::argument_block`]: slot = execution.
     arguments: RegionId,
-    /// Index of an array, for timer callbacks.
+    /// Index of an array, for timer callbacks: slot = execution.
     timer_key: RegionId,
     /// Executions made so far; each has a stack of its own.
     executions: Cell<u32>,
@@ -154,6 +154,7 @@ impl Machine {
         execution.frames[0].function = function;
         execution.frames[0].loops_left = MAX_LOOPS;
         execution.paused = false;
+        execution.pause_behind = false;
         execution.fresh = true;
         execution.lock = 0;
     }
@@ -200,6 +201,21 @@ impl Machine {
         self.program.site(execution)
     }
 
+    /// What an execution that is in flight stands before.
+    ///
+    /// # Panics
+    /// If the execution was not begun, or is over.
+    pub fn next(&self, execution: &Execution) -> Next {
+        assert!(execution.depth > 0, "the execution is not in flight");
+        let op = &self.program.ops[execution.pc];
+        match op.code {
+            Code::Kfunc => Next::Kfunc(op.imm as u32, execution.arguments()),
+            Code::Helper => Next::Helper(op.imm as u32, execution.arguments()),
+            Code::Atomic => Next::Atomic,
+            _ => Next::Other,
+        }
+    }
+
     /// The fault that `kind` is at the place where the execution stands.
     fn fault(&self, execution: &Execution, kind: FaultKind) -> Fault {
         let CodeSite { function, insn, line: own } = self.program.site(execution);
@@ -216,34 +232,36 @@ impl Machine {
         &self.program.files.names
     }
 
-    /// The callback of a timer that fired, with its arguments (map, key, value), if it has one: not if it was cancelled
-    /// or its value was deleted meanwhile.
-    pub fn timer_callback(&mut self, timer: TimerId) -> Option<(FunctionId, [u64; 3])> {
+    /// The callback of a timer that fired, with its arguments (map, key, value) for this execution, if it has one: not if
+    /// it was cancelled or its value was deleted meanwhile.
+    pub fn timer_callback(&mut self, execution: &Execution, timer: TimerId) -> Option<(FunctionId, [u64; 3])> {
         let timer = self.maps.timers.get(timer)?;
         let (map, callback) = (timer.map, timer.callback?);
         let element = self.maps.element_at(&self.memory, map, timer.addr)?;
         let key = match element.key {
             ElementKey::At(addr) => addr,
             ElementKey::Index(index) => {
-                self.memory.set_u32(self.timer_key, 0, 0, index);
-                self.memory.addr(self.timer_key, 0)
+                self.memory.grow(self.timer_key, execution.stack + 1);
+                self.memory.set_u32(self.timer_key, execution.stack, 0, index);
+                self.memory.addr(self.timer_key, execution.stack)
             }
         };
         Some((callback, [self.maps.addr(&self.memory, map), key, element.value]))
     }
 
     /// An array of `args.len()` 64-bit words in guest memory: the argument block that r1 of a struct_ops program
-    /// points to. Valid until the next call.
+    /// points to. Each execution has one of its own, valid until its next call.
     ///
     /// # Panics
     /// If there are more than 12 arguments.
-    pub fn argument_block(&mut self, args: &[u64]) -> GuestAddr {
+    pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());
-        let block = self.memory.slot_mut(self.arguments, 0);
+        self.memory.grow(self.arguments, execution.stack + 1);
+        let block = self.memory.slot_mut(self.arguments, execution.stack);
         for (word, arg) in block.chunks_exact_mut(8).zip(args) {
             word.copy_from_slice(&arg.to_le_bytes());
         }
-        self.memory.addr(self.arguments, 0)
+        self.memory.addr(self.arguments, execution.stack)
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use bpf_machine::{Access, CodeSite, Machine, Memory, PausePoints, SourceLine, Step, TimerId, asm};
+use bpf_machine::{Access, CodeSite, Machine, Memory, Next, PausePoints, SourceLine, Step, TimerId, asm};
 use bpf_object::FunctionId;
 use common::TestKernel;
 
@@ -12,7 +12,7 @@ fn machine(program: &str) -> Machine {
     Machine::load(&object, Memory::default(), 2, &TestKernel::default()).expect("a machine")
 }
 
-const HELPERS: PausePoints = PausePoints { kfuncs: false, helpers: true, atomics: false };
+const HELPERS: PausePoints = PausePoints { kfuncs: false, helpers: true, atomics: false, spin_locks: false };
 
 #[test]
 fn a_fault_names_function_file_line_and_text() {
@@ -82,6 +82,36 @@ fn an_execution_waits_for_a_spin_lock_that_another_one_holds() {
 }
 
 #[test]
+fn spin_locks_alone_can_be_pause_points() {
+    let mut machine = machine(LOCKED);
+    let mut kernel = TestKernel::default();
+    let mut execution = machine.execution();
+    execution.pause.spin_locks = true;
+    machine.begin(&mut execution, FunctionId(0), &[], 0);
+    let mut before = Vec::new();
+    while machine.run(&mut execution, &mut kernel) == Ok(Step::Paused) {
+        let Next::Helper(helper, args) = machine.next(&execution) else { panic!("{:?}", machine.next(&execution)) };
+        before.push((helper, machine.memory.load(args[0], 4)));
+    }
+    assert_eq!(before, [(93, Ok(0)), (94, Ok(1))], "not the helper between them");
+}
+
+#[test]
+fn an_execution_can_stop_behind_a_kfunc() {
+    let mut machine = machine("kfunc add\nfunc main\n  call kfunc add\n  r0 += 1\n  exit");
+    let mut kernel = TestKernel::default();
+    let mut execution = machine.execution();
+    execution.pause.kfuncs = true;
+    machine.begin(&mut execution, FunctionId(0), &[], 0);
+    assert_eq!(machine.run(&mut execution, &mut kernel), Ok(Step::Paused));
+    assert!(matches!(machine.next(&execution), Next::Kfunc(..)));
+    execution.pause_behind = true;
+    assert_eq!(machine.run(&mut execution, &mut kernel), Ok(Step::Paused));
+    assert_eq!(machine.next(&execution), Next::Other, "the kfunc has returned");
+    assert!(matches!(machine.run(&mut execution, &mut kernel), Ok(Step::Done(_))), "it stops there once");
+}
+
+#[test]
 fn a_lock_that_nobody_can_release_is_a_fault() {
     let mut machine = machine(LOCKED);
     let mut kernel = TestKernel::default();
@@ -105,8 +135,8 @@ fn a_program_reads_its_argument_block_and_the_hosts_objects() {
     let tasks = memory.add_region("task", 64, 10, Access::ReadWrite);
     let mut machine = Machine::load(&object, memory, 1, &TestKernel::default()).expect("a machine");
     machine.memory.set_u32(tasks, 7, 4, 4000);
-    let block = machine.argument_block(&[machine.memory.addr(tasks, 7), 2]);
     let mut execution = machine.execution();
+    let block = machine.argument_block(&execution, &[machine.memory.addr(tasks, 7), 2]);
     machine.begin(&mut execution, FunctionId(0), &[block], 0);
     assert_eq!(machine.run(&mut execution, &mut TestKernel::default()), Ok(Step::Done(4002)));
 }
@@ -184,7 +214,9 @@ func discard
 
 #[test]
 fn a_timer_that_does_not_exist_has_no_callback() {
-    assert_eq!(machine("func main\n  exit").timer_callback(TimerId(0)), None);
+    let mut machine = machine("func main\n  exit");
+    let execution = machine.execution();
+    assert_eq!(machine.timer_callback(&execution, TimerId(0)), None);
 }
 
 #[test]

@@ -16,5 +16,5 @@ pub use api::{
     Usage,
 };
 pub use bpf_machine::{Coverage, FileCoverage, LineCoverage};
-pub use kernel::Kernel;
+pub use kernel::{Kernel, Operation, Progress, Stops, Wait};
 pub use lacks::Lacks;

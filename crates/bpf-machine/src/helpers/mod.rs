@@ -19,11 +19,20 @@ pub(crate) enum Outcome {
     Wait,
 }
 
+/// `bpf_spin_lock`.
+pub(crate) const SPIN_LOCK: u32 = 93;
+/// `bpf_spin_unlock`.
+pub(crate) const SPIN_UNLOCK: u32 = 94;
 /// Create what is missing (`BPF_LOCAL_STORAGE_GET_F_CREATE`).
 const STORAGE_CREATE: u64 = 1;
 
 /// Flags of ring buffer calls: never or always wake the reader. Nobody sleeps there.
 const RING_WAKEUP_FLAGS: u64 = 3;
+
+/// Whether a helper takes a spin lock or gives one back.
+pub(crate) fn is_of_spin_lock(helper: u32) -> bool {
+    matches!(helper, SPIN_LOCK | SPIN_UNLOCK)
+}
 
 /// Calls a helper with the arguments in r1 to r5.
 pub(crate) fn call<H: Host>(
@@ -36,8 +45,8 @@ pub(crate) fn call<H: Host>(
     let value = match helper {
         1 | 195 => lookup(engine, x, helper, args)?,
         2 | 3 | 87..=89 => change(engine, x.cpu, helper, args)?,
-        93 => return lock(engine, x, host, args[0]),
-        94 => unlock(engine, x, host, args[0])?,
+        SPIN_LOCK => return lock(engine, x, host, args[0]),
+        SPIN_UNLOCK => unlock(engine, x, host, args[0])?,
         156 | 157 | 210 | 211 => storage(engine, helper, args)?,
         164 => return for_each(engine, x, args),
         181 => return begin_loop(engine, x, args),
@@ -104,7 +113,7 @@ fn lock<H: Host>(
     }
     if engine.memory.load(addr, 4)? != 0 {
         // Another execution is suspended inside: only who suspends executions can let it go on.
-        if x.pause.helpers {
+        if x.pause.helpers || x.pause.spin_locks {
             return Ok(Outcome::Wait);
         }
         return Err(FaultKind::BadArgument(format!("the spin lock at {addr:#x} is held and never released")));

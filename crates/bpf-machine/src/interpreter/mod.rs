@@ -73,7 +73,7 @@ impl Engine<'_> {
         let op = &program.ops[x.pc];
         let stop = match op.code {
             Code::Kfunc => x.pause.kfuncs,
-            Code::Helper => x.pause.helpers,
+            Code::Helper => x.pause.helpers || x.pause.spin_locks && helpers::is_of_spin_lock(op.imm as u32),
             Code::Atomic => x.pause.atomics,
             _ => false,
         };
@@ -93,6 +93,10 @@ impl Engine<'_> {
                 let mut cx = Context { memory: self.memory, maps: self.maps, cpu, site, executed };
                 x.regs[0] = host.kfunc(op.imm as u32, x.arguments(), &mut cx)?;
                 x.pc += 1;
+                if x.pause_behind {
+                    x.pause_behind = false;
+                    return Ok(Some(Step::Paused));
+                }
             }
             Code::Helper => return self.helper(x, host, op.imm as u32),
             Code::Atomic => {

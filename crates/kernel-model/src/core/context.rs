@@ -33,6 +33,12 @@ pub(crate) struct CpuContext {
     pub left_custody: Vec<(TaskId, u64)>,
     /// Kicks: CPU, flags.
     pub kicks: Vec<(CpuId, u64)>,
+    /// It stops at locks, and others go on meanwhile.
+    pub waits: bool,
+    /// Runqueues of other CPUs that it must still lock for a moment, since it took a task there or put one. Only if it waits.
+    pub visits: Vec<CpuId>,
+    /// Of the instructions that the callback in progress executed, so many are in the usage already.
+    pub counted: u64,
     /// CPUs that it interrupts without asking for more.
     pub interrupted: Vec<CpuId>,
 }

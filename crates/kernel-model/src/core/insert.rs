@@ -119,6 +119,14 @@ impl Core {
         self.context.buffer.entries.push(Buffered { task, seq, verdict });
     }
 
+    /// The CPU of a task that a buffered verdict is about and whose `enqueue` has not come to its end. Only where operations
+    /// wait: `finish_dispatch` of the kernel waits for that too.
+    pub fn undecided(&self) -> Option<CpuId> {
+        let entries = self.context.buffer.entries.iter();
+        let mut undecided = entries.filter(|entry| self.task(entry.task).owner == Owner::Queueing(entry.seq));
+        undecided.next().map(|entry| self.task_cpu(entry.task))
+    }
+
     /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
     pub fn flush_buffer(&mut self, memory: &mut Memory) {
         let outer = self.blame(Some(Op::Dispatch), None);

@@ -9,8 +9,8 @@
 //! 3. Who needs another runqueue gives the one that it holds back first, and takes it again afterwards
 //!    (`switch_rq_lock` in kernel/sched/ext.c of 7.2).
 
-use super::Core;
 use super::dsq::QueueRef;
+use super::{Core, CpuContext};
 use crate::api::{Lock, LockStep, Usage};
 use crate::ops::Op;
 use ids::CpuId;
@@ -19,11 +19,23 @@ use ids::CpuId;
 #[derive(Debug, Default)]
 pub(crate) struct HeldLocks {
     /// Whose runqueue it has locked.
-    runqueue: Option<CpuId>,
+    pub runqueue: Option<CpuId>,
+    /// The queue that it has locked. Only where operations wait.
+    pub queue: Option<Lock>,
     /// The operation of the kernel.
-    operation: &'static str,
+    pub operation: &'static str,
     /// What the callback in progress has executed so far; the usage does not have that yet.
     pub in_flight: u64,
+}
+
+/// The lock of a queue.
+pub(crate) fn lock_of(queue: QueueRef) -> Lock {
+    match queue {
+        QueueRef::Local(cpu) => Lock::Runqueue(cpu),
+        QueueRef::Global(node) => Lock::Global(node),
+        QueueRef::Bypass(cpu) => Lock::Bypass(cpu),
+        QueueRef::User(dsq) => Lock::Dsq(dsq),
+    }
 }
 
 impl Core {
@@ -51,7 +63,13 @@ impl Core {
 
     /// Something is done under the lock of this runqueue, whichever was held before is held again afterwards.
     pub fn visit_runqueue(&mut self, cpu: CpuId) {
-        if !self.locks_tracked || self.context.locks.runqueue == Some(cpu) {
+        if self.context.locks.runqueue == Some(cpu) {
+            return;
+        }
+        if self.context.waits {
+            return self.context.visits.push(cpu);
+        }
+        if !self.locks_tracked {
             return;
         }
         let before = self.context.locks.runqueue;
@@ -64,30 +82,42 @@ impl Core {
 
     /// A task is put into `queue` or taken out.
     pub fn visit_queue(&mut self, queue: QueueRef) {
-        if !self.locks_tracked {
+        if !self.locks_tracked && !self.context.waits {
             return;
         }
-        let lock = match queue {
-            QueueRef::Local(cpu) => return self.visit_runqueue(cpu),
-            QueueRef::Global(node) => Lock::Global(node),
-            QueueRef::Bypass(cpu) => Lock::Bypass(cpu),
-            QueueRef::User(dsq) => Lock::Dsq(dsq),
-        };
-        self.step(lock, true);
-        self.step(lock, false);
+        match lock_of(queue) {
+            Lock::Runqueue(cpu) => self.visit_runqueue(cpu),
+            lock if self.context.locks.queue == Some(lock) => {}
+            lock => {
+                self.step(lock, true);
+                self.step(lock, false);
+            }
+        }
     }
 
     /// The callback in progress takes or gives back a lock of the scheduler.
     pub fn bpf_lock(&mut self, addr: u64, taken: bool) {
-        if self.locks_tracked {
+        if self.locks_tracked && !self.context.waits {
             self.step(Lock::Bpf(addr), taken);
         }
     }
 
+    /// The callback in progress has executed so many instructions: what of that is new belongs to the usage.
+    pub fn count_executed(&mut self, executed: u64) {
+        self.output.usage.instructions += executed - self.context.counted;
+        self.context.counted = executed;
+    }
+
     fn step(&mut self, lock: Lock, taken: bool) {
-        let usage = self.output.usage;
-        let used = Usage { instructions: usage.instructions + self.context.locks.in_flight, ..usage };
+        let step = self.lock_step(lock, taken);
+        self.output.locks.push(step);
+    }
+
+    /// The operation in progress takes a lock now, or gives it back.
+    pub fn lock_step(&self, lock: Lock, taken: bool) -> LockStep {
+        let (usage, CpuContext { counted, locks, .. }) = (self.output.usage, &self.context);
+        let used = Usage { instructions: usage.instructions + locks.in_flight.saturating_sub(*counted), ..usage };
         let caller = self.context.running.op.map_or(self.context.locks.operation, Op::name);
-        self.output.locks.push(LockStep { lock, taken, caller, used });
+        LockStep { lock, taken, caller, used }
     }
 }

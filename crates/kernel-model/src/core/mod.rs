@@ -32,6 +32,7 @@ use fair::FairQueue;
 use idle::Idle;
 use ids::{CpuId, CpuSet, DsqId, Locality, Nanos, TaskId};
 pub(crate) use insert::DsqCursor;
+pub(crate) use locks::lock_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use task::{Class, Task, TaskKey};
@@ -131,6 +132,8 @@ pub(crate) struct Runqueue {
     pub preempted: bool,
     /// It is inside the balance step of a pick.
     pub in_balance: bool,
+    /// It has picked and not yet switched. Only where operations wait.
+    pub switching: bool,
     /// A higher class has the CPU and `cpu_release` was called (contract R1).
     pub released: bool,
     /// Runnable ext tasks, running included.
@@ -176,6 +179,7 @@ impl Runqueue {
             bypass: Dsq::new(),
             preempted: false,
             in_balance: false,
+            switching: false,
             released: false,
             ext_tasks: 0,
             next_class: Class::Idle,

@@ -159,7 +159,7 @@ impl Core {
             self.objects.set_slice(memory, current, 0);
             self.cpus[cpu.index()].preempted = true;
         }
-        if preempt || idle {
+        if preempt || idle || self.cpus[cpu.index()].switching {
             self.resched(cpu);
         }
     }

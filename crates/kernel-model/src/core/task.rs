@@ -31,6 +31,8 @@ pub(crate) enum RunState {
     New,
     /// Blocked.
     Sleeping,
+    /// It is being woken (TASK_WAKING): nobody else does that. Only where operations wait.
+    Waking,
     /// On a runqueue, running or not.
     Runnable,
     /// Gone.
@@ -126,6 +128,8 @@ impl Entity {
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Task {
+    /// It is on its way to sleep, and a wakeup would keep it from that. Only where operations wait.
+    pub blocks: bool,
     /// `comm`, cut to 15 bytes as the kernel does.
     pub comm: String,
     /// Process number that programs see.

@@ -6,8 +6,10 @@ use crate::core::task::{Class, ExtState, RunState};
 use crate::core::{deq_flags, exit_kind, ops_flags};
 use crate::ops::Op;
 use crate::{Effect, LaunchError};
+use bpf_machine::PausePoints;
 use event_log::EventKind;
 use ids::{CpuId, Policy, TaskId};
+use two_forms::two_forms;
 
 /// EBUSY.
 const EBUSY: i32 = 16;
@@ -213,27 +215,6 @@ impl Kernel {
         self.set_state(task, ExtState::Enabled);
     }
 
-    /// `scx_disable_task`; slice and virtual time are zeroed (contract T11).
-    pub(super) fn disable_task(&mut self, task: TaskId) {
-        if self.core.task(task).ext_state != ExtState::Enabled {
-            return;
-        }
-        self.call_task(Op::Disable, task, 0);
-        self.set_state(task, ExtState::Ready);
-        self.core.objects.set_slice(&mut self.machine.memory, task, 0);
-        self.core.objects.set_vtime(&mut self.machine.memory, task, 0);
-    }
-
-    /// Calls `exit_task`.
-    pub(super) fn exit_task(&mut self, task: TaskId, cancelled: bool) {
-        if self.core.task(task).ext_state == ExtState::None {
-            return;
-        }
-        let args = self.core.objects.exit_task_args(&mut self.machine.memory, cancelled);
-        self.call_task(Op::ExitTask, task, args);
-        self.set_state(task, ExtState::None);
-    }
-
     /// Detaches the scheduler, from `cpu` (exit kind 64).
     pub fn detach(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
@@ -261,6 +242,8 @@ impl Kernel {
 
     /// The disable sequence (contract X1), or its first half.
     pub(super) fn disable(&mut self) {
+        // This is done at one instant, also at the end of an operation that waits.
+        self.execution.pause = PausePoints::default();
         let mut info = self.core.exit.clone().expect("there is a reason to disable");
         if info.kind >= exit_kind::ERROR {
             info.dump = self.make_dump(&info);
@@ -315,5 +298,29 @@ impl Kernel {
         (self.attaching, self.suspending) = (false, false);
         self.exit_info = Some(info);
         self.core.output.effects.push(Effect::Disabled);
+    }
+}
+
+#[two_forms]
+impl Kernel {
+    /// `scx_disable_task`; slice and virtual time are zeroed (contract T11).
+    pub(super) async fn disable_task(&mut self, task: TaskId) {
+        if self.core.task(task).ext_state != ExtState::Enabled {
+            return;
+        }
+        self.call_task(Op::Disable, task, 0).await;
+        self.set_state(task, ExtState::Ready);
+        self.core.objects.set_slice(&mut self.machine.memory, task, 0);
+        self.core.objects.set_vtime(&mut self.machine.memory, task, 0);
+    }
+
+    /// Calls `exit_task`.
+    pub(super) async fn exit_task(&mut self, task: TaskId, cancelled: bool) {
+        if self.core.task(task).ext_state == ExtState::None {
+            return;
+        }
+        let args = self.core.objects.exit_task_args(&mut self.machine.memory, cancelled);
+        self.call_task(Op::ExitTask, task, args).await;
+        self.set_state(task, ExtState::None);
     }
 }

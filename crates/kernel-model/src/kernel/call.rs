@@ -8,7 +8,9 @@ use crate::ops::Op;
 use bpf_machine::{Fault, Step};
 use bpf_object::FunctionId;
 use ids::{CpuId, TaskId};
+use two_forms::two_forms;
 
+#[two_forms]
 impl Kernel {
     /// Address of the guest object of a task; the idle task of this CPU for NONE.
     pub(super) fn addr(&self, task: TaskId) -> u64 {
@@ -16,19 +18,19 @@ impl Kernel {
     }
 
     /// Calls an op about this CPU or about nothing, if the scheduler has it; the low 32 bits of what it returns.
-    pub(super) fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Off, self.core.context.cpu, [TaskId::NONE; 2])
+    pub(super) async fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
+        self.call_for(op, args, DirectDispatch::Off, self.core.context.cpu, [TaskId::NONE; 2]).await
     }
 
     /// Calls an op about a task: its address goes first.
-    pub(super) fn call_task(&mut self, op: Op, task: TaskId, arg: u64) -> Option<u32> {
+    pub(super) async fn call_task(&mut self, op: Op, task: TaskId, arg: u64) -> Option<u32> {
         if !self.has(op) {
             return None;
         }
         let args = [self.addr(task), arg];
         // `init_task` runs without the locks that make a task its subject.
         let subject = if op == Op::InitTask { TaskId::NONE } else { task };
-        self.call_for(op, &args, DirectDispatch::Off, self.core.task_cpu(task), [subject, TaskId::NONE])
+        self.call_for(op, &args, DirectDispatch::Off, self.core.task_cpu(task), [subject, TaskId::NONE]).await
     }
 
     /// Calls `yield` about two tasks.
@@ -38,12 +40,12 @@ impl Kernel {
     }
 
     /// Calls `select_cpu` or `enqueue`, which may dispatch `task` directly.
-    pub(super) fn call_deciding(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
-        self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task), [task, TaskId::NONE])
+    pub(super) async fn call_deciding(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
+        self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task), [task, TaskId::NONE]).await
     }
 
     /// `cpu` is the one whose runqueue an op under a lock has locked, `subjects` are the tasks that it is about.
-    fn call_for(
+    async fn call_for(
         &mut self,
         op: Op,
         args: &[u64],
@@ -52,33 +54,56 @@ impl Kernel {
         subjects: [TaskId; 2],
     ) -> Option<u32> {
         let function = self.scheduler.as_ref()?.ops[op as usize]?;
-        self.op_counts[op as usize] += 1;
-        let block = self.machine.argument_block(args);
-        let running =
-            Running { op: Some(op), direct, locked: op.locks_runqueue().then_some(cpu), subjects, ..Running::NONE };
-        let result = self.execute(running, function, &[block]);
-        if op != Op::Dequeue {
-            self.report_custody();
-        }
+        let result = self.enter(op, function, args, direct, cpu, subjects).await;
+        self.report_custody().await;
         Some(result as u32)
     }
 
+    async fn enter(
+        &mut self,
+        op: Op,
+        function: FunctionId,
+        args: &[u64],
+        direct: DirectDispatch,
+        cpu: CpuId,
+        subjects: [TaskId; 2],
+    ) -> u64 {
+        self.op_counts[op as usize] += 1;
+        let block = self.machine.argument_block(&self.execution, args);
+        let locked = op.locks_runqueue().then_some(cpu);
+        let running = Running { op: Some(op), direct, locked, subjects, ..Running::NONE };
+        self.execute(running, function, &[block]).await
+    }
+
+    /// Calls `dequeue`, after which nobody leaves custody.
+    async fn call_dequeue(&mut self, task: TaskId, flags: u64) {
+        let Some(function) = self.scheduler.as_ref().and_then(|scheduler| scheduler.ops[Op::Dequeue as usize]) else {
+            return;
+        };
+        let (args, cpu) = ([self.addr(task), flags], self.core.task_cpu(task));
+        self.enter(Op::Dequeue, function, &args, DirectDispatch::Off, cpu, [task, TaskId::NONE]).await;
+    }
+
     /// Runs a function of the scheduler to its end, on this CPU.
-    pub(super) fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
+    pub(super) async fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
         let outer = std::mem::replace(&mut self.core.context.running, running);
         self.core.output.usage.callbacks += 1;
         self.machine.begin(&mut self.execution, function, args, self.core.context.cpu.0);
-        let result = match self.machine.run(&mut self.execution, &mut self.core) {
-            Ok(Step::Done(result)) => result,
-            Ok(Step::Paused) => unreachable!("no pause points are set"),
-            Err(fault) => {
-                self.fault(running.op.expect("some callback runs"), fault);
-                0
+        let result = loop {
+            match self.machine.run(&mut self.execution, &mut self.core) {
+                Ok(Step::Done(result)) => break result,
+                Ok(Step::Paused) => self.stop_in_program().await,
+                Err(fault) => {
+                    self.fault(running.op.expect("some callback runs"), fault);
+                    break 0;
+                }
             }
         };
         self.core.context.running = outer;
-        self.core.output.usage.instructions += self.execution.executed;
+        self.core.count_executed(self.execution.executed);
+        self.core.context.counted = 0;
         self.core.context.locks.in_flight = 0;
+        self.visit_others().await;
         result
     }
 
@@ -97,22 +122,22 @@ impl Kernel {
 
     /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it inside
     /// of that callback; a program cannot tell unless it looks at its own state between two kfuncs.
-    pub(super) fn report_custody(&mut self) {
+    pub(super) async fn report_custody(&mut self) {
         while !self.core.context.left_custody.is_empty() {
             let (task, flags) = self.core.context.left_custody.remove(0);
-            self.call_task(Op::Dequeue, task, flags);
+            self.call_dequeue(task, flags).await;
         }
     }
 
     /// `ops_dequeue`: takes a task out of BPF hands, for `flags` reasons.
-    pub(super) fn take_from_bpf(&mut self, task: TaskId, flags: u64) {
+    pub(super) async fn take_from_bpf(&mut self, task: TaskId, flags: u64) {
         let entry = self.core.task_mut(task);
         if matches!(entry.owner, Owner::Bpf(_)) {
             entry.owner = Owner::Core;
         }
         if std::mem::take(&mut entry.custody) {
             self.show_flags(task);
-            self.call_task(Op::Dequeue, task, flags);
+            self.call_dequeue(task, flags).await;
         }
     }
 }

@@ -8,22 +8,24 @@ use crate::core::{deq_flags, enq_flags, ops_flags};
 use crate::ops::Op;
 use event_log::EventKind;
 use ids::{CpuId, CpuSet, Policy, TaskId};
+use two_forms::two_forms;
 
 /// `-EINVAL`.
 const EINVAL: i32 = -22;
 /// `-EACCES`.
 const EACCES: i32 = -13;
 
+#[two_forms]
 impl Kernel {
     /// `sched_change_begin` … `sched_change_end`: takes a runnable task off its runqueue, applies `change`, puts it
     /// back. A running one keeps the CPU (contract T9). `with` are the flags besides SAVE or RESTORE and NOCLOCK; those
     /// of taking off and putting back have the same values.
-    pub(super) fn change(&mut self, task: TaskId, with: u64, change: impl FnOnce(&mut Kernel)) {
-        self.change_and_put(task, with, 0, change);
+    pub(super) async fn change(&mut self, task: TaskId, with: u64, change: impl AsyncFnOnce(&mut Kernel)) {
+        self.change_and_put(task, with, 0, change).await;
     }
 
     /// The same; `put` are flags of putting back only.
-    fn change_and_put(&mut self, task: TaskId, with: u64, put: u64, change: impl FnOnce(&mut Kernel)) {
+    async fn change_and_put(&mut self, task: TaskId, with: u64, put: u64, change: impl AsyncFnOnce(&mut Kernel)) {
         let cpu = self.core.task_cpu(task);
         let runnable = self.core.task(task).is_runnable();
         let running = self.core.current(cpu) == task;
@@ -35,7 +37,7 @@ impl Kernel {
                     self.charge_fair(cpu);
                     self.core.fair_save_delayed(task);
                 }
-                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with),
+                Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with).await,
                 Class::Fair if running => {
                     self.charge_fair(cpu);
                     self.core.fair_take_along(task);
@@ -47,7 +49,7 @@ impl Kernel {
                 }
             }
         }
-        change(self);
+        change(self).await;
         let class = self.core.task(task).class;
         if class != Class::Fair || old_class != class {
             self.core.task_mut(task).fair = Entity::of_other_class();
@@ -61,10 +63,10 @@ impl Kernel {
             return;
         }
         if class == Class::Ext {
-            self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with | put);
+            self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with | put).await;
             if running {
                 self.core.dequeue_from(task);
-                self.call_task(Op::Running, task, 0);
+                self.call_task(Op::Running, task, 0).await;
                 self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
         } else if !running {
@@ -129,21 +131,21 @@ impl Kernel {
         self.core.note_class(to, Class::Fair);
     }
 
-    pub(super) fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
+    pub(super) async fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
         let shared = self.core.share(allowed.clone());
         let entry = self.core.task_mut(task);
         entry.allowed = shared;
         entry.allowed_count = allowed.len() as u32;
         self.core.objects.set_allowed(&mut self.machine.memory, task, allowed);
-        self.tell_cpumask(task);
+        self.tell_cpumask(task).await;
     }
 
     /// Calls `set_cpumask` for an enabled task.
-    pub(super) fn tell_cpumask(&mut self, task: TaskId) {
+    pub(super) async fn tell_cpumask(&mut self, task: TaskId) {
         if self.core.task(task).ext_state == ExtState::Enabled && self.has(Op::SetCpumask) {
             let allowed = self.core.task(task).allowed.clone();
             let mask = self.core.objects.cpumask(&mut self.machine.memory, &allowed);
-            self.call_task(Op::SetCpumask, task, mask);
+            self.call_task(Op::SetCpumask, task, mask).await;
         }
     }
 

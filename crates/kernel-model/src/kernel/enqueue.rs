@@ -8,10 +8,12 @@ use crate::core::task::{Class, Owner};
 use crate::core::{deq_flags, enq_flags, ops_flags};
 use crate::ops::Op;
 use ids::TaskId;
+use two_forms::two_forms;
 
+#[two_forms]
 impl Kernel {
     /// `enqueue_task_scx`: an ext task becomes runnable on its CPU's runqueue.
-    pub(super) fn enqueue_task(&mut self, task: TaskId, flags: u64) {
+    pub(super) async fn enqueue_task(&mut self, task: TaskId, flags: u64) {
         let cpu = self.core.task_cpu(task);
         let restored = flags & enq_flags::RESTORE != 0 && self.core.current(cpu) == task;
         self.core.set_runnable(&mut self.machine.memory, task);
@@ -20,19 +22,19 @@ impl Kernel {
         entry.queued = true;
         self.show_flags(task);
         self.core.cpus[cpu.index()].ext_tasks += 1;
-        self.call_task(Op::Runnable, task, flags);
-        self.decide(task, flags, restored);
+        self.call_task(Op::Runnable, task, flags).await;
+        self.decide(task, flags, restored).await;
         if flags & enq_flags::CPU_SELECTED != 0 && self.core.task(task).selected_cpu != cpu {
             self.core.counters.select_cpu_fallback += 1;
         }
     }
 
     /// `do_enqueue_task`: where a runnable ext task waits.
-    pub(super) fn do_enqueue(&mut self, task: TaskId, flags: u64) {
-        self.decide(task, flags, false);
+    pub(super) async fn do_enqueue(&mut self, task: TaskId, flags: u64) {
+        self.decide(task, flags, false).await;
     }
 
-    fn decide(&mut self, task: TaskId, flags: u64, running: bool) {
+    async fn decide(&mut self, task: TaskId, flags: u64, running: bool) {
         let cpu = self.core.task_cpu(task);
         if running {
             let memory = &mut self.machine.memory;
@@ -44,38 +46,44 @@ impl Kernel {
         }
         let entry = self.core.task(task);
         if !self.core.rq_online(cpu) {
-            self.enqueue_refilled(task, QueueRef::Local(cpu), flags);
+            self.enqueue_refilled(task, QueueRef::Local(cpu), flags).await;
         } else if self.core.bypassing() {
             self.core.counters.bypass_dispatch += 1;
-            self.enqueue_refilled(task, QueueRef::Bypass(cpu), flags);
+            self.enqueue_refilled(task, QueueRef::Bypass(cpu), flags).await;
         } else if entry.verdict.is_some() {
-            self.carry_out_verdict(task, flags);
+            self.carry_out_verdict(task, flags).await;
         } else if entry.exiting && !self.flag(ops_flags::ENQ_EXITING) {
             self.core.counters.enq_skip_exiting += 1;
-            self.enqueue_refilled(task, QueueRef::Local(cpu), flags);
+            self.enqueue_refilled(task, QueueRef::Local(cpu), flags).await;
         } else if !self.has(Op::Enqueue) {
             let global = self.core.global_of(task);
-            self.enqueue_refilled(task, global, flags);
+            self.enqueue_refilled(task, global, flags).await;
         } else {
-            self.ask_scheduler(task, flags);
+            self.ask_scheduler(task, flags).await;
         }
     }
 
-    fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
-        let memory = &mut self.machine.memory;
-        self.core.refill_slice(memory, task);
-        self.core.enqueue_to(memory, task, queue, false, flags);
+    async fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
+        self.core.refill_slice(&mut self.machine.memory, task);
+        self.insert(task, queue, false, flags).await;
     }
 
-    fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
+    /// Puts a task into a queue whose lock the operation does not hold yet.
+    pub(super) async fn insert(&mut self, task: TaskId, queue: QueueRef, ordered: bool, flags: u64) {
+        let queue = self.lock_queue(task, queue).await;
+        self.core.enqueue_to(&mut self.machine.memory, task, queue, ordered, flags);
+        self.unlock_queue().await;
+    }
+
+    async fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
         let entry = self.core.task_mut(task);
         let seq = entry.ops_qseq;
         entry.ops_qseq = seq.wrapping_add(1);
         entry.owner = Owner::Queueing(seq);
         let args = [self.addr(task), flags];
-        self.call_deciding(Op::Enqueue, &args, task);
+        self.call_deciding(Op::Enqueue, &args, task).await;
         if self.core.task(task).verdict.is_some() {
-            return self.carry_out_verdict(task, flags);
+            return self.carry_out_verdict(task, flags).await;
         }
         let entry = self.core.task_mut(task);
         if entry.owner == Owner::Queueing(seq) {
@@ -86,7 +94,7 @@ impl Kernel {
     }
 
     /// `direct_dispatch`: a verdict for another CPU's local queue waits until the operation ends (contract D2).
-    fn carry_out_verdict(&mut self, task: TaskId, flags: u64) {
+    async fn carry_out_verdict(&mut self, task: TaskId, flags: u64) {
         let cpu = self.core.task_cpu(task);
         let Some(mut verdict) = self.core.task(task).verdict else { return };
         verdict.enq_flags |= flags;
@@ -98,28 +106,25 @@ impl Kernel {
                 entry.verdict = Some(verdict);
                 self.core.context.deferred.push_back(task);
             }
-            queue => {
-                let memory = &mut self.machine.memory;
-                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags);
-            }
+            queue => self.insert(task, queue, verdict.ordered, verdict.enq_flags).await,
         }
         self.core.blame(outer.0, outer.1);
     }
 
     /// `dequeue_task_scx`: an ext task is no longer runnable, for good (SLEEP) or for a change (SAVE).
-    pub(super) fn dequeue_task(&mut self, task: TaskId, flags: u64) {
+    pub(super) async fn dequeue_task(&mut self, task: TaskId, flags: u64) {
         if !self.core.task(task).queued {
             return;
         }
         let flags = if flags & deq_flags::SLEEP != 0 { flags } else { flags | deq_flags::SCHED_CHANGE };
         self.core.clear_runnable(&mut self.machine.memory, task, false);
-        self.take_from_bpf(task, flags);
+        self.take_from_bpf(task, flags).await;
         let cpu = self.core.task_cpu(task);
         if self.core.current(cpu) == task {
             self.update_current(cpu);
-            self.call_task(Op::Stopping, task, 0);
+            self.call_task(Op::Stopping, task, 0).await;
         }
-        self.call_task(Op::Quiescent, task, flags);
+        self.call_task(Op::Quiescent, task, flags).await;
         let entry = self.core.task_mut(task);
         entry.queued = false;
         entry.slept = flags & deq_flags::SLEEP != 0;
@@ -132,15 +137,16 @@ impl Kernel {
 
     /// Moves a waiting task to another CPU because its affinity says so: no `quiescent`, no `runnable`, but `dequeue`
     /// from custody and `enqueue` again (contract T10).
-    pub(super) fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
+    pub(super) async fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
         match self.core.task(task).class {
             Class::Ext => {
-                self.take_from_bpf(task, deq_flags::SCHED_CHANGE | deq_flags::NOCLOCK);
+                self.take_from_bpf(task, deq_flags::SCHED_CHANGE | deq_flags::NOCLOCK).await;
                 self.core.dequeue_from(task);
                 self.core.task_mut(task).verdict = None;
                 self.core.context.deferred.retain(|&deferred| deferred != task);
                 self.core.migrate(task, to);
-                self.do_enqueue(task, enq_flags::MIGRATED);
+                self.go_to(to).await;
+                self.do_enqueue(task, enq_flags::MIGRATED).await;
             }
             _ => {
                 self.charge_fair(self.core.task_cpu(task));

@@ -7,36 +7,38 @@ use crate::core::dsq::QueueRef;
 use crate::core::task::ReenqueueReason;
 use crate::core::{Reenqueue, enq_flags};
 use ids::{CpuId, DsqId, TaskId};
+use two_forms::two_forms;
 
 /// How often a local queue may be enqueued again in one go (contract K2).
 const REENQUEUE_LIMIT: u32 = 256;
 
+#[two_forms]
 impl Kernel {
     /// Carries out deferred verdicts, re-enqueues and kicks; then, if there was an error, disables the scheduler.
-    pub(super) fn finish(&mut self) {
+    pub(super) async fn finish(&mut self) {
         self.core.finished += 1;
         self.core.context.finish = self.core.finished;
         let mut users = 0;
         loop {
             if let Some(task) = self.core.context.deferred.pop_front() {
-                self.deliver(task);
+                self.deliver(task).await;
             } else if let Some(cpu) = self.core.context.reenqueue.pop_front() {
                 let which = self.core.cpus[cpu.index()].reenqueue.take().expect("it is pending");
                 if self.reenqueue_again(cpu) {
-                    self.reenqueue(cpu, which);
+                    self.reenqueue(cpu, which).await;
                 }
             } else if let Some(dsq) = self.core.context.reenqueue_users.pop_front() {
                 users += 1;
                 if users > REENQUEUE_LIMIT {
                     self.core.fail(format!("SCX_ENQ_REENQ on DSQ {:#x} repeated {users} times", dsq.0));
                 } else {
-                    self.reenqueue_user(dsq);
+                    self.reenqueue_user(dsq).await;
                 }
             } else {
                 break;
             }
         }
-        self.report_custody();
+        self.report_custody().await;
         if !self.core.context.kicks.is_empty() {
             self.core.send_kicks(&mut self.machine.memory);
         }
@@ -44,25 +46,24 @@ impl Kernel {
         while let Some(cpu) = self.core.context.interrupted.pop() {
             self.core.leave_kernel(cpu);
         }
-        if self.core.exit.is_some() && self.stage == Stage::Enabled {
+        if self.core.exit.is_some() && self.stage == Stage::Enabled && self.is_alone() {
             self.disable();
         }
     }
 
     /// A LOCAL_ON verdict of `select_cpu` or `enqueue` for another CPU (contract D2).
-    fn deliver(&mut self, task: TaskId) {
+    async fn deliver(&mut self, task: TaskId) {
         let Some(verdict) = self.core.task(task).verdict else { return };
         let cpu = self.core.task_cpu(task);
         let outer = self.core.blame(verdict.op, verdict.call);
         match self.core.resolve(cpu, verdict.dsq, task) {
             QueueRef::Local(to) => {
+                self.go_to(to).await;
                 let memory = &mut self.machine.memory;
                 self.core.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags);
+                self.come_back(None).await;
             }
-            queue => {
-                let memory = &mut self.machine.memory;
-                self.core.enqueue_to(memory, task, queue, verdict.ordered, verdict.enq_flags);
-            }
+            queue => self.insert(task, queue, verdict.ordered, verdict.enq_flags).await,
         }
         self.core.blame(outer.0, outer.1);
     }
@@ -86,7 +87,8 @@ impl Kernel {
 
     /// `reenq_local`: tasks of a local queue go through `enqueue` again: all of them, or those that must run at once and
     /// are not the first, or are but the CPU is busy (contract K2, D10).
-    fn reenqueue(&mut self, cpu: CpuId, which: Reenqueue) {
+    async fn reenqueue(&mut self, cpu: CpuId, which: Reenqueue) {
+        self.go_to(cpu).await;
         let open = self.core.is_open(cpu, 0);
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.extend(self.core.cpus[cpu.index()].local.iter().map(|(_, task)| task));
@@ -105,29 +107,32 @@ impl Kernel {
         });
         for task in waiting.drain(..) {
             let reason = self.core.task(task).reenqueue_reason;
-            self.enqueue_again(task, reason);
+            self.enqueue_again(task, reason).await;
         }
         self.waiting = waiting;
+        self.come_back(None).await;
     }
 
     /// `reenq_user`: the tasks that a queue of the scheduler holds now go through `enqueue` again (contract K2).
-    fn reenqueue_user(&mut self, dsq: DsqId) {
+    async fn reenqueue_user(&mut self, dsq: DsqId) {
         let held: Vec<TaskId> =
             self.core.dsqs.get(&dsq).map_or(Vec::new(), |queue| queue.iter().map(|(_, task)| task).collect());
         for task in held {
+            self.go_to(self.core.task_cpu(task)).await;
             let stays = self.core.task(task).queue == Some(QueueRef::User(dsq));
             if stays && !self.core.bypassing() {
                 self.core.dequeue_from(task);
-                self.enqueue_again(task, ReenqueueReason::Kfunc);
+                self.enqueue_again(task, ReenqueueReason::Kfunc).await;
             }
         }
+        self.come_back(None).await;
     }
 
     /// A task that lost its place goes through `enqueue` with REENQ, which shows the reason (contract D9, D10).
-    pub(super) fn enqueue_again(&mut self, task: TaskId, reason: ReenqueueReason) {
+    pub(super) async fn enqueue_again(&mut self, task: TaskId, reason: ReenqueueReason) {
         self.core.task_mut(task).reenqueue_reason = reason;
         self.show_flags(task);
-        self.do_enqueue(task, enq_flags::REENQ);
+        self.do_enqueue(task, enq_flags::REENQ).await;
         self.core.task_mut(task).reenqueue_reason = ReenqueueReason::None;
         self.show_flags(task);
     }

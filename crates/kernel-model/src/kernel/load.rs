@@ -107,6 +107,7 @@ impl Kernel {
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
         self.core.files = self.machine.files().iter().map(name).collect();
         self.execution = self.machine.execution();
+        self.contexts.forget_executions();
         self.execution.budget = self.core.config.budget;
         Ok(())
     }
@@ -141,7 +142,7 @@ impl Kernel {
         let mut words: Vec<u64> = context.chunks(8).map(word).collect();
         // Whoever takes no context gets one nevertheless, of zeroes.
         words.resize(words.len().max(1), 0);
-        let context = self.machine.argument_block(&words);
+        let context = self.machine.argument_block(&self.execution, &words);
         let running = Running { op: Some(Op::Init), ..Running::NONE };
         let result = self.execute(running, program.function, &[context]);
         self.finish();

@@ -14,6 +14,7 @@ mod load;
 mod pick;
 mod schedule;
 mod tick;
+mod waiting;
 mod wake;
 
 use crate::api::{Config, ExitInfo, Output};
@@ -25,6 +26,8 @@ use bpf_machine::{Coverage, Execution, Machine, Memory};
 use bpf_object::{FunctionId, LinkedObject, Target};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use load::Nothing;
+use waiting::Contexts;
+pub use waiting::{Operation, Progress, Stops, Wait};
 
 /// The loaded scheduler.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub struct Kernel {
     op_counts: [u64; OP_COUNT],
     /// What was executed of schedulers that were loaded before, if anybody wants to know.
     coverage: Option<Coverage>,
+    /// Operations that wait.
+    contexts: Contexts,
 }
 
 impl Kernel {
@@ -113,6 +118,7 @@ impl Kernel {
             exit_info: None,
             op_counts: [0; OP_COUNT],
             coverage: None,
+            contexts: Contexts::default(),
         }
     }
 

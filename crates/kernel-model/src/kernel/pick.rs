@@ -8,6 +8,7 @@ use crate::core::task::Class;
 use crate::core::{Reenqueue, ops_flags};
 use crate::ops::Op;
 use ids::{CpuId, Nanos, TaskId};
+use two_forms::two_forms;
 
 /// Rounds of `dispatch` in one pick (SCX_DSP_MAX_LOOPS).
 const DISPATCH_ROUNDS: u32 = 32;
@@ -17,9 +18,10 @@ pub(super) const SERVER_DELAY: Nanos = Nanos::from_ms(950);
 /// The server's runtime in each period.
 const SERVER_RUNTIME: Nanos = Nanos::from_ms(50);
 
+#[two_forms]
 impl Kernel {
     /// The next task of `cpu`, NONE for idle. `prev` is still current; it is a candidate if it is runnable.
-    pub(super) fn pick_next(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
+    pub(super) async fn pick_next(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         let prev_class = prev.some().map_or(Class::Idle, |prev| self.core.task(prev).class);
         if prev_class < Class::Ext && self.core.task(prev).is_runnable() && self.core.task(prev).allowed.contains(cpu) {
             let over = std::mem::take(&mut self.core.cpus[cpu.index()].preempted);
@@ -30,7 +32,7 @@ impl Kernel {
             self.note_starvation(cpu, true);
             return task;
         }
-        if let Some(task) = self.pick_ext(cpu, prev, prev_class == Class::Ext) {
+        if let Some(task) = self.pick_ext(cpu, prev, prev_class == Class::Ext).await {
             self.note_starvation(cpu, false);
             return task;
         }
@@ -60,14 +62,14 @@ impl Kernel {
         }
     }
 
-    fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {
+    async fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {
         if !self.schedules() {
             return None;
         }
         let rq = &mut self.core.cpus[cpu.index()];
         rq.kick_sync += 1;
         rq.in_balance = true;
-        let kept = self.balance(cpu, prev, prev_is_ext);
+        let kept = self.balance(cpu, prev, prev_is_ext).await;
         let rq = &mut self.core.cpus[cpu.index()];
         rq.in_balance = false;
         if rq.local.len() > 1 && rq.immed_tasks > 0 {
@@ -82,10 +84,10 @@ impl Kernel {
     }
 
     /// Brings a task to the local queue of `cpu`, or decides to keep `prev` (true).
-    fn balance(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> bool {
+    async fn balance(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> bool {
         if std::mem::take(&mut self.core.cpus[cpu.index()].released) {
             let args = self.core.objects.cpu_release_args(&mut self.machine.memory, u32::MAX, TaskId::NONE);
-            self.call(Op::CpuAcquire, &[u64::from(cpu.0), args]);
+            self.call(Op::CpuAcquire, &[u64::from(cpu.0), args]).await;
         }
         let prev_runnable = prev_is_ext && self.core.task(prev).queued;
         let bypassing = self.core.bypassing();
@@ -93,7 +95,7 @@ impl Kernel {
             return true;
         }
         let has_local = |kernel: &Kernel| !kernel.core.cpus[cpu.index()].local.is_empty();
-        if has_local(self) || self.core.consume_global(&mut self.machine.memory, cpu) {
+        if has_local(self) || self.consume_global(cpu).await {
             return false;
         }
         if bypassing {
@@ -101,7 +103,7 @@ impl Kernel {
                 return false;
             }
         } else if self.has(Op::Dispatch) && self.core.cpus[cpu.index()].scx_online {
-            match self.dispatch_rounds(cpu, prev, prev_is_ext, prev_runnable) {
+            match self.dispatch_rounds(cpu, prev, prev_is_ext, prev_runnable).await {
                 Found::Prev => return true,
                 Found::Local => return false,
                 Found::Nothing => {}
@@ -114,26 +116,33 @@ impl Kernel {
         false
     }
 
+    async fn consume_global(&mut self, cpu: CpuId) -> bool {
+        let consumed = self.core.consume_global(&mut self.machine.memory, cpu);
+        self.visit_others().await;
+        consumed
+    }
+
     fn slice_left(&self, task: TaskId) -> bool {
         self.core.objects.slice(&self.machine.memory, task) > 0
     }
 
     /// Calls `dispatch` until it brings something, does nothing, or has had its rounds (contract P5).
-    fn dispatch_rounds(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool, prev_runnable: bool) -> Found {
+    async fn dispatch_rounds(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool, prev_runnable: bool) -> Found {
         self.core.context.buffer.cpu = Some(cpu);
         let prev_addr = if prev_is_ext { self.addr(prev) } else { 0 };
         let mut found = Found::Nothing;
         for round in 1..=DISPATCH_ROUNDS {
             self.core.context.buffer.moved = 0;
-            self.call(Op::Dispatch, &[u64::from(cpu.0 as i32 as u32), prev_addr]);
+            self.call(Op::Dispatch, &[u64::from(cpu.0 as i32 as u32), prev_addr]).await;
+            self.await_decisions().await;
             self.core.flush_buffer(&mut self.machine.memory);
-            self.report_custody();
+            self.visit_others().await;
+            self.report_custody().await;
             if prev_runnable && self.core.task(prev).queued && self.slice_left(prev) {
                 found = Found::Prev;
                 break;
             }
-            if !self.core.cpus[cpu.index()].local.is_empty() || self.core.consume_global(&mut self.machine.memory, cpu)
-            {
+            if !self.core.cpus[cpu.index()].local.is_empty() || self.consume_global(cpu).await {
                 found = Found::Local;
                 break;
             }

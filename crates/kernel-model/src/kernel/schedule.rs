@@ -10,6 +10,7 @@ use crate::ops::Op;
 use crate::{Leave, Switch};
 use event_log::{EventKind, SwitchReason};
 use ids::{CpuId, TaskId};
+use two_forms::two_forms;
 
 /// `enum scx_cpu_preempt_reason`.
 fn preempt_reason(class: Class) -> u32 {
@@ -21,32 +22,34 @@ fn preempt_reason(class: Class) -> u32 {
     }
 }
 
+#[two_forms]
 impl Kernel {
     /// Picks the next task of `cpu`. With [`Leave::Preempt`] the current task may stay.
-    pub fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
+    pub async fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
         self.core.context.cpu = cpu;
-        self.core.begin_locked(cpu, "schedule");
+        let leave = self.begin_switch(cpu, leave).await;
         let rq = &mut self.core.cpus[cpu.index()];
         (rq.need_resched, rq.lazy_resched) = (false, false);
         self.update_current(cpu);
         let prev = self.core.current(cpu);
-        self.leave(prev, leave);
-        let evicted = self.evict(cpu, prev);
+        self.leave(prev, leave).await;
+        let evicted = self.evict(cpu, prev).await;
         let candidate = if evicted { TaskId::NONE } else { prev };
-        let next = self.pick_next(cpu, candidate);
+        let next = self.pick_next(cpu, candidate).await;
         let reason = self.reason(prev, next, leave, evicted);
+        self.amid_switch(cpu).await;
         if next == prev && !evicted {
-            self.stay(cpu, prev);
+            self.stay(cpu, prev).await;
         } else {
-            self.put_prev(cpu, candidate, next);
+            self.put_prev(cpu, candidate, next).await;
             self.core.cpus[cpu.index()].current = next;
             self.core.objects.set_curr(&mut self.machine.memory, cpu, next);
             self.core.log(next, EventKind::Switch { prev, reason });
-            self.set_next(cpu, prev, next);
+            self.set_next(cpu, prev, next).await;
         }
         let next_class = self.core.current_class(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
-        (rq.preempted, rq.next_class) = (false, next_class);
+        (rq.preempted, rq.next_class, rq.switching) = (false, next_class, false);
         if self.is_vacant(cpu) {
             self.core.hrtick_stop(cpu);
         }
@@ -55,49 +58,49 @@ impl Kernel {
             // `balance_push`: the migration helper takes it away at once (contract H1).
             self.core.resched(cpu);
         }
-        self.core.unlock_runqueue();
+        self.unlock().await;
         if leave == Leave::Exit {
-            self.bury(prev);
+            self.bury(prev).await;
         }
-        self.finish();
+        self.finish().await;
         Switch { prev, next, reason }
     }
 
     /// What the current task does to itself before it leaves.
-    fn leave(&mut self, prev: TaskId, leave: Leave) {
+    async fn leave(&mut self, prev: TaskId, leave: Leave) {
         match leave {
             Leave::Preempt => {}
             Leave::Yield => {
                 self.core.log(prev, EventKind::Yield);
-                self.yield_current(prev);
+                self.yield_current(prev).await;
             }
             Leave::Block(cause) => {
                 self.core.log(prev, EventKind::Block { cause });
-                self.stop_running(prev, RunState::Sleeping, 0);
+                self.stop_running(prev, RunState::Sleeping, 0).await;
             }
             Leave::Exit => {
                 self.core.log(prev, EventKind::Exit);
                 self.core.task_mut(prev).exiting = true;
                 self.publish(prev);
-                self.stop_running(prev, RunState::Dead, deq_flags::SPECIAL);
+                self.stop_running(prev, RunState::Dead, deq_flags::SPECIAL).await;
             }
         }
     }
 
     /// `try_to_block_task`; `special` marks a state that no ordinary wakeup ends.
-    fn stop_running(&mut self, prev: TaskId, state: RunState, special: u64) {
+    async fn stop_running(&mut self, prev: TaskId, state: RunState, special: u64) {
         assert!(prev != TaskId::NONE, "the idle task neither blocks nor exits");
         if self.core.task(prev).class == Class::Fair {
             self.core.fair_sleep(prev, state == RunState::Dead);
         }
         self.core.task_mut(prev).run_state = state;
         if self.core.task(prev).class == Class::Ext {
-            self.dequeue_task(prev, deq_flags::SLEEP | deq_flags::NOCLOCK | special);
+            self.dequeue_task(prev, deq_flags::SLEEP | deq_flags::NOCLOCK | special).await;
         }
     }
 
     /// `yield_task_scx` (contract T8).
-    fn yield_current(&mut self, prev: TaskId) {
+    async fn yield_current(&mut self, prev: TaskId) {
         let class = self.core.task(prev).class;
         if class == Class::Fair {
             self.core.fair_yield(prev);
@@ -105,7 +108,7 @@ impl Kernel {
         if class != Class::Ext {
             self.core.cpus[self.core.context.cpu.index()].preempted = true;
         } else if self.has(Op::Yield) {
-            self.call_task(Op::Yield, prev, 0);
+            self.call_task(Op::Yield, prev, 0).await;
         } else {
             self.core.objects.set_slice(&mut self.machine.memory, prev, 0);
         }
@@ -126,21 +129,22 @@ impl Kernel {
 
     /// The migration helper (stop class) takes a running task off a CPU where it may no longer run (contract T10). The
     /// helper itself takes no time here, but the scheduler sees the stop class come and go.
-    fn evict(&mut self, cpu: CpuId, prev: TaskId) -> bool {
+    async fn evict(&mut self, cpu: CpuId, prev: TaskId) -> bool {
         let Some(task) = prev.some().filter(|&task| self.core.task(task).is_runnable()) else { return false };
         if self.may_run_on(task, cpu) {
             return false;
         }
         if self.core.task(task).class == Class::Ext {
-            self.put_prev_ext(cpu, task, Class::Stop, TaskId::NONE);
+            self.put_prev_ext(cpu, task, Class::Stop, TaskId::NONE).await;
         } else {
             self.core.higher_put_back(task, Turn::First);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
         let asked = self.core.task(task).migrate_to;
         let to = if self.core.cpus[cpu.index()].active { asked } else { cpu };
-        let to = self.correct_cpu(task, to);
-        self.push_to(task, to);
+        let to = self.correct_cpu(task, to).await;
+        self.push_to(task, to).await;
+        self.come_back(Some(cpu)).await;
         true
     }
 
@@ -160,41 +164,41 @@ impl Kernel {
 
     /// The CPU goes on with what it did. An idle one refreshes the masks, without the op (contract P7), unless somebody
     /// else had it.
-    fn stay(&mut self, cpu: CpuId, prev: TaskId) {
+    async fn stay(&mut self, cpu: CpuId, prev: TaskId) {
         if std::mem::take(&mut self.core.cpus[cpu.index()].occupied) {
-            self.update_idle(cpu, true);
+            self.update_idle(cpu, true).await;
         } else if prev == TaskId::NONE {
             self.core.note_idle(cpu, true);
         }
     }
 
     /// `put_prev_task`.
-    fn put_prev(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+    async fn put_prev(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         let next_class = next.some().map_or(Class::Idle, |next| self.core.task(next).class);
         let Some(task) = prev.some() else { return };
         if self.core.task(task).class == Class::Ext {
-            self.put_prev_ext(cpu, task, next_class, next);
+            self.put_prev_ext(cpu, task, next_class, next).await;
         }
     }
 
     /// `put_prev_task_scx`: with slice left and a higher class coming, the task waits at the head of the local queue;
     /// else the scheduler decides (contract T5, T7).
-    fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class, next: TaskId) {
+    async fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class, next: TaskId) {
         self.core.cpus[cpu.index()].kick_sync += 1;
         if self.core.task(task).queued {
-            self.call_task(Op::Stopping, task, 1);
+            self.call_task(Op::Stopping, task, 1).await;
             self.core.set_runnable(&mut self.machine.memory, task);
             let memory = &mut self.machine.memory;
             let has_slice = self.core.objects.slice(memory, task) > 0;
             if has_slice && !self.core.bypassing() {
                 if self.core.task(task).immediate {
-                    self.enqueue_again(task, ReenqueueReason::Preempted);
+                    self.enqueue_again(task, ReenqueueReason::Preempted).await;
                 } else {
                     self.core.enqueue_to(memory, task, QueueRef::Local(cpu), false, enq_flags::HEAD);
                 }
             } else {
                 let last = if next_class == Class::Idle { enq_flags::LAST } else { 0 };
-                self.do_enqueue(task, last);
+                self.do_enqueue(task, last).await;
                 if last != 0 && !self.core.cpus[cpu.index()].local.is_empty() {
                     // The CPU goes idle with something to do: it looks again at once (contract P6).
                     self.core.resched(cpu);
@@ -206,28 +210,28 @@ impl Kernel {
             rq.released = true;
             let reason = preempt_reason(next_class);
             let args = self.core.objects.cpu_release_args(&mut self.machine.memory, reason, next);
-            self.call(Op::CpuRelease, &[u64::from(cpu.0), args]);
+            self.call(Op::CpuRelease, &[u64::from(cpu.0), args]).await;
         }
     }
 
     /// `set_next_task`, and the idle masks on the way in and out of idle (contract P7).
-    fn set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
+    async fn set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         self.core.cpus[cpu.index()].exec_start = self.core.rq_clock(cpu);
         let occupied = std::mem::take(&mut self.core.cpus[cpu.index()].occupied);
         if prev == TaskId::NONE && next != TaskId::NONE && !occupied {
-            self.update_idle(cpu, false);
+            self.update_idle(cpu, false).await;
         }
         match next.some() {
             Some(task) if self.core.task(task).class == Class::Ext => {
-                self.take_from_bpf(task, deq_flags::CORE_SCHED_EXEC);
+                self.take_from_bpf(task, deq_flags::CORE_SCHED_EXEC).await;
                 self.core.dequeue_from(task);
-                self.call_task(Op::Running, task, 0);
+                self.call_task(Op::Running, task, 0).await;
                 self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
             Some(task) if self.core.task(task).class == Class::Fair => self.core.fair_start(task),
             Some(_) => {}
             None if prev == TaskId::NONE => self.core.note_idle(cpu, true),
-            None => self.update_idle(cpu, true),
+            None => self.update_idle(cpu, true).await,
         }
     }
 
@@ -243,20 +247,20 @@ impl Kernel {
         self.finish();
     }
 
-    pub(super) fn update_idle(&mut self, cpu: CpuId, idle: bool) {
+    pub(super) async fn update_idle(&mut self, cpu: CpuId, idle: bool) {
         self.core.note_idle(cpu, idle);
         self.core.log(TaskId::NONE, EventKind::Idle { entered: idle });
         if self.schedules() && !self.core.bypassing() {
-            self.call(Op::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]);
+            self.call(Op::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]).await;
         }
     }
 
     /// The last switch of a task that ended (contract T12).
-    fn bury(&mut self, task: TaskId) {
+    async fn bury(&mut self, task: TaskId) {
         if self.core.task(task).ext_state == ExtState::Enabled {
-            self.disable_task(task);
+            self.disable_task(task).await;
         }
-        self.exit_task(task, false);
+        self.exit_task(task, false).await;
         let pid = self.core.task(task).pid;
         self.core.by_pid.remove(&pid);
         let addr = self.addr(task);

@@ -10,35 +10,37 @@ use crate::guest::jiffies;
 use crate::ops::Op;
 use event_log::EventKind;
 use ids::{CpuId, Nanos, TaskId};
+use two_forms::two_forms;
 
+#[two_forms]
 impl Kernel {
     /// The timer interrupt of `cpu` (`sched_tick`).
-    pub fn tick(&mut self, cpu: CpuId) {
+    pub async fn tick(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
-        self.core.begin_locked(cpu, "tick");
+        self.begin_locked(cpu, "tick").await;
         self.update_current(cpu);
         let current = self.core.current(cpu);
         if let Some(task) = current.some() {
             self.core.log(task, EventKind::Tick);
             match self.core.task(task).class {
-                Class::Ext => self.tick_ext(cpu, task),
+                Class::Ext => self.tick_ext(cpu, task).await,
                 _ => self.tick_higher(cpu, task),
             }
         }
-        self.core.unlock_runqueue();
+        self.unlock().await;
         for task in self.core.fair_balance(cpu) {
             self.preempt_lower(task, false);
         }
         self.check_watchdog();
-        self.finish();
+        self.finish().await;
     }
 
     /// `task_tick_scx`; while bypassed every tick rotates (contract B1).
-    fn tick_ext(&mut self, cpu: CpuId, task: TaskId) {
+    async fn tick_ext(&mut self, cpu: CpuId, task: TaskId) {
         if self.core.bypassing() {
             self.core.objects.set_slice(&mut self.machine.memory, task, 0);
         } else {
-            self.call_task(Op::Tick, task, 0);
+            self.call_task(Op::Tick, task, 0).await;
         }
         let rq = &self.core.cpus[cpu.index()];
         let served = !rq.higher.is_empty() && self.core.now >= rq.server_until;
@@ -60,18 +62,18 @@ impl Kernel {
     }
 
     /// `hrtick`: the turn of a fair task is over. If another class has the CPU by now, that gets a tick.
-    fn hrtick(&mut self, cpu: CpuId) {
-        self.core.begin_locked(cpu, "hrtick");
+    async fn hrtick(&mut self, cpu: CpuId) {
+        self.begin_locked(cpu, "hrtick").await;
         self.core.hrtick_fired(cpu);
         self.update_current(cpu);
         if let Some(task) = self.core.current(cpu).some() {
             match self.core.task(task).class {
-                Class::Ext => self.tick_ext(cpu, task),
+                Class::Ext => self.tick_ext(cpu, task).await,
                 Class::Fair => self.core.resched(cpu),
                 _ => self.tick_higher(cpu, task),
             }
         }
-        self.core.unlock_runqueue();
+        self.unlock().await;
     }
 
     /// Whether a tick of `cpu` at any time before `until` could do nothing but account time: drivers may then skip it.
@@ -153,27 +155,27 @@ impl Kernel {
     }
 
     /// A timer that an effect armed has fired on `cpu`.
-    pub fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
+    pub async fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
         self.core.context.cpu = cpu;
         if self.core.armed.remove(&timer) {
             match timer {
                 TimerKey::Bpf(timer) => {
-                    if let Some((function, args)) = self.machine.timer_callback(timer) {
+                    if let Some((function, args)) = self.machine.timer_callback(&self.execution, timer) {
                         let running = Running { op: Some(Op::Timer), timer: Some(timer), ..Running::NONE };
-                        self.execute(running, function, &args);
-                        self.report_custody();
+                        self.execute(running, function, &args).await;
+                        self.report_custody().await;
                     }
                 }
-                TimerKey::Hrtick(cpu) => self.hrtick(cpu),
+                TimerKey::Hrtick(cpu) => self.hrtick(cpu).await,
                 TimerKey::Watchdog => {
                     let worker = self.watchdog_worker;
                     if worker != TaskId::NONE {
-                        self.wake(cpu, worker, event_log::Waker::Timer, false);
+                        self.wake(cpu, worker, event_log::Waker::Timer, false).await;
                     }
                 }
             }
         }
-        self.finish();
+        self.finish().await;
     }
 }
 

@@ -10,6 +10,7 @@ use crate::guest::TaskView;
 use crate::ops::Op;
 use event_log::{EventKind, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
+use two_forms::two_forms;
 
 /// SCX_WAKE_FORK.
 const WAKE_FORK: u64 = 0x4;
@@ -20,6 +21,7 @@ const WAKE_SYNC: u64 = 0x10;
 /// Longest `comm`.
 const COMM_BYTES: usize = 15;
 
+#[two_forms]
 impl Kernel {
     /// Makes a task, not yet runnable. Numbers are dense from 0, in order of creation. A task that `init_task` refuses
     /// is dead from the start: the error is that op's negative errno, and the number is used up.
@@ -58,6 +60,7 @@ impl Kernel {
         comm.truncate(end);
         let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
         Task {
+            blocks: false,
             comm,
             pid: modelled_pid(task) as i32,
             policy,
@@ -118,39 +121,40 @@ impl Kernel {
     }
 
     /// Makes a new task runnable for the first time (`wake_up_new_task`), on behalf of its parent on `cpu`.
-    pub fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
+    pub async fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
         self.core.context.cpu = cpu;
         assert_eq!(self.core.task(task).run_state, RunState::New, "a task is woken as new once");
         let parent = self.core.task(task).parent;
-        let (target, _) = self.select_cpu(task, WAKE_FORK);
+        let (target, _) = self.select_cpu(task, WAKE_FORK).await;
         let waker = if parent == TaskId::NONE { Waker::External } else { Waker::Fork(parent) };
-        self.make_runnable(task, target, waker, false, enq_flags::INITIAL | enq_flags::NOCLOCK);
+        self.make_runnable(task, target, waker, false, enq_flags::INITIAL | enq_flags::NOCLOCK).await;
     }
 
     /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect on one that is runnable or gone.
-    pub fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker, sync: bool) {
+    pub async fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker, sync: bool) {
         self.core.context.cpu = cpu;
-        if self.core.task(task).run_state != RunState::Sleeping {
+        if !self.claim(task).await {
             return;
         }
-        let (target, selected) = self.select_cpu(task, WAKE_TTWU | if sync { WAKE_SYNC } else { 0 });
+        let (target, selected) = self.select_cpu(task, WAKE_TTWU | if sync { WAKE_SYNC } else { 0 }).await;
         let selected = if selected { enq_flags::CPU_SELECTED } else { 0 };
         let migrated = if target == self.core.task_cpu(task) { 0 } else { enq_flags::MIGRATED };
-        self.make_runnable(task, target, waker, sync, enq_flags::WAKEUP | enq_flags::NOCLOCK | selected | migrated);
+        self.make_runnable(task, target, waker, sync, enq_flags::WAKEUP | enq_flags::NOCLOCK | selected | migrated)
+            .await;
     }
 
-    fn make_runnable(&mut self, task: TaskId, target: CpuId, waker: Waker, sync: bool, flags: u64) {
+    async fn make_runnable(&mut self, task: TaskId, target: CpuId, waker: Waker, sync: bool, flags: u64) {
         let from = self.core.task_cpu(task);
         if from != target {
             self.core.migrate(task, target);
         }
-        self.core.begin_locked(target, "wakeup");
+        self.begin_locked(target, "wakeup").await;
         let entry = self.core.task_mut(task);
         entry.run_state = RunState::Runnable;
         let (class, delayed, fresh) = (entry.class, entry.fair.is_delayed(), flags & enq_flags::INITIAL != 0);
         self.core.log(task, EventKind::Wakeup { waker, sync, target });
         match class {
-            Class::Ext => self.enqueue_task(task, flags),
+            Class::Ext => self.enqueue_task(task, flags).await,
             // requeue_delayed_entity(): whoever runs is not charged before the sleeper is put anew.
             Class::Fair if delayed => {
                 self.core.higher_enqueue(task, Turn::Last);
@@ -162,8 +166,8 @@ impl Kernel {
             }
         }
         self.preempt_lower(task, fresh);
-        self.core.unlock_runqueue();
-        self.finish();
+        self.unlock().await;
+        self.finish().await;
     }
 
     /// A fair task that runs on `cpu` is charged before others are compared with it (`update_curr`).
@@ -177,7 +181,7 @@ impl Kernel {
     }
 
     /// `select_task_rq`: the CPU of a waking task, and whether it was asked for at all (contract T2).
-    fn select_cpu(&mut self, task: TaskId, wake_flags: u64) -> (CpuId, bool) {
+    async fn select_cpu(&mut self, task: TaskId, wake_flags: u64) -> (CpuId, bool) {
         let forked = wake_flags & WAKE_FORK != 0;
         let stays = self.core.task(task).fair.is_delayed();
         let entry = self.core.task(task);
@@ -186,12 +190,12 @@ impl Kernel {
             // It is still on the queue of the CPU where it fell asleep (DELAY_DEQUEUE), so nobody is asked.
             _ if stays => entry.cpu,
             _ if !asked => entry.allowed.first().expect("an affinity is never empty"),
-            Class::Ext => self.select_cpu_ext(task, wake_flags),
+            Class::Ext => self.select_cpu_ext(task, wake_flags).await,
             Class::Fair if forked => self.core.fair_select_new(task, self.core.context.cpu),
             Class::Fair => self.core.fair_select_woken(task, self.core.context.cpu, wake_flags & WAKE_SYNC != 0),
             _ => self.core.higher_select_cpu(task),
         };
-        (self.correct_cpu(task, cpu), asked)
+        (self.correct_cpu(task, cpu).await, asked)
     }
 
     /// `is_cpu_allowed`: whether the affinity of a task allows a CPU, and tasks may come there.
@@ -201,7 +205,7 @@ impl Kernel {
 
     /// A CPU where the task may not run is replaced silently (`select_fallback_rq`): by the first one of the node where
     /// it was, else by the first anywhere. If its affinity leaves none, it loses that affinity for good.
-    pub(super) fn correct_cpu(&mut self, task: TaskId, cpu: CpuId) -> CpuId {
+    pub(super) async fn correct_cpu(&mut self, task: TaskId, cpu: CpuId) -> CpuId {
         if self.may_run_on(task, cpu) {
             return cpu;
         }
@@ -213,16 +217,16 @@ impl Kernel {
             return found;
         }
         let everywhere = self.core.everywhere.clone();
-        self.change(task, 0, |kernel| kernel.apply_affinity(task, &everywhere));
+        self.change(task, 0, async |kernel: &mut Kernel| kernel.apply_affinity(task, &everywhere).await).await;
         self.core.log(task, EventKind::Affinity);
         self.core.active_cpus().first().expect("some CPU is active")
     }
 
-    fn select_cpu_ext(&mut self, task: TaskId, wake_flags: u64) -> CpuId {
+    async fn select_cpu_ext(&mut self, task: TaskId, wake_flags: u64) -> CpuId {
         let prev = self.core.task_cpu(task);
         let chosen = if self.has(Op::SelectCpu) && !self.core.bypassing() {
             let args = [self.addr(task), u64::from(prev.0), wake_flags];
-            let cpu = self.call_deciding(Op::SelectCpu, &args, task).unwrap_or(prev.0);
+            let cpu = self.call_deciding(Op::SelectCpu, &args, task).await.unwrap_or(prev.0);
             self.core.task_mut(task).selected_cpu = CpuId(cpu);
             self.core.cpu(cpu as i32).unwrap_or_else(|| {
                 let message = format!("invalid CPU {} from ops.select_cpu()", cpu as i32);

@@ -38,6 +38,11 @@ pub(crate) fn find(name: &str, parameters: u32, version: (u16, u16)) -> Option<u
     (kfunc.parameters == parameters && kfunc.exists_in(version)).then_some(number as u32)
 }
 
+/// Whether a kfunc takes a task from the queue that its first argument names.
+pub(crate) fn takes_from_queue(kfunc: u32) -> bool {
+    matches!(name(kfunc), "scx_bpf_consume" | "scx_bpf_dsq_move_to_local" | "scx_bpf_dsq_move_to_local___v2")
+}
+
 /// Why a kernel has no kfunc of a name, or one that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Absence {

@@ -2,6 +2,8 @@
 //! A test bench: a kernel with the probe scheduler, driven by hand. Effects are carried out at once, in order, as a
 //! machine without delays would; what the probe logged is the result.
 
+pub mod kinds;
+
 use bpf_object::{LinkedObject, Object};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};

@@ -121,6 +121,7 @@ fn context<'a>(memory: &'a mut Memory, maps: &'a mut Maps) -> Context<'a> {
 
 fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
     Task {
+        blocks: false,
         comm,
         pid,
         policy: Policy::Ext,

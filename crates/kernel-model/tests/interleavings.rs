@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Random operations of several CPUs that go on in random order: when all have come to their end, all that must always hold
+//! does, and nobody is lost.
+
+#[allow(dead_code)]
+mod bench;
+
+use bench::kinds::{KINDS, Serves, object};
+use bench::{Bench, TICK, flat};
+use event_log::{BlockCause, EventKind, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Effect, Leave, Operation, Output, Stops};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// Ticks within which everybody who is runnable runs: two seconds.
+const PATIENCE: u32 = 500;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A CPU that does nothing begins something.
+    Begin { cpu: u8, what: What, task: u8 },
+    /// One of those that can goes on.
+    Resume { which: u8 },
+    /// All come to their end.
+    Finish,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Wake,
+    Schedule,
+    Block,
+    Yield,
+    Exit,
+    Tick,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let what = prop_oneof![
+        8 => Just(What::Wake),
+        4 => Just(What::Schedule),
+        6 => Just(What::Block),
+        1 => Just(What::Yield),
+        1 => Just(What::Exit),
+        2 => Just(What::Tick),
+    ];
+    prop_oneof![
+        4 => (any::<u8>(), what, any::<u8>()).prop_map(|(cpu, what, task)| Step::Begin { cpu, what, task }),
+        12 => any::<u8>().prop_map(|which| Step::Resume { which }),
+        1 => Just(Step::Finish),
+    ]
+}
+
+/// A bench, and what the test knows of its tasks and CPUs.
+struct World {
+    bench: Bench,
+    cpus: u32,
+    now: Nanos,
+    output: Output,
+    tasks: Vec<TaskId>,
+    /// CPUs that were asked to reschedule and have not begun to.
+    asked: BTreeSet<CpuId>,
+    /// Tasks that wait for a CPU.
+    ready: BTreeSet<TaskId>,
+    /// Tasks that leave their CPU to sleep or for ever.
+    leaving: BTreeSet<TaskId>,
+    /// Whoever got a CPU since the last look.
+    ran: BTreeSet<TaskId>,
+}
+
+impl World {
+    fn new(kind: usize, cpus: u32, masks: &[u8]) -> World {
+        let mut bench = Bench::load(flat(cpus), object(kind)).unwrap();
+        bench.attach();
+        let mut world = World {
+            bench,
+            cpus,
+            now: Nanos::ZERO,
+            output: Output::default(),
+            tasks: Vec::new(),
+            asked: BTreeSet::new(),
+            ready: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            ran: BTreeSet::new(),
+        };
+        for (number, &mask) in masks.iter().enumerate() {
+            let allowed = CpuSet::from_words(&[u64::from(mask)]).intersection(&CpuSet::first_n(cpus as usize));
+            let allowed = if allowed.is_empty() { String::new() } else { allowed.to_string() };
+            let policy = if number % 5 == 4 { Policy::Fifo(10) } else { Policy::Other };
+            let task = world.bench.fork(&format!("t{number}"), &allowed, policy, 0);
+            world.tasks.push(task);
+            world.bench.kernel.wake_new(CpuId(0), task);
+            world.collect();
+        }
+        world
+    }
+
+    /// Takes note of what the last call left.
+    fn collect(&mut self) {
+        self.bench.kernel.take_output(&mut self.output);
+        for event in &self.output.events {
+            match event.kind {
+                EventKind::Wakeup { .. } => drop(self.ready.insert(event.task)),
+                EventKind::Block { .. } | EventKind::Exit => drop(self.leaving.insert(event.task)),
+                EventKind::Switch { prev, .. } => {
+                    if prev != TaskId::NONE && !self.leaving.remove(&prev) {
+                        self.ready.insert(prev);
+                    }
+                    self.ready.remove(&event.task);
+                    self.ran.insert(event.task);
+                }
+                _ => {}
+            }
+        }
+        for effect in &self.output.effects {
+            if let Effect::Resched { cpu } = effect {
+                self.asked.insert(*cpu);
+            }
+        }
+    }
+
+    fn begin(&mut self, cpu: CpuId, what: What, task: u8) {
+        if self.bench.kernel.is_waiting(cpu) {
+            return;
+        }
+        let current = self.bench.kernel.current(cpu);
+        let task = self.tasks[usize::from(task) % self.tasks.len()];
+        let operation = match what {
+            _ if self.asked.contains(&cpu) => Operation::Schedule(Leave::Preempt),
+            What::Wake => Operation::Wake(task, Waker::Interrupt),
+            What::Tick => Operation::Tick,
+            What::Block if current != TaskId::NONE => Operation::Schedule(Leave::Block(BlockCause::Task)),
+            What::Yield if current != TaskId::NONE => Operation::Schedule(Leave::Yield),
+            What::Exit if current != TaskId::NONE => Operation::Schedule(Leave::Exit),
+            _ => Operation::Schedule(Leave::Preempt),
+        };
+        if let Operation::Schedule(_) = operation {
+            self.asked.remove(&cpu);
+        }
+        self.bench.kernel.begin(cpu, operation);
+        self.collect();
+    }
+
+    fn resume(&mut self, which: u8) -> bool {
+        let kernel = &self.bench.kernel;
+        let ready: Vec<CpuId> = kernel.waiting_cpus().filter(|&cpu| kernel.may_resume(cpu)).collect();
+        assert!(!ready.is_empty() || kernel.waiting_cpus().next().is_none(), "somebody can always go on");
+        let Some(&cpu) = ready.get(usize::from(which) % ready.len().max(1)) else { return false };
+        self.bench.kernel.resume(cpu);
+        self.collect();
+        true
+    }
+
+    /// Operations come to their end, the first that can first.
+    fn finish(&mut self) {
+        while self.resume(0) {}
+        self.bench.kernel.check();
+    }
+
+    fn play(&mut self, step: &Step) {
+        self.now += Nanos(100);
+        self.bench.kernel.set_now(self.now);
+        match *step {
+            Step::Begin { cpu, what, task } => self.begin(CpuId(u32::from(cpu) % self.cpus), what, task),
+            Step::Resume { which } => drop(self.resume(which)),
+            Step::Finish => self.finish(),
+        }
+    }
+
+    /// No two CPUs run one task, and nobody runs where it may not.
+    fn judge(&self) {
+        let mut running = BTreeSet::new();
+        for cpu in (0..self.cpus).map(CpuId) {
+            if let Some(task) = self.bench.kernel.current(cpu).some() {
+                assert!(running.insert(task), "task {task} runs twice");
+                assert!(self.bench.kernel.allowed(task).contains(cpu), "task {task} may not run on CPU {cpu}");
+            }
+        }
+    }
+
+    /// Reschedules are carried out, ticks come, real-time tasks sleep: whoever waits gets a CPU.
+    fn nobody_is_lost(&mut self) {
+        let mut waiting = self.ready.clone();
+        for _ in 0..PATIENCE {
+            for cpu in (0..self.cpus).map(CpuId) {
+                let current = self.bench.kernel.current(cpu);
+                let first = current != TaskId::NONE && current.index() % 5 == 4;
+                if first || self.asked.remove(&cpu) {
+                    let leave = if first { Leave::Block(BlockCause::Timer) } else { Leave::Preempt };
+                    self.bench.kernel.schedule(cpu, leave);
+                } else {
+                    self.bench.kernel.tick(cpu);
+                }
+                self.collect();
+                self.bench.kernel.check();
+            }
+            waiting.retain(|task| !self.ran.contains(task));
+            if waiting.is_empty() {
+                return;
+            }
+            self.now += TICK;
+            self.bench.kernel.set_now(self.now);
+        }
+        panic!("{waiting:?} never ran");
+    }
+}
+
+fn play(kind: usize, cpus: u32, masks: &[u8], stops: Stops, steps: &[Step]) {
+    let mut world = World::new(kind, cpus, masks);
+    world.bench.kernel.stop_at(stops);
+    for step in steps {
+        world.play(step);
+        world.judge();
+        if world.bench.kernel.exit_info().is_some() {
+            break;
+        }
+    }
+    world.finish();
+    world.ran.clear();
+    // Between two calls a scheduler may lose whom it keeps count of: that is its own fault.
+    if KINDS[kind].1 != Serves::Some && !stops.calls {
+        assert_eq!(world.bench.kernel.exit_info(), None);
+        world.nobody_is_lost();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn in_whatever_order_operations_go_on_every_task_is_in_one_place(
+        kind in 0..KINDS.len(),
+        cpus in 2u32..=4,
+        masks in prop::collection::vec(any::<u8>(), 2..8),
+        (calls, atomics) in any::<(bool, bool)>(),
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        play(kind, cpus, &masks, Stops { calls, atomics }, &steps);
+    }
+}
