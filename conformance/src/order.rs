@@ -6,8 +6,7 @@
 //! there. Whoever else comes between (other programs, threads of the kernel) ends no stint, and its time is not counted.
 //! For the tasks of one name, a round has the number of stints, their median and 90th percentile, how many of 1,000
 //! ended by preemption, and of 1,000 how many were followed on that CPU by each name. Recorded processes have too many
-//! names: there a follower is the parent, a child, a sibling or somebody else. Where somebody wakes others on another
-//! busy CPU, a round also has the median and 90th percentile of how long those who are woken wait for it.
+//! names: there a follower is the parent, a child, a sibling or somebody else.
 //!
 //! A number of the model agrees if it is no farther from the real rounds' range than that range is wide. A range counts
 //! as at least a twentieth of its middle, and as 20 of 1,000 if it is a share.
@@ -48,15 +47,12 @@ pub const RECORDS: [Records; 2] = [
     Records {
         kernel: "7.2",
         host: Host { kernel: (7, 2), machine: include_str!("../classes/icount.toml") },
-        played: &["hogs-1", "light-1", "periodic-1", "pingpong-1", "calls-2", "crowd-2"],
+        played: &["hogs-1", "light-1", "periodic-1", "pingpong-1"],
         ranges: include_str!("../recorded/order-7.2"),
         known: include_str!("../classes/order-misses-7.2"),
     },
 ];
 
-/// Workloads in which tasks wake others on another busy CPU. 7.2 alone played them.
-const CALLS: [(&str, &str); 2] =
-    [("calls-2", include_str!("../classes/calls-2.json")), ("crowd-2", include_str!("../classes/crowd-2.json"))];
 /// Of fewer stints nothing but their number is compared.
 const STINTS: u64 = 100;
 /// How many of 1,000 stints ended while somebody from elsewhere had the CPU: not compared, as in the model it is nobody.
@@ -67,8 +63,7 @@ const RARE: u64 = 20;
 const NARROWEST_PART: f64 = 0.05;
 const NARROWEST_SHARE: f64 = 20.0;
 
-/// Workload, tasks, and what of them: `stints`, `median_ns`, `p90_ns`, `preempted`, `waited_median_ns`, `waited_p90_ns`,
-/// or `then NAME`.
+/// Workload, tasks, and what of them: `stints`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
 pub type Key = (String, String, String);
 /// One round.
 pub type Round = BTreeMap<Key, u64>;
@@ -89,7 +84,6 @@ struct Stint {
 #[derive(Default, Debug)]
 struct Group {
     lengths: Vec<u64>,
-    waits: Vec<u64>,
     preempted: u64,
     disturbed: u64,
     then: BTreeMap<String, u64>,
@@ -100,8 +94,6 @@ struct Group {
 pub struct Stints {
     tasks: Vec<Option<TaskInfo>>,
     cpus: Vec<Option<Stint>>,
-    /// Since when tasks wait that were woken.
-    woken: BTreeMap<TaskId, Nanos>,
     groups: BTreeMap<String, Group>,
     /// Tasks are told apart by kinship instead of names.
     kinship: bool,
@@ -142,7 +134,7 @@ impl Stints {
     }
 
     fn keep(&mut self, stint: Stint, next: Option<TaskId>) {
-        let group = self.group(stint.task);
+        let group = if self.kinship { "process".to_owned() } else { self.name(stint.task) };
         let then = next.map(|next| self.relation(stint.task, next));
         let group = self.groups.entry(group).or_default();
         group.lengths.push(stint.ran.0);
@@ -151,10 +143,6 @@ impl Stints {
         if let Some(then) = then {
             *group.then.entry(then).or_default() += 1;
         }
-    }
-
-    fn group(&self, task: TaskId) -> String {
-        if self.kinship { "process".to_owned() } else { self.name(task) }
     }
 
     fn name(&self, task: TaskId) -> String {
@@ -190,11 +178,6 @@ impl Stints {
             put("median_ns".to_owned(), group.lengths[group.lengths.len() / 2]);
             put("p90_ns".to_owned(), group.lengths[group.lengths.len() * 9 / 10]);
             put("preempted".to_owned(), group.preempted * 1000 / count);
-            group.waits.sort_unstable();
-            if group.waits.len() as u64 >= STINTS && CALLS.iter().any(|(calls, _)| *calls == workload) {
-                put("waited_median_ns".to_owned(), group.waits[group.waits.len() / 2]);
-                put("waited_p90_ns".to_owned(), group.waits[group.waits.len() * 9 / 10]);
-            }
             put(DISTURBED.to_owned(), group.disturbed * 1000 / count);
             let followed: u64 = group.then.values().sum();
             for (then, times) in group.then {
@@ -217,11 +200,8 @@ impl Sink for Stints {
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
 
     fn event(&mut self, event: &Event) {
-        let (cpu, now) = (event.cpu.index(), event.time);
-        if let EventKind::Wakeup { .. } = event.kind {
-            self.woken.entry(event.task).or_insert(now);
-        }
         let EventKind::Switch { prev, reason } = event.kind else { return };
+        let (cpu, now) = (event.cpu.index(), event.time);
         if self.cpus.len() <= cpu {
             self.cpus.resize(cpu + 1, None);
         }
@@ -236,10 +216,6 @@ impl Sink for Stints {
         }
         if self.info(event.task).is_some_and(|info| !info.kernel_thread) {
             self.starts(cpu, event.task, now);
-            if let Some(since) = self.woken.remove(&event.task) {
-                let group = self.group(event.task);
-                self.groups.entry(group).or_default().waits.push(now.since(since).0);
-            }
         }
     }
 }
@@ -277,8 +253,7 @@ impl Records {
     fn names(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let synthetic = WORKLOADS.iter().map(|&(name, _)| (name, false));
         let all = synthetic.chain(RECORDINGS.iter().map(|&(name, _)| (name, true)));
-        let calls = CALLS.iter().map(|&(name, _)| (name, false)).filter(|(name, _)| self.played.contains(name));
-        all.filter(|(name, _)| self.played.is_empty() || self.played.contains(name)).chain(calls)
+        all.filter(|(name, _)| self.played.is_empty() || self.played.contains(name))
     }
 
     /// What the kernel did.
@@ -317,7 +292,7 @@ impl Records {
 }
 
 fn workload(name: &str) -> Result<Workload> {
-    let synthetic = WORKLOADS.iter().chain(&CALLS).find(|(other, _)| *other == name);
+    let synthetic = WORKLOADS.iter().find(|(other, _)| *other == name);
     let recorded = || RECORDINGS.iter().find(|(other, _)| *other == name).expect("every name is that of a workload");
     Ok(match synthetic {
         Some((_, text)) => Workload::from_rt_app(name, text)?,
