@@ -48,12 +48,11 @@ fn filters(level: u8, dictionary: u32) -> Option<Filters> {
     let own = own_level(level);
     let mut options = LzmaOptions::new_preset(u32::from(own)).ok()?;
     options.dict_size(dictionary).literal_context_bits(3).literal_position_bits(0).position_bits(2);
-    // The SDK's levels: a chain of hashes up to 4, binary trees above; 64 bytes are "nice" from 7 on. Below, the SDK takes
-    // 32, with which liblzma makes logs 3 % larger than the SDK does.
+    // The SDK's levels: a chain of hashes up to 4, binary trees above.
     if own < 5 {
         options.mode(Mode::Fast).match_finder(MatchFinder::HashChain4).nice_len(32).depth(16);
     } else {
-        options.mode(Mode::Normal).match_finder(MatchFinder::BinaryTree4).nice_len(if own < 7 { 48 } else { 64 });
+        options.mode(Mode::Normal).match_finder(MatchFinder::BinaryTree4).nice_len(64).depth(if own < 7 { 20 } else { 48 });
     }
     let mut filters = Filters::new();
     filters.lzma1(&options);
