@@ -176,6 +176,19 @@ pub fn repair(archive: &Path, path: &Path) -> Result<String> {
     Ok(format!("repaired {bad} of {} shards of {} bytes", layout.shards, layout.shard))
 }
 
+/// Whether `path` is the parity of an archive: it has the archive's length and the checksum of its beginning.
+pub fn is_of(path: &Path, archive: &File) -> bool {
+    let Ok((layout, sums)) = File::open(path).map_err(|_| ()).and_then(|parity| read_head(&parity).map_err(|_| ()))
+    else {
+        return false;
+    };
+    // The length comes first: the head of another archive may ask for much memory.
+    archive.length().is_ok_and(|length| length == layout.length) && {
+        let mut beginning = vec![0; layout.shard as usize];
+        read_padded(archive, &mut beginning, 0).is_ok() && xxh3_64(&beginning).to_le_bytes() == sums[..8]
+    }
+}
+
 fn restore(damaged: &File, parity: &File, layout: Layout, good: &[bool], helpers: &[u64], output: &File) -> Result<()> {
     let mut at = 0;
     while at < layout.shard {

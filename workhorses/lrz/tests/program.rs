@@ -185,6 +185,23 @@ fn parity_repairs_what_was_damaged() {
 }
 
 #[test]
+fn an_archive_that_goes_takes_its_own_parity_along() {
+    let (folder, path) = folder_with("a", &text(6, 300_000));
+    let archive = folder.path().join("a.lrz");
+    succeed(lrz().args(["-q", "-D", "-l", "--recovery", "10%"]).arg(&path));
+    succeed(lrz().args(["-q", "-d", "-D"]).arg(&archive));
+    assert_eq!(names(folder.path()), ["a"]);
+    // A file of that name that is no parity, and the parity of another archive, stay.
+    succeed(lrz().args(["-q", "-l", "--recovery", "10%"]).arg(&path));
+    for option in ["-g", "-b"] {
+        succeed(lrz().args(["-q", "-f", option]).arg(&path));
+        succeed(lrz().args(["-q", "-f", "-d", "-D"]).arg(&archive));
+        assert_eq!(names(folder.path()), ["a", "a.lrz.par"]);
+        fs::write(folder.path().join("a.lrz.par"), "no parity").expect("written");
+    }
+}
+
+#[test]
 fn a_signal_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     for (signal, named) in [("INT", false), ("INT", true), ("TERM", true), ("HUP", true)] {

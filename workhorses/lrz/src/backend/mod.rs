@@ -5,6 +5,7 @@ pub mod bzip2;
 mod bzip2_read;
 mod filter;
 pub mod lzma;
+mod lzma_write;
 mod lzo;
 mod lzo_read;
 mod zlib;

@@ -103,7 +103,7 @@ pub struct Arguments {
     /// Keep the input (default)
     #[arg(short, long, overrides_with = "delete")]
     pub keep: bool,
-    /// Remove the input when the output was read back and is right
+    /// Remove the input when the output was read back and is right; an archive's parity goes with it
     #[arg(short = 'D', long)]
     pub delete: bool,
     /// Read the archive back when it is written

@@ -267,7 +267,10 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
         attributes::copy(&archive, output.file()).iter().for_each(|failed| say(arguments, failed));
         output.finish()?;
         if arguments.delete && summary.verified != Verified::Nothing && !names::is_standard(input) {
+            // Parity repairs nothing once its archive is gone.
+            let parity = Some(names::parity(input)).filter(|path| parity::is_of(path, &archive));
             fs::remove_file(input).context("removing it")?;
+            parity.map_or(Ok(()), |path| fs::remove_file(path).context("removing its parity"))?;
         }
     }
     if arguments.quiet == 0 && target.is_some() || arguments.test {
