@@ -40,6 +40,8 @@ pub enum Command {
     Machine(Machine),
     /// Run schedulers on simulated machines
     Sim(Sim),
+    /// Tell what a workload contains, and how many CPUs it can use
+    Workload(Workload),
     /// Tell what an object contains and needs
     Inspect(Inspect),
     /// Run and measure in this machine's kernel (root)
@@ -338,6 +340,36 @@ pub struct Compare {
     /// Show all measures, not only those that matter most
     #[arg(long)]
     pub all: bool,
+}
+
+/// `weir workload`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+Examples:
+  weir workload build
+  weir workload video+build,jobs=8
+  weir workload make.weir --format json | jq '.chain[] | .task'
+  weir workload hogs --for 1s
+
+The workload is played on as many CPUs as it can use, where nothing costs
+anything. How long that takes is its span: no machine is faster. Work W, span S
+and the work C of the longest chain bound what P CPUs need: at least W/P and S,
+at most S + (W - C)/P if no CPU idles beside a task that could run.
+
+Exit status: 0 fine, 2 bad usage or input."
+)]
+pub struct Workload {
+    /// [LABEL=]NAME or FILE, with ,key=value, several joined by + (docs/workloads.md)
+    #[arg(value_name = "W")]
+    pub workload: String,
+    /// Look at so much of it, such as 10s [default: all, or as the workload says]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Nanos>,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 /// `weir record`.

@@ -23,6 +23,7 @@ mod save;
 mod select;
 mod sim;
 mod watch;
+mod workload;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Machine(args) => machine::machine(args).map(|()| FINE),
         Command::Sim(sim) => simulate(sim),
+        Command::Workload(args) => workload::workload(args).map(|()| FINE),
         Command::Inspect(args) => inspect::inspect(args).map(|()| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),

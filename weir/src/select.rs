@@ -10,7 +10,7 @@ use machine_model::Machine;
 use report::counted;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use workload::{PartSpec, Recording, Workload};
+use workload::{PartSpec, Recording, RecordingMeta, Workload};
 
 /// The name of the kernel's own scheduler.
 pub const KERNEL: &str = "kernel";
@@ -241,16 +241,32 @@ pub fn workload(what: &str) -> Result<Workload> {
     Ok(Workload::compose(parts.collect::<Result<_>>()?)?)
 }
 
+/// How the recordings among the parts of a workload were made.
+pub fn recordings(what: &str) -> Result<Vec<RecordingMeta>> {
+    let mut metas = Vec::new();
+    for part in PartSpec::parse_all(what)? {
+        let bytes = workload_bytes(&part.what)?;
+        if Recording::is_recording(&bytes) {
+            metas.push(Recording::from_bytes(&part.what, &bytes)?.meta);
+        }
+    }
+    Ok(metas)
+}
+
 fn recorded_or_synthetic(name: &str) -> Result<Workload> {
+    Ok(Workload::from_bytes(name, &workload_bytes(name)?)?)
+}
+
+fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
     let names = shipped_workloads().map(|(name, _)| name);
     if let Some((_, bytes)) = shipped_workloads().find(|shipped| shipped.0 == name) {
-        return Ok(Workload::from_bytes(name, bytes)?);
+        return Ok(Cow::Borrowed(bytes));
     }
     let path = Path::new(name);
     if !name.contains('/') && path.extension().is_none() && !path.exists() {
         bail!("{}", unknown("workload", name, names));
     }
-    Ok(Workload::from_bytes(name, &input::read(path, input::WORKLOAD)?)?)
+    Ok(Cow::Owned(input::read(path, input::WORKLOAD)?))
 }
 
 /// Says what is unknown, what may have been meant, and what there is.

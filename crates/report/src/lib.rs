@@ -22,7 +22,7 @@ mod table;
 pub use comparison::comparison;
 pub use csv::to_csv;
 pub use json::{comparisons_to_json, ending_to_json_line, to_json, to_json_with};
-pub use numbers::{count, counted, escape};
+pub use numbers::{count, counted, escape, wrap};
 pub use record::{ReadError, Record, read_json};
 pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, World};
 pub use setups::{Judged, Judgement, judge};

@@ -126,7 +126,7 @@ pub(crate) const GLUE: char = '\u{a0}';
 
 /// Breaks text at spaces so that no line is wider than a page. The first line begins with `first`, later ones with
 /// two blanks more; [`GLUE`] becomes a space.
-pub(crate) fn wrap(first: &str, text: &str) -> String {
+pub fn wrap(first: &str, text: &str) -> String {
     let mut lines = first.to_owned();
     let (mut width, mut begun) = (first.len(), false);
     for word in text.split(' ') {

@@ -12,6 +12,7 @@ mod recording;
 mod rt_app;
 mod script;
 mod shipped;
+mod span;
 
 pub use composition::{Part, PartSpec};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
@@ -21,3 +22,4 @@ pub use script::{
     BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Workload, WorkloadError,
 };
 pub use shipped::shipped;
+pub use span::{Link, Span};

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir workload`: what is in a workload, how many CPUs it can use, its longest chain, and what it cannot tell.
+
+use crate::args::{Format, Workload as Args};
+use crate::{output, select};
+use anyhow::{Result, bail};
+use ids::Nanos;
+use report::{count, counted, escape};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use workload::{Link, Op, RecordingMeta, Span, Workload};
+
+/// Parts of the timeline.
+const PARTS: usize = 60;
+/// Tasks of the chain that are shown, by name.
+const TOP: usize = 8;
+/// Rows of the table of bounds: up to 2^12 CPUs, as many as a simulated machine has.
+const DOUBLINGS: u32 = 12;
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Prints it.
+pub fn workload(args: &Args) -> Result<()> {
+    let workload = select::workload(&args.workload)?;
+    let metas = select::recordings(&args.workload)?;
+    let span = workload.span(args.duration, PARTS)?;
+    let uncertain = uncertain(&workload, &metas, &span);
+    let text = match args.format {
+        Format::Text => to_text(&workload, &metas, &span, &uncertain),
+        Format::Json => format!("{:#}\n", to_json(&workload, &metas, &span, &uncertain)),
+        Format::Csv => bail!("a workload is no table; expected --format text or json"),
+    };
+    output::print(&text)?;
+    Ok(())
+}
+
+/// What nobody can read off it, a sentence each.
+fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span) -> Vec<String> {
+    let mut all = Vec::new();
+    for meta in metas {
+        if meta.lost_events > 0 {
+            all.push(format!(
+                "{} lost while it was recorded: times and causes may be wrong",
+                counted(meta.lost_events, "event")
+            ));
+        }
+        if meta.notes.contains("is cut at") {
+            all.push("the recording was cut: what came later is not in it".to_owned());
+        }
+    }
+    let (outside, time) = span.sleeps[2];
+    if outside > 0 {
+        let sleeps = counted(outside, "sleep");
+        all.push(format!(
+            "{sleeps} ({time}) were ended by something outside of the recording: they stay as long as they were"
+        ));
+    }
+    let has = |wanted: fn(&Op) -> bool| workload.tasks.iter().flat_map(|task| &task.script).any(wanted);
+    if !metas.is_empty() {
+        all.push(
+            "a wait that did not have to wait when it was recorded is not in it: chains may be longer in truth"
+                .to_owned(),
+        );
+        all.push("work is what the CPU of the recording did in that time, with its switches and interrupts".to_owned());
+    }
+    if has(|op| matches!(op, Op::Passages(_))) {
+        all.push("locks in shared memory are passed through here as if nobody else were there".to_owned());
+    }
+    if workload.parts.len() > 1 {
+        all.push("parts disturb each other in caches, memory and disks, which is not in here".to_owned());
+    }
+    if !span.is_complete {
+        all.push(match workload.is_finite() {
+            true => "it does not come to its end: tasks wait for what never comes".to_owned(),
+            false => format!("it goes on for ever: these are its first {}", span.span),
+        });
+    }
+    all
+}
+
+fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain: &[String]) -> String {
+    let mut text = String::new();
+    // Tables have their own width.
+    let mut say = |lines: &str| {
+        let wrapped = if lines.contains('\n') { lines.to_owned() } else { report::wrap("", lines) };
+        let _ = writeln!(text, "{wrapped}");
+    };
+    say(&escape(&workload.name));
+    for RecordingMeta { command, cpus, elapsed, kernel, .. } in metas {
+        let on = format!("{} in {elapsed}, kernel {}", counted(u64::from(*cpus), "CPU"), escape(kernel));
+        say(&format!("recorded from {} on {on}", escape(command)));
+    }
+    say("");
+    let tasks = counted(span.tasks.into(), "task");
+    say(&format!("{tasks}, {} of work, {} of it in the kernel", span.work, percent(span.system, span.work)));
+    say(&format!("{} for each other, {}", counted(span.waits, "wait"), sleeps(span)));
+    say("");
+    let most = span.levels.keys().max().copied().unwrap_or(0);
+    let busy = span.work.0 as f64 / span.span.0.max(1) as f64;
+    say(&format!(
+        "with as many CPUs as it can use it takes {}, and keeps {busy:.1} CPUs busy on average, {most} at most",
+        span.span
+    ));
+    say(&bars(&span.timeline));
+    if is_bounded(workload, span) {
+        say(&bounds(span));
+    }
+    if span.is_complete {
+        say(&chain(span));
+    }
+    if !uncertain.is_empty() {
+        say("\nwhat this cannot tell");
+    }
+    uncertain.iter().for_each(|line| say(&format!("- {line}")));
+    text
+}
+
+fn percent(part: Nanos, whole: Nanos) -> String {
+    format!("{:.0} %", 100.0 * part.0 as f64 / whole.0.max(1) as f64)
+}
+
+fn sleeps(span: &Span) -> String {
+    let causes = ["timers", "devices", "something outside"];
+    let slept = causes.iter().zip(span.sleeps).filter(|(_, (number, _))| *number > 0);
+    let slept: Vec<String> =
+        slept.map(|(cause, (number, time))| format!("{} by {cause} ({time})", count(number))).collect();
+    if slept.is_empty() { "no sleeps".to_owned() } else { format!("sleeps ended {}", slept.join(", ")) }
+}
+
+/// Whether its work is the same on any number of CPUs.
+fn is_bounded(workload: &Workload, span: &Span) -> bool {
+    span.is_complete && workload.parts.iter().all(|part| part.is_finite)
+}
+
+fn chain(span: &Span) -> String {
+    let sleep = Nanos(span.chain.iter().map(|link| link.sleep.0).sum());
+    let links = counted(span.chain.len() as u64, "link");
+    let mut text = format!("\nlongest chain: {links}, {} of work, {sleep} of sleep", span.chain_work());
+    for (task, work, sleep, links) in top(&span.chain) {
+        let (share, links) = (percent(work + sleep, span.span), counted(links, "link"));
+        let _ = write!(text, "\n{share:>6}  {:<18}  {work} of work, {sleep} of sleep in {links}", escape(task));
+    }
+    text
+}
+
+/// How many worked at a time, the highest bar for the most.
+fn bars(timeline: &[u64]) -> String {
+    let most = timeline.iter().copied().max().unwrap_or(0).max(1);
+    timeline.iter().map(|level| BARS[(level * (BARS.len() as u64 - 1)).div_ceil(most) as usize]).collect()
+}
+
+/// Rows up to the first number of CPUs beyond which more do not help.
+fn rows(span: &Span) -> Vec<(u64, Nanos, Nanos)> {
+    let mut rows = Vec::new();
+    for doubling in 0..=DOUBLINGS {
+        let cpus = 1 << doubling;
+        let (least, most) = span.bounds(cpus);
+        rows.push((cpus, least, most));
+        if least == span.span {
+            break;
+        }
+    }
+    rows
+}
+
+fn bounds(span: &Span) -> String {
+    let mut text = format!("\n{:>5}  {:>9}  {:>9}", "CPUs", "at least", "at most");
+    for (cpus, least, most) in rows(span) {
+        let _ = write!(text, "\n{cpus:>5}  {:>9}  {:>9}", least.to_string(), most.to_string());
+    }
+    text
+}
+
+/// The tasks of the chain by name, those with the largest share first: work, sleep, links.
+fn top(chain: &[Link]) -> Vec<(&str, Nanos, Nanos, u64)> {
+    let mut names: Vec<(&str, Nanos, Nanos, u64)> = Vec::new();
+    for Link { task, work, sleep } in chain {
+        match names.iter_mut().find(|(name, ..)| name == task) {
+            Some(row) => (row.1, row.2, row.3) = (row.1 + *work, row.2 + *sleep, row.3 + 1),
+            None => names.push((task, *work, *sleep, 1)),
+        }
+    }
+    names.sort_by_key(|(_, work, sleep, _)| std::cmp::Reverse(*work + *sleep));
+    names.truncate(TOP);
+    names
+}
+
+fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain: &[String]) -> Value {
+    let recorded = metas.iter().map(|meta| {
+        json!({
+            "command": meta.command, "kernel": meta.kernel, "cpu_model": meta.cpu_model, "cpus": meta.cpus,
+            "elapsed_ns": meta.elapsed.0, "recorded_at_unix_s": meta.recorded_at_unix_s,
+            "lost_events": meta.lost_events, "notes": meta.notes,
+        })
+    });
+    let sleeps = ["timer", "io", "external"].into_iter().zip(span.sleeps);
+    let sleeps = sleeps.map(|(cause, (count, time))| (cause.to_owned(), json!({"count": count, "total_ns": time.0})));
+    let levels = span.levels.iter().map(|(level, time)| json!({"working": level, "time_ns": time.0}));
+    let chain = span.chain.iter();
+    let chain = chain.map(|link| json!({"task": link.task, "work_ns": link.work.0, "sleep_ns": link.sleep.0}));
+    let bounds = rows(span).into_iter().filter(|_| is_bounded(workload, span));
+    let bounds = bounds.map(|(cpus, least, most)| json!({"cpus": cpus, "least_ns": least.0, "most_ns": most.0}));
+    json!({
+        "weir": 1,
+        "workload": workload.name,
+        "recorded": recorded.collect::<Vec<_>>(),
+        "tasks": span.tasks,
+        "work_ns": span.work.0,
+        "system_ns": span.system.0,
+        "span_ns": span.span.0,
+        "complete": span.is_complete,
+        "waits": span.waits,
+        "sleeps": sleeps.collect::<serde_json::Map<_, _>>(),
+        "levels": levels.collect::<Vec<_>>(),
+        "bounds": bounds.collect::<Vec<_>>(),
+        "chain_work_ns": span.chain_work().0,
+        "chain": chain.collect::<Vec<_>>(),
+        "uncertain": uncertain,
+    })
+}
