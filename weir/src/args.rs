@@ -380,7 +380,9 @@ pub struct Workload {
 Examples:
   sudo weir record -- make -j4                  writes make.weir
   sudo weir record -o build.weir -- make -j4
+  sudo weir record --for 10s -- my-server       the first ten seconds of it
   weir sim bfs --workload build.weir            replays it
+  weir workload build.weir                      how many CPUs it can use
 
 Ctrl-C and SIGTERM reach the command as well. The recording ends with it, and is
 written. It holds the command line of each process unless --no-argv is given. A
@@ -392,6 +394,9 @@ pub struct Record {
     /// Where to write the recording [default: the command's name with .weir]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// End the recording after this time, such as 10s: the command gets SIGTERM
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Nanos>,
     /// Leave out the arguments of all commands, which may hold passwords and tokens
     #[arg(long)]
     pub no_argv: bool,

@@ -8,6 +8,7 @@ use live::{RecordOptions, RecordSummary};
 use report::counted;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Records and writes. False if the command failed or events were lost.
 pub fn record(args: &Record) -> Result<bool> {
@@ -16,7 +17,8 @@ pub fn record(args: &Record) -> Result<bool> {
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(name).with_extension("weir"));
     let stem = output.file_stem().unwrap_or(name).to_string_lossy().into_owned();
     let file = Output::new(&output)?;
-    let options = RecordOptions { command_lines: !args.no_argv };
+    let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
+    let options = RecordOptions { command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
     let live::Recorded { recording, summary } = live::record(&stem, &args.command, options, &signals)?;
     let bytes = recording.to_bytes()?;
@@ -27,7 +29,7 @@ pub fn record(args: &Record) -> Result<bool> {
         let lines = counted(command_lines, "command line");
         eprintln!("weir: {lines} stand in it, with any password or token in them; --no-argv leaves them out");
     }
-    Ok(summary.status.success() && summary.lost() == 0)
+    Ok((summary.status.success() || summary.was_ended) && summary.lost() == 0)
 }
 
 /// What recording was like, for people.
@@ -55,7 +57,9 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
         let tasks = counted(summary.unfinished.into(), "task");
         text.push_str(&format!("weir: {tasks} had not ended: the recording stops there\n"));
     }
-    if !summary.status.success() {
+    if summary.was_ended {
+        text.push_str("weir: the command was asked to end, as its time was over\n");
+    } else if !summary.status.success() {
         text.push_str(&format!("weir: warning: the command failed: {}\n", summary.status));
     }
     text

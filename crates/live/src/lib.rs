@@ -37,7 +37,7 @@ pub use recorder::RecordSummary;
 
 use signals::Signals;
 use std::ffi::OsString;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use workload::{Recording, RecordingMeta};
 
 /// A recorded workload and what recording it was like.
@@ -54,6 +54,8 @@ pub struct Recorded {
 pub struct RecordOptions {
     /// Keep the command line of each process, with whatever stands in it: names of files, tokens, passwords.
     pub command_lines: bool,
+    /// The command gets SIGTERM after this time, and the recording ends with it.
+    pub limit: Option<Duration>,
 }
 
 /// Runs `command` with this process's standard streams and records its process tree. `name` will be the workload's.
@@ -74,7 +76,7 @@ pub fn record(
     signals: &Signals,
 ) -> Result<Recorded, LiveError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (mut workload, summary) = recorder::run(name, command, signals)?;
+    let (mut workload, summary) = recorder::run(name, command, options.limit, signals)?;
     let kept = if options.command_lines { command } else { &command[..1] };
     if !options.command_lines {
         workload.tasks.iter_mut().for_each(|task| task.command = None);

@@ -7,11 +7,13 @@ use crate::cost::{Metering, thread_cpu_time};
 use crate::event;
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use ids::Nanos;
 use libbpf_rs::RingBuffer;
+use nix::sys::signal::Signal;
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -63,6 +65,8 @@ pub struct RecordSummary {
     pub cut_at: Option<Nanos>,
     /// How the command ended.
     pub status: ExitStatus,
+    /// It was asked to end, as its time was over, and did.
+    pub was_ended: bool,
 }
 
 impl RecordSummary {
@@ -101,7 +105,12 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
 }
 
 /// Runs `command` and records its process tree. The events come back as a workload of the given name.
-pub(crate) fn run(name: &str, command: &[OsString], signals: &Signals) -> Result<(Workload, RecordSummary), LiveError> {
+pub(crate) fn run(
+    name: &str,
+    command: &[OsString],
+    limit: Option<Duration>,
+    signals: &Signals,
+) -> Result<(Workload, RecordSummary), LiveError> {
     let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
     kernel::check()?;
     let host = kernel::host()?;
@@ -114,7 +123,7 @@ pub(crate) fn run(name: &str, command: &[OsString], signals: &Signals) -> Result
     let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
     let child =
         spawned.map_err(|source| LiveError::Spawn { command: program.to_string_lossy().into_owned(), source })?;
-    let status = record_until_end(child, &ring, &inbox, signals)?;
+    let (status, asked) = record_until_end(child, limit, &ring, &inbox, signals)?;
     let consumer = thread_cpu_time()?.since(cpu_before);
     let cost = probes.cost()?;
     let listened = Nanos(began.elapsed().as_nanos() as u64 * kernel::online()?.len() as u64);
@@ -141,24 +150,32 @@ pub(crate) fn run(name: &str, command: &[OsString], signals: &Signals) -> Result
         probe_runs: cost.runs,
         consumer,
         listened,
+        was_ended: asked && status.signal() == Some(Signal::SIGTERM as i32),
         status,
     };
     Ok((converted.workload, summary))
 }
 
-/// Receives events until the command and its descendants have ended.
+/// Receives events until the command and its descendants have ended. Also says whether it was asked to end, as `limit` was
+/// over.
 fn record_until_end(
     mut child: Child,
+    limit: Option<Duration>,
     ring: &RingBuffer<'_>,
     inbox: &RefCell<Inbox>,
     signals: &Signals,
-) -> Result<ExitStatus, LiveError> {
-    let (mut status, mut stopped) = (None, false);
+) -> Result<(ExitStatus, bool), LiveError> {
+    let (mut status, mut stopped, mut asked) = (None, false, false);
     let mut seen = 0;
-    let mut last_news = Instant::now();
+    let began = Instant::now();
+    let mut last_news = began;
     loop {
         receive(ring, PERIOD)?;
         stopped |= signals.pass_on(child.id());
+        if !stopped && limit.is_some_and(|limit| began.elapsed() >= limit) {
+            (stopped, asked) = (true, true);
+            signals::send(child.id(), Signal::SIGTERM as i32);
+        }
         let inbox = inbox.borrow();
         if inbox.events != seen {
             seen = inbox.events;
@@ -172,7 +189,7 @@ fn record_until_end(
             return Err(LiveError::NothingSeen);
         }
         if inbox.births == inbox.ends || stopped || last_news.elapsed() >= QUIET {
-            return Ok(status);
+            return Ok((status, asked));
         }
     }
 }

@@ -7,12 +7,13 @@ use live::{LiveError, RecordOptions, Recorded, record};
 use std::ffi::OsString;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use workload::{Op, Sleep, Start, TaskSpec};
 
 /// One at a time: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
-const WHOLE: RecordOptions = RecordOptions { command_lines: true };
+const WHOLE: RecordOptions = RecordOptions { command_lines: true, limit: None };
 
 /// Records a shell script, or `None` where that is not possible.
 fn record_script(script: &str) -> Option<Recorded> {
@@ -140,9 +141,25 @@ fn command_lines_can_be_left_out() {
     let Some(whole) = record_script(script) else { return };
     let bytes = |recorded: &Recorded| format!("{:?}", recorded.recording);
     assert!(bytes(&whole).contains("secret-token") && commands(&whole, "seq 3").len() == 1);
-    let Some(bare) = record_as(RecordOptions { command_lines: false }, script) else { return };
+    let Some(bare) = record_as(RecordOptions { command_lines: false, ..WHOLE }, script) else { return };
     assert!(!bytes(&bare).contains("secret-token"), "{}", bytes(&bare));
     assert_eq!(bare.recording.meta.command, "sh");
     let tasks = &bare.recording.workload.tasks;
     assert!(tasks.iter().any(|task| task.name == "seq") && tasks.iter().all(|task| task.command.is_none()));
+}
+
+#[test]
+fn a_command_that_goes_on_for_ever_is_asked_to_end() {
+    let limit = Duration::from_millis(300);
+    let script = "while :; do sleep 0.02; done";
+    let Some(recorded) = record_as(RecordOptions { limit: Some(limit), ..WHOLE }, script) else { return };
+    assert!(recorded.summary.was_ended, "{:?}", recorded.summary);
+    assert!(recorded.summary.wall >= Nanos::from_ms(300), "{}", recorded.summary.wall);
+    let sleepers = commands(&recorded, "sleep 0.02").len();
+    assert!((1..=15).contains(&sleepers), "{sleepers} in 300 ms");
+    recorded.recording.workload.validate().expect("a workload");
+
+    // Nobody asks who ends before.
+    let Some(brief) = record_as(RecordOptions { limit: Some(limit), ..WHOLE }, "exit 3") else { return };
+    assert_eq!((brief.summary.was_ended, brief.summary.status.code()), (false, Some(3)));
 }
