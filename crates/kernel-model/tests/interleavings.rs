@@ -24,6 +24,8 @@ enum Step {
     Resume { which: u8 },
     /// All come to their end.
     Finish,
+    /// The same, and then a task may run elsewhere.
+    Affinity { task: u8, mask: u8 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<u8>(), what, any::<u8>()).prop_map(|(cpu, what, task)| Step::Begin { cpu, what, task }),
         12 => any::<u8>().prop_map(|which| Step::Resume { which }),
         1 => Just(Step::Finish),
+        1 => any::<[u8; 2]>().prop_map(|[task, mask]| Step::Affinity { task, mask }),
     ]
 }
 
@@ -165,16 +168,26 @@ impl World {
             Step::Begin { cpu, what, task } => self.begin(CpuId(u32::from(cpu) % self.cpus), what, task),
             Step::Resume { which } => drop(self.resume(which)),
             Step::Finish => self.finish(),
+            Step::Affinity { task, mask } => {
+                self.finish();
+                let task = self.tasks[usize::from(task) % self.tasks.len()];
+                let allowed = CpuSet::from_words(&[u64::from(mask)]);
+                let possible = allowed.intersects(&CpuSet::first_n(self.cpus as usize));
+                assert_eq!(self.bench.kernel.set_affinity(CpuId(0), task, &allowed).is_ok(), possible);
+                self.collect();
+            }
         }
     }
 
-    /// No two CPUs run one task, and nobody runs where it may not.
+    /// No two CPUs run one task, and nobody goes on to run where it may not.
     fn judge(&self) {
         let mut running = BTreeSet::new();
         for cpu in (0..self.cpus).map(CpuId) {
             if let Some(task) = self.bench.kernel.current(cpu).some() {
                 assert!(running.insert(task), "task {task} runs twice");
-                assert!(self.bench.kernel.allowed(task).contains(cpu), "task {task} may not run on CPU {cpu}");
+                let allowed = self.bench.kernel.allowed(task).contains(cpu);
+                let told = self.asked.contains(&cpu) || self.bench.kernel.is_waiting(cpu);
+                assert!(allowed || told, "task {task} may not run on CPU {cpu}");
             }
         }
     }

@@ -10,7 +10,8 @@ use crate::setup::existing;
 use crate::tasks::{Later, Phase, Role, State, Task};
 use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::{Leave, Operation, TaskAttributes};
+use std::collections::VecDeque;
 use workload::{Demand, Sleep};
 
 /// Work of the watchdog's worker before it looks at the tasks: waking up in its loop and taking the job. A choice;
@@ -56,6 +57,11 @@ impl<M: Model> Run<'_, M> {
     }
 
     pub fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
+        if self.needs_quiet(&demand) && !self.is_quiet(cpu) {
+            let task = &mut self.tasks[id.index()];
+            task.phase = Phase::Act;
+            return task.later = Some(Box::new(Later { wakes: VecDeque::new(), demand, asked_at }));
+        }
         let task = &mut self.tasks[id.index()];
         match demand {
             Demand::Work { work, system } => {
@@ -90,6 +96,16 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// Whether the kernel does this at one instant though operations wait, and it may concern them.
+    fn needs_quiet(&self, demand: &Demand) -> bool {
+        self.operations.wait
+            && match demand {
+                Demand::Change { .. } | Demand::ChangeOf { .. } => true,
+                Demand::Fork(_) => self.model.holds_scheduler_lock(),
+                _ => false,
+            }
+    }
+
     /// What the kernel's own part of a wakeup of `task` on `cpu` takes.
     pub fn wakeup(&mut self, cpu: CpuId, task: TaskId) -> Charge {
         let scheduler = self.noise.wakeup(cpu, task, self.machine.costs.wakeup_ns);
@@ -101,9 +117,12 @@ impl<M: Model> Run<'_, M> {
     pub fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
         let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
-        if task.state() != State::Blocked || task.frozen {
+        if task.state() != State::Blocked && !task.blocks || task.frozen {
             task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
             return self.cpus[cpu.index()].charge(charge);
+        }
+        if self.operations.wait {
+            return self.begin(cpu, Operation::Wake(other, Waker::Task(id)), charge);
         }
         self.tell_time();
         self.model.wake(cpu, other, Waker::Task(id));
@@ -152,6 +171,11 @@ impl<M: Model> Run<'_, M> {
             match parent {
                 Some(parent) => self.player.forked(child, spec, parent, born),
                 None => self.player.started(child, spec, born),
+            }
+            if self.operations.wait {
+                self.apply(cpu, Charge { scheduler: Nanos(own), ..Charge::default() });
+                let wakeup = self.wakeup(cpu, child);
+                return self.begin(cpu, Operation::WakeNew(child), wakeup);
             }
             self.model.wake_new(cpu, child);
             let wakeup = self.wakeup(cpu, child);

@@ -9,7 +9,7 @@ use crate::run::{BOOT_CPU, Run};
 use crate::tasks::{Need, Phase, Role, Task};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
-use kernel_model::Leave;
+use kernel_model::{Leave, Operation};
 
 /// Numbers of ticks that are tried to be skipped at once, if not all up to the end of the work can be.
 const TICKS_AT_ONCE: [u64; 4] = [8, 4, 2, 1];
@@ -63,8 +63,12 @@ impl<M: Model> Run<'_, M> {
     fn go_on(&mut self, cpu: CpuId) {
         while self.end.is_none() && !self.cpus[cpu.index()].offline {
             let entry = &mut self.cpus[cpu.index()];
-            if !entry.script.is_empty() && !entry.owes() && !entry.waits_for_lock {
-                self.follow_script(cpu);
+            if entry.can_go_on() && !entry.owes() {
+                if entry.script.is_empty() {
+                    self.go_on_with_operation(cpu);
+                } else {
+                    self.follow_script(cpu);
+                }
                 continue;
             }
             if entry.is_busy() {
@@ -102,7 +106,7 @@ impl<M: Model> Run<'_, M> {
     pub fn wait_until_free(&mut self, cpu: CpuId) {
         let entry = &self.cpus[cpu.index()];
         let free_at = entry.free_at();
-        if !entry.script.is_empty() && !entry.waits_for_lock {
+        if entry.can_go_on() {
             return self.alarms.set(Alarm::Cpu(cpu), free_at);
         }
         if entry.spins() {
@@ -156,9 +160,7 @@ impl<M: Model> Run<'_, M> {
     fn keep_house(&mut self) {
         self.housekeeping = Nanos::MAX;
         if !self.tick_is_idle_until(BOOT_CPU, self.now + Nanos(1)) {
-            self.tell_time();
-            self.model.tick(BOOT_CPU);
-            self.apply(BOOT_CPU, Charge { interrupt: self.ticks.cost(), ..Charge::default() });
+            self.play_tick(BOOT_CPU, Charge { interrupt: self.ticks.cost(), ..Charge::default() });
         }
     }
 
@@ -180,6 +182,13 @@ impl<M: Model> Run<'_, M> {
         if self.skip_ticks && self.tick_is_idle_until(cpu, self.now + Nanos(1)) {
             return self.cpus[cpu.index()].charge(charge);
         }
+        self.play_tick(cpu, charge);
+    }
+
+    fn play_tick(&mut self, cpu: CpuId, charge: Charge) {
+        if self.operations.wait {
+            return self.begin(cpu, Operation::Tick, charge);
+        }
         self.tell_time();
         self.model.tick(cpu);
         self.apply(cpu, charge);
@@ -198,6 +207,9 @@ impl<M: Model> Run<'_, M> {
         if let Interrupt::Theft(interrupt) = interrupt {
             return self.cpus[cpu.index()].charge(Charge { interrupt, ..Charge::default() });
         }
+        if self.operations.wait && self.interrupt_needs_quiet(interrupt) && !self.is_quiet(cpu) {
+            return self.cpus[cpu.index()].inbox.push_front(interrupt);
+        }
         let costs = &self.machine.costs;
         self.tell_time();
         match interrupt {
@@ -209,15 +221,19 @@ impl<M: Model> Run<'_, M> {
                     BlockCause::Io => Waker::Interrupt,
                     BlockCause::Task | BlockCause::Child | BlockCause::External => Waker::External,
                 };
-                self.model.wake(cpu, task, waker);
+                if !self.operations.wait {
+                    self.model.wake(cpu, task, waker);
+                }
                 let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
                 let wakeup = self.wakeup(cpu, task);
-                self.apply(cpu, Charge { interrupt, ..wakeup });
+                self.apply_or_begin(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
             }
             Interrupt::Timer(key) => {
-                self.model.timer(cpu, key);
+                if !self.operations.wait {
+                    self.model.timer(cpu, key);
+                }
                 let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
-                self.apply(cpu, Charge { interrupt, ..Charge::default() });
+                self.apply_or_begin(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
             }
             Interrupt::Start(spec) => self.start_from_outside(cpu, spec),
             Interrupt::Fault(step) => {
@@ -232,12 +248,33 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// Takes what an operation left that the kernel has done, or begins it if operations wait.
+    fn apply_or_begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
+        if self.operations.wait {
+            self.begin(cpu, operation, charge);
+        } else {
+            self.apply(cpu, charge);
+        }
+    }
+
+    /// Whether the kernel does this at one instant though operations wait, and it may concern them.
+    fn interrupt_needs_quiet(&self, interrupt: Interrupt) -> bool {
+        match interrupt {
+            Interrupt::Fault(_) | Interrupt::Load(_) => true,
+            Interrupt::Start(_) => self.model.holds_scheduler_lock(),
+            Interrupt::Sleep(_) | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
+        }
+    }
+
     /// Calls the scheduler on `cpu`.
     pub fn schedule(&mut self, cpu: CpuId, leave: Leave) {
         self.alarms.cancel(Alarm::Resched(cpu));
         let entry = &mut self.cpus[cpu.index()];
         entry.resched = false;
         entry.schedules += 1;
+        if self.operations.wait {
+            return self.begin(cpu, Operation::Schedule(leave), Charge::default());
+        }
         let awaits = std::mem::take(&mut entry.awaits);
         self.tell_time();
         let switch = self.model.schedule(cpu, leave);
@@ -245,16 +282,8 @@ impl<M: Model> Run<'_, M> {
         assert_eq!(switch.prev, entry.current, "the kernel and the clock agree on who runs on CPU {cpu}");
         let mut charge = Charge::default();
         if switch.next != switch.prev {
-            charge.scheduler = self.noise.switch(cpu, switch.next, self.machine.costs.context_switch_ns);
+            charge.scheduler = self.take_over(cpu, switch.prev, switch.next);
             charge.locked = charge.scheduler;
-            entry.current = switch.next;
-            if self.machine.no_hz_idle {
-                if switch.next == TaskId::NONE {
-                    entry.next_tick = Nanos::MAX;
-                } else if switch.prev == TaskId::NONE {
-                    entry.next_tick = self.ticks.after(self.now, cpu);
-                }
-            }
         }
         self.apply(cpu, charge);
         if !awaits.is_empty() {
@@ -268,7 +297,7 @@ impl<M: Model> Run<'_, M> {
 
     /// Lets those CPUs go on whose targets have all called schedule. A target counts when it enters schedule, also if
     /// it then waits itself: so CPUs that wait for each other go on.
-    fn release_spinning(&mut self) {
+    pub fn release_spinning(&mut self) {
         let spinning = std::mem::take(&mut self.spinning);
         for cpu in spinning {
             self.settle(cpu);

@@ -26,6 +26,19 @@ impl<M: Model> Run<'_, M> {
             self.cpus[cpu.index()].charge(Charge { idle_exit, interrupt, ..Charge::default() });
             self.write_script(cpu, charge);
         }
+        self.tell_output();
+        let mut effects = std::mem::take(&mut self.output.effects);
+        for effect in effects.drain(..) {
+            self.carry(cpu, effect);
+        }
+        self.output.effects = effects;
+        if !self.cpus[cpu.index()].script.is_empty() && !self.cpus[cpu.index()].waits_for_lock {
+            self.follow_script(cpu);
+        }
+    }
+
+    /// Tells what happened in the last call.
+    pub fn tell_output(&mut self) {
         let mut events = std::mem::take(&mut self.output.events);
         let mut printed = std::mem::take(&mut self.output.printed);
         for (index, event) in events.iter_mut().enumerate() {
@@ -43,14 +56,6 @@ impl<M: Model> Run<'_, M> {
         }
         printed.drain(..).for_each(|(_, printk)| self.tell_printed(printk));
         self.output.events = events;
-        let mut effects = std::mem::take(&mut self.output.effects);
-        for effect in effects.drain(..) {
-            self.carry(cpu, effect);
-        }
-        self.output.effects = effects;
-        if !self.cpus[cpu.index()].script.is_empty() && !self.cpus[cpu.index()].waits_for_lock {
-            self.follow_script(cpu);
-        }
     }
 
     /// The scheduler printed something.
@@ -72,7 +77,10 @@ impl<M: Model> Run<'_, M> {
             EventKind::Wakeup { .. } if self.tasks[task.index()].state() == State::Blocked => {
                 self.enter(task, State::Runnable);
             }
-            EventKind::Block { .. } => self.enter(task, State::Blocked),
+            EventKind::Block { .. } => {
+                self.tasks[task.index()].blocks = false;
+                self.enter(task, State::Blocked);
+            }
             EventKind::Exit => self.enter(task, State::Ended),
             EventKind::Switch { prev, .. } if prev != task => {
                 if prev != TaskId::NONE && self.tasks[prev.index()].state() == State::Running {
@@ -86,7 +94,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    fn carry(&mut self, cpu: CpuId, effect: Effect) {
+    pub fn carry(&mut self, cpu: CpuId, effect: Effect) {
         match effect {
             Effect::Resched { cpu: target } if target == cpu => self.cpus[cpu.index()].resched = true,
             Effect::Resched { cpu: target } if self.cpus[cpu.index()].script.is_empty() => self.send(cpu, target),

@@ -6,6 +6,7 @@
 //! the ticks that nobody needs to see take their share.
 
 use crate::interrupt::Interrupt;
+use crate::operations::Pending;
 use crate::script::Step;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
@@ -68,6 +69,10 @@ pub(crate) struct Cpu {
     pub spins_for: Vec<(CpuId, u64)>,
     /// What is left of an operation that takes locks, after what it owes.
     pub script: VecDeque<Step>,
+    /// An operation of the kernel that waits, and is amidst it.
+    pub operation: Option<Box<Pending>>,
+    /// It spins until that may go on, or begin.
+    pub parked: bool,
     /// It is in the queue of the lock that its script takes next.
     pub waits_for_lock: bool,
     /// What it owes from `settled` on.
@@ -93,6 +98,8 @@ impl Cpu {
             awaits: Vec::new(),
             spins_for: Vec::new(),
             script: VecDeque::new(),
+            operation: None,
+            parked: false,
             waits_for_lock: false,
             owes: Charge::default(),
             settled: Nanos::ZERO,
@@ -112,7 +119,17 @@ impl Cpu {
 
     /// Whether it owes time, or waits for another CPU.
     pub fn is_busy(&self) -> bool {
-        self.owes() || self.spins() || !self.script.is_empty()
+        self.owes() || self.spins() || self.goes_on()
+    }
+
+    /// Whether an operation is to go on when it has paid what it owes.
+    pub fn goes_on(&self) -> bool {
+        !self.script.is_empty() || self.operation.is_some()
+    }
+
+    /// Whether it is not for others to say when.
+    pub fn can_go_on(&self) -> bool {
+        self.goes_on() && !self.waits_for_lock && !self.parked
     }
 
     /// Whether it owes time.
@@ -122,7 +139,7 @@ impl Cpu {
 
     /// Whether it waits for other CPUs: to switch, or to give back a lock.
     pub fn spins(&self) -> bool {
-        self.waits_for_lock || !self.spins_for.is_empty()
+        self.waits_for_lock || self.parked || !self.spins_for.is_empty()
     }
 
     /// Idle, and nothing keeps it from an idle state.

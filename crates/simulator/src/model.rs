@@ -4,7 +4,7 @@
 use bpf_object::LinkedObject;
 use event_log::Waker;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{ExitInfo, Kernel, Leave, Output, Switch, TaskAttributes, TimerKey};
+use kernel_model::{ExitInfo, Kernel, Leave, Operation, Output, Progress, Switch, TaskAttributes, TimerKey, Wait};
 use launch_profile::{MapElement, ProgramCall, Steps};
 
 /// See the functions of [`Kernel`] with the same names.
@@ -39,6 +39,13 @@ pub(crate) trait Model {
     fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
     fn end_attach(&mut self, cpu: CpuId);
     fn detach(&mut self, cpu: CpuId);
+    fn begin(&mut self, cpu: CpuId, operation: Operation) -> Progress;
+    fn resume(&mut self, cpu: CpuId) -> Progress;
+    fn may_resume(&self, cpu: CpuId) -> bool;
+    fn waits_for_switch(&self, cpu: CpuId) -> bool;
+    fn must_be_quiet(&self) -> bool;
+    fn holds_scheduler_lock(&self) -> bool;
+    fn finish_operations(&mut self);
     fn is_disabling(&self) -> bool;
     fn end_disable(&mut self, cpu: CpuId);
 }
@@ -133,6 +140,27 @@ impl Model for Kernel {
     }
     fn detach(&mut self, cpu: CpuId) {
         self.detach(cpu);
+    }
+    fn begin(&mut self, cpu: CpuId, operation: Operation) -> Progress {
+        self.begin(cpu, operation)
+    }
+    fn resume(&mut self, cpu: CpuId) -> Progress {
+        self.resume(cpu)
+    }
+    fn may_resume(&self, cpu: CpuId) -> bool {
+        self.may_resume(cpu)
+    }
+    fn waits_for_switch(&self, cpu: CpuId) -> bool {
+        matches!(self.waits_for(cpu), Some(Wait::Switch(..)))
+    }
+    fn must_be_quiet(&self) -> bool {
+        self.must_be_quiet()
+    }
+    fn holds_scheduler_lock(&self) -> bool {
+        self.holds_scheduler_lock()
+    }
+    fn finish_operations(&mut self) {
+        self.finish_operations();
     }
     fn is_disabling(&self) -> bool {
         self.is_disabling()

@@ -75,7 +75,8 @@ impl<M: Model> Run<'_, M> {
                 }
             }
             let task = &self.tasks[id.index()];
-            if task.phase != Phase::Ask || task.state() != State::Running {
+            if task.phase != Phase::Ask || task.state() != State::Running || self.cpus[cpu.index()].operation.is_some()
+            {
                 return;
             }
         }

@@ -15,6 +15,7 @@ use crate::interrupt::{Interrupt, Load};
 use crate::locks::Locks;
 use crate::model::Model;
 use crate::noise::Noise;
+use crate::operations::Operations;
 use crate::plan::Faults;
 use crate::shared_locks::SharedLocks;
 use crate::speed::Speed;
@@ -136,6 +137,8 @@ pub(crate) struct Run<'a, M> {
     pub speed: Option<Box<Speed>>,
     /// Who has which lock of the kernel; `None`: nobody ever waits for one.
     pub locks: Option<Box<Locks>>,
+    /// Operations of the kernel that wait.
+    pub operations: Operations,
     /// Who has which lock of the workload; `None`: it has none.
     pub shared_locks: Option<Box<SharedLocks>>,
     /// What the seed draws.
@@ -209,6 +212,7 @@ impl<'a, M: Model> Run<'a, M> {
             player: Player::new(workload),
             speed,
             locks: Locks::new(machine),
+            operations: Operations::default(),
             shared_locks: SharedLocks::new(machine, &workload.locks, seed),
             noise,
             now: Nanos::ZERO,
@@ -289,7 +293,7 @@ impl<'a, M: Model> Run<'a, M> {
 
     fn has_more(&mut self) -> bool {
         let Left { alive, ready, asleep, starts } = self.left.without(self.beside);
-        let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks();
+        let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks() || self.operations.are_planned();
         let waits_for_deadline = alive > 0 && self.deadline.is_some();
         let due = self.alarms.next_due();
         (can_move || waits_for_deadline) && due.is_some_and(|due| self.deadline.is_none_or(|end| due < end))
@@ -365,6 +369,10 @@ impl<'a, M: Model> Run<'a, M> {
         let spent = cpu.settle(self.now, &self.ticks);
         if cpu.current != TaskId::NONE {
             let task = &mut self.tasks[cpu.current.index()];
+            if self.operations.wait && task.state() != State::Running {
+                // It sleeps or has ended, and its CPU has not switched yet.
+                return;
+            }
             if task.spins() {
                 cpu.spin(spent.run);
                 task.take(spent, cpu.rate, cpu.is_busy());
@@ -421,6 +429,9 @@ impl<'a, M: Model> Run<'a, M> {
                 self.now
             );
             return Err(SetupError::Workload(problem));
+        }
+        if self.operations.wait {
+            self.model.finish_operations();
         }
         let ejected = self.model.exit_info().filter(|_| self.end == Some(End::Ejected)).cloned();
         let left = self.left.without(self.beside);

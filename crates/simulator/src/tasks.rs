@@ -79,6 +79,8 @@ pub(crate) struct Task {
     pub phase: Phase,
     /// Set in [`Phase::Act`]; apart, since few wakeups come from tasks.
     pub later: Option<Box<Later>>,
+    /// It has begun to go to sleep. Only where operations wait.
+    pub blocks: bool,
     /// Somebody woke it after it wanted to wait and before it did.
     pub woken_early: bool,
     /// CPU that its sleep timer was armed on.
@@ -114,6 +116,7 @@ impl Task {
         Task {
             phase: Phase::Ask,
             later: None,
+            blocks: false,
             woken_early: false,
             slept_on: CpuId(0),
             slept_for: BlockCause::Timer,

@@ -7,7 +7,9 @@ use bpf_machine::TimerId;
 use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
-use kernel_model::{Effect, ExitInfo, Leave, Lock, LockStep, Output, Switch, TaskAttributes, TimerKey};
+use kernel_model::{
+    Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Switch, TaskAttributes, TimerKey,
+};
 use launch_profile::{ProgramCall, Steps};
 use machine_model::{Costs, Machine};
 use std::collections::VecDeque;
@@ -313,6 +315,32 @@ impl Model for Fifo {
     fn detach(&mut self, _: CpuId) {
         unreachable!("nothing is loaded into it");
     }
+
+    fn begin(&mut self, _: CpuId, _: Operation) -> Progress {
+        unreachable!("here no operation waits")
+    }
+
+    fn resume(&mut self, _: CpuId) -> Progress {
+        unreachable!("here no operation waits")
+    }
+
+    fn may_resume(&self, _: CpuId) -> bool {
+        false
+    }
+
+    fn waits_for_switch(&self, _: CpuId) -> bool {
+        false
+    }
+
+    fn must_be_quiet(&self) -> bool {
+        false
+    }
+
+    fn holds_scheduler_lock(&self) -> bool {
+        false
+    }
+
+    fn finish_operations(&mut self) {}
 
     fn is_disabling(&self) -> bool {
         false

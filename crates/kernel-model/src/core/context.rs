@@ -33,6 +33,8 @@ pub(crate) struct CpuContext {
     pub left_custody: Vec<(TaskId, u64)>,
     /// Kicks: CPU, flags.
     pub kicks: Vec<(CpuId, u64)>,
+    /// Whom it took off its CPU, and who waits elsewhere when that has switched. Only if it waits.
+    pub evicted: Option<TaskId>,
     /// It stops at locks, and others go on meanwhile.
     pub waits: bool,
     /// Runqueues of other CPUs that it must still lock for a moment, since it took a task there or put one. Only if it waits.

@@ -137,22 +137,34 @@ impl Kernel {
 
     /// Moves a waiting task to another CPU because its affinity says so: no `quiescent`, no `runnable`, but `dequeue`
     /// from custody and `enqueue` again (contract T10).
-    pub(super) async fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
+    pub(super) fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
+        self.lift(task, to);
+        self.put_down(task);
+    }
+
+    /// The first half of that: nothing holds the task, and it belongs to the other CPU.
+    pub(super) async fn lift(&mut self, task: TaskId, to: ids::CpuId) {
         match self.core.task(task).class {
             Class::Ext => {
                 self.take_from_bpf(task, deq_flags::SCHED_CHANGE | deq_flags::NOCLOCK).await;
                 self.core.dequeue_from(task);
                 self.core.task_mut(task).verdict = None;
                 self.core.context.deferred.retain(|&deferred| deferred != task);
-                self.core.migrate(task, to);
-                self.go_to(to).await;
-                self.do_enqueue(task, enq_flags::MIGRATED).await;
             }
             _ => {
                 self.charge_fair(self.core.task_cpu(task));
                 self.core.higher_dequeue(task);
-                self.core.migrate(task, to);
-                self.charge_fair(to);
+            }
+        }
+        self.core.migrate(task, to);
+    }
+
+    /// The second half: it waits there.
+    pub(super) async fn put_down(&mut self, task: TaskId) {
+        match self.core.task(task).class {
+            Class::Ext => self.do_enqueue(task, enq_flags::MIGRATED).await,
+            _ => {
+                self.charge_fair(self.core.task_cpu(task));
                 self.core.higher_enqueue(task, Turn::Last);
             }
         }

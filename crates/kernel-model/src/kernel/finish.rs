@@ -61,7 +61,7 @@ impl Kernel {
                 self.go_to(to).await;
                 let memory = &mut self.machine.memory;
                 self.core.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags);
-                self.come_back(None).await;
+                self.come_back().await;
             }
             queue => self.insert(task, queue, verdict.ordered, verdict.enq_flags).await,
         }
@@ -110,7 +110,7 @@ impl Kernel {
             self.enqueue_again(task, reason).await;
         }
         self.waiting = waiting;
-        self.come_back(None).await;
+        self.come_back().await;
     }
 
     /// `reenq_user`: the tasks that a queue of the scheduler holds now go through `enqueue` again (contract K2).
@@ -125,7 +125,7 @@ impl Kernel {
                 self.enqueue_again(task, ReenqueueReason::Kfunc).await;
             }
         }
-        self.come_back(None).await;
+        self.come_back().await;
     }
 
     /// A task that lost its place goes through `enqueue` with REENQ, which shows the reason (contract D9, D10).

@@ -59,6 +59,7 @@ impl Kernel {
             self.core.resched(cpu);
         }
         self.unlock().await;
+        self.put_down_late().await;
         if leave == Leave::Exit {
             self.bury(prev).await;
         }
@@ -143,8 +144,8 @@ impl Kernel {
         let asked = self.core.task(task).migrate_to;
         let to = if self.core.cpus[cpu.index()].active { asked } else { cpu };
         let to = self.correct_cpu(task, to).await;
-        self.push_to(task, to).await;
-        self.come_back(Some(cpu)).await;
+        self.lift(task, to).await;
+        self.put_down_evicted(task).await;
         true
     }
 

@@ -329,14 +329,11 @@ impl Kernel {
         self.core.context.locks.runqueue = Some(cpu);
     }
 
-    /// That is done: the runqueue that was locked before is again, if one was.
-    pub(super) fn come_back(&mut self, _: Option<CpuId>) {}
+    /// That is done, and no runqueue is locked any more.
+    pub(super) fn come_back(&mut self) {}
 
-    pub(super) async fn come_back_waiting(&mut self, before: Option<CpuId>) {
-        match before {
-            Some(before) => self.go_to_waiting(before).await,
-            None => self.unlock_waiting().await,
-        }
+    pub(super) async fn come_back_waiting(&mut self) {
+        self.unlock_waiting().await;
     }
 
     /// Tasks came from other runqueues, or went there: each was locked for that.
@@ -431,6 +428,27 @@ impl Kernel {
         if std::mem::take(&mut self.core.task_mut(task).blocks) { leave } else { Leave::Preempt }
     }
 
+    /// A task that was taken off its CPU waits elsewhere: at once, or when its CPU has switched, since others could run it
+    /// before. (A kernel has the migration helper run in between.)
+    pub(super) fn put_down_evicted(&mut self, task: TaskId) {
+        self.put_down(task);
+    }
+
+    pub(super) async fn put_down_evicted_waiting(&mut self, task: TaskId) {
+        self.core.context.evicted = Some(task);
+    }
+
+    #[inline]
+    pub(super) fn put_down_late(&mut self) {}
+
+    pub(super) async fn put_down_late_waiting(&mut self) {
+        if let Some(task) = self.core.context.evicted.take() {
+            self.go_to_waiting(self.core.task_cpu(task)).await;
+            self.put_down_waiting(task).await;
+            self.unlock_waiting().await;
+        }
+    }
+
     /// `cpu` has picked and not yet switched: whoever comes to its local queue now is not in the pick.
     #[inline]
     pub(super) fn amid_switch(&mut self, _: CpuId) {}
@@ -486,7 +504,8 @@ impl Kernel {
         self.await_decisions_waiting().await;
         self.core.flush_buffer(&mut self.machine.memory);
         self.visit_others_waiting().await;
-        if self.core.dsqs.contains_key(&dsq) {
+        // `consume_dispatch_q` looks whether there is anybody before it takes the lock.
+        if self.core.dsqs.get(&dsq).is_some_and(|queue| !queue.is_empty()) {
             self.take(Lock::Dsq(dsq)).await;
             self.core.context.locks.queue = Some(Lock::Dsq(dsq));
             self.execution.pause_behind = true;
