@@ -4,5 +4,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    weir_fuzz::machine_toml::run(bytes);
+    weir_fuzz::machine_description::run(bytes);
 });

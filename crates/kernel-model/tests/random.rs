@@ -251,7 +251,8 @@ impl World {
             self.bench.settle();
             self.go(cpu);
         } else if !self.online.contains(cpu) {
-            self.bench.kernel.online_cpu(cpu);
+            self.bench.kernel.start_cpu(cpu);
+            self.bench.kernel.activate_cpu(cpu);
             self.online.insert(cpu);
         }
     }

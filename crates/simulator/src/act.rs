@@ -27,6 +27,7 @@ impl<M: Model> Run<'_, M> {
         match task.role {
             Role::Workload => {}
             Role::Watchdog => return self.work_for_kernel(cpu, id),
+            Role::Hotplug => return self.work_for_hotplug(cpu, id),
             Role::Background(number) => return self.work_in_background(cpu, id, number),
         }
         if task.phase != Phase::Act {

@@ -237,8 +237,8 @@ impl<M: Model> Run<'_, M> {
             }
             Interrupt::Start(spec) => self.start_from_outside(cpu, spec),
             Interrupt::Fault(step) => {
-                self.do_step(cpu, step);
-                self.apply(cpu, Charge::default());
+                let charge = self.do_step(cpu, step);
+                self.apply(cpu, charge);
             }
             Interrupt::Load(load) => {
                 self.do_load(cpu, load);

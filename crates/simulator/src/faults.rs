@@ -2,7 +2,8 @@
 //! Carries out the fault plan: CPUs go and come, the machine sleeps.
 //!
 //! 1. Faults follow each other as under the kernel's hotplug lock: one that is due while another is on its way waits.
-//! 2. What a CPU does for its own going takes its turn among the interrupts of that CPU.
+//! 2. What a CPU does for its own going and coming is done by a thread of the kernel there (`cpuhp/N`), which the boot CPU
+//!    wakes for each step: a task of the scheduler like others.
 //! 3. To sleep, the kernel bypasses the scheduler, freezes the tasks, takes down all CPUs but the first (the last one
 //!    first), and stops its clock. What is due later is due later by the length of the sleep. Then all this is undone,
 //!    in the opposite order.
@@ -13,14 +14,17 @@ use crate::interrupt::{Interrupt, Step};
 use crate::model::Model;
 use crate::plan::Ordered;
 use crate::run::{BOOT_CPU, Run};
+use crate::tasks::Role;
 use event_log::{BlockCause, Waker};
 use fault_plan::{Action, ClockFault, FaultPlan};
-use ids::{CpuId, CpuSet, Nanos, TaskId};
-use kernel_model::Leave;
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
 use std::collections::VecDeque;
 
 /// What `synchronize_rcu()` takes between the first steps of taking a CPU down: three ticks at 250 Hz. A choice.
 const GRACE: Nanos = Nanos::from_ms(12);
+/// What that thread works before a step takes effect. A choice: only tasks of that CPU could tell.
+const STEP_NS: Nanos = Nanos::from_us(20);
 /// How often somebody looks whether a CPU is vacant. A choice.
 const LOOK: Nanos = Nanos::from_us(10);
 /// How often the freezer looks whether all tasks stopped (`try_to_freeze_tasks`).
@@ -32,6 +36,25 @@ impl<M: Model> Run<'_, M> {
         self.faults.plan = plan.faults().iter().copied().collect();
         if let Some(first) = self.faults.plan.front() {
             self.alarms.set(Alarm::Fault, first.at);
+        }
+    }
+
+    /// Boots: makes the threads that take CPUs down and up, if the plan has work for them. They have run once, and sleep.
+    pub fn create_hotplug_threads(&mut self, plan: &FaultPlan) {
+        if plan.faults().iter().all(|fault| matches!(fault.action, Action::Clock(..))) {
+            return;
+        }
+        for cpu in self.all_cpus.clone().iter() {
+            let attributes = TaskAttributes {
+                name: format!("cpuhp/{cpu}"),
+                policy: Policy::Other,
+                nice: 0,
+                allowed: [cpu].into_iter().collect(),
+                kernel_thread: true,
+                parent: None,
+            };
+            let thread = self.boot_thread(cpu, attributes, Role::Hotplug);
+            self.faults.threads.push(thread);
         }
     }
 
@@ -71,7 +94,7 @@ impl<M: Model> Run<'_, M> {
         let down = |cpu| [Step::Deactivate(cpu), Step::Grace(None), Step::Offline(cpu), Step::Kill(cpu)];
         match action {
             Action::Offline(cpu) => down(cpu).into(),
-            Action::Online(cpu) => [Step::Online(cpu)].into(),
+            Action::Online(cpu) => [Step::Online(cpu), Step::Activate(cpu)].into(),
             Action::Clock(cpu, fault) => [Step::Clock(cpu, fault)].into(),
             Action::Suspend(length) => {
                 let up = |cpu: &CpuId| *cpu != BOOT_CPU && !self.cpus[cpu.index()].offline;
@@ -79,7 +102,7 @@ impl<M: Model> Run<'_, M> {
                 let mut steps = VecDeque::from([Step::Bypass, Step::Freeze]);
                 steps.extend(others.iter().rev().flat_map(|&cpu| down(cpu)));
                 steps.push_back(Step::Sleep(length));
-                steps.extend(others.iter().map(|&cpu| Step::Online(cpu)));
+                steps.extend(others.iter().flat_map(|&cpu| [Step::Online(cpu), Step::Activate(cpu)]));
                 steps.push_back(Step::Thaw);
                 steps
             }
@@ -89,8 +112,7 @@ impl<M: Model> Run<'_, M> {
     /// Takes a step; when to look again if it is not done.
     fn take_step(&mut self, step: Step) -> Option<Nanos> {
         match step {
-            Step::Deactivate(cpu) | Step::Offline(cpu) => self.order(cpu, step),
-            Step::Bypass | Step::Thaw => self.order(BOOT_CPU, step),
+            Step::Deactivate(_) | Step::Offline(_) | Step::Activate(_) | Step::Bypass | Step::Thaw => self.order(step),
             Step::Grace(None) => {
                 self.faults.steps[0] = Step::Grace(Some(self.now + GRACE));
                 Some(self.now + GRACE)
@@ -114,11 +136,11 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Has `cpu` do a step when it comes to it.
-    fn order(&mut self, cpu: CpuId, step: Step) -> Option<Nanos> {
+    /// Has the boot CPU do a step, or wake the thread that does it, when it comes to it.
+    fn order(&mut self, step: Step) -> Option<Nanos> {
         if self.faults.ordered == Ordered::No {
             self.faults.ordered = Ordered::Waits;
-            self.interrupt(cpu, Some(Interrupt::Fault(step)));
+            self.interrupt(BOOT_CPU, Some(Interrupt::Fault(step)));
         }
         if self.faults.ordered == Ordered::Waits {
             return Some(self.now + LOOK);
@@ -127,15 +149,40 @@ impl<M: Model> Run<'_, M> {
         None
     }
 
-    /// `cpu`, which is free, does the step that it was told to do.
-    pub fn do_step(&mut self, cpu: CpuId, step: Step) {
-        self.faults.ordered = Ordered::Done;
+    /// `cpu`, which is free, does the step that it was told to do, or has a thread do it. What that costs it.
+    pub fn do_step(&mut self, cpu: CpuId, step: Step) -> Charge {
         match step {
-            Step::Deactivate(_) => self.model.deactivate_cpu(cpu),
-            Step::Offline(_) => self.model.offline_cpu(cpu),
+            Step::Deactivate(target) | Step::Offline(target) | Step::Activate(target) => {
+                let thread = self.faults.threads[target.index()];
+                self.model.wake(cpu, thread, Waker::External);
+                return self.wakeup(cpu, thread);
+            }
             Step::Bypass => self.model.begin_suspend(cpu),
             Step::Thaw => self.thaw(cpu),
-            _ => unreachable!("no CPU is told to do {step:?}"),
+            _ => unreachable!("nobody is told to do {step:?}"),
+        }
+        self.faults.ordered = Ordered::Done;
+        Charge::default()
+    }
+
+    /// The thread that takes `cpu` down and up works for a moment, takes the step that it was woken for, and sleeps again.
+    pub fn work_for_hotplug(&mut self, cpu: CpuId, thread: TaskId) {
+        let task = &mut self.tasks[thread.index()];
+        if !std::mem::replace(&mut task.took_job, true) {
+            return task.begin_work(STEP_NS);
+        }
+        task.took_job = false;
+        self.tell_time();
+        match self.faults.steps[0] {
+            Step::Deactivate(_) => self.model.deactivate_cpu(cpu),
+            Step::Offline(_) => self.model.offline_cpu(cpu),
+            Step::Activate(_) => self.model.activate_cpu(cpu),
+            step => unreachable!("no thread is told to do {step:?}"),
+        }
+        self.faults.ordered = Ordered::Done;
+        self.apply(cpu, Charge::default());
+        if self.end.is_none() {
+            self.schedule(cpu, Leave::Block(BlockCause::External));
         }
     }
 
@@ -178,7 +225,7 @@ impl<M: Model> Run<'_, M> {
         let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { first_tick() };
         (entry.offline, entry.next_tick) = (false, next_tick);
         self.tell_time();
-        self.model.online_cpu(cpu);
+        self.model.start_cpu(cpu);
         self.apply(cpu, Charge::default());
         self.advance(cpu);
     }

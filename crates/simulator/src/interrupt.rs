@@ -35,6 +35,8 @@ pub(crate) enum Step {
     Kill(CpuId),
     /// It comes.
     Online(CpuId),
+    /// Tasks come to it, and the scheduler is told.
+    Activate(CpuId),
     /// Its clock is wrong from now on.
     Clock(CpuId, ClockFault),
     /// The scheduler is bypassed.

@@ -28,7 +28,8 @@ pub(crate) trait Model {
     fn offline_cpu(&mut self, cpu: CpuId);
     fn is_vacant(&self, cpu: CpuId) -> bool;
     fn kill_cpu(&mut self, cpu: CpuId);
-    fn online_cpu(&mut self, cpu: CpuId);
+    fn start_cpu(&mut self, cpu: CpuId);
+    fn activate_cpu(&mut self, cpu: CpuId);
     fn begin_suspend(&mut self, cpu: CpuId);
     fn end_suspend(&mut self, cpu: CpuId);
     fn set_performance(&mut self, cpu: CpuId, performance: u32);
@@ -108,8 +109,11 @@ impl Model for Kernel {
     fn kill_cpu(&mut self, cpu: CpuId) {
         self.kill_cpu(cpu);
     }
-    fn online_cpu(&mut self, cpu: CpuId) {
-        self.online_cpu(cpu);
+    fn start_cpu(&mut self, cpu: CpuId) {
+        self.start_cpu(cpu);
+    }
+    fn activate_cpu(&mut self, cpu: CpuId) {
+        self.activate_cpu(cpu);
     }
     fn begin_suspend(&mut self, cpu: CpuId) {
         self.begin_suspend(cpu);

@@ -24,6 +24,8 @@ pub(crate) struct Faults {
     pub steps: VecDeque<Step>,
     /// What became of the first of them, if a CPU has to do it.
     pub ordered: Ordered,
+    /// The kernel's thread of each CPU that takes it down and up; none where no CPU is to go.
+    pub threads: Vec<TaskId>,
     /// Tasks that were stopped.
     pub frozen: Vec<TaskId>,
     /// What came for tasks while they were stopped.

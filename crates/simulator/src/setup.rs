@@ -52,6 +52,7 @@ pub(crate) fn prepare<'a>(
         Scheduler::Kernel => {
             run.speed = Speed::new(setup.machine, run.ticks.period(), Signal::Utilization);
             run.create_background();
+            run.create_hotplug_threads(setup.faults);
             run.boot_without(&setup.machine.offline);
         }
         Scheduler::Object { object, profile } => attach(&mut run, setup, object, profile)?,
@@ -83,6 +84,7 @@ fn attach<'a>(
     let worker = run.create_worker();
     run.model.set_watchdog_worker(worker);
     run.create_background();
+    run.create_hotplug_threads(setup.faults);
     run.boot_without(&setup.machine.offline);
     let steps = profile.steps(&linked, setup.machine)?;
     for element in &steps.elements {

@@ -46,6 +46,8 @@ pub(crate) enum Role {
     Workload,
     /// The kernel's worker, which looks after the watchdog.
     Watchdog,
+    /// The kernel's thread that takes its CPU down and up.
+    Hotplug,
     /// This thread of the kernel's background.
     Background(u32),
 }

@@ -287,7 +287,11 @@ impl Model for Fifo {
         unreachable!("its CPUs stay");
     }
 
-    fn online_cpu(&mut self, _: CpuId) {
+    fn start_cpu(&mut self, _: CpuId) {
+        unreachable!("its CPUs stay");
+    }
+
+    fn activate_cpu(&mut self, _: CpuId) {
         unreachable!("its CPUs stay");
     }
 

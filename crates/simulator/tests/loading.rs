@@ -99,7 +99,7 @@ fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
 /// the other.
 #[test]
 fn b1_an_attach_is_over_before_a_disable_begins() {
-    let plan: FaultPlan = "cpu2:offline@100ms,cpu1:offline@215ms".parse().unwrap();
+    let plan: FaultPlan = "cpu2:offline@100ms,cpu1:offline@225ms".parse().unwrap();
     let mut machine = machine(3);
     machine.costs.disable_ns = 0;
     let played = Scheduler::shipped("fifo").play_faults(&machine, &hogs(5), 0, &plan).completed();

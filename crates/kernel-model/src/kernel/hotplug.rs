@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CPUs that come and go, and a machine that sleeps (contract H1).
 //!
-//! A CPU goes in three steps, each of which the driver asks for in its time. The thread that does this in a kernel is of
-//! the ext class itself and takes its turn; here it is no task, acts at once, and takes no time.
+//! A CPU goes in three steps, each of which the driver asks for in its time. In a kernel the thread `cpuhp/N` takes the first
+//! two on that CPU, as a task of the scheduler that has to get its turn. A driver may have such a task; without one
+//! `update_idle` is called as if it had come and gone.
 //! 1. [`Kernel::deactivate_cpu`]: tasks no longer come here. Whoever runs, and whoever is picked from now on, is taken
 //!    to another CPU by the migration helper (`balance_push`). The scheduler still dispatches: those of its queues'
 //!    tasks that are here must leave too. A kernel waits for RCU after this.
@@ -29,7 +30,7 @@ impl Kernel {
         rq.active = false;
         self.core.fair_let_all_go(cpu, TaskId::NONE);
         assert!(!self.core.active_cpus().is_empty(), "one CPU stays");
-        if self.core.current(cpu) != TaskId::NONE {
+        if self.core.current(cpu).some().is_some_and(|current| !self.may_run_on(current, cpu)) {
             self.core.resched(cpu);
         }
         self.finish();
@@ -89,23 +90,40 @@ impl Kernel {
         self.finish();
     }
 
-    /// `cpu` comes: it idles, then tasks may come, then the scheduler is told, or sent away (`sched_cpu_activate`).
+    /// `cpu` comes: it idles, and its own threads may run there. [`Kernel::activate_cpu`] follows.
     ///
     /// # Panics
     /// If it is there.
-    pub fn online_cpu(&mut self, cpu: CpuId) {
+    pub fn start_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let now = self.core.rq_clock(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
         assert!(!rq.online, "CPU {cpu} is offline");
-        (rq.online, rq.active, rq.scx_online, rq.exec_start) = (true, true, true, now);
+        (rq.online, rq.exec_start) = (true, now);
         self.show_online();
+        self.core.log(TaskId::NONE, EventKind::Hotplug { online: true });
+        self.finish();
+    }
+
+    /// Tasks may come to a CPU that was started, and the scheduler is told, or sent away (`sched_cpu_activate`).
+    ///
+    /// # Panics
+    /// If it was not started, or they may already.
+    pub fn activate_cpu(&mut self, cpu: CpuId) {
+        self.core.context.cpu = cpu;
+        let rq = &mut self.core.cpus[cpu.index()];
+        assert!(rq.online && !rq.active, "CPU {cpu} was started");
+        (rq.active, rq.scx_online) = (true, true);
         let members = self.core.active_cpus();
         self.core.idle.spans.set_members(&members);
-        self.core.log(TaskId::NONE, EventKind::Hotplug { online: true });
-        self.update_idle(cpu, false);
+        let idles = self.core.current(cpu) == TaskId::NONE;
+        if idles {
+            self.update_idle(cpu, false);
+        }
         self.tell_hotplug(cpu, true);
-        self.update_idle(cpu, true);
+        if idles {
+            self.update_idle(cpu, true);
+        }
         self.finish();
     }
 

@@ -53,8 +53,8 @@ impl Kernel {
         if self.is_vacant(cpu) {
             self.core.hrtick_stop(cpu);
         }
-        let rq = &self.core.cpus[cpu.index()];
-        if !rq.active && next != TaskId::NONE {
+        let may_stay = next.some().is_none_or(|next| self.may_run_on(next, cpu));
+        if !may_stay {
             // `balance_push`: the migration helper takes it away at once (contract H1).
             self.core.resched(cpu);
         }

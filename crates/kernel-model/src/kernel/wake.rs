@@ -198,9 +198,17 @@ impl Kernel {
         (self.correct_cpu(task, cpu).await, asked)
     }
 
-    /// `is_cpu_allowed`: whether the affinity of a task allows a CPU, and tasks may come there.
+    /// `is_cpu_allowed`: whether the affinity of a task allows a CPU, and tasks may come there. Threads of the kernel that
+    /// belong to that CPU may from when it comes until it is gone.
     pub(super) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
-        self.core.task(task).allowed.contains(cpu) && self.core.cpus[cpu.index()].active
+        let rq = &self.core.cpus[cpu.index()];
+        self.core.task(task).allowed.contains(cpu) && (rq.active || rq.online && self.belongs_to_cpu(task))
+    }
+
+    /// `kthread_is_per_cpu`.
+    pub(super) fn belongs_to_cpu(&self, task: TaskId) -> bool {
+        let entry = self.core.task(task);
+        entry.kernel_thread && entry.allowed_count == 1
     }
 
     /// A CPU where the task may not run is replaced silently (`select_fallback_rq`): by the first one of the node where

@@ -216,7 +216,8 @@ impl Bench {
 
     /// A CPU comes online.
     pub fn online(&mut self, cpu: u32) {
-        self.kernel.online_cpu(CpuId(cpu));
+        self.kernel.start_cpu(CpuId(cpu));
+        self.kernel.activate_cpu(CpuId(cpu));
         self.settle();
     }
 

@@ -3,8 +3,7 @@
 //!
 //! 1. A machine is booted when a run begins: each thread has run once on its CPU and sleeps, at no cost.
 //! 2. The first wakeup comes after a part of a sleep, as nobody knows where in its sleep a thread is.
-//! 3. A thread of a CPU that is offline sleeps on. One whose CPU goes while it runs may run anywhere from then on, as the
-//!    kernel's kworkers do; it does not come back.
+//! 3. A thread of a CPU that is offline sleeps on. One whose CPU goes while it runs ends its work there first.
 
 use super::draw::Draw;
 use crate::alarms::Alarm;
