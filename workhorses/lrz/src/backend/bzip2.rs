@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bzip2, packing by libbz2-rs.
+//! bzip2, by libbz2-rs.
 
-use super::{Failure, room_for};
-use bzip2::{Action, Compress, Compression, Status};
+use super::{Failure, corrupt, room_for};
+use bzip2::{Action, Compress, Compression, Decompress, Status};
+use std::io::{self, BufRead, Read};
 
 /// bzip2's own level for a level of lrzip. It is the length of blocks and nothing else, and the longest ones, of 900 kB, take
 /// hardly more time than those of 700 kB at the usual level 7.
@@ -73,6 +74,45 @@ pub fn pack(plain: &[u8], level: u8) -> Result<Vec<u8>, Failure> {
         if packed.len() == packed.capacity() {
             return Err(Failure::NotSmaller);
         }
+    }
+}
+
+/// Unpacks one stream.
+pub struct Unpacker<R> {
+    packed: R,
+    state: Decompress,
+    ended: bool,
+}
+
+impl<R: BufRead> Unpacker<R> {
+    /// From the packed bytes.
+    pub fn new(packed: R) -> Unpacker<R> {
+        Unpacker { packed, state: Decompress::new(false), ended: false }
+    }
+}
+
+impl<R: BufRead> Read for Unpacker<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.ended && !buffer.is_empty() {
+            let input = self.packed.fill_buf()?;
+            let (read, written, at_end) = (self.state.total_in(), self.state.total_out(), input.is_empty());
+            let status = self.state.decompress(input, buffer).map_err(|_| corrupt("no bzip2 data"))?;
+            let used = (self.state.total_in() - read) as usize;
+            self.packed.consume(used);
+            match status {
+                Status::StreamEnd => self.ended = true,
+                Status::MemNeeded => return Err(io::ErrorKind::OutOfMemory.into()),
+                _ => {}
+            }
+            let made = (self.state.total_out() - written) as usize;
+            if made > 0 {
+                return Ok(made);
+            }
+            if at_end && used == 0 && !self.ended {
+                return Err(corrupt("bzip2 data that end too early"));
+            }
+        }
+        Ok(0)
     }
 }
 

@@ -2,7 +2,6 @@
 //! The back ends: each packs a block, and unpacks it as a stream.
 
 pub mod bzip2;
-mod bzip2_read;
 mod filter;
 pub mod lzma;
 mod lzma_write;
@@ -104,7 +103,7 @@ pub fn unpacker<'a>(
     let packed = BufReader::with_capacity(READ_BYTES, packed);
     Ok(match kind {
         Kind::Raw => Box::new(packed),
-        Kind::Bzip2 => Box::new(bzip2_read::Unpacker::new(packed)),
+        Kind::Bzip2 => Box::new(bzip2::Unpacker::new(packed)),
         Kind::Lzo => Box::new(lzo_read::Unpacker::new(packed)?),
         Kind::Lzma => Box::new(lzma::Unpacker::new(packed, plain, lzma)?),
         Kind::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(packed)),
@@ -125,7 +124,7 @@ pub fn unpacker<'a>(
 pub fn unpacking_memory(kind: Kind, lzma: [u8; 5], plain: u64) -> u64 {
     match kind {
         Kind::Raw => 0,
-        Kind::Bzip2 => bzip2_read::WORKING_MEMORY,
+        Kind::Bzip2 => 4 << 20,
         Kind::Lzo => lzo_read::WORKING_MEMORY,
         Kind::Zlib => 1 << 20,
         Kind::Zpaq => 112 << 20,

@@ -13,15 +13,17 @@ use std::ops::Range;
 const SAMPLE: usize = 16 << 10;
 /// No repeat below what a sample covers is found anyway.
 const LEAST: u64 = super::SAMPLED as u64;
-/// Least lengths of repeats, in bytes, of which a trial finds the best one. The longest comes first: of equal ones the one
-/// with fewer repeats is taken. For back ends that see little by themselves, and for those that see far.
+/// Least lengths of repeats, in bytes, of which a trial finds the best one, the longest first. For back ends that see little
+/// by themselves, and for those that see far and take long.
 const NEAR: [u64; 6] = [512, 160, 96, 64, 48, LEAST];
-const FAR: [u64; 3] = [1024, 128, 64];
+const FAR: [u64; 4] = [1024, 128, 64, LEAST];
 /// Bytes of a piece that tell which length is best for LZO and Deflate, and for those that see far.
 const TRIAL: usize = 256 << 10;
 const LONG_TRIAL: usize = 512 << 10;
 /// A trial needs short repeats over one in so many bytes of the piece.
 const LEAST_SHARE: u64 = 256;
+/// A size is nearly another one where it is larger by no more than one part in so many.
+const NEARLY: usize = 100;
 /// Bytes of a distance in a trial.
 const TRIAL_WIDTH: u8 = 4;
 
@@ -81,11 +83,16 @@ impl Judge {
             return None;
         }
         let size = |bytes: &[u8]| packer.pack(bytes, level, dictionary).map_or(bytes.len(), |packed| packed.len());
-        let trial = |least: &&u64| {
-            let (literals, tokens) = streams(piece, begin..begin + part, matches, lengths[0], **least);
+        let trial = |least: &u64| {
+            let (literals, tokens) = streams(piece, begin..begin + part, matches, lengths[0], *least);
             size(&literals) + size(&tokens)
         };
-        lengths.iter().min_by_key(trial).copied()
+        let sizes: Vec<usize> = lengths.iter().map(trial).collect();
+        let index = match packer {
+            Packer::Lzo | Packer::Zlib | Packer::None => (0..sizes.len()).min_by_key(|index| sizes[*index]),
+            Packer::Bzip2 | Packer::Lzma => frugal(&sizes),
+        };
+        index.map(|index| lengths[index])
     }
 
     /// What a repeat saves before its tokens are paid, in bits, less what tells near distances from far ones: the high
@@ -93,6 +100,14 @@ impl Judge {
     pub fn gain(&self, found: &Match) -> f64 {
         f64::from(found.length) * self.bits - (found.distance as f64).log2()
     }
+}
+
+/// Which of some sizes to take, where each next one leaves fewer literals to a back end that takes long: the last one that
+/// is nearly the smallest, and not larger than what the back end makes alone, which comes first. Packing and unpacking
+/// take as long as there are literals.
+fn frugal(sizes: &[usize]) -> Option<usize> {
+    let (alone, smallest) = (*sizes.first()?, *sizes.iter().min()?);
+    sizes.iter().rposition(|size| *size <= alone && size - smallest <= smallest / NEARLY)
 }
 
 /// Literals and tokens of a part of a piece with repeats of at least `least` bytes taken. Those of at least `long` are taken
@@ -130,5 +145,22 @@ fn lzo_bits(piece: &[u8]) -> f64 {
     match pack_lzo(sample) {
         Ok(packed) => (packed.len() as f64 * 8.0 / sample.len() as f64).max(0.05),
         Err(_) => 8.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::frugal;
+
+    #[test]
+    fn of_nearly_equal_sizes_the_one_with_fewest_literals_is_taken() {
+        assert_eq!(frugal(&[1000, 900, 905, 909]), Some(3));
+        assert_eq!(frugal(&[1000, 900, 905, 910]), Some(2));
+        // Nothing is taken with which it becomes larger than without.
+        assert_eq!(frugal(&[1000, 1001, 1002]), Some(0));
+        assert_eq!(frugal(&[1000, 1001, 1000]), Some(2));
+        assert_eq!(frugal(&[1000, 995, 1001]), Some(1));
+        assert_eq!(frugal(&[0, 0]), Some(1));
+        assert_eq!(frugal(&[]), None);
     }
 }
