@@ -75,6 +75,24 @@ fn waits_add_up_where_operations_wait() {
     }
 }
 
+/// Where nobody meets anybody, the same operations take the same time in both forms: kernel, callbacks, switches, wakeups.
+#[test]
+fn alone_an_operation_costs_the_same() {
+    let machine = Machine::preset("laptop-2c4t").unwrap();
+    let work = rt_app(r#"{"tasks": {"t": {"cpus": [0], "loop": 20, "run": 100, "sleep": 100}}}"#);
+    for scheduler in schedulers() {
+        let default = scheduler.play(&machine, &work).completed().outcome.measures;
+        let played = scheduler.play_waiting(&machine, &work, 0, &FaultPlan::default()).completed();
+        let waiting = played.outcome.measures;
+        let of = |measures: &RunMeasures| (measures.context_switches, measures.cpus[0].scheduler);
+        let ((switches, cost), (waiting_switches, waiting_cost)) = (of(&default), of(&waiting));
+        assert_eq!(switches, waiting_switches);
+        // The run ends within the last operation, of which the default form has charged nothing by then.
+        let least = cost.0 / switches;
+        assert!(cost.0.abs_diff(waiting_cost.0) < least, "{cost} and {waiting_cost}");
+    }
+}
+
 /// Between reading and writing a number, a CPU waits for the lock of the queue: others write it meanwhile.
 #[test]
 fn an_update_is_lost_in_a_run_only_where_operations_wait() {
