@@ -54,7 +54,11 @@ impl Workload {
     ///
     /// # Panics
     /// If there is no part.
-    pub fn compose(parts: Vec<(PartSpec, Workload)>) -> Result<Workload, WorkloadError> {
+    pub fn compose(mut parts: Vec<(PartSpec, Workload)>) -> Result<Workload, WorkloadError> {
+        if matches!(&parts[..], [(spec, _)] if spec.label.is_none() && spec.changes == Changes::default()) {
+            // A recording may be large, and its loader has checked it.
+            return Ok(parts.remove(0).1);
+        }
         let alone = parts.len() == 1 && parts[0].0.label.is_none() && parts[0].0.changes.count.is_none();
         let name = parts.iter().map(|(spec, workload)| spec.name_of(&workload.name)).collect::<Vec<_>>().join("+");
         let mut whole = Workload { name, ..Workload::default() };
@@ -67,12 +71,12 @@ impl Workload {
             spec.changes.apply(&mut workload).map_err(|problem| WorkloadError { place: spec.text.clone(), problem })?;
             let count = spec.changes.count.unwrap_or(1);
             let base = spec.label.unwrap_or_else(|| workload.name.clone());
-            for number in 1..=count {
+            for (number, copy) in (1..).zip(std::iter::repeat_n(workload, count as usize)) {
                 let label = match alone {
                     true => String::new(),
                     false => whole.free_label(if count > 1 { format!("{base}.{number}") } else { base.clone() }),
                 };
-                whole.add(label, spec.changes.start, workload.clone());
+                whole.add(label, spec.changes.start, copy);
                 whole.check_sizes().map_err(|problem| WorkloadError { place: whole.name.clone(), problem })?;
             }
         }
