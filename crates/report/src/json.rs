@@ -109,7 +109,7 @@ fn lock(used: &LockUse) -> Value {
     })
 }
 
-fn part(part: &PartMeasures) -> Value {
+pub(crate) fn part(part: &PartMeasures) -> Value {
     json!({
         "label": part.label,
         "tasks": part.tasks,

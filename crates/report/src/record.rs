@@ -3,9 +3,7 @@
 //! an earlier one; nobody can tell which.
 
 use crate::{Ending, Exit, Meter, RunReport, Tags};
-use ids::Nanos;
-use measures::PartMeasures;
-use measures::catalogue::{CATALOGUE, Measure};
+use measures::catalogue::CATALOGUE;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -40,20 +38,26 @@ impl Record {
     /// The run, and each part of its workload.
     pub fn with_parts(run: &RunReport) -> Vec<Record> {
         let whole = Record::from(run);
-        let part = |part: &PartMeasures| {
-            let Record { tags, ending, meter, .. } = &whole;
-            let elapsed = |key: &str| (key == "elapsed_ns").then_some(run.measures.elapsed.0);
-            let value = |measure: &Measure| elapsed(measure.key).or_else(|| of_part(part, measure.key));
-            Record {
-                tags: Tags { part: Some(part.label.clone()), ..tags.clone() },
-                file: None,
-                ending: ending.clone(),
-                meter: meter.clone(),
-                values: CATALOGUE.iter().map(value).collect(),
-            }
-        };
+        let part = |part| whole.of_part("parts", &crate::json::part(part)).expect("it was just written");
         let parts: Vec<Record> = run.measures.parts.iter().map(part).collect();
         std::iter::once(whole).chain(parts).collect()
+    }
+
+    /// A part of the workload of this run, as the JSON has it at `place`.
+    fn of_part(&self, place: &str, part: &Value) -> Result<Record, ReadError> {
+        let Some(label) = part.get("label").and_then(Value::as_str) else {
+            return refuse(&format!("{place}.label"), "expected a text");
+        };
+        let mut values = read_values(place, part)?;
+        for (measure, value) in CATALOGUE.iter().zip(&mut values) {
+            match measure.key {
+                "elapsed_ns" => *value = self.value("elapsed_ns"),
+                "cpu_ns.run" => *value = part.get("cpu_ns").and_then(Value::as_u64),
+                _ => {}
+            }
+        }
+        let tags = Tags { part: Some(label.to_owned()), ..self.tags.clone() };
+        Ok(Record { tags, values, ..self.clone() })
     }
 
     /// The value of a measure, if it is known.
@@ -63,25 +67,6 @@ impl Record {
     pub fn value(&self, key: &str) -> Option<u64> {
         let index = CATALOGUE.iter().position(|measure| measure.key == key);
         self.values[index.expect("a key of the catalogue")]
-    }
-}
-
-/// What is known of a part alone.
-fn of_part(part: &PartMeasures, key: &str) -> Option<u64> {
-    let latency = part.wakeup_latency;
-    let served = |time: Nanos| (latency.count > 0).then_some(time.0);
-    match key {
-        "makespan_ns" => part.makespan.map(|time| time.0),
-        "work_ns" => Some(part.account.work.0),
-        "cpu_ns.run" => Some(part.account.run.0),
-        "wakeup_latency_ns.count" => Some(latency.count),
-        "wakeup_latency_ns.mean" => served(latency.mean),
-        "wakeup_latency_ns.p50" => served(latency.p50),
-        "wakeup_latency_ns.p90" => served(latency.p90),
-        "wakeup_latency_ns.p99" => served(latency.p99),
-        "wakeup_latency_ns.p999" => served(latency.p999),
-        "wakeup_latency_ns.max" => served(latency.max),
-        _ => None,
     }
 }
 
@@ -153,20 +138,8 @@ fn read_run(place: &str, run: &Value) -> Result<Vec<Record>, ReadError> {
     let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts };
     let mut records = vec![Record { tags, file: None, ending, meter, values }];
     for (index, part) in run.get("parts").and_then(Value::as_array).into_iter().flatten().enumerate() {
-        let place = format!("{place}.parts[{index}]");
-        let Some(label) = part.get("label").and_then(Value::as_str) else {
-            return refuse(&format!("{place}.label"), "expected a text");
-        };
-        let mut values = read_values(&place, part)?;
-        for (measure, value) in CATALOGUE.iter().zip(&mut values) {
-            match measure.key {
-                "elapsed_ns" => *value = records[0].value("elapsed_ns"),
-                "cpu_ns.run" => *value = part.get("cpu_ns").and_then(Value::as_u64),
-                _ => {}
-            }
-        }
-        let tags = Tags { part: Some(label.to_owned()), ..records[0].tags.clone() };
-        records.push(Record { tags, values, ..records[0].clone() });
+        let part = records[0].of_part(&format!("{place}.parts[{index}]"), part)?;
+        records.push(part);
     }
     Ok(records)
 }
