@@ -234,27 +234,25 @@ fn describe(name: &str, bytes: &[u8]) -> Result<String> {
 
 /// Parts, each a shipped workload by name or a file: `PART{+PART}` with `PART = [LABEL=]NAME{,key=value}`.
 pub fn workload(what: &str) -> Result<Workload> {
-    let parts = PartSpec::parse_all(what)?.into_iter().map(|part| {
-        let workload = recorded_or_synthetic(&part.what)?;
-        Ok((part, workload))
-    });
-    Ok(Workload::compose(parts.collect::<Result<_>>()?)?)
+    Ok(recorded(what)?.0)
 }
 
-/// How the recordings among the parts of a workload were made.
-pub fn recordings(what: &str) -> Result<Vec<RecordingMeta>> {
+/// The same, and how the recordings among the parts were made.
+pub fn recorded(what: &str) -> Result<(Workload, Vec<RecordingMeta>)> {
     let mut metas = Vec::new();
+    let mut parts = Vec::new();
     for part in PartSpec::parse_all(what)? {
         let bytes = workload_bytes(&part.what)?;
-        if Recording::is_recording(&bytes) {
-            metas.push(Recording::from_bytes(&part.what, &bytes)?.meta);
-        }
+        let workload = if Recording::is_recording(&bytes) {
+            let Recording { meta, workload } = Recording::from_bytes(&part.what, &bytes)?;
+            metas.push(meta);
+            workload
+        } else {
+            Workload::from_bytes(&part.what, &bytes)?
+        };
+        parts.push((part, workload));
     }
-    Ok(metas)
-}
-
-fn recorded_or_synthetic(name: &str) -> Result<Workload> {
-    Ok(Workload::from_bytes(name, &workload_bytes(name)?)?)
+    Ok((Workload::compose(parts)?, metas))
 }
 
 fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {

@@ -20,8 +20,7 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 
 /// Prints it.
 pub fn workload(args: &Args) -> Result<()> {
-    let workload = select::workload(&args.workload)?;
-    let metas = select::recordings(&args.workload)?;
+    let (workload, metas) = select::recorded(&args.workload)?;
     let span = workload.span(args.duration, PARTS)?;
     let uncertain = uncertain(&workload, &metas, &span);
     let text = match args.format {
