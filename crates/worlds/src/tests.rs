@@ -209,3 +209,18 @@ fn a_real_run_is_fine_unless_something_was_ejected_failed_or_lost() {
     assert!(!fine(&|outcome| outcome.failure = Some("the command failed: exit status: 2".to_owned())));
     assert!(!fine(&|outcome| outcome.measured.cost.lost_by_cpu = vec![0, 1]));
 }
+
+/// Tasks beside others are ended when these have ended: that comes after the end of the work.
+#[test]
+fn the_makespan_of_a_real_run_is_that_of_the_parts_that_end() {
+    let makespan = |beside: u64| {
+        let mut outcome = real_outcome();
+        let tasks = &mut outcome.played.as_mut().unwrap().tasks;
+        tasks[0].ended = Nanos::from_ms(900);
+        tasks.push(TaskPlayed { ended: Nanos::from_ms(beside), is_beside: true, ..TaskPlayed::default() });
+        real::report(real_tags(), outcome).measures.makespan
+    };
+    // All ended after a second, by the meter's clock.
+    assert_eq!(makespan(970), Some(Nanos::from_ms(930)));
+    assert_eq!(makespan(800), Some(Nanos::from_secs(1)));
+}
