@@ -16,7 +16,7 @@ use crate::event::{Event, Kind, Number, Waker};
 use crate::split::{Parts, Pool};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
-use workload::{Op, SignalId, Sleep, Start, TaskSpec, Workload};
+use workload::{Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 
 /// What the conversion must know of the machine that was recorded.
 #[derive(Clone, PartialEq, Debug)]
@@ -266,6 +266,7 @@ impl<'a> Tree<'a> {
                 nice: life.first.nice,
                 cpus: life.first.cpus.clone(),
                 peak_rss_bytes: life.peak_rss_bytes,
+                who: Who { tgid: Some(life.tgid), ..Who::default() },
                 script,
             });
         }

@@ -38,7 +38,7 @@ pub use recorder::RecordSummary;
 use signals::Signals;
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use workload::{Recording, RecordingMeta};
+use workload::{Costs, Recording, RecordingMeta};
 
 /// A recorded workload and what recording it was like.
 #[derive(Clone, PartialEq, Debug)]
@@ -90,6 +90,7 @@ pub fn record(
         elapsed: summary.wall,
         lost_events: summary.lost(),
         notes: summary.note(),
+        costs: Costs::default(),
     };
     Ok(Recorded { recording: Recording { meta, workload }, summary })
 }

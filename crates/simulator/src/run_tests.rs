@@ -30,6 +30,7 @@ pub(crate) fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
         nice: 0,
         cpus: None,
         peak_rss_bytes: 0,
+        who: workload::Who::default(),
         script,
     }
 }

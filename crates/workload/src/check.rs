@@ -86,8 +86,12 @@ impl Workload {
         match op {
             Op::Work { user, system } => short(*user).and(short(*system)),
             Op::CpuTime(time) | Op::Sleep(time, _) => short(*time),
-            Op::Timer { reference, period, .. } => {
-                short(*period)?;
+            Op::Timeout(time) => short(*time),
+            Op::Anchor(reference)
+            | Op::Timer { reference, .. }
+            | Op::Interval { reference, .. }
+            | Op::WorkUntil { reference, .. } => {
+                short(op.period())?;
                 if reference.private().is_some_and(|number| number > u32::from(u16::MAX)) {
                     return Err("more than 65536 private references".into());
                 }
@@ -107,7 +111,7 @@ impl Workload {
             }
             Op::Resume(specs) => specs.iter().try_for_each(|&spec| below("task", spec, self.tasks.len())),
             Op::Passages(passages) => self.check_passages(passages),
-            Op::Post(id) | Op::Await(id) => below("signal", id.0, self.signals as usize),
+            Op::Post(id) | Op::Await(id) | Op::WorkUntilPosted(id) => below("signal", id.0, self.signals as usize),
             Op::Fork(spec) => below("task", *spec, self.tasks.len()),
             Op::ChangeOf { spec, cpus, policy } => {
                 below("task", *spec, self.tasks.len())?;
@@ -142,7 +146,9 @@ impl Workload {
         for (task, op, step) in self.ops() {
             let problem = match *step {
                 Op::Post(id) if std::mem::replace(&mut posted[id.0 as usize], true) => "posted",
-                Op::Await(id) if awaited[id.0 as usize].replace((task, op)).is_some() => "awaited",
+                Op::Await(id) | Op::WorkUntilPosted(id) if awaited[id.0 as usize].replace((task, op)).is_some() => {
+                    "awaited"
+                }
                 _ => continue,
             };
             return Err(Flaw { task, op: Some(op), problem: format!("signal {problem} a second time; expected once") });
@@ -331,7 +337,8 @@ impl Script<'_> {
     fn takes_time(&self, op: &Op) -> bool {
         match op {
             Op::Work { user, system } => user.0 + system.0 > 0,
-            Op::CpuTime(time) | Op::Sleep(time, _) | Op::Timer { period: time, .. } => time.0 > 0,
+            Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
+            Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A passage takes a nanosecond at least.
             Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::Passages(_) => true,
             Op::Barrier(id) => self.barriers[id.0 as usize] > 1,
@@ -354,6 +361,7 @@ mod tests {
             nice: 0,
             cpus: None,
             peak_rss_bytes: 0,
+            who: crate::Who::default(),
             script: script.to_vec(),
         };
         Workload {

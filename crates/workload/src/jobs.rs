@@ -229,6 +229,7 @@ mod tests {
             nice: 0,
             cpus: None,
             peak_rss_bytes: 0,
+            who: crate::Who::default(),
             script,
         };
         Workload {

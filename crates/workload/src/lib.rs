@@ -17,9 +17,9 @@ mod span;
 pub use composition::{Part, PartSpec};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Player};
-pub use recording::{Recording, RecordingMeta};
+pub use recording::{Cost, Costs, Recording, RecordingMeta};
 pub use script::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload, WorkloadError,
 };
 pub use shipped::shipped;
 pub use span::{Link, Span};

@@ -14,11 +14,14 @@
 //! - **Post** and **await**: a posted signal stays posted; an await of it passes at once.
 //! - **Timer**: the reference moves on by one period. If that is in the future, the task sleeps until then; otherwise
 //!   it does not, and the reference becomes now, unless the timer is absolute.
+//! - **Interval**: as an absolute timer, but of the expiries that are past one counts and the others are lost.
+//! - **Work until** a time or a post: CPU time in pieces of at most 1 ms, until a piece ends after that. So it ends by no
+//!   more than a piece too late.
 //! - **Children**: passes as soon as at most so many of the task's own children have not exited; the exit of one wakes
 //!   the parent, if the driver announced it as a child ([`Player::forked`]).
 //! - Steps of length 0 are skipped. A task that ends while it holds a mutex keeps it for ever.
 
-use crate::{BarrierId, ConditionId, MutexId, Op, Passages, Reference, SignalId, Start, TaskSpec, Workload};
+use crate::{BarrierId, ConditionId, MutexId, Op, Passages, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// What a task wants next.
@@ -422,6 +425,21 @@ impl<'w> Player<'w> {
             Op::CpuTime(time) => (*time > Nanos::ZERO).then_some(Demand::CpuTime(*time)),
             Op::Sleep(time, cause) => (*time > Nanos::ZERO).then_some(Demand::Sleep(*time, *cause)),
             &Op::Timer { reference, period, absolute } => self.timer(task, reference, period, absolute, now),
+            &Op::Anchor(reference) => {
+                *self.reference(task, reference).0 = Some(now);
+                None
+            }
+            &Op::Interval { reference, period } => self.interval(task, reference, period, now),
+            &Op::WorkUntil { reference, after } => {
+                let (cell, begin) = self.reference(task, reference);
+                let end = cell.unwrap_or(begin) + after;
+                self.work_on(task, end.since(now))
+            }
+            Op::WorkUntilPosted(signal) => {
+                let left = if self.signals[signal.0 as usize].posted { Nanos::ZERO } else { time::PIECE };
+                self.work_on(task, left)
+            }
+            Op::Timeout(_) => None,
             Op::Lock(mutex) => (!self.lock(task, *mutex)).then_some(Demand::Wait),
             Op::Unlock(mutex) => {
                 self.unlock(task, *mutex, woken);
@@ -478,33 +496,6 @@ impl<'w> Player<'w> {
             other => unreachable!("task {task} is woken while it is {other:?}"),
         };
         woken.push(TaskId(task));
-    }
-
-    fn timer(
-        &mut self,
-        task: usize,
-        reference: Reference,
-        period: Nanos,
-        absolute: bool,
-        now: Nanos,
-    ) -> Option<Demand> {
-        let state = &mut self.tasks[task];
-        let begin = match self.workload.tasks[state.spec as usize].start {
-            Start::At(time) => time,
-            Start::Forked => self.workload.part_of(state.spec).map_or(Nanos::ZERO, |part| part.start),
-        };
-        let cell = match reference.private() {
-            None => &mut self.references[reference.0 as usize],
-            Some(number) => {
-                if state.references.len() <= number as usize {
-                    state.references.resize(number as usize + 1, None);
-                }
-                &mut state.references[number as usize]
-            }
-        };
-        let due = cell.unwrap_or(begin) + period;
-        *cell = Some(if due > now || absolute { due } else { now });
-        (due > now).then(|| Demand::Sleep(due - now, crate::Sleep::Timer))
     }
 
     /// True if the task owns the mutex now, false if it waits for it.
@@ -613,6 +604,8 @@ impl<'w> Player<'w> {
         }
     }
 }
+
+mod time;
 
 #[cfg(test)]
 mod tests;

@@ -114,6 +114,30 @@ pub enum Op {
         /// New policy and nice value.
         policy: Option<(Policy, i8)>,
     },
+    /// The reference begins anew: now.
+    Anchor(Reference),
+    /// Sleep until a timer with this interval, which began with the reference, expires next. If it has expired since it was
+    /// last waited for, once or more often, that does not sleep (`timerfd`, `setitimer`).
+    Interval {
+        /// When it began, or expired last.
+        reference: Reference,
+        /// Length of the interval.
+        period: Nanos,
+    },
+    /// Work in user mode until so long after the reference, however much that is: who does this looks at the clock, or
+    /// waits for an alarm, while it works.
+    WorkUntil {
+        /// The time that is waited for, counted from here.
+        reference: Reference,
+        /// How long after it.
+        after: Nanos,
+    },
+    /// Work in user mode until the signal is posted, however much that is: another task ends this, by a signal to the
+    /// process that works.
+    WorkUntilPosted(SignalId),
+    /// The wait that follows would have ended after this time, had nobody ended it before. For information: what its task
+    /// would have done then is not known.
+    Timeout(Nanos),
     /// Repeat the ops from index `from` up to here, `times` times in all; `None`: for ever.
     Repeat {
         /// First op of the body.
@@ -123,6 +147,17 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The time that it counts from a reference; 0 if it counts none.
+    pub(crate) fn period(&self) -> Nanos {
+        match *self {
+            Op::Timer { period, .. } | Op::Interval { period, .. } => period,
+            Op::WorkUntil { after, .. } => after,
+            _ => Nanos::ZERO,
+        }
+    }
+}
+
 /// When a task begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
@@ -130,6 +165,19 @@ pub enum Start {
     At(Nanos),
     /// Only when another task forks it.
     Forked,
+}
+
+/// Whose a task is, as far as that is known. Numbers are those of the machine that was recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Who {
+    /// Its process: the number that all its threads share. A task that is forked by one with the same number is a thread.
+    pub tgid: Option<u32>,
+    /// Its session: the number of the process that began it (`setsid(2)`).
+    pub session: Option<u32>,
+    /// Its user.
+    pub uid: Option<u32>,
+    /// Its control group, as a path from the root of the hierarchy.
+    pub group: Option<String>,
 }
 
 /// A task and what it does.
@@ -149,6 +197,8 @@ pub struct TaskSpec {
     pub cpus: Option<CpuSet>,
     /// Largest resident set, in bytes, if recorded; 0 if not.
     pub peak_rss_bytes: u64,
+    /// Its process, session, user and group.
+    pub who: Who,
     /// What it does; it exits after the last op.
     pub script: Vec<Op>,
 }

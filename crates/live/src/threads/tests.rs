@@ -355,6 +355,7 @@ fn spec(name: &str, script: Vec<Op>) -> TaskSpec {
         nice: 0,
         cpus: None,
         peak_rss_bytes: 0,
+        who: workload::Who::default(),
         script,
     }
 }

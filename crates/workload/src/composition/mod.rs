@@ -231,18 +231,23 @@ impl Offsets {
             }
             Op::Signal(of) | Op::Broadcast(of) => condition(of),
             Op::Barrier(BarrierId(id)) => *id += self.barriers,
-            Op::Post(SignalId(id)) | Op::Await(SignalId(id)) => *id += self.signals,
-            Op::Timer { reference, .. } if reference.private().is_none() => {
-                *reference = Reference(reference.0 + self.references);
+            Op::Post(SignalId(id)) | Op::Await(SignalId(id)) | Op::WorkUntilPosted(SignalId(id)) => *id += self.signals,
+            Op::Timer { reference, .. }
+            | Op::Anchor(reference)
+            | Op::Interval { reference, .. }
+            | Op::WorkUntil { reference, .. } => {
+                if reference.private().is_none() {
+                    *reference = Reference(reference.0 + self.references);
+                }
             }
             Op::Passages(passages) => passages.lock = LockId(passages.lock.0 + self.locks),
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
-            Op::Timer { .. }
-            | Op::Work { .. }
+            Op::Work { .. }
             | Op::CpuTime(_)
             | Op::Sleep(..)
             | Op::Suspend
+            | Op::Timeout(_)
             | Op::Yield
             | Op::Children(_)
             | Op::Change { .. }

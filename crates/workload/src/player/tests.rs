@@ -2,7 +2,7 @@
 //! The player's rules one by one, and all of them against a naive oracle.
 
 use super::*;
-use crate::Sleep;
+use crate::{Reference, Sleep};
 use expect_test::expect;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +22,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         nice: 0,
         cpus: None,
         peak_rss_bytes: 0,
+        who: crate::Who::default(),
         script,
     };
     Workload {
@@ -38,11 +39,11 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
     }
 }
 
-fn at_zero(scripts: &[&[Op]]) -> Workload {
+pub(super) fn at_zero(scripts: &[&[Op]]) -> Workload {
     workload(scripts.iter().map(|script| (Start::At(Nanos::ZERO), script.to_vec())).collect())
 }
 
-fn work(time: u64) -> Op {
+pub(super) fn work(time: u64) -> Op {
     Op::Work { user: Nanos(time), system: Nanos::ZERO }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recording to its payload.
+//! Numbers, texts, tasks and operations to bytes.
 
-use super::Recording;
 use crate::{Op, Sleep, Start, TaskSpec};
 use ids::{CpuSet, Nanos, Policy};
 
@@ -29,10 +28,15 @@ pub(super) enum Tag {
     Repeat,
     Children,
     ChangeOf,
+    Anchor,
+    Interval,
+    WorkUntil,
+    WorkUntilPosted,
+    Timeout,
 }
 
 impl Tag {
-    pub const ALL: [Tag; 21] = [
+    pub const ALL: [Tag; 26] = [
         Tag::Work,
         Tag::CpuTime,
         Tag::Sleep,
@@ -54,35 +58,21 @@ impl Tag {
         Tag::Repeat,
         Tag::Children,
         Tag::ChangeOf,
+        Tag::Anchor,
+        Tag::Interval,
+        Tag::WorkUntil,
+        Tag::WorkUntilPosted,
+        Tag::Timeout,
     ];
 }
 
-pub(super) fn payload(recording: &Recording) -> Vec<u8> {
-    let mut writer = Writer(Vec::new());
-    let meta = &recording.meta;
-    writer.text(&meta.command);
-    writer.number(meta.recorded_at_unix_s);
-    writer.text(&meta.kernel);
-    writer.text(&meta.cpu_model);
-    writer.number(meta.cpus.into());
-    writer.time(meta.elapsed);
-    writer.number(meta.lost_events);
-    writer.text(&meta.notes);
-    let workload = &recording.workload;
-    writer.option(workload.duration, Writer::time);
-    for count in [workload.mutexes, workload.conditions, workload.signals, workload.references] {
-        writer.number(count.into());
-    }
-    writer.list(&workload.barriers, |writer, &users| writer.number(users.into()));
-    writer.list(&workload.tasks, Writer::task);
-    writer.0
-}
-
-struct Writer(Vec<u8>);
+/// Bytes that grow.
+#[derive(Default)]
+pub(super) struct Writer(pub Vec<u8>);
 
 impl Writer {
     /// Seven bits a byte, the lowest first; the high bit says that more follow (LEB128).
-    fn number(&mut self, mut number: u64) {
+    pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
             number >>= 7;
@@ -90,17 +80,17 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    fn time(&mut self, time: Nanos) {
+    pub fn time(&mut self, time: Nanos) {
         self.number(time.0);
     }
 
-    fn text(&mut self, text: &str) {
+    pub fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.0.extend(text.as_bytes());
     }
 
     /// 0, or 1 and the value.
-    fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
+    pub fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
         self.number(value.is_some().into());
         if let Some(value) = value {
             write(self, value);
@@ -108,7 +98,7 @@ impl Writer {
     }
 
     /// The length and the elements.
-    fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Writer, &T)) {
+    pub fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Writer, &T)) {
         self.number(items.len() as u64);
         for item in items {
             write(self, item);
@@ -147,30 +137,38 @@ impl Writer {
         self.number((i64::from(nice) + 20) as u64);
     }
 
-    fn task(&mut self, task: &TaskSpec) {
-        self.text(&task.name);
-        self.option(task.command.as_deref(), Writer::text);
+    /// A task without its script, as its own length and so many bytes.
+    pub fn task(&mut self, task: &TaskSpec) {
+        let mut fields = Writer::default();
+        fields.text(&task.name);
+        fields.option(task.command.as_deref(), Writer::text);
         match task.start {
-            Start::Forked => self.number(0),
+            Start::Forked => fields.number(0),
             Start::At(time) => {
-                self.number(1);
-                self.time(time);
+                fields.number(1);
+                fields.time(time);
             }
         }
-        self.policy(task.policy);
-        self.nice(task.nice);
-        self.option(task.cpus.as_ref(), Writer::cpus);
-        self.number(task.peak_rss_bytes);
-        self.list(&task.script, Writer::op);
+        fields.policy(task.policy);
+        fields.nice(task.nice);
+        fields.option(task.cpus.as_ref(), Writer::cpus);
+        fields.number(task.peak_rss_bytes);
+        let who = &task.who;
+        for id in [who.tgid, who.session, who.uid] {
+            fields.option(id, |fields, id| fields.number(id.into()));
+        }
+        fields.option(who.group.as_deref(), Writer::text);
+        self.number(fields.0.len() as u64);
+        self.0.extend(fields.0);
     }
 
     /// The tag and its numbers.
-    fn numbers(&mut self, tag: Tag, numbers: &[u64]) {
+    pub fn numbers(&mut self, tag: Tag, numbers: &[u64]) {
         self.0.push(tag as u8);
         numbers.iter().for_each(|&number| self.number(number));
     }
 
-    fn op(&mut self, op: &Op) {
+    pub fn op(&mut self, op: &Op) {
         match op {
             Op::Work { user, system } => self.numbers(Tag::Work, &[user.0, system.0]),
             Op::CpuTime(time) => self.numbers(Tag::CpuTime, &[time.0]),
@@ -211,6 +209,11 @@ impl Writer {
                 self.numbers(Tag::ChangeOf, &[(*spec).into()]);
                 self.change(cpus.as_ref(), *policy);
             }
+            Op::Anchor(reference) => self.numbers(Tag::Anchor, &[reference.0.into()]),
+            Op::Interval { reference, period } => self.numbers(Tag::Interval, &[reference.0.into(), period.0]),
+            Op::WorkUntil { reference, after } => self.numbers(Tag::WorkUntil, &[reference.0.into(), after.0]),
+            Op::WorkUntilPosted(signal) => self.numbers(Tag::WorkUntilPosted, &[signal.0.into()]),
+            Op::Timeout(time) => self.numbers(Tag::Timeout, &[time.0]),
             Op::Repeat { from, times } => {
                 self.numbers(Tag::Repeat, &[(*from).into()]);
                 self.option(*times, Writer::number);

@@ -1,38 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Recorded workloads as files. `docs/recording-format.md` describes the bytes; [`VERSION`] changes with them.
 //!
-//! A recording is a workload and what is known about its making. Numbers are varints, the payload is compressed with
-//! zstd and has a checksum; reading is bounded in memory whatever the file claims, and a damaged file is an error that
-//! names a byte, never a panic.
+//! A recording is a workload and what is known about its making. A file is a sequence of blocks, each compressed with
+//! zstd and with a checksum, so neither writing nor reading needs more memory than the workload and one block; reading
+//! is bounded in memory whatever the file claims, and a damaged file is an error that names a byte, never a panic.
 
+mod blocks;
+mod costs;
 mod decode;
 mod encode;
+mod read;
+mod v1;
+mod write;
 
 use crate::{Workload, WorkloadError};
+pub use costs::{Cost, Costs};
 use ids::Nanos;
+use std::io::{Read, Write};
 
 /// First bytes of every recording.
-pub(crate) const MAGIC: [u8; 8] = *b"WEIRREC\n";
+const MAGIC: [u8; 8] = *b"WEIRREC\n";
 
-/// Version of the format. A reader refuses any other.
-pub(crate) const VERSION: u32 = 1;
+/// Version of the format that is written. Version 1 can still be read.
+const VERSION: u32 = 2;
 
-/// Bytes before the compressed payload: magic, version, payload length, checksum.
-pub(crate) const HEADER: usize = 8 + 4 + 8 + 8;
-
-/// No payload is longer. A recorded build of some hundred compilations has a few MB; the most operations that a workload may
-/// have, at 11 bytes for the longest kind that a recorder uses, have a third of this.
-pub(crate) const MAX_PAYLOAD: u64 = 1 << 30;
-
-/// A payload up to this size may come out of any file. Of a larger one a file must have its part: recordings, being times
-/// above all, are compressed to a third or a tenth.
-pub(crate) const SMALL_PAYLOAD: u64 = 64 << 20;
-pub(crate) const MAX_RATIO: u64 = 64;
-
-/// zstd level: recordings are written once and kept. But 19 takes half a second for each MB.
-const COMPRESSION_LEVEL: i32 = 19;
-const LARGE_PAYLOAD: usize = 16 << 20;
-const LARGE_COMPRESSION_LEVEL: i32 = 6;
+/// Bytes of the magic and the version.
+const VERSION_HEADER: usize = 8 + 4;
 
 /// Where, when and how a recording was made. For people: nothing in a run depends on it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -53,6 +46,8 @@ pub struct RecordingMeta {
     pub lost_events: u64,
     /// Anything else worth knowing, such as the commands that prepared the run; may be empty.
     pub notes: String,
+    /// What scheduling cost there.
+    pub costs: Costs,
 }
 
 /// A workload that was recorded from a real run.
@@ -68,35 +63,51 @@ impl Recording {
     /// The file's contents.
     ///
     /// # Errors
-    /// If the workload is not valid, or too long for the format (1 GiB before compression).
+    /// If the workload is not valid, or has what the format does not know.
     pub fn to_bytes(&self) -> Result<Vec<u8>, WorkloadError> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes the file's contents, block by block, and says how many bytes these were.
+    ///
+    /// # Errors
+    /// If the workload is not valid, has what the format does not know (locks in shared memory), or a name of more than
+    /// 16 MiB; or if `out` does not take the bytes.
+    pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
         if !self.workload.locks.is_empty() {
             return Err(error("it has locks in shared memory, which the format does not know".into()));
         }
-        let payload = encode::payload(self);
-        if payload.len() as u64 > MAX_PAYLOAD {
-            return Err(error(format!("{} bytes of payload; expected at most {MAX_PAYLOAD}", payload.len())));
-        }
-        let level = if payload.len() > LARGE_PAYLOAD { LARGE_COMPRESSION_LEVEL } else { COMPRESSION_LEVEL };
-        let compressed = zstd::bulk::compress(&payload, level);
-        let compressed = compressed.map_err(|problem| error(format!("cannot be compressed: {problem}")))?;
-        let mut bytes = Vec::with_capacity(HEADER + compressed.len());
-        bytes.extend(MAGIC);
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend((payload.len() as u64).to_le_bytes());
-        bytes.extend(xxhash_rust::xxh3::xxh3_64(&payload).to_le_bytes());
-        bytes.extend(compressed);
-        Ok(bytes)
+        write::write(self, out).map_err(|problem| error(format!("cannot be written: {problem}")))
     }
 
     /// From a file's contents; `name` is the file's name and stands in errors.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Recording, WorkloadError> {
-        let payload = decode::decompress(bytes)
-            .map_err(|(at, problem)| WorkloadError { place: format!("{name}: byte {at}"), problem })?;
-        let recording = decode::recording(crate::script::stem(name), &payload)
-            .map_err(|(at, problem)| WorkloadError { place: format!("{name}: byte {at} of the payload"), problem })?;
+        Recording::read_from(name, bytes)
+    }
+
+    /// From a file; `name` is the file's name and stands in errors. Takes as much memory as the workload needs and some
+    /// blocks; a file of version 1 is read whole.
+    ///
+    /// # Errors
+    /// If it is not a whole recording, or its workload is not valid or too large: at most 2^20 tasks and 2^25 operations.
+    pub fn read_from(name: &str, mut input: impl Read) -> Result<Recording, WorkloadError> {
+        let at = |at: &dyn std::fmt::Display, problem| WorkloadError { place: format!("{name}: byte {at}"), problem };
+        let unreadable = |error: std::io::Error| at(&0, format!("cannot be read: {error}"));
+        let mut head = Vec::with_capacity(VERSION_HEADER);
+        input.by_ref().take(VERSION_HEADER as u64).read_to_end(&mut head).map_err(unreadable)?;
+        let recording = match version(&head).map_err(|(byte, problem)| at(&byte, problem))? {
+            v1::VERSION => {
+                input.read_to_end(&mut head).map_err(unreadable)?;
+                let payload = v1::decompress(&head).map_err(|(byte, problem)| at(&byte, problem))?;
+                v1::recording(crate::script::stem(name), &payload)
+                    .map_err(|(byte, problem)| at(&format_args!("{byte} of the payload"), problem))?
+            }
+            _ => read::read(crate::script::stem(name), input).map_err(|(byte, problem)| at(&byte, problem))?,
+        };
         let checked = recording.workload.validate();
         checked.map_err(|error| WorkloadError { place: format!("{name}: {}", error.place), ..error })?;
         Ok(recording)
@@ -105,6 +116,20 @@ impl Recording {
     /// Whether these are the first bytes of a recording (of any version).
     pub fn is_recording(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
+    }
+}
+
+/// The version in the first bytes of a file, if it is one that can be read.
+fn version(head: &[u8]) -> Result<u32, decode::Failure> {
+    if !head.starts_with(&MAGIC) {
+        return Err((0, "not a recording; expected the bytes \"WEIRREC\\n\"".into()));
+    }
+    let Some(version) = head.get(MAGIC.len()..VERSION_HEADER) else {
+        return Err((head.len(), "the file ends in its header; expected a version".into()));
+    };
+    match u32::from_le_bytes(version.try_into().expect("4 bytes")) {
+        version @ (v1::VERSION | VERSION) => Ok(version),
+        version => Err((8, format!("version {version} of the format; this program reads versions 1 and {VERSION}"))),
     }
 }
 

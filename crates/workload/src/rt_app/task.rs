@@ -166,8 +166,17 @@ impl<'a> Task<'a> {
         repeat(&mut builder, self.member.at, 0, times.unwrap_or(-1));
         let (script, positions) = builder.finish();
         let start = if self.entry.instances == 0 { Start::Forked } else { Start::At(Nanos::from_us(delay as u64)) };
-        let spec =
-            TaskSpec { name: String::new(), command: None, start, policy, nice, cpus, peak_rss_bytes: 0, script };
+        let spec = TaskSpec {
+            name: String::new(),
+            command: None,
+            start,
+            policy,
+            nice,
+            cpus,
+            peak_rss_bytes: 0,
+            who: crate::Who::default(),
+            script,
+        };
         Ok((spec, positions))
     }
 }

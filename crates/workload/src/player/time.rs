@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Operations that look at the clock.
+
+use super::{Demand, Player};
+use crate::{Reference, Start};
+use ids::Nanos;
+
+/// Who works until something happens looks for it this often, in its own CPU time.
+pub(super) const PIECE: Nanos = Nanos::from_ms(1);
+
+impl Player<'_> {
+    /// A reference of a task, and when it begins if it is unset.
+    pub(super) fn reference(&mut self, task: usize, reference: Reference) -> (&mut Option<Nanos>, Nanos) {
+        let state = &mut self.tasks[task];
+        let begin = match self.workload.tasks[state.spec as usize].start {
+            Start::At(time) => time,
+            Start::Forked => self.workload.part_of(state.spec).map_or(Nanos::ZERO, |part| part.start),
+        };
+        let cell = match reference.private() {
+            None => &mut self.references[reference.0 as usize],
+            Some(number) => {
+                if state.references.len() <= number as usize {
+                    state.references.resize(number as usize + 1, None);
+                }
+                &mut state.references[number as usize]
+            }
+        };
+        (cell, begin)
+    }
+
+    pub(super) fn timer(
+        &mut self,
+        task: usize,
+        reference: Reference,
+        period: Nanos,
+        absolute: bool,
+        now: Nanos,
+    ) -> Option<Demand> {
+        let (cell, begin) = self.reference(task, reference);
+        let due = cell.unwrap_or(begin) + period;
+        *cell = Some(if due > now || absolute { due } else { now });
+        (due > now).then(|| Demand::Sleep(due - now, crate::Sleep::Timer))
+    }
+
+    pub(super) fn interval(&mut self, task: usize, reference: Reference, period: Nanos, now: Nanos) -> Option<Demand> {
+        let (cell, begin) = self.reference(task, reference);
+        let last = cell.unwrap_or(begin);
+        let passed = now.since(last).0.checked_div(period.0).unwrap_or(0);
+        if passed > 0 || period == Nanos::ZERO {
+            *cell = Some(last + Nanos(passed * period.0));
+            return None;
+        }
+        let due = last + period;
+        *cell = Some(due);
+        Some(Demand::Sleep(due - now, crate::Sleep::Timer))
+    }
+
+    /// The next piece of work of a task that works as long as this; then it is asked for the same operation again.
+    pub(super) fn work_on(&mut self, task: usize, left: Nanos) -> Option<Demand> {
+        (left > Nanos::ZERO).then(|| {
+            self.tasks[task].position -= 1;
+            Demand::CpuTime(left.min(PIECE))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::player::tests::{at_zero, work};
+    use crate::{Demand, Op, Player, Reference, SignalId, Sleep, Workload};
+    use ids::{Nanos, TaskId};
+
+    const OWN: Reference = Reference(Reference::PRIVATE);
+
+    /// What task 0 wants when it is asked at these times.
+    fn asked(workload: &Workload, times: &[u64]) -> Vec<Demand> {
+        let mut player = Player::new(workload);
+        player.started(TaskId(0), 0, Nanos::ZERO);
+        times.iter().map(|&now| player.next(TaskId(0), Nanos(now), &mut Vec::new()).demand).collect()
+    }
+
+    fn sleep(time: u64) -> Demand {
+        Demand::Sleep(Nanos(time), Sleep::Timer)
+    }
+
+    fn some_work() -> Demand {
+        Demand::Work { work: Nanos(1), system: Nanos::ZERO }
+    }
+
+    #[test]
+    fn an_anchor_lets_a_timer_begin_now() {
+        let timer = Op::Timer { reference: OWN, period: Nanos(100), absolute: true };
+        let workload = at_zero(&[&[work(1), Op::Anchor(OWN), timer.clone(), work(1), timer]]);
+        // Asked for the first time at 0, it works until 30: from there on it counts, whatever the overrun.
+        assert_eq!(asked(&workload, &[0, 30, 130, 210]), [some_work(), sleep(100), some_work(), sleep(20)]);
+        assert_eq!(asked(&workload, &[0, 30, 130, 310]), [some_work(), sleep(100), some_work(), Demand::Exit]);
+    }
+
+    #[test]
+    fn expiries_of_an_interval_that_nobody_waited_for_are_one() {
+        let tick = Op::Interval { reference: OWN, period: Nanos(100) };
+        let workload = at_zero(&[&[Op::Anchor(OWN), tick.clone(), work(1), tick.clone(), tick]]);
+        // At 350 three have passed, the last one at 300: the next wait is until 400.
+        assert_eq!(asked(&workload, &[0, 100, 350]), [sleep(100), some_work(), sleep(50)]);
+        assert_eq!(asked(&workload, &[0, 100, 150]), [sleep(100), some_work(), sleep(50)]);
+    }
+
+    #[test]
+    fn work_until_a_time_takes_what_is_left_of_it() {
+        let until = Op::WorkUntil { reference: OWN, after: Nanos::from_ms(2) };
+        let workload = at_zero(&[&[Op::Anchor(OWN), until, work(1)]]);
+        let (piece, rest) = (Demand::CpuTime(Nanos::from_ms(1)), Demand::CpuTime(Nanos(400_000)));
+        let times = [0, 1_600_000, 2_000_000];
+        assert_eq!(asked(&workload, &times), [piece.clone(), rest, some_work()]);
+        assert_eq!(asked(&workload, &[0, 2_500_000]), [piece, some_work()]);
+    }
+
+    #[test]
+    fn work_until_a_post_ends_at_the_first_look_after_it() {
+        let workload = at_zero(&[&[Op::WorkUntilPosted(SignalId(0)), work(1)], &[work(1), Op::Post(SignalId(0))]]);
+        let mut player = Player::new(&workload);
+        (0..2).for_each(|task| player.started(TaskId(task), task, Nanos::ZERO));
+        let mut woken = Vec::new();
+        let mut next = |task| player.next(TaskId(task), Nanos::ZERO, &mut woken).demand;
+        let piece = Demand::CpuTime(Nanos::from_ms(1));
+        assert_eq!([next(0), next(0), next(1), next(0)], [piece.clone(), piece.clone(), some_work(), piece]);
+        assert_eq!([next(1), next(0)], [Demand::Exit, some_work()]);
+        assert_eq!(woken, [], "it does not sleep");
+    }
+
+    #[test]
+    fn a_timeout_changes_nothing() {
+        let workload = at_zero(&[&[Op::Timeout(Nanos(5)), work(1)]]);
+        assert_eq!(asked(&workload, &[0]), [some_work()]);
+    }
+}

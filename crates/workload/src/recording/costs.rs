@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What scheduling cost on the machine of a recording.
+
+use ids::Nanos;
+
+/// CPU time that one event took, over many of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cost {
+    /// What nearly all of them took at least.
+    pub low: Nanos,
+    /// The median.
+    pub typical: Nanos,
+    /// What nearly none of them took more than.
+    pub high: Nanos,
+}
+
+/// Costs that were measured while a workload was recorded, and taken out of its tasks' work. `None`: not measured, so
+/// work still contains it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Costs {
+    /// A switch from one task to another.
+    pub switch: Option<Cost>,
+    /// To wake a task that will run on the same CPU.
+    pub wake: Option<Cost>,
+    /// What is added if it will run on another one.
+    pub remote_wake: Option<Cost>,
+    /// A scheduler tick.
+    pub tick: Option<Cost>,
+    /// One run of one of the recorder's own programs.
+    pub probe: Option<Cost>,
+}
+
+impl Costs {
+    /// All of them with their names in files, in the order of the struct.
+    pub fn named(&self) -> [(&'static str, Option<Cost>); 5] {
+        [
+            ("switch", self.switch),
+            ("wake", self.wake),
+            ("remote-wake", self.remote_wake),
+            ("tick", self.tick),
+            ("probe", self.probe),
+        ]
+    }
+
+    /// The one of this name, to be set; `None` for a name that is not known here.
+    pub(super) fn named_mut(&mut self, name: &str) -> Option<&mut Option<Cost>> {
+        Some(match name {
+            "switch" => &mut self.switch,
+            "wake" => &mut self.wake,
+            "remote-wake" => &mut self.remote_wake,
+            "tick" => &mut self.tick,
+            "probe" => &mut self.probe,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cost_has_one_name() {
+        for index in 0..Costs::default().named().len() {
+            let name = Costs::default().named()[index].0;
+            let mut costs = Costs::default();
+            let cost = Cost { low: Nanos(1), typical: Nanos(2), high: Nanos(3) };
+            *costs.named_mut(name).expect("its own name") = Some(cost);
+            let set: Vec<usize> = (0..5).filter(|&other| costs.named()[other].1.is_some()).collect();
+            assert_eq!((set, costs.named()[index]), (vec![index], (name, Some(cost))));
+        }
+        assert_eq!(Costs::default().named_mut("nonsense"), None);
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A file to its recording, block by block.
+
+use super::blocks::{BlockReader, Failure, HEADER, Next, kind};
+use super::costs::Cost;
+use super::decode::{self, Reader};
+use super::{Costs, Recording, RecordingMeta, VERSION_HEADER};
+use crate::Workload;
+use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
+use std::io::Read;
+
+/// Reads all blocks; `name` is the workload's.
+pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
+    let mut blocks = BlockReader::new(input, VERSION_HEADER);
+    let mut parts = Parts { name: name.to_owned(), ..Parts::default() };
+    loop {
+        let (kind, skippable) = match blocks.next()? {
+            Next::Block { kind, skippable } => (kind, skippable),
+            Next::Cut => return Err((blocks.start(), parts.cut(blocks.blocks()))),
+        };
+        let mut reader = Reader { bytes: blocks.content(), at: 0, whole: "block" };
+        let inside = |(at, problem): decode::Failure| {
+            // What stands before this byte in the file is compressed: say where in the block it is.
+            (blocks.start(), format!("block of {}, byte {at}: {problem}", kind::name(kind)))
+        };
+        match kind {
+            kind::END => {
+                parts.check_end(&mut reader, blocks.blocks() - 1).map_err(inside)?;
+                let end = blocks.start() + (HEADER + 3) as u64;
+                return match blocks.is_at_end()? {
+                    true => parts.finish().map_err(|problem| (blocks.start(), problem)),
+                    false => Err((end, "something follows the end block; expected the end of the file".into())),
+                };
+            }
+            kind::METADATA => once(&mut parts.meta, || metadata(&mut reader)).map_err(inside)?,
+            kind::COSTS => once(&mut parts.costs, || costs(&mut reader)).map_err(inside)?,
+            kind::RESOURCES => once(&mut parts.resources, || resources(&mut reader)).map_err(inside)?,
+            kind::TASKS => parts.tasks(&mut reader).map_err(inside)?,
+            kind::OPERATIONS => parts.operations(&mut reader).map_err(inside)?,
+            _ if skippable => continue,
+            _ => {
+                let problem = format!("a block of type {kind} ({}), which this program cannot read", kind::name(kind));
+                return Err((blocks.start(), problem));
+            }
+        }
+        let left = reader.bytes.len() - reader.at;
+        if left > 0 {
+            return Err(inside((reader.at, format!("{left} bytes follow the last value; expected the end"))));
+        }
+    }
+}
+
+/// What there must not be two of.
+fn once<T>(place: &mut Option<T>, read: impl FnOnce() -> Result<T, decode::Failure>) -> Result<(), decode::Failure> {
+    if place.is_some() {
+        return Err((0, "a second block of this type; expected one".into()));
+    }
+    *place = Some(read()?);
+    Ok(())
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Parts {
+    name: String,
+    meta: Option<RecordingMeta>,
+    costs: Option<Costs>,
+    resources: Option<Workload>,
+    tasks: Vec<crate::TaskSpec>,
+    operations: usize,
+}
+
+impl Parts {
+    /// What there is to say of a file that ends before its end block.
+    fn cut(&self, blocks: u64) -> String {
+        format!(
+            "the file is cut off here; {blocks} blocks before are whole, with {} tasks and {} operations of theirs; \
+             expected an end block",
+            self.tasks.len(),
+            self.operations
+        )
+    }
+
+    fn tasks(&mut self, reader: &mut Reader<'_>) -> Result<(), decode::Failure> {
+        while reader.at < reader.bytes.len() {
+            let start = reader.at;
+            if self.tasks.len() == MAX_TASKS {
+                return Err((start, format!("more than {MAX_TASKS} tasks: no workload in memory may have more")));
+            }
+            let length = reader.length("task", usize::MAX)?;
+            // What later writers say of a task stands behind what is known here.
+            let end = reader.at + length;
+            let mut fields = Reader { bytes: &reader.bytes[..end], at: reader.at, whole: "task" };
+            let mut task = fields.task()?;
+            task.who = fields.who()?;
+            reader.at = end;
+            self.tasks.push(task);
+        }
+        Ok(())
+    }
+
+    fn operations(&mut self, reader: &mut Reader<'_>) -> Result<(), decode::Failure> {
+        while reader.at < reader.bytes.len() {
+            let start = reader.at;
+            let task = reader.small("task")?;
+            let known = self.tasks.len();
+            let Some(task) = self.tasks.get_mut(task as usize) else {
+                return Err((start, format!("operations of task {task}; there are {known} before this block")));
+            };
+            let count = reader.length("operations", usize::MAX)?;
+            self.operations += count;
+            if self.operations > MAX_OPS {
+                let problem = format!("more than {MAX_OPS} operations: no workload in memory may have more");
+                return Err((start, problem));
+            }
+            task.script.reserve(count);
+            for _ in 0..count {
+                task.script.push(reader.op()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end block says how much there should have been.
+    fn check_end(&self, reader: &mut Reader<'_>, blocks: u64) -> Result<(), decode::Failure> {
+        let found = [("blocks", blocks), ("tasks", self.tasks.len() as u64), ("operations", self.operations as u64)];
+        for (what, found) in found {
+            let start = reader.at;
+            let claimed = reader.number(what)?;
+            if claimed != found {
+                return Err((start, format!("{found} {what} before it; it claims {claimed}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Recording, String> {
+        let missing = |what: &str| format!("no block of {what}; expected one");
+        let mut meta = self.meta.ok_or_else(|| missing("metadata"))?;
+        meta.costs = self.costs.unwrap_or_default();
+        let resources = self.resources.ok_or_else(|| missing("resources"))?;
+        Ok(Recording { meta, workload: Workload { name: self.name, tasks: self.tasks, ..resources } })
+    }
+}
+
+fn metadata(reader: &mut Reader<'_>) -> Result<RecordingMeta, decode::Failure> {
+    let mut meta = RecordingMeta::default();
+    for _ in 0..reader.length("values", usize::MAX)? {
+        let key = reader.text("key")?;
+        let start = reader.at;
+        let (mut number, mut text) = (None, None);
+        match reader.up_to("kind of a value", 1)? {
+            0 => number = Some(reader.number(&key)?),
+            _ => text = Some(reader.text(&key)?),
+        }
+        let numbers = || number.ok_or_else(|| (start, format!("{key}: a text; expected a number")));
+        let mut texts = || text.take().ok_or_else(|| (start, format!("{key}: a number; expected a text")));
+        match key.as_str() {
+            "command" => meta.command = texts()?,
+            "recorded_at_unix_s" => meta.recorded_at_unix_s = numbers()?,
+            "kernel" => meta.kernel = texts()?,
+            "cpu_model" => meta.cpu_model = texts()?,
+            "cpus" => {
+                let cpus = numbers()?;
+                meta.cpus = u32::try_from(cpus).map_err(|_| (start, format!("cpus: {cpus}; expected 32 bits")))?;
+            }
+            "elapsed_ns" => meta.elapsed = ids::Nanos(numbers()?),
+            "lost_events" => meta.lost_events = numbers()?,
+            "notes" => meta.notes = texts()?,
+            // Later writers may know more.
+            _ => {}
+        }
+    }
+    Ok(meta)
+}
+
+fn costs(reader: &mut Reader<'_>) -> Result<Costs, decode::Failure> {
+    let mut costs = Costs::default();
+    for _ in 0..reader.length("costs", usize::MAX)? {
+        let name = reader.text("name of a cost")?;
+        let cost = Cost { low: reader.time(&name)?, typical: reader.time(&name)?, high: reader.time(&name)? };
+        if let Some(place) = costs.named_mut(&name) {
+            *place = Some(cost);
+        }
+    }
+    Ok(costs)
+}
+
+/// A workload without name and tasks.
+fn resources(reader: &mut Reader<'_>) -> Result<Workload, decode::Failure> {
+    Ok(Workload {
+        duration: reader.option("duration", |reader| reader.time("duration"))?,
+        mutexes: reader.resources("mutexes")?,
+        conditions: reader.resources("conditions")?,
+        signals: reader.up_to("signals", MAX_SIGNALS.into())? as u32,
+        references: reader.resources("references")?,
+        barriers: reader.list("barriers", MAX_RESOURCES as usize, |reader| reader.small("users of a barrier"))?,
+        ..Workload::default()
+    })
+}

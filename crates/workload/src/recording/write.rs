@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A recording to its file, block by block.
+
+use super::blocks::{BlockWriter, FULL_BLOCK, SKIPPABLE, kind};
+use super::encode::Writer;
+use super::{Costs, MAGIC, Recording, RecordingMeta, VERSION, VERSION_HEADER};
+use crate::{Op, TaskSpec, Workload};
+use std::io::{self, Write};
+
+/// zstd level: recordings are written once and kept. But 19 takes half a second for each MB.
+const SMALL_LEVEL: i32 = 19;
+/// Longer ones have a faster level.
+const SMALL_OPERATIONS: usize = 2 << 20;
+const LARGE_LEVEL: i32 = 3;
+
+/// Writes a recording whose workload is valid. The answer is the file's length.
+pub(super) fn write(recording: &Recording, mut out: impl Write) -> io::Result<u64> {
+    let Recording { meta, workload } = recording;
+    let operations: usize = workload.tasks.iter().map(|task| task.script.len()).sum();
+    let level = if operations > SMALL_OPERATIONS { LARGE_LEVEL } else { SMALL_LEVEL };
+    out.write_all(&MAGIC)?;
+    out.write_all(&VERSION.to_le_bytes())?;
+    let mut blocks = BlockWriter::new(out, VERSION_HEADER, level);
+    blocks.write(kind::METADATA, 0, &metadata(meta))?;
+    if meta.costs != Costs::default() {
+        blocks.write(kind::COSTS, SKIPPABLE, &costs(&meta.costs))?;
+    }
+    blocks.write(kind::RESOURCES, 0, &resources(workload))?;
+    tasks(&mut blocks, &workload.tasks)?;
+    scripts(&mut blocks, &workload.tasks)?;
+    let mut end = Writer::default();
+    for number in [blocks.blocks(), workload.tasks.len() as u64, operations as u64] {
+        end.number(number);
+    }
+    blocks.write(kind::END, 0, &end.0)?;
+    Ok(blocks.written())
+}
+
+/// A value in the metadata.
+enum Value<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+pub(super) fn metadata(meta: &RecordingMeta) -> Vec<u8> {
+    let values = [
+        ("command", Value::Text(&meta.command)),
+        ("recorded_at_unix_s", Value::Number(meta.recorded_at_unix_s)),
+        ("kernel", Value::Text(&meta.kernel)),
+        ("cpu_model", Value::Text(&meta.cpu_model)),
+        ("cpus", Value::Number(meta.cpus.into())),
+        ("elapsed_ns", Value::Number(meta.elapsed.0)),
+        ("lost_events", Value::Number(meta.lost_events)),
+        ("notes", Value::Text(&meta.notes)),
+    ];
+    let mut content = Writer::default();
+    content.list(&values, |content, (key, value)| {
+        content.text(key);
+        match value {
+            Value::Number(number) => {
+                content.number(0);
+                content.number(*number);
+            }
+            Value::Text(text) => {
+                content.number(1);
+                content.text(text);
+            }
+        }
+    });
+    content.0
+}
+
+fn costs(costs: &Costs) -> Vec<u8> {
+    let known: Vec<_> = costs.named().into_iter().filter_map(|(name, cost)| Some((name, cost?))).collect();
+    let mut content = Writer::default();
+    content.list(&known, |content, (name, cost)| {
+        content.text(name);
+        [cost.low, cost.typical, cost.high].into_iter().for_each(|time| content.time(time));
+    });
+    content.0
+}
+
+pub(super) fn resources(workload: &Workload) -> Vec<u8> {
+    let mut content = Writer::default();
+    content.option(workload.duration, Writer::time);
+    for count in [workload.mutexes, workload.conditions, workload.signals, workload.references] {
+        content.number(count.into());
+    }
+    content.list(&workload.barriers, |content, &users| content.number(users.into()));
+    content.0
+}
+
+/// Who the tasks are: as many in a block as fill it.
+fn tasks<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec]) -> io::Result<()> {
+    let mut content = Writer::default();
+    for task in tasks {
+        content.task(task);
+        if content.0.len() >= FULL_BLOCK {
+            blocks.write(kind::TASKS, 0, &std::mem::take(&mut content.0))?;
+        }
+    }
+    if content.0.is_empty() { Ok(()) } else { blocks.write(kind::TASKS, 0, &content.0) }
+}
+
+/// What they do: runs of operations, each of one task. A long script is in several blocks, short ones share one.
+fn scripts<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec]) -> io::Result<()> {
+    let mut content = Writer::default();
+    for (task, spec) in tasks.iter().enumerate() {
+        let mut rest = &spec.script[..];
+        while !rest.is_empty() {
+            let (bytes, taken) = run(rest, FULL_BLOCK.saturating_sub(content.0.len()));
+            content.number(task as u64);
+            content.number(taken as u64);
+            content.0.extend(bytes);
+            rest = &rest[taken..];
+            if content.0.len() >= FULL_BLOCK {
+                blocks.write(kind::OPERATIONS, 0, &std::mem::take(&mut content.0))?;
+            }
+        }
+    }
+    if content.0.is_empty() { Ok(()) } else { blocks.write(kind::OPERATIONS, 0, &content.0) }
+}
+
+/// At least one operation, and no more than make so many bytes full.
+fn run(ops: &[Op], room: usize) -> (Vec<u8>, usize) {
+    let mut bytes = Writer::default();
+    for (taken, op) in ops.iter().enumerate() {
+        if taken > 0 && bytes.0.len() >= room {
+            return (bytes.0, taken);
+        }
+        bytes.op(op);
+    }
+    (bytes.0, ops.len())
+}
