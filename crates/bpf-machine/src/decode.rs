@@ -3,7 +3,7 @@
 //! numbers, a 64-bit immediate load becomes one op. What no engine could execute is refused here.
 
 use crate::lines::{self, Files, SourceLine};
-use crate::op::{Atomic, Code, Op};
+use crate::op::{Atomic, Code, Op, Reg};
 use crate::{GuestAddr, LoadError, Resolver};
 use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, Symbol};
 
@@ -118,7 +118,7 @@ impl Decoder<'_> {
                 continue;
             }
             let op = self.op(slot, program).map_err(|problem| (slot, problem))?;
-            uses_stack |= op.dst == 10 || op.src == 10;
+            uses_stack |= op.dst == Reg::FRAME || op.src == Reg::FRAME;
             program.ops.push(op);
             program.slots.push(slot);
         }
@@ -286,15 +286,16 @@ impl Decoder<'_> {
     }
 }
 
-/// The op with the fields of `insn` as they are.
+/// The op with the fields of `insn` as they are; its registers exist.
 fn op(code: Code, insn: &Insn) -> Op {
-    Op { code, dst: insn.dst, src: insn.src, probe: false, at: i32::from(insn.off), imm: i64::from(insn.imm) }
+    let [dst, src] = [insn.dst, insn.src].map(|number| Reg::new(number).expect("both were looked at"));
+    Op { code, dst, src, probe: false, at: i32::from(insn.off), imm: i64::from(insn.imm) }
 }
 
 /// An op that faults with a text when it is reached.
 fn fault(code: Code, text: String, program: &mut Program) -> Op {
     program.texts.push(text);
-    Op { code, dst: 0, src: 0, probe: false, at: 0, imm: program.texts.len() as i64 - 1 }
+    Op { code, dst: Reg::R0, src: Reg::R0, probe: false, at: 0, imm: program.texts.len() as i64 - 1 }
 }
 
 fn unknown(insn: &Insn) -> Problem {

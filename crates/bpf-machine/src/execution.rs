@@ -14,6 +14,9 @@ pub(crate) const STACK_BYTES: u32 = 512;
 /// Bytes from one frame to the next: those between belong to nobody, so that no frame can reach another one.
 pub(crate) const FRAME_STRIDE: u32 = 2 * STACK_BYTES;
 
+/// r0 to r10.
+pub(crate) const REGS: usize = 11;
+
 /// How often each activation of a function may pass `may_goto`, and how long loops of helpers and iterators may be, as
 /// `BPF_MAX_LOOPS` of the kernel.
 pub(crate) const MAX_LOOPS: u32 = 8 << 20;
@@ -80,8 +83,8 @@ pub struct Execution {
     pub budget: u64,
     /// Loads through bad pointers that gave 0, as the kernel's exception table makes them.
     pub probe_reads: u64,
-    /// r0 to r10; the rest is never used and makes an index of four bits safe.
-    pub(crate) regs: [u64; 16],
+    /// r0 to r10.
+    pub(crate) regs: [u64; REGS],
     /// Index of the next op.
     pub(crate) pc: usize,
     pub(crate) frames: [Frame; MAX_FRAMES as usize],
@@ -109,7 +112,7 @@ impl Execution {
             pause_behind: false,
             budget: DEFAULT_BUDGET,
             probe_reads: 0,
-            regs: [0; 16],
+            regs: [0; REGS],
             pc: 0,
             frames: [Frame::default(); MAX_FRAMES as usize],
             depth: 0,

@@ -132,12 +132,13 @@ fn carry(own: &mut [SourceLine], ops: &[Op], base: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::Reg;
     use bpf_object::InlinedCall;
 
     const OWN: &str = "my.bpf.c";
 
     fn op(code: Code, at: i32) -> Op {
-        Op { code, dst: 0, src: 0, probe: false, at, imm: 0 }
+        Op { code, dst: Reg::R0, src: Reg::R0, probe: false, at, imm: 0 }
     }
 
     fn function() -> Function {

@@ -3,7 +3,7 @@
 
 use crate::decode::{Places, Program, decode};
 use crate::engine::{Engine, Regions};
-use crate::execution::{CodeSite, Execution, MAX_LOOPS, Next, STACK_BYTES, Step};
+use crate::execution::{CodeSite, Execution, MAX_LOOPS, Next, REGS, STACK_BYTES, Step};
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::op::Code;
 use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
@@ -144,7 +144,7 @@ impl Machine {
         assert!(args.len() <= 5, "{} arguments", args.len());
         assert!(cpu < self.maps.cpus, "CPU {cpu} of {}", self.maps.cpus);
         let entry = self.program.functions[function.0 as usize].entry;
-        execution.regs = [0; 16];
+        execution.regs = [0; REGS];
         execution.regs[1..=args.len()].copy_from_slice(args);
         execution.pc = entry as usize;
         execution.cpu = cpu;

@@ -6,16 +6,34 @@
 pub(crate) struct Op {
     /// What to do.
     pub code: Code,
-    /// Destination register, 0..=10.
-    pub dst: u8,
-    /// Source register, 0..=10.
-    pub src: u8,
+    /// Destination register.
+    pub dst: Reg,
+    /// Source register.
+    pub src: Reg,
     /// A load that cannot fault: bad addresses read as 0 (`Function::kernel_loads`).
     pub probe: bool,
     /// Jumps: index of the op to go on with. Loads and stores: signed offset. Calls of functions: its number.
     pub at: i32,
     /// Immediate, sign-extended; the address or number that a symbol stands for.
     pub imm: i64,
+}
+
+/// A register. A type with so few values is an index that needs no check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[rustfmt::skip]
+pub(crate) enum Reg { R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 }
+
+impl Reg {
+    /// The end of the stack, read-only.
+    pub const FRAME: Reg = Reg::R10;
+
+    /// The register with this number, if there is one.
+    #[rustfmt::skip]
+    pub fn new(number: u8) -> Option<Reg> {
+        use Reg::*;
+        [R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10].get(usize::from(number)).copied()
+    }
 }
 
 /// What an [`Op`] does. `K` takes the immediate, `X` the source register; 64 and 32 are the width in bits.
@@ -152,6 +170,14 @@ mod tests {
     #[test]
     fn an_op_is_small() {
         assert_eq!(size_of::<Op>(), 16);
+    }
+
+    #[test]
+    fn registers_are_numbered() {
+        for number in 0..=10 {
+            assert_eq!(Reg::new(number).map(|reg| reg as u8), Some(number));
+        }
+        assert_eq!(Reg::new(11), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!
 //! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. In those with
 //! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
-//! keeps what was measured, by date.
+//! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process: two lengths
+//! under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too.
 
 use bpf_object::Object;
 use event_log::Null;
@@ -59,13 +60,17 @@ impl Case {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, name] = &arguments[..]
+    if let [flag, name, seconds @ ..] = &arguments[..]
         && flag == "--case"
     {
-        return play(CASES.iter().find(|case| case.name() == *name).expect("a case"));
+        let case = CASES.iter().find(|case| case.name() == *name).expect("a case");
+        let seconds = seconds.first().map_or(case.seconds, |seconds| seconds.parse().expect("a number of seconds"));
+        return play(case, seconds);
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
-    println!("case             tasks simulated   switches  CPU time  switches/CPU s     target  ratio  peak memory");
+    println!(
+        "case             tasks simulated   switches  CPU time  switches/CPU s     target  ratio  peak memory    log hash"
+    );
     for case in CASES.iter().filter(|case| wanted.is_none_or(|name| *name == case.name())) {
         let program = std::env::current_exe().expect("this program has a path");
         let status = Command::new(program).args(["--case", &case.name()]).status().expect("it runs again");
@@ -73,7 +78,7 @@ fn main() {
     }
 }
 
-fn play(case: &Case) {
+fn play(case: &Case, seconds: u64) {
     let policy = policies::find(case.policy).expect("it ships");
     let object = Object::parse(policy.object).expect("it is compiled for us");
     let profile = Profile::from_toml(case.policy, policy.profile).expect("it ships");
@@ -94,7 +99,7 @@ fn play(case: &Case) {
         workload: &workload,
         scheduler: Scheduler::Object { object: &object, profile: &profile },
         seed: 0,
-        duration: Some(Nanos::from_secs(case.seconds)),
+        duration: Some(Nanos::from_secs(seconds)),
         kernel: (7, 2).into(),
     };
     let before = cpu_ns();
@@ -105,13 +110,14 @@ fn play(case: &Case) {
     let rate = switches * 1_000_000_000 / spent;
     let peak_mib = peak_kib() / 1024;
     println!(
-        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB",
+        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
         case.name(),
         case.tasks,
-        case.seconds,
+        seconds,
         spent as f64 / 1e9,
         case.target,
         rate as f64 / case.target as f64,
+        format!("{:032x}", outcome.log_hash),
     );
 }
 

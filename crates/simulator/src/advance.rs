@@ -11,8 +11,8 @@ use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Leave, Operation};
 
-/// Numbers of ticks that are tried to be skipped at once, if not all up to the end of the work can be.
-const TICKS_AT_ONCE: [u64; 4] = [8, 4, 2, 1];
+/// Numbers of ticks that are tried to be skipped at once, if one can be and not all up to the end of the work.
+const TICKS_AT_ONCE: [u64; 3] = [8, 4, 2];
 
 /// An idle system is never quite idle: timers of the kernel and its kworkers restart the tick of some CPU now and then,
 /// and that tick sees that the watchdog itself is stuck. On a real 7.2 kernel with a scheduler that drops every task and
@@ -166,12 +166,12 @@ impl<M: Model> Run<'_, M> {
 
     /// The first tick from `first` on that must not be skipped, or an earlier one.
     fn first_needed_tick(&self, cpu: CpuId, first: Nanos) -> Nanos {
+        if !self.skip_ticks || !self.tick_is_idle_until(cpu, first + Nanos(1)) {
+            return first;
+        }
         let after = |count: u64| self.ticks.nth_after(first, count, cpu);
         let skipped = |count: &u64| self.tick_is_idle_until(cpu, after(count - 1) + Nanos(1));
-        match TICKS_AT_ONCE.into_iter().find(skipped) {
-            Some(count) if self.skip_ticks => after(count),
-            _ => first,
-        }
+        after(TICKS_AT_ONCE.into_iter().find(skipped).unwrap_or(1))
     }
 
     /// A tick is due now.

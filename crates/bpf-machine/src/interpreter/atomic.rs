@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Atomic instructions. One execution runs at a time, so each is a plain read-modify-write.
 
+use crate::execution::REGS;
 use crate::op::{Atomic, Op};
 use crate::{FaultKind, Memory};
 
 /// Executes a `Code::Atomic`.
-pub(super) fn execute(op: &Op, r: &mut [u64; 16], memory: &mut Memory) -> Result<(), FaultKind> {
+pub(super) fn execute(op: &Op, r: &mut [u64; REGS], memory: &mut Memory) -> Result<(), FaultKind> {
     let (kind, bytes) = (Atomic::ALL[(op.imm >> 8) as usize], op.imm as u32 & 0xff);
-    let (d, s) = (usize::from(op.dst & 15), usize::from(op.src & 15));
+    let (d, s) = (op.dst as usize, op.src as usize);
     let offset = i64::from(op.at) as u64;
     if kind == Atomic::LoadAcquire {
         r[d] = memory.load(r[s].wrapping_add(offset), bytes)?;

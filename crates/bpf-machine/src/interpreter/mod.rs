@@ -7,12 +7,24 @@ mod straight;
 
 use crate::decode::Program;
 use crate::engine::Engine;
-use crate::execution::{CodeSite, Execution, Step, Then};
+use crate::execution::{CodeSite, Execution, PausePoints, Step, Then};
 use crate::helpers::{self, Outcome};
 use crate::op::{Code, Op};
 use crate::{Context, FaultKind, Host, SourceLine};
 use bpf_object::FunctionId;
-use straight::{Progress, Stop};
+use straight::{Blocks, Guard, Progress, Stop};
+
+impl Execution {
+    /// Whether it stops before `op`, if it did not just stop there.
+    fn pauses_before(&self, op: &Op) -> bool {
+        match op.code {
+            Code::Kfunc => self.pause.kfuncs,
+            Code::Helper => self.pause.helpers || self.pause.spin_locks && helpers::is_of_spin_lock(op.imm as u32),
+            Code::Atomic => self.pause.atomics,
+            _ => false,
+        }
+    }
+}
 
 impl Program {
     /// Where an execution stands.
@@ -44,15 +56,18 @@ impl Engine<'_> {
         }
         loop {
             let left = x.budget.saturating_sub(x.executed);
-            let mut progress = Progress { pc: x.pc, left, probe_reads: x.probe_reads };
-            let ops = &self.program.ops;
+            let loops_left = x.frame().loops_left;
+            let mut progress = Progress { pc: x.pc, left, loops_left, probe_reads: x.probe_reads };
+            let (ops, memory) = (&self.program.ops, &mut *self.memory);
             let stop = match &mut self.counts {
-                None => straight::run(ops, &mut x.regs, self.memory, &mut progress, &mut ()),
-                Some(counts) => straight::run(ops, &mut x.regs, self.memory, &mut progress, *counts),
+                None if left < ops.len() as u64 => straight::run(ops, &mut x.regs, memory, &mut progress, &mut Guard),
+                None => straight::run(ops, &mut x.regs, memory, &mut progress, &mut Blocks),
+                Some(counts) => straight::run(ops, &mut x.regs, memory, &mut progress, *counts),
             };
             x.pc = progress.pc;
             x.executed += left - progress.left;
             x.probe_reads = progress.probe_reads;
+            x.frame().loops_left = progress.loops_left;
             match stop {
                 Stop::Special if progress.left == 0 => return Err(FaultKind::Budget(x.budget)),
                 Stop::Special => {
@@ -60,6 +75,7 @@ impl Engine<'_> {
                         return Ok(step);
                     }
                 }
+                Stop::NearBudget => {}
                 Stop::Budget => return Err(FaultKind::Budget(x.budget)),
                 Stop::BadLoad { addr, size } => return Err(self.memory.bad_load(addr, size)),
                 Stop::BadStore { addr, size } => return Err(self.memory.bad_store(addr, size)),
@@ -71,17 +87,11 @@ impl Engine<'_> {
     fn special<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Option<Step>, FaultKind> {
         let program = self.program;
         let op = &program.ops[x.pc];
-        let stop = match op.code {
-            Code::Kfunc => x.pause.kfuncs,
-            Code::Helper => x.pause.helpers || x.pause.spin_locks && helpers::is_of_spin_lock(op.imm as u32),
-            Code::Atomic => x.pause.atomics,
-            _ => false,
-        };
-        if stop && !x.paused {
+        let paused = std::mem::take(&mut x.paused);
+        if x.pause != PausePoints::default() && !paused && x.pauses_before(op) {
             x.paused = true;
             return Ok(Some(Step::Paused));
         }
-        x.paused = false;
         x.executed += 1;
         if let Some(counts) = &mut self.counts {
             counts[x.pc] += 1;
@@ -103,7 +113,6 @@ impl Engine<'_> {
                 atomic::execute(op, &mut x.regs, self.memory)?;
                 x.pc += 1;
             }
-            Code::MayGoto => may_goto(x, op),
             Code::Call => self.push(x, FunctionId(op.at as u32), Then::Return)?,
             Code::Exit => return self.leave(x),
             Code::Poison => return Err(FaultKind::Poison(self.text(op))),
@@ -135,16 +144,5 @@ impl Engine<'_> {
                 Ok(Some(Step::Paused))
             }
         }
-    }
-}
-
-/// Falls through until the activation has done so 8 Mi times, then takes the branch (contract 3.1).
-fn may_goto(x: &mut Execution, op: &Op) {
-    let frame = x.frame();
-    if frame.loops_left == 0 {
-        x.pc = op.at as usize;
-    } else {
-        frame.loops_left -= 1;
-        x.pc += 1;
     }
 }

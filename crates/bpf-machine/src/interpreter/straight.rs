@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The inner loop: arithmetic, jumps, loads and stores. It leaves calls and all that can pause to the outer loop, so
-//! that it needs neither the host nor the frames and is compiled twice: with counts of instructions and without.
+//! that it needs neither the host nor the frames.
+//!
+//! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two jumps is
+//! shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and where lines
+//! are counted, each op is looked at. So the loop is compiled for each [`Count`].
 
 use crate::Memory;
+use crate::execution::REGS;
 use crate::op::{Code, Op};
 
 /// Why the inner loop stopped.
@@ -11,6 +16,8 @@ pub(super) enum Stop {
     Special,
     /// The budget is used up.
     Budget,
+    /// It may be before the next jump is taken: somebody has to look at each op.
+    NearBudget,
     /// A load that faults.
     BadLoad { addr: u64, size: u32 },
     /// A store that faults.
@@ -23,27 +30,38 @@ pub(super) struct Progress {
     pub pc: usize,
     /// Instructions left of the budget.
     pub left: u64,
+    /// How often `may_goto` may still fall through (contract 3.1).
+    pub loops_left: u32,
     /// Loads that gave 0 instead of a fault.
     pub probe_reads: u64,
 }
 
-/// Whoever counts instructions.
+/// Whoever looks at instructions.
 pub(super) trait Count {
+    /// Whether the budget is looked at before each op.
+    const EACH: bool;
     /// The op with this index is executed.
-    fn executes(&mut self, pc: usize);
-    /// It was not, after all.
-    fn takes_back(&mut self, pc: usize);
-}
-
-/// Nobody.
-impl Count for () {
-    #[inline(always)]
     fn executes(&mut self, _: usize) {}
-    #[inline(always)]
+    /// It was not, after all.
     fn takes_back(&mut self, _: usize) {}
 }
 
+/// Nobody: the budget is longer than the program.
+pub(super) struct Blocks;
+
+/// Nobody but who guards the budget.
+pub(super) struct Guard;
+
+impl Count for Blocks {
+    const EACH: bool = false;
+}
+
+impl Count for Guard {
+    const EACH: bool = true;
+}
+
 impl Count for [u64] {
+    const EACH: bool = true;
     #[inline(always)]
     fn executes(&mut self, pc: usize) {
         self[pc] += 1;
@@ -60,7 +78,7 @@ const ARENA_USER_BASE: u64 = 1 << 44;
 /// Runs until something stops it. One function, however long: the dispatch has to be one jump table.
 pub(super) fn run<C: Count + ?Sized>(
     ops: &[Op],
-    r: &mut [u64; 16],
+    r: &mut [u64; REGS],
     memory: &mut Memory,
     progress: &mut Progress,
     count: &mut C,
@@ -68,53 +86,68 @@ pub(super) fn run<C: Count + ?Sized>(
     use Code::*;
     let mut pc = progress.pc;
     let mut left = progress.left;
+    // Ops from here to `pc` are executed and not yet taken from `left`.
+    let mut from = pc;
     let stop = loop {
         let op = &ops[pc];
-        if left == 0 {
+        if C::EACH && left == (pc - from) as u64 {
             break Stop::Budget;
         }
-        left -= 1;
         count.executes(pc);
         pc += 1;
-        let (d, s) = (usize::from(op.dst & 15), usize::from(op.src & 15));
         let k = op.imm as u64;
+        macro_rules! dst {
+            () => {
+                r[op.dst as usize]
+            };
+        }
+        macro_rules! src {
+            () => {
+                r[op.src as usize]
+            };
+        }
 
         // The result of an operation on 64 or 32 bits; the latter clears the upper half.
         macro_rules! alu64k {
             ($f:expr) => {
-                r[d] = $f(r[d], k)
+                dst!() = $f(dst!(), k)
             };
         }
         macro_rules! alu64x {
             ($f:expr) => {
-                r[d] = $f(r[d], r[s])
+                dst!() = $f(dst!(), src!())
             };
         }
         macro_rules! alu32k {
             ($f:expr) => {
-                r[d] = u64::from($f(r[d] as u32, k as u32))
+                dst!() = u64::from($f(dst!() as u32, k as u32))
             };
         }
         macro_rules! alu32x {
             ($f:expr) => {
-                r[d] = u64::from($f(r[d] as u32, r[s] as u32))
+                dst!() = u64::from($f(dst!() as u32, src!() as u32))
             };
         }
         macro_rules! jump {
             ($condition:expr) => {
                 if $condition {
+                    left -= (pc - from) as u64;
                     pc = op.at as usize;
+                    from = pc;
+                    if !C::EACH && left < ops.len() as u64 {
+                        break Stop::NearBudget;
+                    }
                 }
             };
         }
         macro_rules! load {
             ($bytes:literal, $extend:expr) => {{
-                let addr = r[s].wrapping_add(i64::from(op.at) as u64);
+                let addr = src!().wrapping_add(i64::from(op.at) as u64);
                 match memory.load_le::<$bytes>(addr) {
-                    Some(value) => r[d] = $extend(value),
+                    Some(value) => dst!() = $extend(value),
                     None if op.probe => {
                         progress.probe_reads += 1;
-                        r[d] = 0;
+                        dst!() = 0;
                     }
                     None => {
                         pc -= 1;
@@ -125,7 +158,7 @@ pub(super) fn run<C: Count + ?Sized>(
         }
         macro_rules! store {
             ($bytes:literal, $value:expr) => {{
-                let addr = r[d].wrapping_add(i64::from(op.at) as u64);
+                let addr = dst!().wrapping_add(i64::from(op.at) as u64);
                 if memory.store_le::<$bytes>(addr, $value).is_none() {
                     pc -= 1;
                     break Stop::BadStore { addr, size: $bytes };
@@ -187,71 +220,73 @@ pub(super) fn run<C: Count + ?Sized>(
             Arsh64X => alu64x!(|a, b| (a as i64).wrapping_shr(b as u32) as u64),
             Arsh32K => alu32k!(|a, b| (a as i32).wrapping_shr(b) as u32),
             Arsh32X => alu32x!(|a, b| (a as i32).wrapping_shr(b) as u32),
-            Mov64K => r[d] = k,
-            Mov64X => r[d] = r[s],
-            Mov32K => r[d] = u64::from(k as u32),
-            Mov32X => r[d] = u64::from(r[s] as u32),
-            Neg64 => r[d] = r[d].wrapping_neg(),
-            Neg32 => r[d] = u64::from((r[d] as u32).wrapping_neg()),
-            Movsx8To64 => r[d] = i64::from(r[s] as i8) as u64,
-            Movsx16To64 => r[d] = i64::from(r[s] as i16) as u64,
-            Movsx32To64 => r[d] = i64::from(r[s] as i32) as u64,
-            Movsx8To32 => r[d] = u64::from(i32::from(r[s] as i8) as u32),
-            Movsx16To32 => r[d] = u64::from(i32::from(r[s] as i16) as u32),
-            Le16 => r[d] = u64::from(r[d] as u16),
-            Le32 => r[d] = u64::from(r[d] as u32),
+            Mov64K => dst!() = k,
+            Mov64X => dst!() = src!(),
+            Mov32K => dst!() = u64::from(k as u32),
+            Mov32X => dst!() = u64::from(src!() as u32),
+            Neg64 => dst!() = dst!().wrapping_neg(),
+            Neg32 => dst!() = u64::from((dst!() as u32).wrapping_neg()),
+            Movsx8To64 => dst!() = i64::from(src!() as i8) as u64,
+            Movsx16To64 => dst!() = i64::from(src!() as i16) as u64,
+            Movsx32To64 => dst!() = i64::from(src!() as i32) as u64,
+            Movsx8To32 => dst!() = u64::from(i32::from(src!() as i8) as u32),
+            Movsx16To32 => dst!() = u64::from(i32::from(src!() as i16) as u32),
+            Le16 => dst!() = u64::from(dst!() as u16),
+            Le32 => dst!() = u64::from(dst!() as u32),
             Le64 => {}
-            Swap16 => r[d] = u64::from((r[d] as u16).swap_bytes()),
-            Swap32 => r[d] = u64::from((r[d] as u32).swap_bytes()),
-            Swap64 => r[d] = r[d].swap_bytes(),
-            CastKernel => r[d] = u64::from(r[s] as u32),
-            CastUser => r[d] = if r[s] as u32 == 0 { 0 } else { u64::from(r[s] as u32) | ARENA_USER_BASE },
+            Swap16 => dst!() = u64::from((dst!() as u16).swap_bytes()),
+            Swap32 => dst!() = u64::from((dst!() as u32).swap_bytes()),
+            Swap64 => dst!() = dst!().swap_bytes(),
+            CastKernel => dst!() = u64::from(src!() as u32),
+            CastUser => dst!() = if src!() as u32 == 0 { 0 } else { u64::from(src!() as u32) | ARENA_USER_BASE },
 
-            Ja => pc = op.at as usize,
-            Jeq64K => jump!(r[d] == k),
-            Jeq64X => jump!(r[d] == r[s]),
-            Jeq32K => jump!(r[d] as u32 == k as u32),
-            Jeq32X => jump!(r[d] as u32 == r[s] as u32),
-            Jne64K => jump!(r[d] != k),
-            Jne64X => jump!(r[d] != r[s]),
-            Jne32K => jump!(r[d] as u32 != k as u32),
-            Jne32X => jump!(r[d] as u32 != r[s] as u32),
-            Jgt64K => jump!(r[d] > k),
-            Jgt64X => jump!(r[d] > r[s]),
-            Jgt32K => jump!(r[d] as u32 > k as u32),
-            Jgt32X => jump!(r[d] as u32 > r[s] as u32),
-            Jge64K => jump!(r[d] >= k),
-            Jge64X => jump!(r[d] >= r[s]),
-            Jge32K => jump!(r[d] as u32 >= k as u32),
-            Jge32X => jump!(r[d] as u32 >= r[s] as u32),
-            Jlt64K => jump!(r[d] < k),
-            Jlt64X => jump!(r[d] < r[s]),
-            Jlt32K => jump!((r[d] as u32) < k as u32),
-            Jlt32X => jump!((r[d] as u32) < r[s] as u32),
-            Jle64K => jump!(r[d] <= k),
-            Jle64X => jump!(r[d] <= r[s]),
-            Jle32K => jump!(r[d] as u32 <= k as u32),
-            Jle32X => jump!(r[d] as u32 <= r[s] as u32),
-            Jsgt64K => jump!(r[d] as i64 > k as i64),
-            Jsgt64X => jump!(r[d] as i64 > r[s] as i64),
-            Jsgt32K => jump!(r[d] as i32 > k as i32),
-            Jsgt32X => jump!(r[d] as i32 > r[s] as i32),
-            Jsge64K => jump!(r[d] as i64 >= k as i64),
-            Jsge64X => jump!(r[d] as i64 >= r[s] as i64),
-            Jsge32K => jump!(r[d] as i32 >= k as i32),
-            Jsge32X => jump!(r[d] as i32 >= r[s] as i32),
-            Jslt64K => jump!((r[d] as i64) < k as i64),
-            Jslt64X => jump!((r[d] as i64) < r[s] as i64),
-            Jslt32K => jump!((r[d] as i32) < k as i32),
-            Jslt32X => jump!((r[d] as i32) < r[s] as i32),
-            Jsle64K => jump!(r[d] as i64 <= k as i64),
-            Jsle64X => jump!(r[d] as i64 <= r[s] as i64),
-            Jsle32K => jump!(r[d] as i32 <= k as i32),
-            Jsle32X => jump!(r[d] as i32 <= r[s] as i32),
-            Jset64K => jump!(r[d] & k != 0),
-            Jset64X => jump!(r[d] & r[s] != 0),
-            Jset32K => jump!((r[d] & k) as u32 != 0),
-            Jset32X => jump!((r[d] & r[s]) as u32 != 0),
+            Ja => jump!(true),
+            MayGoto if progress.loops_left == 0 => jump!(true),
+            MayGoto => progress.loops_left -= 1,
+            Jeq64K => jump!(dst!() == k),
+            Jeq64X => jump!(dst!() == src!()),
+            Jeq32K => jump!(dst!() as u32 == k as u32),
+            Jeq32X => jump!(dst!() as u32 == src!() as u32),
+            Jne64K => jump!(dst!() != k),
+            Jne64X => jump!(dst!() != src!()),
+            Jne32K => jump!(dst!() as u32 != k as u32),
+            Jne32X => jump!(dst!() as u32 != src!() as u32),
+            Jgt64K => jump!(dst!() > k),
+            Jgt64X => jump!(dst!() > src!()),
+            Jgt32K => jump!(dst!() as u32 > k as u32),
+            Jgt32X => jump!(dst!() as u32 > src!() as u32),
+            Jge64K => jump!(dst!() >= k),
+            Jge64X => jump!(dst!() >= src!()),
+            Jge32K => jump!(dst!() as u32 >= k as u32),
+            Jge32X => jump!(dst!() as u32 >= src!() as u32),
+            Jlt64K => jump!(dst!() < k),
+            Jlt64X => jump!(dst!() < src!()),
+            Jlt32K => jump!((dst!() as u32) < k as u32),
+            Jlt32X => jump!((dst!() as u32) < src!() as u32),
+            Jle64K => jump!(dst!() <= k),
+            Jle64X => jump!(dst!() <= src!()),
+            Jle32K => jump!(dst!() as u32 <= k as u32),
+            Jle32X => jump!(dst!() as u32 <= src!() as u32),
+            Jsgt64K => jump!(dst!() as i64 > k as i64),
+            Jsgt64X => jump!(dst!() as i64 > src!() as i64),
+            Jsgt32K => jump!(dst!() as i32 > k as i32),
+            Jsgt32X => jump!(dst!() as i32 > src!() as i32),
+            Jsge64K => jump!(dst!() as i64 >= k as i64),
+            Jsge64X => jump!(dst!() as i64 >= src!() as i64),
+            Jsge32K => jump!(dst!() as i32 >= k as i32),
+            Jsge32X => jump!(dst!() as i32 >= src!() as i32),
+            Jslt64K => jump!((dst!() as i64) < k as i64),
+            Jslt64X => jump!((dst!() as i64) < src!() as i64),
+            Jslt32K => jump!((dst!() as i32) < k as i32),
+            Jslt32X => jump!((dst!() as i32) < src!() as i32),
+            Jsle64K => jump!(dst!() as i64 <= k as i64),
+            Jsle64X => jump!(dst!() as i64 <= src!() as i64),
+            Jsle32K => jump!(dst!() as i32 <= k as i32),
+            Jsle32X => jump!(dst!() as i32 <= src!() as i32),
+            Jset64K => jump!(dst!() & k != 0),
+            Jset64X => jump!(dst!() & src!() != 0),
+            Jset32K => jump!((dst!() & k) as u32 != 0),
+            Jset32X => jump!((dst!() & src!()) as u32 != 0),
 
             Load8 => load!(1, u64::from),
             Load16 => load!(2, u64::from),
@@ -264,21 +299,22 @@ pub(super) fn run<C: Count + ?Sized>(
             Store16K => store!(2, k),
             Store32K => store!(4, k),
             Store64K => store!(8, k),
-            Store8X => store!(1, r[s]),
-            Store16X => store!(2, r[s]),
-            Store32X => store!(4, r[s]),
-            Store64X => store!(8, r[s]),
+            Store8X => store!(1, src!()),
+            Store16X => store!(2, src!()),
+            Store32X => store!(4, src!()),
+            Store64X => store!(8, src!()),
 
-            Atomic | MayGoto | Call | Helper | Kfunc | Exit | Poison | MissingKfunc => {
+            Atomic | Call | Helper | Kfunc | Exit | Poison | MissingKfunc => {
                 pc -= 1;
-                left += 1;
                 count.takes_back(pc);
                 break Stop::Special;
             }
         }
     };
+    // An op that faults has been executed; the next one to look at is that one.
+    let faulted = matches!(stop, Stop::BadLoad { .. } | Stop::BadStore { .. });
     progress.pc = pc;
-    progress.left = left;
+    progress.left = left - (pc - from) as u64 - u64::from(faulted);
     stop
 }
 
