@@ -6,7 +6,7 @@ use crate::engine::{Engine, Regions};
 use crate::execution::{CodeSite, Execution, MAX_LOOPS, Next, REGS, STACK_BYTES, Step};
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::op::Code;
-use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId};
+use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
 use std::cell::Cell;
 
@@ -51,8 +51,8 @@ pub struct Context<'a> {
     pub maps: &'a mut Maps,
     /// CPU of the execution.
     pub cpu: u32,
-    /// The calling instruction.
-    pub site: CodeSite,
+    /// Line of the policy's own source that calls: of the innermost frame that has one.
+    pub line: SourceLine,
     /// Instructions that the execution has executed so far, this call included.
     pub executed: u64,
 }

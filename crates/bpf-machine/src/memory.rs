@@ -184,6 +184,14 @@ impl Memory {
         self.region(region).object_at(addr as u32).map(|(slot, _)| slot)
     }
 
+    /// Slot of the object of `region` that begins at `addr`.
+    #[inline]
+    pub fn slot_at(&self, region: RegionId, addr: GuestAddr) -> Option<u32> {
+        let (r, offset) = (self.region(region), addr as u32);
+        let begins = (addr >> 32) as u32 == KERNEL_HALF | u32::from(region.0) && offset & r.mask == 0;
+        (begins && offset >> r.shift < r.slots).then_some(offset >> r.shift)
+    }
+
     /// What a program's load of 1, 2, 4 or 8 bytes gives, zero-extended.
     #[inline]
     pub fn load(&self, addr: GuestAddr, size: u32) -> Result<u64, FaultKind> {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use bpf_machine::{Access, CodeSite, Machine, Memory, Next, PausePoints, SourceLine, Step, TimerId, asm};
+use bpf_machine::{Access, CodeSite, FaultKind, Machine, Memory, Next, PausePoints, SourceLine, Step, TimerId, asm};
 use bpf_object::FunctionId;
 use common::TestKernel;
 
@@ -244,4 +244,31 @@ fn the_assembler_says_what_is_wrong_and_where() {
         let error = asm::assemble("", program).expect_err(program).to_string();
         assert!(error.starts_with(expected), "{error}\nexpected {expected}");
     }
+}
+
+/// A loop of 3 instructions in a program of 6, with a helper behind it: whatever the budget, it ends where instructions
+/// that are counted one by one end it, and no other one is executed.
+#[test]
+fn the_budget_ends_at_the_very_instruction() {
+    let program = "func main\n  r0 = 0\nagain:\n  r0 += 1\n  r1 = r0\n  if r1 < 20 goto again\n  call helper 8\n  exit";
+    let run = |budget: u64, lines: bool| {
+        let mut machine = machine(program);
+        if lines {
+            machine.count_lines();
+        }
+        let mut execution = machine.execution();
+        execution.budget = budget;
+        machine.begin(&mut execution, FunctionId(0), &[], 0);
+        let result = machine.run(&mut execution, &mut TestKernel::default());
+        (result.map_err(|fault| (fault.kind, fault.insn)), execution.executed)
+    };
+    for budget in 0..63 {
+        let (result, executed) = run(budget, false);
+        let stands_before = if budget == 0 { 0 } else { 1 + (budget - 1) % 3 };
+        let insn = if budget > 60 { budget - 57 } else { stands_before };
+        assert_eq!(result, Err((FaultKind::Budget(budget), insn as u32)), "budget {budget}");
+        assert_eq!(executed, budget);
+        assert_eq!(run(budget, true), (result, executed), "counted one by one");
+    }
+    assert_eq!(run(63, false), (Ok(Step::Done(0)), 63));
 }

@@ -96,7 +96,7 @@ impl Alarms {
     }
 
     /// When the next one is due.
-    pub fn next_due(&mut self) -> Option<Nanos> {
+    pub fn next_due(&self) -> Option<Nanos> {
         self.queue.next_due()
     }
 

@@ -98,7 +98,7 @@ impl<M: Model> Run<'_, M> {
         match effect {
             Effect::Resched { cpu: target } if target == cpu => self.cpus[cpu.index()].resched = true,
             Effect::Resched { cpu: target } if self.cpus[cpu.index()].script.is_empty() => self.send(cpu, target),
-            Effect::Resched { cpu: target } => self.cpus[cpu.index()].script.push_back(Step::Send(target)),
+            Effect::Resched { cpu: target } => self.cpus[cpu.index()].script.push(Step::Send(target)),
             Effect::ArmTimer { timer, cpu: target, at } => {
                 self.forget_fired(timer);
                 // The watchdog's work waits for a tick anyway.

@@ -7,7 +7,7 @@
 
 use crate::interrupt::Interrupt;
 use crate::operations::Pending;
-use crate::script::Step;
+use crate::script::Script;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
 use measures::CpuAccount;
@@ -68,7 +68,7 @@ pub(crate) struct Cpu {
     /// It is in that schedule, and spins until these have.
     pub spins_for: Vec<(CpuId, u64)>,
     /// What is left of an operation that takes locks, after what it owes.
-    pub script: VecDeque<Step>,
+    pub script: Script,
     /// An operation of the kernel that waits, and is amidst it.
     pub operation: Option<Box<Pending>>,
     /// It spins until that may go on, or begin.
@@ -97,7 +97,7 @@ impl Cpu {
             schedules: 0,
             awaits: Vec::new(),
             spins_for: Vec::new(),
-            script: VecDeque::new(),
+            script: Script::default(),
             operation: None,
             parked: false,
             waits_for_lock: false,
@@ -168,6 +168,12 @@ impl Cpu {
     /// Its account, complete up to the last [`Cpu::settle`].
     pub fn account(&self) -> &CpuAccount {
         &self.account
+    }
+
+    /// Whether the account holds all time up to `time`.
+    #[inline]
+    pub fn is_settled(&self, time: Nanos) -> bool {
+        self.settled == time
     }
 
     /// Brings the account up to `to`, which is not before the last time, and says what the current task got.

@@ -11,7 +11,6 @@
 //! holder gives it back; that may lie ahead.
 
 use crate::handover::Spinning;
-use crate::script::Step;
 use event_log::LockKind;
 use ids::{CpuId, DsqId, Nanos, Topology};
 use kernel_model::Lock;
@@ -88,8 +87,6 @@ pub(crate) struct Locks {
     others: BTreeMap<Lock, LockNumber>,
     /// How CPUs wait.
     pub spinning: Spinning,
-    /// Kept to be filled again.
-    pub written: Vec<Step>,
 }
 
 impl Locks {
@@ -98,14 +95,7 @@ impl Locks {
         let costs = machine.effects.locks.clone()?;
         let topology = machine.topology.clone();
         let table = (0..topology.len() as u32).map(|cpu| Entry::new(Lock::Runqueue(CpuId(cpu)))).collect();
-        Some(Box::new(Locks {
-            costs,
-            topology,
-            table,
-            others: BTreeMap::new(),
-            spinning: Spinning::Queued,
-            written: Vec::new(),
-        }))
+        Some(Box::new(Locks { costs, topology, table, others: BTreeMap::new(), spinning: Spinning::Queued }))
     }
 
     /// Part of the wakeup path in which the runqueue of the target is locked.

@@ -160,14 +160,14 @@ impl<M: Model> Run<'_, M> {
             if step.taken {
                 // What the kfunc costs was counted before it came to the lock; it is spent under it.
                 let held = if is_queue { pending.spend.min(queue_call) } else { Nanos::ZERO };
-                script.push_back(Step::Spend(pending.spend - held));
-                script.push_back(Step::Take(number, step.caller));
+                script.push(Step::Spend(pending.spend - held));
+                script.push(Step::Take(number, step.caller));
                 pending.spend = held;
             } else {
                 let own = matches!(step.lock, Lock::Runqueue(_)) && matches!(step.caller, "wakeup" | "schedule");
                 let locked = if own { std::mem::take(&mut pending.locked) } else { Nanos::ZERO };
-                script.push_back(Step::Spend(std::mem::take(&mut pending.spend) + locked));
-                script.push_back(Step::Give(number));
+                script.push(Step::Spend(std::mem::take(&mut pending.spend) + locked));
+                script.push(Step::Give(number));
             }
         };
         for step in &self.output.locks {
@@ -181,7 +181,7 @@ impl<M: Model> Run<'_, M> {
         let paid = price(costs, &used);
         let rest = paid - std::mem::replace(&mut pending.paid, paid);
         let locked = if let Progress::Done(_) = progress { std::mem::take(&mut pending.locked) } else { Nanos::ZERO };
-        script.push_back(Step::Spend(std::mem::take(&mut pending.spend) + rest + locked));
+        script.push(Step::Spend(std::mem::take(&mut pending.spend) + rest + locked));
     }
 
     /// The kernel has done what `cpu` began; that goes on to spend what it cost.
@@ -191,7 +191,7 @@ impl<M: Model> Run<'_, M> {
         if let Some(task) = entry.current.some() {
             self.tasks[task.index()].blocks = false;
         }
-        entry.script.extend(pending.sends.into_iter().map(Step::Send));
+        pending.sends.iter().for_each(|&cpu| entry.script.push(Step::Send(cpu)));
         if !pending.awaits.is_empty() {
             entry.spins_for = pending.awaits;
             self.spinning.push(cpu);

@@ -88,9 +88,12 @@ impl EventQueue {
     }
 
     /// When the next alarm is due.
-    pub fn next_due(&mut self) -> Option<Nanos> {
-        self.fill_gap();
-        self.heap.first().map(|entry| entry.time())
+    pub fn next_due(&self) -> Option<Nanos> {
+        let first = match self.gap_at_root {
+            true => self.heap.get(1..)?.iter().take(ARITY).min(),
+            false => self.heap.first(),
+        };
+        first.map(|entry| entry.time())
     }
 
     /// Takes the next alarm.

@@ -291,7 +291,7 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    fn has_more(&mut self) -> bool {
+    fn has_more(&self) -> bool {
         let Left { alive, ready, asleep, starts } = self.left.without(self.beside);
         let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks() || self.operations.are_planned();
         let waits_for_deadline = alive > 0 && self.deadline.is_some();
@@ -366,9 +366,13 @@ impl<'a, M: Model> Run<'a, M> {
     /// Brings a CPU's account up to now, and its current task's.
     pub fn settle(&mut self, cpu: CpuId) {
         let cpu = &mut self.cpus[cpu.index()];
+        let current = cpu.current;
+        if cpu.is_settled(self.now) && (current == TaskId::NONE || !self.tasks[current.index()].watches_clock()) {
+            return;
+        }
         let spent = cpu.settle(self.now, &self.ticks);
-        if cpu.current != TaskId::NONE {
-            let task = &mut self.tasks[cpu.current.index()];
+        if current != TaskId::NONE {
+            let task = &mut self.tasks[current.index()];
             if self.operations.wait && task.state() != State::Running {
                 // It sleeps or has ended, and its CPU has not switched yet.
                 return;

@@ -29,13 +29,58 @@ pub(crate) enum Step {
     Send(CpuId),
 }
 
+/// Steps that are still to be taken.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    steps: Vec<Step>,
+    /// Of these, taken.
+    taken: usize,
+}
+
+impl Script {
+    /// Whether there is nothing to do.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The next step.
+    #[inline]
+    fn next(&self) -> Option<Step> {
+        self.steps.get(self.taken).copied()
+    }
+
+    /// That is done.
+    #[inline]
+    fn pop(&mut self) {
+        self.taken += 1;
+        if self.taken == self.steps.len() {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.steps.clear();
+        self.taken = 0;
+    }
+
+    /// Adds a step at the end.
+    #[inline]
+    pub fn push(&mut self, step: Step) {
+        if !matches!(step, Step::Spend(Nanos::ZERO)) {
+            self.steps.push(step);
+        }
+    }
+}
+
 impl<M: Model> Run<'_, M> {
     /// Writes down the operation whose output was taken. Of what it cost beside the scheduler's code, `charge.locked` is
     /// spent before the last runqueue is given back, the rest before all.
     pub fn write_script(&mut self, cpu: CpuId, charge: Charge) {
         let Some(locks) = &mut self.locks else { return };
         let costs = &self.machine.costs;
-        let mut script = std::mem::take(&mut locks.written);
+        let script = &mut self.cpus[cpu.index()].script;
+        let is_first = script.is_empty();
         let steps = &self.output.locks;
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
         let last = steps.iter().rposition(is_last);
@@ -63,20 +108,19 @@ impl<M: Model> Run<'_, M> {
         let all = price(costs, &self.output.usage);
         script.push(Step::Spend(spend + all - past));
         let end = self.cpus[cpu.index()].free_at() + charge.scheduler + all;
-        if self.cpus[cpu.index()].script.is_empty() && self.is_alone(cpu, &script, end) {
-            self.play_at_once(cpu, &script);
-        } else {
-            self.cpus[cpu.index()].script.extend(&script);
+        if is_first && self.is_alone(cpu, end) {
+            self.play_at_once(cpu);
         }
-        script.clear();
-        self.locks.as_mut().expect("it was there").written = script;
     }
 
     /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no events.
-    fn is_alone(&mut self, cpu: CpuId, script: &[Step], end: Nanos) -> bool {
+    fn is_alone(&self, cpu: CpuId, end: Nanos) -> bool {
         let (locks, now) = (self.locks.as_ref().expect("there is a script"), self.now);
-        let takes =
-            script.iter().filter_map(|step| if let Step::Take(number, _) = step { Some(*number) } else { None });
+        if !self.is_first(end) {
+            return false;
+        }
+        let steps = &self.cpus[cpu.index()].script.steps;
+        let takes = steps.iter().filter_map(|step| if let Step::Take(number, _) = step { Some(*number) } else { None });
         let mut lines = Nanos::ZERO;
         for number in takes {
             if !locks.is_free(number, now) {
@@ -88,12 +132,12 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Goes through an operation that is alone.
-    fn play_at_once(&mut self, cpu: CpuId, script: &[Step]) {
+    fn play_at_once(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
         let locks = self.locks.as_mut().expect("there is a script");
         let from = entry.free_at();
         let mut at = from;
-        for &step in script {
+        for &step in &entry.script.steps {
             match step {
                 Step::Spend(time) => at += time,
                 Step::Take(number, caller) => {
@@ -107,6 +151,7 @@ impl<M: Model> Run<'_, M> {
                 Step::Send(_) => unreachable!("interrupts are sent after it"),
             }
         }
+        entry.script.clear();
         entry.charge(Charge { scheduler: at - from, ..Charge::default() });
     }
 
@@ -117,7 +162,7 @@ impl<M: Model> Run<'_, M> {
         let (mut next, mut ready) = (Some(cpu), Vec::new());
         while let Some(cpu) = next.take().or_else(|| ready.pop()) {
             self.settle(cpu);
-            while let Some(&step) = self.cpus[cpu.index()].script.front() {
+            while let Some(step) = self.cpus[cpu.index()].script.next() {
                 let at = self.cpus[cpu.index()].free_at();
                 match step {
                     Step::Spend(time) => {
@@ -138,13 +183,13 @@ impl<M: Model> Run<'_, M> {
                         if let Some((waiter, grant)) = locks.give(number, at) {
                             self.settle(waiter);
                             self.cpus[waiter.index()].waits_for_lock = false;
-                            self.cpus[waiter.index()].script.pop_front();
+                            self.cpus[waiter.index()].script.pop();
                             self.take_lock(waiter, number, self.now, grant);
                             ready.push(waiter);
                         }
                     }
                 }
-                self.cpus[cpu.index()].script.pop_front();
+                self.cpus[cpu.index()].script.pop();
             }
             if cpu != first {
                 self.wait_until_free(cpu);
@@ -153,7 +198,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Whether nothing else happens up to `time`: then nobody else asks for a lock before.
-    fn is_first(&mut self, time: Nanos) -> bool {
+    fn is_first(&self, time: Nanos) -> bool {
         self.alarms.next_due().is_none_or(|due| due > time)
     }
 

@@ -196,6 +196,12 @@ impl Task {
         matches!(self.phase, Phase::Spin | Phase::Line(_))
     }
 
+    /// Whether it waits for its CPU clock: that it may look at it matters even where no time passes.
+    #[inline]
+    pub fn watches_clock(&self) -> bool {
+        matches!(self.phase, Phase::CpuTime(_))
+    }
+
     /// What it needs at this rate until it acts again; `None` if it acts now.
     pub fn needs(&self, rate: Rate) -> Option<Need> {
         match self.phase {

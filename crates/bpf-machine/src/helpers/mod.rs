@@ -60,9 +60,9 @@ pub(crate) fn call<H: Host>(
         4 | 113 => text::probe_read(engine.memory, args)?,
         45 | 115 => text::probe_read_string(engine.memory, args)?,
         _ => {
-            let site = engine.program.site(x);
+            let line = engine.program.line(x);
             let (cpu, executed) = (x.cpu, x.executed);
-            let mut cx = Context { memory: engine.memory, maps: engine.maps, cpu, site, executed };
+            let mut cx = Context { memory: engine.memory, maps: engine.maps, cpu, line, executed };
             host.helper(helper, args, &mut cx)?
         }
     };

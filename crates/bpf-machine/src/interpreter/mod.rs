@@ -28,14 +28,16 @@ impl Execution {
 
 impl Program {
     /// Where an execution stands.
-    #[inline]
     pub(crate) fn site(&self, x: &Execution) -> CodeSite {
         let function = x.frames[x.depth as usize - 1].function;
-        let mut line = self.own[x.pc];
-        if !line.is_known() {
-            line = self.own_line_of_caller(x);
-        }
-        CodeSite { function, insn: self.slots[x.pc], line }
+        CodeSite { function, insn: self.slots[x.pc], line: self.line(x) }
+    }
+
+    /// The own line of the innermost frame that has one.
+    #[inline]
+    pub(crate) fn line(&self, x: &Execution) -> SourceLine {
+        let line = self.own[x.pc];
+        if line.is_known() { line } else { self.own_line_of_caller(x) }
     }
 
     /// The own line of the innermost caller that has one.
@@ -98,9 +100,9 @@ impl Engine<'_> {
         }
         match op.code {
             Code::Kfunc => {
-                let site = self.program.site(x);
+                let line = program.line(x);
                 let (cpu, executed) = (x.cpu, x.executed);
-                let mut cx = Context { memory: self.memory, maps: self.maps, cpu, site, executed };
+                let mut cx = Context { memory: self.memory, maps: self.maps, cpu, line, executed };
                 x.regs[0] = host.kfunc(op.imm as u32, x.arguments(), &mut cx)?;
                 x.pc += 1;
                 if x.pause_behind {

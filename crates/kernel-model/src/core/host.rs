@@ -15,7 +15,7 @@ impl Host for Core {
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
         self.context.locks.in_flight = cx.executed;
-        self.context.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.site.line });
+        self.context.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.line });
         let result = kfuncs::call(self, kfunc, args, cx)?;
         self.context.running.call = None;
         Ok(result)
@@ -23,7 +23,7 @@ impl Host for Core {
 
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::helper_nature(helper)] += 1;
-        self.context.running.call = Some(Call { callee: Callee::Helper(helper), line: cx.site.line });
+        self.context.running.call = Some(Call { callee: Callee::Helper(helper), line: cx.line });
         let result = kfuncs::helper(self, helper, args, cx)?;
         self.context.running.call = None;
         Ok(result)

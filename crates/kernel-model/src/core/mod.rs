@@ -442,8 +442,7 @@ impl Core {
 
     /// A number of jiffies as a time.
     pub fn jiffies_in_ns(&self, jiffies: u64) -> Nanos {
-        let ns = u128::from(jiffies) * 1_000_000_000 / u128::from(self.config.hz);
-        Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+        crate::guest::jiffies_in_ns(jiffies, self.config.hz)
     }
 
     /// `comm[pid]`, as the kernel's messages name a task.

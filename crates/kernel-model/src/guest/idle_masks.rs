@@ -41,9 +41,9 @@ impl IdleMasks {
 
     /// Takes one back; false if `addr` is none that a program holds.
     pub fn put(&mut self, memory: &Memory, addr: GuestAddr) -> bool {
-        let Some(slot) = memory.slot_in(self.region, addr) else { return false };
+        let Some(slot) = memory.slot_at(self.region, addr) else { return false };
         let Some((_, holders)) = self.slots.get_mut(slot as usize) else { return false };
-        if *holders == 0 || memory.addr(self.region, slot) != addr {
+        if *holders == 0 {
             return false;
         }
         *holders -= 1;

@@ -68,7 +68,7 @@ impl FixedMasks {
 
     /// Whether a mask of these starts at `addr`.
     pub fn is_mask(&self, memory: &Memory, addr: GuestAddr) -> bool {
-        memory.slot_in(self.region, addr).is_some_and(|slot| memory.addr(self.region, slot) == addr)
+        memory.slot_at(self.region, addr).is_some()
     }
 }
 

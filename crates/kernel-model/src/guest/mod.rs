@@ -22,7 +22,7 @@ pub(crate) use cgroup::ROOT_ID as ROOT_CGROUP_ID;
 pub use constants::fill_constants;
 pub(crate) use idle_masks::IdleMask;
 pub(crate) use masks::write as write_mask;
-pub(crate) use objects::{Objects, TaskView, jiffies};
+pub(crate) use objects::{Objects, TaskView, jiffies, jiffies_in_ns};
 /// The counters of `scx_bpf_events`, in its order.
 pub(crate) const EVENT_COUNTERS: &[layout::Field] = structs::SCX_EVENT_STATS.fields;
 pub(crate) use per_cpu::CpuTime;

@@ -10,7 +10,7 @@ use super::per_cpu::PerCpu;
 use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
 use super::writer::Writer;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
-use ids::{CpuId, CpuSet, TaskId};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
 
 /// Offsets in `struct task_struct`, computed from its table.
 pub(super) mod task {
@@ -213,16 +213,14 @@ impl Objects {
     /// Task whose object starts at `addr` (exactly).
     #[inline]
     pub fn task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<TaskId> {
-        let slot = memory.slot_in(self.tasks, addr)?;
+        let slot = memory.slot_at(self.tasks, addr)?;
         // The region grows in advance: only a published task has its mask pointer.
-        let published = memory.get_u64(self.tasks, slot, task::CPUS_PTR) != 0;
-        (published && memory.addr(self.tasks, slot) == addr).then_some(TaskId(slot))
+        (memory.get_u64(self.tasks, slot, task::CPUS_PTR) != 0).then_some(TaskId(slot))
     }
 
     /// CPU whose idle task's object starts at `addr` (exactly).
     pub fn idle_task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<CpuId> {
-        let slot = memory.slot_in(self.idle_tasks, addr)?;
-        (memory.addr(self.idle_tasks, slot) == addr).then_some(CpuId(slot))
+        memory.slot_at(self.idle_tasks, addr).map(CpuId)
     }
 
     /// `p->scx.slice`, in nanoseconds.
@@ -339,4 +337,10 @@ impl Objects {
 /// drivers; programs only ever subtract.
 pub(crate) fn jiffies(now: u64, hz: u32) -> u64 {
     (u128::from(now) * u128::from(hz) / 1_000_000_000) as u64
+}
+
+/// A number of jiffies as a time.
+pub(crate) fn jiffies_in_ns(jiffies: u64, hz: u32) -> Nanos {
+    let ns = u128::from(jiffies) * 1_000_000_000 / u128::from(hz);
+    Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }

@@ -35,19 +35,30 @@ impl Objects {
 
     /// The CPUs of this machine that a mask holds.
     pub fn mask(&self, memory: &Memory, addr: GuestAddr) -> Result<CpuSet, FaultKind> {
-        let bytes = self.mask_bytes(memory, addr)?;
-        let cpus = self.cpus() as usize;
-        let mut words: Vec<u64> = bytes[..cpus.div_ceil(64) * 8]
-            .chunks_exact(8)
-            .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
-            .collect();
-        // Bits above the last CPU are undefined in the kernel, too: it never looks at them.
-        if !cpus.is_multiple_of(64)
-            && let Some(last) = words.last_mut()
-        {
-            *last &= (1 << (cpus % 64)) - 1;
-        }
+        let words: Vec<u64> = self.mask_words(memory, addr)?.collect();
         Ok(CpuSet::from_words(&words))
+    }
+
+    /// Whether two masks have a CPU of this machine in common.
+    pub fn masks_intersect(&self, memory: &Memory, masks: [GuestAddr; 2]) -> Result<bool, FaultKind> {
+        let [a, b] = masks;
+        let (a, b) = (self.mask_words(memory, a)?, self.mask_words(memory, b)?);
+        Ok(a.zip(b).any(|(a, b)| a & b != 0))
+    }
+
+    /// A mask in words of 64 CPUs, without what lies above the last CPU: that is undefined in the kernel, too, which never
+    /// looks there.
+    fn mask_words<'m>(
+        &self,
+        memory: &'m Memory,
+        addr: GuestAddr,
+    ) -> Result<impl Iterator<Item = u64> + use<'m>, FaultKind> {
+        let cpus = self.cpus() as usize;
+        let bytes = &self.mask_bytes(memory, addr)?[..cpus.div_ceil(64) * 8];
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        let last = cpus / 64;
+        let within = move |index: usize| if index < last { u64::MAX } else { (1 << (cpus % 64)) - 1 };
+        Ok(words.enumerate().map(move |(index, word)| word & within(index)))
     }
 
     /// Whether a mask holds `cpu`; false if there is no such CPU.

@@ -9,6 +9,7 @@ use crate::ops::{OP_COUNT, Op};
 use crate::{Effect, LaunchError, guest};
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
+use ids::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest watchdog timeout, and the default (contract O6).
@@ -168,6 +169,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
         ops: [None; OP_COUNT],
         flags: 0,
         timeout_jiffies: jiffies(TIMEOUT_MAX_MS),
+        timeout: Nanos::ZERO,
         max_batch: BATCH_DFL as u32,
         dump_len: DUMP_LEN,
         hotplug_seq: 0,
@@ -209,6 +211,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
         let name = &scheduler.name;
         return Err(refused(EINVAL, format!("ops.name {name:?} must be letters, digits, '_' or '.'")));
     }
+    scheduler.timeout = guest::jiffies_in_ns(scheduler.timeout_jiffies, hz);
     Ok(scheduler)
 }
 

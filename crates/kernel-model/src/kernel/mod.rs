@@ -40,6 +40,8 @@ struct Scheduler {
     flags: u64,
     /// `ops.timeout_ms`, or the maximum, in jiffies.
     timeout_jiffies: u64,
+    /// The same as a time.
+    timeout: Nanos,
     /// `ops.dispatch_max_batch`, or the default.
     max_batch: u32,
     /// `ops.exit_dump_len`, or the default.

@@ -94,16 +94,18 @@ impl Kernel {
 
     fn watchdog_quiet_until(&self, until: Nanos) -> bool {
         let Some(scheduler) = &self.scheduler else { return true };
-        let timeout = self.core.jiffies_in_ns(scheduler.timeout_jiffies);
-        self.stage != Stage::Enabled || until <= self.watchdog_checked + timeout
+        self.stage != Stage::Enabled || until <= self.watchdog_checked + scheduler.timeout
     }
 
     /// The tick looks whether the watchdog's work itself is done in time (contract W1).
     fn check_watchdog(&mut self) {
         let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.stage == Stage::Enabled) else { return };
-        let timeout = self.core.jiffies_in_ns(scheduler.timeout_jiffies);
+        // Jiffies are never ahead of the time.
+        if self.core.now.since(self.watchdog_checked) <= scheduler.timeout {
+            return;
+        }
         let late = self.core.jiffies_now().since(self.watchdog_checked);
-        if late > timeout {
+        if late > scheduler.timeout {
             let message = format!("watchdog failed to check in for {}", seconds(late));
             self.core.error(exit_kind::ERROR_STALL, 0, message);
         }
@@ -140,8 +142,8 @@ impl Kernel {
 
     /// A task that is runnable for longer than the timeout without having run is a stall.
     fn find_stalled(&mut self) {
-        let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout_jiffies;
-        let (timeout, now) = (self.core.jiffies_in_ns(timeout), self.core.jiffies_now());
+        let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout;
+        let now = self.core.jiffies_now();
         for task in self.core.runnable() {
             let entry = self.core.task(task);
             let waited = now.since(entry.runnable_at);

@@ -190,7 +190,7 @@ pub(super) fn equal(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Resul
 
 /// bpf_cpumask_intersects(src1, src2).
 pub(super) fn intersects(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    Ok(mask(core, cx, a[0])?.intersects(&mask(core, cx, a[1])?).into())
+    Ok(core.objects.masks_intersect(cx.memory, [a[0], a[1]])?.into())
 }
 
 /// bpf_cpumask_subset(src1, src2): whether the first is in the second.

@@ -10,8 +10,7 @@ use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunStat
 use crate::core::{Core, Running};
 use crate::guest::{Objects, TaskView};
 use crate::ops::Op;
-use bpf_machine::{Access, CodeSite, Context, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
-use bpf_object::FunctionId;
+use bpf_machine::{Access, Context, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 
 /// A kernel of 7.2 without a machine: two nodes of two cores of two CPUs each, and some memory of the program's own.
@@ -116,7 +115,7 @@ impl Bench {
 
 fn context<'a>(memory: &'a mut Memory, maps: &'a mut Maps) -> Context<'a> {
     let line = SourceLine { file: 0, line: 7 };
-    Context { memory, maps, cpu: 0, site: CodeSite { function: FunctionId(0), insn: 0, line }, executed: 0 }
+    Context { memory, maps, cpu: 0, line, executed: 0 }
 }
 
 fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
