@@ -33,6 +33,8 @@ pub struct TaskAttributes {
     pub allowed: CpuSet,
     /// A thread of the kernel itself.
     pub kernel_thread: bool,
+    /// A thread of its parent's process (`CLONE_THREAD`), whose number and leader it shares. Means nothing without a parent.
+    pub thread: bool,
     /// Who forks it; `None`: from outside.
     pub parent: Option<TaskId>,
 }

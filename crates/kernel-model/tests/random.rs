@@ -191,6 +191,7 @@ impl World {
                     nice: 0,
                     allowed: allowed.clone(),
                     kernel_thread: false,
+                    thread: false,
                     parent: None,
                 };
                 let on = self.cpu(0);

@@ -35,12 +35,35 @@ fn t1_a_refused_fork_makes_no_task() {
         nice: 0,
         allowed: mask("0"),
         kernel_thread: false,
+        thread: false,
         parent: None,
     };
     assert_eq!(bench.kernel.fork(CpuId(0), attributes), Err(-12));
     bench.settle();
     assert_eq!(bench.ops(), "init_task", "neither enable nor exit_task");
     assert!(bench.kernel.exit_info().is_none(), "the scheduler goes on");
+}
+
+/// The scheduler refuses threads, with the number of their process as the error.
+#[test]
+fn t1_a_thread_is_in_the_process_of_the_task_that_forks_it() {
+    let refuse = "ON_INIT_TASK=return p->tgid == p->pid ? 0 : -p->tgid;";
+    let mut bench = Bench::probe(1, &with(&["OP_TASK", refuse]));
+    let mut fork = |thread, parent| {
+        let attributes = kernel_model::TaskAttributes {
+            name: "child".into(),
+            policy: Policy::Other,
+            nice: 0,
+            allowed: mask("0"),
+            kernel_thread: false,
+            thread,
+            parent,
+        };
+        bench.kernel.fork(CpuId(0), attributes)
+    };
+    let leader = fork(false, None).expect("a process");
+    assert_eq!(fork(true, Some(leader)), Err(-(event_log::modelled_pid(leader) as i32)));
+    assert!(fork(false, Some(leader)).is_ok(), "a child is a process of its own");
 }
 
 #[test]

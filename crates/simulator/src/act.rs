@@ -158,6 +158,7 @@ impl<M: Model> Run<'_, M> {
             nice: what.nice,
             allowed,
             kernel_thread: false,
+            thread: parent.is_some_and(|parent| self.player.is_thread(spec, parent)),
             parent,
         };
         self.tell_time();

@@ -51,6 +51,7 @@ impl<M: Model> Run<'_, M> {
                 nice: 0,
                 allowed: [cpu].into_iter().collect(),
                 kernel_thread: true,
+                thread: false,
                 parent: None,
             };
             let thread = self.boot_thread(cpu, attributes, Role::Hotplug);

@@ -261,6 +261,7 @@ impl<'a, M: Model> Run<'a, M> {
             nice: 0,
             allowed: self.all_cpus.clone(),
             kernel_thread: true,
+            thread: false,
             parent: None,
         };
         self.boot_thread(BOOT_CPU, attributes, Role::Watchdog)

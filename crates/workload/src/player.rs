@@ -263,6 +263,12 @@ impl<'w> Player<'w> {
         self.workload.is_beside(index)
     }
 
+    /// Whether a task of this spec that `parent` forks is a thread of its process.
+    pub fn is_thread(&self, index: u32, parent: TaskId) -> bool {
+        let process = |index| self.spec(index).who.tgid;
+        process(index).is_some() && process(index) == process(self.spec_of(parent))
+    }
+
     /// Index of the spec that `task` plays.
     pub fn spec_of(&self, task: TaskId) -> u32 {
         self.tasks[task.index()].spec

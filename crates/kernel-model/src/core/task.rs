@@ -134,6 +134,8 @@ pub(crate) struct Task {
     pub comm: String,
     /// Process number that programs see.
     pub pid: i32,
+    /// The pid of its process: of the first thread.
+    pub tgid: i32,
     /// Policy.
     pub policy: Policy,
     /// -20 to 19.

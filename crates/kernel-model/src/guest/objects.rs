@@ -29,6 +29,7 @@ pub(super) mod task {
     pub const TGID: u32 = TASK_STRUCT.offset("tgid");
     pub const COMM: u32 = TASK_STRUCT.offset("comm");
     pub const GROUP_LEADER: u32 = TASK_STRUCT.offset("group_leader");
+    pub const REAL_PARENT: u32 = TASK_STRUCT.offset("real_parent");
 }
 
 /// `rq->curr`.
@@ -161,7 +162,11 @@ impl Objects {
 
     fn fill(&self, memory: &mut Memory, region: RegionId, slot: u32, view: &TaskView<'_>, parent: GuestAddr) {
         let own = memory.addr(region, slot);
-        let leader = if view.pid == view.tgid { own } else { self.leader_through(memory, parent, view.tgid, own) };
+        let (leader, parent) = match view.pid == view.tgid {
+            true => (own, parent),
+            // Whoever forks a thread is its sibling: both have the parent of their process (copy_process()).
+            false => (self.leader_through(memory, parent, view.tgid, own), self.parent_through(memory, parent)),
+        };
         let mm = if view.flags & PF_KTHREAD == 0 { memory.addr(self.mm, 0) } else { 0 };
         let css_set = self.root_cgroup.css_set(memory);
         let mut to = Writer { bytes: memory.slot_mut(region, slot), structure: &TASK_STRUCT };
@@ -188,6 +193,11 @@ impl Objects {
         let Some(slot) = memory.slot_in(self.tasks, parent) else { return own };
         let same_group = memory.get_u32(self.tasks, slot, task::TGID) as i32 == tgid;
         if same_group { memory.get_u64(self.tasks, slot, task::GROUP_LEADER) } else { own }
+    }
+
+    /// The parent of this task, if it is one.
+    fn parent_through(&self, memory: &Memory, task: GuestAddr) -> GuestAddr {
+        memory.slot_in(self.tasks, task).map_or(task, |slot| memory.get_u64(self.tasks, slot, task::REAL_PARENT))
     }
 
     fn set_mask(&self, task: &mut [u8], allowed: &CpuSet) {

@@ -92,18 +92,22 @@ fn addresses_name_tasks_exactly() {
 }
 
 #[test]
-fn threads_find_their_leader_through_their_parent() {
+fn threads_find_their_leader_and_the_parent_of_their_process_through_who_forks_them() {
     let (mut memory, objects) = new(1);
     let all = CpuSet::first_n(1);
-    objects.publish(&mut memory, TaskId(0), &view(10, 10, TaskId::NONE, &all));
-    objects.publish(&mut memory, TaskId(1), &view(11, 10, TaskId(0), &all));
-    objects.publish(&mut memory, TaskId(2), &view(12, 10, TaskId(1), &all));
-    objects.publish(&mut memory, TaskId(3), &view(13, 13, TaskId(2), &all));
-    let leaders = [0, 1, 2, 3].map(|task| {
-        let task = objects.task_addr(&memory, TaskId(task), CpuId(0));
-        objects.task_at(&memory, read(&memory, task, "group_leader"))
-    });
-    assert_eq!(leaders, [Some(TaskId(0)), Some(TaskId(0)), Some(TaskId(0)), Some(TaskId(3))]);
+    objects.publish(&mut memory, TaskId(0), &view(9, 9, TaskId::NONE, &all));
+    objects.publish(&mut memory, TaskId(1), &view(10, 10, TaskId(0), &all));
+    objects.publish(&mut memory, TaskId(2), &view(11, 10, TaskId(1), &all));
+    objects.publish(&mut memory, TaskId(3), &view(12, 10, TaskId(2), &all));
+    objects.publish(&mut memory, TaskId(4), &view(13, 13, TaskId(3), &all));
+    let related = |how: &str| {
+        [1, 2, 3, 4].map(|task| {
+            let task = objects.task_addr(&memory, TaskId(task), CpuId(0));
+            objects.task_at(&memory, read(&memory, task, how))
+        })
+    };
+    assert_eq!(related("group_leader"), [1, 1, 1, 4].map(|task| Some(TaskId(task))));
+    assert_eq!(related("real_parent"), [0, 0, 0, 3].map(|task| Some(TaskId(task))));
 }
 
 #[test]

@@ -52,17 +52,19 @@ impl Kernel {
     }
 
     fn new_task(&self, task: TaskId, cpu: CpuId, attributes: TaskAttributes) -> Task {
-        let TaskAttributes { name, policy, nice, allowed, kernel_thread, parent } = attributes;
+        let TaskAttributes { name, policy, nice, allowed, kernel_thread, thread, parent } = attributes;
         let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
         assert!(!allowed.is_empty(), "a task may run on some CPU of the machine");
         let mut comm = name;
         let end = (0..=COMM_BYTES.min(comm.len())).rev().find(|&end| comm.is_char_boundary(end)).unwrap_or(0);
         comm.truncate(end);
         let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
+        let pid = modelled_pid(task) as i32;
         Task {
             blocks: false,
             comm,
-            pid: modelled_pid(task) as i32,
+            pid,
+            tgid: parent.filter(|_| thread).map_or(pid, |parent| self.core.task(parent).tgid),
             policy,
             nice,
             allowed_count: allowed.len() as u32,
@@ -115,7 +117,7 @@ impl Kernel {
             weight: ext_weight(entry.policy, entry.nice),
             allowed: &entry.allowed,
             parent: entry.parent,
-            tgid: entry.pid,
+            tgid: entry.tgid,
         };
         self.core.objects.publish(&mut self.machine.memory, task, &view);
     }

@@ -118,8 +118,15 @@ impl Bench {
     pub fn fork(&mut self, name: &str, cpus: &str, policy: Policy, nice: i8) -> TaskId {
         let all = CpuSet::first_n(64);
         let allowed = if cpus.is_empty() { all } else { cpus.parse().expect("a CPU list") };
-        let attributes =
-            TaskAttributes { name: name.into(), policy, nice, allowed, kernel_thread: false, parent: None };
+        let attributes = TaskAttributes {
+            name: name.into(),
+            policy,
+            nice,
+            allowed,
+            kernel_thread: false,
+            thread: false,
+            parent: None,
+        };
         self.kernel.fork(CpuId(0), attributes).expect("init_task agrees")
     }
 

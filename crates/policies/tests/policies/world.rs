@@ -60,6 +60,7 @@ impl World {
             nice: 0,
             allowed: CpuSet::first_n(self.machine.topology.len()),
             kernel_thread: false,
+            thread: false,
             parent: None,
         }
     }

@@ -69,6 +69,7 @@ impl<M: Model> Run<'_, M> {
                 nice: thread.nice,
                 allowed: thread.cpu.map_or_else(|| self.all_cpus.clone(), |cpu| CpuSet::from_iter([cpu])),
                 kernel_thread: true,
+                thread: false,
                 parent: None,
             };
             let task = self.boot_thread(cpu, attributes, Role::Background(number as u32));

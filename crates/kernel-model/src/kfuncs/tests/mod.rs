@@ -123,6 +123,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         blocks: false,
         comm,
         pid,
+        tgid: pid,
         policy: Policy::Ext,
         nice: 0,
         allowed_count: allowed.len() as u32,
