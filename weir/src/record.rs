@@ -47,6 +47,7 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
         counted(summary.events, "event"),
         summary.lost(),
     );
+    text.push_str(&format!("{:?} {}\n", summary.calibration, summary.overhead));
     if summary.lost() > 0 {
         text.push_str("weir: warning: the recording is incomplete: times and causes of sleeps may be wrong\n");
     }

@@ -7,7 +7,9 @@
  * 2. One event per sleep. The wakeup's cause is noted in the sleeper at sched_waking, where the waker is still
  *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
  *    that had not left its CPU yet sends nothing.
- * 3. A kernel may keep its tracepoints quiet while certain tasks have a CPU: see meter.bpf.c. A task that runs without
+ * 3. What the schedule costs the tasks is counted: how often each got a CPU, and how many interrupts it sent to other CPUs,
+ *    which on a virtual machine take many times as long as the wakeup that needs them.
+ * 4. A kernel may keep its tracepoints quiet while certain tasks have a CPU: see meter.bpf.c. A task that runs without
  *    having been seen to wake was woken, by nobody in the tree, when it got its CPU; and one that was not seen to get
  *    its CPU got it as long ago as it has run since.
  */
@@ -28,6 +30,16 @@ struct sleep {
 	__u64 waker_work_ns;
 	__u32 waker;
 	__u32 flags;
+	__u32 switches; /* how often the task had got a CPU when it fell asleep */
+	__u32 interrupts; /* and how many interrupts it had sent to other CPUs */
+	__u32 cpu;        /* the one that it left */
+	__u32 unused;
+};
+
+struct end {
+	struct head head;
+	__u32 switches;
+	__u32 interrupts;
 };
 
 struct exec {
@@ -52,6 +64,8 @@ struct note {
 	struct member member;
 	__u32 waker;
 	__u32 wake_flags;
+	__u32 switches;   /* how often it got a CPU */
+	__u32 interrupts; /* sent to other CPUs in its own context */
 	__u64 switched_in_ns;
 	__u64 work_ns; /* at that time */
 	/* The sleep that has begun. */
@@ -59,6 +73,8 @@ struct note {
 	__u64 blocked_work_ns;
 	__u32 blocked; /* whether one has, and has not been reported */
 	__u32 flags;
+	__u32 blocked_cpu;
+	__u32 unused;
 	/* The last wakeup. */
 	__u64 wake_ns;
 	__u64 waker_work_ns;
@@ -192,23 +208,29 @@ static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 	event->waker_work_ns = seen ? note->waker_work_ns : 0;
 	event->waker = seen ? note->waker : NOBODY;
 	event->flags = note->flags | (seen ? note->wake_flags : WAKE_UNSEEN);
+	event->switches = note->switches;
+	event->interrupts = note->interrupts;
+	event->cpu = note->blocked_cpu;
+	event->unused = 0;
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
 static void switch_out(struct task_struct *task, struct note *note, unsigned int state)
 {
 	__u64 now = bpf_ktime_get_ns(), work_ns = task->se.sum_exec_runtime;
-	struct head *event;
+	struct end *event;
 
 	if (note->blocked)
 		report_sleep(task, note, now);
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, work_ns);
 	if (state & TASK_DEAD) {
-		event = RESERVE(head);
+		event = RESERVE(end);
 		if (!event)
 			return;
-		fill_head(event, KIND_END, note->member.task, now, work_ns);
+		fill_head(&event->head, KIND_END, note->member.task, now, work_ns);
+		event->switches = note->switches;
+		event->interrupts = note->interrupts;
 		bpf_ringbuf_submit(event, wakeup_flag());
 		return;
 	}
@@ -218,6 +240,7 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 	note->blocked = 1;
 	note->blocked_ns = now;
 	note->blocked_work_ns = work_ns;
+	note->blocked_cpu = bpf_get_smp_processor_id();
 	note->flags = sleep_flags(task, state);
 }
 
@@ -227,6 +250,7 @@ static void switch_in(struct task_struct *task, struct note *note)
 
 	if (note->blocked)
 		report_sleep(task, note, now);
+	note->switches++;
 	note->switched_in_ns = now;
 	note->work_ns = task->se.sum_exec_runtime;
 }
@@ -244,5 +268,16 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	note = note_of(next);
 	if (note)
 		switch_in(next, note);
+	return 0;
+}
+
+/* Whoever has the CPU pays for it, also in an interrupt of its own. */
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(on_interrupt_sent, unsigned int cpu)
+{
+	struct note *note = note_of(bpf_get_current_task_btf());
+
+	if (note)
+		note->interrupts++;
 	return 0;
 }

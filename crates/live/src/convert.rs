@@ -9,10 +9,12 @@
 //! 3. A sleep that a timer or a device ended keeps its length, and so does one that a task outside the recording ended:
 //!    nothing in the recording says what that task waited for.
 //! 4. Whom an interrupt borrowed is never a cause.
+//! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
 //!
 //! Replay in this order cannot deadlock: every step happened at some time, and each waits only for earlier ones.
 
-use crate::event::{Event, Kind, Number, Waker};
+use crate::event::{Event, Kind, Number, Slept, Waker};
+use crate::overhead::{Counts, Overheads};
 use crate::split::{Parts, Pool};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
@@ -36,21 +38,23 @@ pub struct Converted {
     pub wall: Nanos,
     /// CPU time of all tasks.
     pub cpu: Nanos,
+    /// What of it was taken out, as it was the schedule's.
+    pub overhead: Nanos,
     /// Tasks that had not ended when the recording did. Their scripts end where they were seen last.
     pub unfinished: u32,
     /// Events about tasks whose birth is not in the recording. 0 if no event was lost.
     pub orphans: u64,
 }
 
-/// Converts the events of a recording, in any order.
-pub fn convert(name: &str, events: &[Event], host: &Host) -> Converted {
+/// Converts the events of a recording, in any order. `overheads` are taken out of what the tasks did.
+pub fn convert(name: &str, events: &[Event], host: &Host, overheads: &Overheads) -> Converted {
     let mut tree = Tree::new(events, host);
     let mut order: Vec<&Event> = events.iter().collect();
     order.sort_by_key(|event| event.time);
     for event in order {
         tree.take(event);
     }
-    tree.finish(name)
+    tree.finish(name, overheads)
 }
 
 /// The workload, and whether it had to be cut: if it is larger than a workload may be, the last part of the events is left
@@ -59,9 +63,10 @@ pub fn convert_what_fits(
     name: &str,
     mut events: Vec<Event>,
     host: &Host,
+    overheads: &Overheads,
     fits: &dyn Fn(&Workload) -> bool,
 ) -> (Converted, bool) {
-    let mut converted = convert(name, &events, host);
+    let mut converted = convert(name, &events, host, overheads);
     let mut cut = false;
     if !fits(&converted.workload) {
         events.sort_by_key(|event| event.time);
@@ -70,7 +75,7 @@ pub fn convert_what_fits(
         cut = true;
         drop(converted);
         events.truncate(events.len() / 8 * 7);
-        converted = convert(name, &events, host);
+        converted = convert(name, &events, host, overheads);
     }
     (converted, cut)
 }
@@ -89,10 +94,16 @@ struct Step {
     time: Nanos,
     /// Its CPU time at that moment.
     work: Nanos,
+    /// How often it had got a CPU, and how many interrupts it had sent, if that is known here.
+    counts: Option<(u32, u32)>,
     op: Op,
 }
 
 impl Step {
+    fn new(time: Nanos, work: Nanos, op: Op) -> Step {
+        Step { time, work, counts: None, op }
+    }
+
     /// Order at one instant: a task that sleeps does nothing more before it is woken.
     fn rank(&self) -> (Nanos, bool) {
         (self.time, matches!(self.op, Op::Sleep(..) | Op::Await(_)))
@@ -113,8 +124,8 @@ struct Life {
     peak_rss_bytes: u64,
     steps: Vec<Step>,
     parts: Parts,
-    /// Its CPU time when it ended.
-    end: Option<Nanos>,
+    /// Its CPU time when it ended, how often it had got a CPU, and how many interrupts it had sent.
+    end: Option<(Nanos, (u32, u32))>,
 }
 
 struct Tree<'a> {
@@ -165,9 +176,9 @@ impl<'a> Tree<'a> {
         self.last = self.last.max(event.time);
         match &event.kind {
             Kind::Birth { pid, tgid, .. } => self.birth(index, event, pid == tgid),
-            Kind::Sleep { wake, waker, io_wait, uninterruptible } => {
-                self.last = self.last.max(*wake);
-                self.sleep(index, event, *wake, *waker, (*io_wait, *uninterruptible));
+            Kind::Sleep(slept) => {
+                self.last = self.last.max(slept.wake);
+                self.sleep(index, event, slept);
             }
             Kind::Exec { ticks, comm, arguments, truncated } => {
                 let life = &mut self.lives[index];
@@ -191,7 +202,9 @@ impl<'a> Tree<'a> {
                 let peak = &mut self.lives[leader].peak_rss_bytes;
                 *peak = (*peak).max(peak_rss_pages * self.host.page_bytes);
             }
-            Kind::End => self.lives[index].end = Some(event.work),
+            Kind::End { switches, interrupts } => {
+                self.lives[index].end = Some((event.work, (*switches, *interrupts)));
+            }
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
             }
@@ -206,23 +219,26 @@ impl<'a> Tree<'a> {
         let inherited = self.lives[parent].now.clone();
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;
-        self.step(parent, event.time, event.work, Op::Fork(index as u32));
+        self.lives[parent].steps.push(Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
-    fn sleep(&mut self, index: usize, event: &Event, wake: Nanos, waker: Waker, device: (bool, bool)) {
-        if let Waker::Task(number, work) = waker
+    fn sleep(&mut self, index: usize, event: &Event, slept: &Slept) {
+        let step =
+            |op| Step { counts: Some((slept.switches, slept.interrupts)), ..Step::new(event.time, event.work, op) };
+        if let Waker::Task(number, work) = slept.waker
             && let Some(&waker) = self.index.get(&number)
             && waker != index
         {
             let signal = SignalId(self.signals);
             self.signals += 1;
-            self.step(index, event.time, event.work, Op::Await(signal));
-            self.step(waker, wake, work, Op::Post(signal));
+            self.lives[index].steps.push(step(Op::Await(signal)));
+            self.lives[waker].steps.push(Step::new(slept.wake, work, Op::Post(signal)));
             return;
         }
-        let length = wake.since(event.time);
+        let length = slept.wake.since(event.time);
         if length > Nanos::ZERO {
-            self.step(index, event.time, event.work, Op::Sleep(length, cause(waker, device)));
+            let cause = cause(slept.waker, (slept.io_wait, slept.uninterruptible));
+            self.lives[index].steps.push(step(Op::Sleep(length, cause)));
         }
     }
 
@@ -235,25 +251,22 @@ impl<'a> Tree<'a> {
             let cpus = (new.cpus != life.now.cpus).then(|| new.cpus.clone().unwrap_or_else(everywhere));
             let other = (new.policy, new.nice) != (life.now.policy, life.now.nice);
             let op = Op::Change { cpus, policy: other.then_some((new.policy, new.nice)) };
-            life.steps.push(Step { time: event.time, work: event.work, op });
+            life.steps.push(Step::new(event.time, event.work, op));
         }
         life.now = new;
     }
 
-    fn step(&mut self, index: usize, time: Nanos, work: Nanos, op: Op) {
-        self.lives[index].steps.push(Step { time, work, op });
-    }
-
-    fn finish(mut self, name: &str) -> Converted {
+    fn finish(mut self, name: &str, overheads: &Overheads) -> Converted {
         let mut pool = Pool::default();
         self.lives.iter().for_each(|life| pool.add(&life.parts));
         let unfinished = self.lives.iter().filter(|life| life.end.is_none()).count() as u32;
-        let mut cpu = Nanos::ZERO;
+        let (mut cpu, mut overhead) = (Nanos::ZERO, Nanos::ZERO);
         let mut tasks = Vec::with_capacity(self.lives.len());
         for life in &mut self.lives {
             life.steps.sort_by_key(Step::rank);
-            let (script, work) = script(life, &pool);
-            cpu += work;
+            let (script, total, work) = script(life, &pool, overheads);
+            cpu += total;
+            overhead += total - work;
             let start = match life.parent {
                 Some(_) => Start::Forked,
                 None => Start::At(life.born.since(self.first)),
@@ -282,31 +295,70 @@ impl<'a> Tree<'a> {
             references: 0,
             parts: Vec::new(),
         };
-        Converted { workload, wall: self.last.since(self.first), cpu, unfinished, orphans: self.orphans }
+        Converted { workload, wall: self.last.since(self.first), cpu, overhead, unfinished, orphans: self.orphans }
     }
 }
 
-/// The ops of one task, and its CPU time.
-fn script(life: &Life, pool: &Pool) -> (Vec<Op>, Nanos) {
+/// The ops of one task, its CPU time, and what of that is its own work.
+fn script(life: &Life, pool: &Pool, overheads: &Overheads) -> (Vec<Op>, Nanos, Nanos) {
     let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
-    let total = life.end.unwrap_or(seen);
+    let total = life.end.map_or(seen, |(total, _)| total);
+    let mut progress = Progress { overheads, counts: Counts::default(), time: Nanos::ZERO, work: Nanos::ZERO };
     let mut script = Vec::with_capacity(2 * life.steps.len() + 1);
-    let mut done = Nanos::ZERO;
-    let mut work_until = |work: Nanos, script: &mut Vec<Op>| {
+    let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
         // Between switches a position is taken from another clock than the CPU time: never back, never past the end.
-        let work = work.min(total);
-        if work > done {
-            let (user, system) = pool.divide(&life.parts, done, work);
-            script.push(Op::Work { user, system });
-            done = work;
+        let from = progress.time;
+        let own = progress.advance(time.min(total));
+        if own > Nanos::ZERO {
+            // What is taken out was spent in the kernel.
+            let (user, _) = pool.divide(&life.parts, from, progress.time);
+            let user = user.min(own);
+            script.push(Op::Work { user, system: own - user });
         }
     };
     for step in &life.steps {
-        work_until(step.work, &mut script);
+        progress.counts.count(step);
+        work_until(&mut progress, step.work, &mut script);
         script.push(step.op.clone());
     }
-    work_until(total, &mut script);
-    (script, total)
+    if let Some((_, counts)) = life.end {
+        progress.counts.set(counts);
+    }
+    work_until(&mut progress, total, &mut script);
+    (script, total, progress.work)
+}
+
+impl Counts {
+    fn set(&mut self, (switches, interrupts): (u32, u32)) {
+        (self.switches, self.interrupts) = (switches.into(), interrupts.into());
+    }
+
+    /// Takes in what a step says. A fork wakes the child.
+    fn count(&mut self, step: &Step) {
+        step.counts.into_iter().for_each(|counts| self.set(counts));
+        self.wakes += u64::from(matches!(step.op, Op::Post(_) | Op::Fork(_)));
+    }
+}
+
+/// How far one task has come.
+struct Progress<'a> {
+    overheads: &'a Overheads,
+    counts: Counts,
+    /// Its CPU time.
+    time: Nanos,
+    /// What of that was its own work.
+    work: Nanos,
+}
+
+impl Progress<'_> {
+    /// It has got so much CPU time. Gives the work of its own since the last time.
+    fn advance(&mut self, time: Nanos) -> Nanos {
+        self.time = self.time.max(time);
+        let work = self.time.since(self.overheads.of(self.counts, self.time)).max(self.work);
+        let more = work - self.work;
+        self.work = work;
+        more
+    }
 }
 
 /// What ended a sleep that no recorded task ended. `device`: the sleeper was in `io_schedule()`, or in state D.

@@ -27,8 +27,16 @@ fn exec(time_us: u64, task: Number, work_us: u64, comm: &str, arguments: &[&str]
 }
 
 fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, waker: Waker) -> Event {
-    let kind = Kind::Sleep { wake: Nanos::from_us(wake_us), waker, io_wait: false, uninterruptible: false };
-    event(time_us, task, work_us, kind)
+    let slept = Slept {
+        wake: Nanos::from_us(wake_us),
+        waker,
+        io_wait: false,
+        uninterruptible: false,
+        switches: 0,
+        interrupts: 0,
+        cpu: CpuId(0),
+    };
+    event(time_us, task, work_us, Kind::Sleep(slept))
 }
 
 fn by(task: Number, work_us: u64) -> Waker {
@@ -40,7 +48,7 @@ fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rss_pages: u6
 }
 
 fn end(time_us: u64, task: Number, work_us: u64) -> Event {
-    event(time_us, task, work_us, Kind::End)
+    event(time_us, task, work_us, Kind::End { switches: 0, interrupts: 0 })
 }
 
 /// A script in short: microseconds of work, and what stands between.
@@ -61,7 +69,7 @@ fn short(script: &[Op]) -> String {
 }
 
 fn scripts(events: &[Event]) -> Vec<String> {
-    let converted = convert("test", events, &host());
+    let converted = convert("test", events, &host(), &Overheads::default());
     assert_eq!(converted.orphans, 0);
     converted.workload.tasks.iter().map(|task| short(&task.script)).collect()
 }
@@ -79,7 +87,7 @@ fn a_parent_waits_for_its_child_and_not_for_a_time() {
     ];
     assert_eq!(scripts(&events), ["100 fork(1) 50 await(0) 60", "480 post(0) 20"]);
 
-    let converted = convert("test", &events, &host());
+    let converted = convert("test", &events, &host(), &Overheads::default());
     assert_eq!((converted.wall, converted.cpu), (Nanos::from_us(800), Nanos::from_us(710)));
     let [parent, child] = &converted.workload.tasks[..] else { panic!("two tasks") };
     assert_eq!((parent.start, child.start), (Start::At(Nanos::ZERO), Start::Forked));
@@ -110,7 +118,7 @@ fn timer_wakeups_beside_a_spinner_never_name_the_spinner() {
         events.push(sleep(start, 0, 20 + round * 7, start + 10_000, Waker::HardInterrupt));
     }
     events.extend([end(600_000, 0, 400), end(600_010, 1, 590_000)]);
-    let converted = convert("test", &events, &host());
+    let converted = convert("test", &events, &host(), &Overheads::default());
     let [sleeper, spinner] = &converted.workload.tasks[..] else { panic!("two tasks") };
     let timers = sleeper.script.iter().filter(|op| **op == Op::Sleep(Nanos::from_us(10_000), Sleep::Timer));
     assert_eq!(timers.count(), 53);
@@ -194,7 +202,7 @@ fn attributes_are_inherited_and_changes_stand_where_they_happened() {
         end(200, 1, 60),
         end(200, 2, 60),
     ];
-    let converted = convert("test", &events, &host());
+    let converted = convert("test", &events, &host(), &Overheads::default());
     let seen: Vec<_> = converted.workload.tasks.iter().map(|task| (task.nice, task.cpus.clone())).collect();
     assert_eq!(seen, [(0, None), (0, Some(set("1-2"))), (0, None)]);
     let expected = [
@@ -216,7 +224,7 @@ fn a_process_has_one_peak_and_its_leader_carries_it() {
         exit(40, 1, 10, "worker", 50),
         end(50, 1, 20),
     ];
-    let converted = convert("test", &events, &host());
+    let converted = convert("test", &events, &host(), &Overheads::default());
     let peaks: Vec<_> = converted.workload.tasks.iter().map(|task| (task.name.as_str(), task.peak_rss_bytes)).collect();
     assert_eq!(peaks, [("main", 50 * PAGE), ("worker", 0)]);
 }
@@ -229,7 +237,7 @@ fn command_lines_can_be_read_back_by_a_shell() {
         exec(20, 0, 20, "cc", &["cc", "-DX=\"y\"", "-o", "a.o", "a.c"]),
         end(30, 0, 30),
     ];
-    let converted = convert("test", &events, &host());
+    let converted = convert("test", &events, &host(), &Overheads::default());
     let task = &converted.workload.tasks[0];
     assert_eq!(task.command.as_deref(), Some(r#"cc '-DX="y"' -o a.o a.c"#));
     assert_eq!(task.name, "cc");
@@ -246,7 +254,7 @@ fn events_without_a_birth_are_counted_and_children_without_a_parent_start_by_the
         end(90, 1, 50),
         end(95, 2, 10),
     ];
-    let converted = convert("test", &events, &host());
+    let converted = convert("test", &events, &host(), &Overheads::default());
     assert_eq!((converted.orphans, converted.unfinished), (1, 1));
     let tasks = &converted.workload.tasks;
     assert_eq!(short(&tasks[0].script), "50 External(10)");
@@ -267,13 +275,14 @@ fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
         exit(6_001, 0, 1_200, "a", 1),
         end(6_001, 0, 1_200),
     ]);
-    let (whole, cut) = convert_what_fits("x", events.clone(), &host(), &|_| true);
+    let (whole, cut) = convert_what_fits("x", events.clone(), &host(), &Overheads::default(), &|_| true);
     assert!(!cut && whole.unfinished == 0);
     let operations = |workload: &Workload| workload.tasks.iter().map(|task| task.script.len()).sum::<usize>();
     let most = operations(&whole.workload) / 3;
     // The order in which events come is not that of time.
     events.reverse();
-    let (part, cut) = convert_what_fits("x", events, &host(), &|workload| operations(workload) <= most);
+    let (part, cut) =
+        convert_what_fits("x", events, &host(), &Overheads::default(), &|workload| operations(workload) <= most);
     assert!(cut && part.unfinished == 2, "{part:?}");
     assert!(operations(&part.workload) > most / 2, "{} of {most}", operations(&part.workload));
     assert!(part.wall < whole.wall);

@@ -36,16 +36,7 @@ pub enum Kind {
         comm: String,
     },
     /// The task left its CPU to sleep, and was woken later.
-    Sleep {
-        /// When it was woken.
-        wake: Nanos,
-        /// By whom.
-        waker: Waker,
-        /// `io_schedule()`: it waits for a device.
-        io_wait: bool,
-        /// State D.
-        uninterruptible: bool,
-    },
+    Sleep(Slept),
     /// The task executes another program.
     Exec {
         /// CPU time by ticks, as the kernel counts it.
@@ -76,7 +67,12 @@ pub enum Kind {
         comm: String,
     },
     /// The task left its CPU for the last time.
-    End,
+    End {
+        /// How often it had got a CPU.
+        switches: u32,
+        /// How many interrupts it had sent to other CPUs.
+        interrupts: u32,
+    },
     /// A CPU went from one task to another, one of which is idle or in the tree. `Event::work` is the CPU time of the
     /// one that left. From the meter, as all that follow.
     Switch {
@@ -118,6 +114,25 @@ pub enum Kind {
         /// It came.
         online: bool,
     },
+}
+
+/// A sleep that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slept {
+    /// When it was woken.
+    pub wake: Nanos,
+    /// By whom.
+    pub waker: Waker,
+    /// `io_schedule()`: it waited for a device.
+    pub io_wait: bool,
+    /// State D.
+    pub uninterruptible: bool,
+    /// How often the task had got a CPU when it fell asleep.
+    pub switches: u32,
+    /// How many interrupts it had sent to other CPUs.
+    pub interrupts: u32,
+    /// The CPU that it left.
+    pub cpu: CpuId,
 }
 
 /// Who has a CPU.
@@ -320,7 +335,7 @@ impl<'a> Reader<'a> {
             wire::EXEC => self.exec()?,
             wire::ATTRIBUTES => self.attributes()?,
             wire::EXIT => Kind::Exit { ticks: self.ticks()?, peak_rss_pages: self.u64()?, comm: self.comm()? },
-            wire::END => Kind::End,
+            wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
             wire::SWITCH => self.switch(task)?,
             wire::WAKE => self.wake()?,
             wire::RENAME => Kind::Rename { comm: self.comm()? },
@@ -342,8 +357,15 @@ impl<'a> Reader<'a> {
         let waker = self.u32()?;
         let flags = self.u32()?;
         let has = |flag| flags & flag != 0;
-        let waker = waker_of(flags, waker, waker_work);
-        Some(Kind::Sleep { wake, waker, io_wait: has(wire::IO_WAIT), uninterruptible: has(wire::UNINTERRUPTIBLE) })
+        Some(Kind::Sleep(Slept {
+            wake,
+            waker: waker_of(flags, waker, waker_work),
+            io_wait: has(wire::IO_WAIT),
+            uninterruptible: has(wire::UNINTERRUPTIBLE),
+            switches: self.u32()?,
+            interrupts: self.u32()?,
+            cpu: CpuId(self.u32()?),
+        }))
     }
 
     /// `next` is the event's own task.
@@ -424,10 +446,11 @@ mod tests {
 
     fn sleep(waker: u32, flags: u32) -> Waker {
         let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
-        let event = parse(&raw(2, &[&parts, &waker.to_ne_bytes(), &flags.to_ne_bytes()])).expect("complete");
+        let rest = [waker, flags, 9, 4, 1].map(u32::to_ne_bytes).concat();
+        let event = parse(&raw(2, &[&parts, &rest])).expect("complete");
         assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
         match event.kind {
-            Kind::Sleep { wake: Nanos(2_000), waker, .. } => waker,
+            Kind::Sleep(Slept { wake: Nanos(2_000), waker, switches: 9, interrupts: 4, cpu: CpuId(1), .. }) => waker,
             other => panic!("{other:?}"),
         }
     }
@@ -474,7 +497,7 @@ mod tests {
 
     #[test]
     fn short_or_unknown_events_are_errors() {
-        let end = raw(6, &[]);
+        let end = raw(6, &[&[0; 8]]);
         assert!(parse(&end).is_ok());
         for length in 0..end.len() {
             assert!(parse(&end[..length]).is_err(), "{length}");

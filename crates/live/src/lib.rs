@@ -13,6 +13,7 @@
 //!
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
+pub mod calibrate;
 mod complaints;
 pub mod convert;
 mod cost;
@@ -22,6 +23,7 @@ pub mod faults;
 pub mod hardware;
 mod kernel;
 pub mod meter;
+mod overhead;
 pub mod priority;
 mod probes;
 mod recorder;

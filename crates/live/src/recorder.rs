@@ -2,6 +2,7 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::LiveError;
+use crate::calibrate::Calibration;
 use crate::convert::convert_what_fits;
 use crate::cost::{Metering, thread_cpu_time};
 use crate::event;
@@ -32,6 +33,7 @@ static PROBES: ProbeSet = ProbeSet {
         "sched_waking",
         "sched_switch",
         "softirq_entry",
+        "ipi_send_cpu",
     ],
 };
 
@@ -52,6 +54,10 @@ pub struct RecordSummary {
     pub wall: Nanos,
     /// CPU time of all recorded tasks.
     pub cpu: Nanos,
+    /// What of it was taken out, as it was not their work but their schedule.
+    pub overhead: Nanos,
+    /// What that costs here.
+    pub calibration: Calibration,
     /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it. It is
     /// contained in the times of the tasks that ran then.
     pub probes: Nanos,
@@ -114,8 +120,9 @@ pub(crate) fn run(
     let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
     kernel::check()?;
     let host = kernel::host()?;
-    let probes = Probes::load(&PROBES, &host.cpus, Roots::NextChildOf(kernel::thread_id()?))?;
     let metering = Metering::start()?;
+    let calibration = Calibration::measure(&PROBES, &host.cpus)?;
+    let probes = Probes::load(&PROBES, &host.cpus, Roots::NextChildOf(kernel::thread_id()?))?;
     let _links = probes.attach()?;
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
@@ -136,7 +143,8 @@ pub(crate) fn run(
         events.push(event::parse(raw).map_err(LiveError::Malformed)?);
         Ok(())
     })?;
-    let (converted, cut) = convert_what_fits(name, events, &host, &|workload| workload.check_sizes().is_ok());
+    let (converted, cut) =
+        convert_what_fits(name, events, &host, &calibration.overheads(), &|workload| workload.check_sizes().is_ok());
     let summary = RecordSummary {
         tasks: converted.workload.tasks.len() as u32,
         events: received,
@@ -146,6 +154,8 @@ pub(crate) fn run(
         cut_at: cut.then_some(converted.wall),
         wall: converted.wall,
         cpu: converted.cpu,
+        overhead: converted.overhead,
+        calibration,
         probes: cost.time,
         probe_runs: cost.runs,
         consumer,

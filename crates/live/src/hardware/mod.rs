@@ -6,6 +6,7 @@
 //! 2. Threads are pinned, one to a CPU. Pairs of CPUs are one for each distance that the machine has.
 //! 3. What cannot be told apart here is said so, by [`UNMEASURED`]; nothing is guessed.
 
+pub(crate) mod handover;
 mod locks;
 mod threads;
 pub(crate) use threads::Padded;
@@ -36,9 +37,14 @@ impl Quantiles {
     }
 
     /// Less by so much, but never negative.
-    fn less(self, by: f64) -> Quantiles {
+    pub(crate) fn less(self, by: f64) -> Quantiles {
         let less = |value: f64| (value - by).max(0.0);
         Quantiles { p10: less(self.p10), median: less(self.median), p90: less(self.p90) }
+    }
+
+    /// Each by so much.
+    pub(crate) fn divided(self, by: f64) -> Quantiles {
+        Quantiles { p10: self.p10 / by, median: self.median / by, p90: self.p90 / by }
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn usable() -> std::io::Result<CpuSet> {
 
 /// Runs `work` on this CPU, in a thread of its own. Where a CPU went away meanwhile, it runs anywhere: its numbers are as
 /// good as those of a busy machine.
-pub(super) fn on<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn on<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(|| pinned(cpu, work)).join().expect("it does not panic"))
 }
 

@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn event(time: u64, task: u32) -> Event {
-        Event { time: Nanos(time), task, work: Nanos::ZERO, kind: Kind::End }
+        Event { time: Nanos(time), task, work: Nanos::ZERO, kind: Kind::End { switches: 0, interrupts: 0 } }
     }
 
     proptest! {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the schedule of recorded tasks costs on this machine, measured just before a recording.
+//!
+//! Some threads switch, wake each other and compute, followed by the recorder's programs like the tasks that come after
+//! them; so these programs' own time is in the numbers. It takes a third of a second.
+
+use crate::LiveError;
+use crate::event::{self, Kind};
+use crate::hardware::{Quantiles, handover};
+use crate::kernel;
+use crate::overhead::Overheads;
+use crate::probes::{Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use ids::{CpuId, CpuSet};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Hand-overs of each kind that are timed.
+const HANDOVERS: u32 = 400;
+
+/// How long a thread works before it hands over to another CPU. An idle CPU of a virtual machine looks out for work for up to
+/// 200 us before it sleeps (`haltpoll`'s `guest_halt_poll_ns`), and needs no interrupt as long as it does.
+const APART: Duration = Duration::from_micros(300);
+const FAR_HANDOVERS: u32 = 100;
+
+/// What one of each costs, in nanoseconds of CPU time, over many of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Calibration {
+    /// Getting a CPU from another task.
+    pub switch: Quantiles,
+    /// Waking another task, and falling asleep before that.
+    pub wake: Quantiles,
+    /// Sending an interrupt to another CPU. `None` if this process may use one CPU only, or nothing was ever sent.
+    pub interrupt: Option<Quantiles>,
+    /// A tick, or another interrupt that a task cannot help.
+    pub tick: Quantiles,
+    /// How many of these there are in a second.
+    pub ticks_a_second: f64,
+}
+
+impl Calibration {
+    /// Measures with these programs, which are loaded for it and unloaded again.
+    ///
+    /// # Errors
+    /// If they cannot be loaded.
+    pub(crate) fn measure(set: &ProbeSet, cpus: &CpuSet) -> Result<Calibration, LiveError> {
+        let probes = Probes::load(set, cpus, Roots::ChildrenOf(kernel::thread_id()?))?;
+        let _links = probes.attach()?;
+        let inbox = Rc::default();
+        let ring = probes.listen(&inbox)?;
+        let interrupts_since = || -> Result<u64, LiveError> {
+            receive(&ring, PERIOD)?;
+            interrupts(&inbox)
+        };
+        let usable = crate::hardware::usable().map_err(LiveError::file("the affinity of this process"))?;
+        let here = usable.first().unwrap_or(CpuId(0));
+        let switch = handover::switch(here);
+        let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
+        let wake = near.less(switch.median);
+        interrupts_since()?;
+        let interrupt = match usable.iter().nth(1) {
+            None => None,
+            Some(there) => {
+                let far = handover::handover(here, there, FAR_HANDOVERS, APART);
+                let sent = interrupts_since()? as f64 / f64::from(2 * FAR_HANDOVERS);
+                // Where hardly any was sent, another CPU is woken without.
+                (sent >= 0.5).then(|| far.less(near.median).divided(sent))
+            }
+        };
+        let (tick, ticks_a_second) = handover::ticks(here);
+        Ok(Calibration { switch, wake, interrupt, tick, ticks_a_second })
+    }
+
+    /// What is typical.
+    pub(crate) fn overheads(&self) -> Overheads {
+        Overheads {
+            switch_ns: self.switch.median as u64,
+            wake_ns: self.wake.median as u64,
+            interrupt_ns: self.interrupt.map_or(0, |quantiles| quantiles.median as u64),
+            tick_ns_in_s: (self.tick.median * self.ticks_a_second) as u64,
+        }
+    }
+}
+
+/// How many interrupts the tasks in these events had sent when they were heard of last.
+fn interrupts(inbox: &RefCell<Inbox>) -> Result<u64, LiveError> {
+    let mut last = std::collections::BTreeMap::new();
+    inbox.borrow_mut().drain(|raw| {
+        let event = event::parse(raw).map_err(LiveError::Malformed)?;
+        if let Kind::Sleep(event::Slept { interrupts, .. }) | Kind::End { interrupts, .. } = event.kind {
+            last.insert(event.task, u64::from(interrupts));
+        }
+        Ok(())
+    })?;
+    Ok(last.values().sum())
+}
