@@ -37,6 +37,7 @@ pub(crate) fn machine() -> Machine {
             wakeup_ns: 0,
             fork_ns: 0,
             clone_ns: 0,
+            ipi_send_ns: 0,
             attach_ns: 0,
             disable_ns: 0,
         },

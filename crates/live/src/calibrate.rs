@@ -18,9 +18,6 @@ use std::time::Duration;
 /// Hand-overs of each kind that are timed.
 const HANDOVERS: u32 = 400;
 
-/// How long a thread works before it hands over to another CPU. An idle CPU of a virtual machine looks out for work for up to
-/// 200 us before it sleeps (`haltpoll`'s `guest_halt_poll_ns`), and needs no interrupt as long as it does.
-const APART: Duration = Duration::from_micros(300);
 const FAR_HANDOVERS: u32 = 100;
 
 /// What one of each costs, in nanoseconds of CPU time, over many of them.
@@ -61,7 +58,7 @@ impl Calibration {
         let interrupt = match usable.iter().nth(1) {
             None => None,
             Some(there) => {
-                let far = handover::handover(here, there, FAR_HANDOVERS, APART);
+                let far = handover::handover(here, there, FAR_HANDOVERS, handover::APART);
                 let sent = interrupts_since()? as f64 / f64::from(2 * FAR_HANDOVERS);
                 // Where hardly any was sent, another CPU is woken without.
                 (sent >= 0.5).then(|| far.less(near.median).divided(sent))

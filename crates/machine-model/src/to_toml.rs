@@ -124,6 +124,7 @@ fn write_costs(text: &mut String, costs: &Costs) {
     let Costs {
         context_switch_ns,
         ipi_ns,
+        ipi_send_ns,
         idle_exit_ns,
         interrupt_ns,
         tick_ns,
@@ -139,6 +140,7 @@ fn write_costs(text: &mut String, costs: &Costs) {
     text.push_str("\n[costs]\n");
     line(text, "context_switch_ns", context_switch_ns, "without the scheduler's own code");
     line(text, "ipi_ns", format!("{ipi_ns:?}"), "interrupt for a CPU below the same cache, in the same node, farther");
+    line(text, "ipi_send_ns", ipi_send_ns, "sending it, beyond a wakeup's own time");
     line(text, "idle_exit_ns", idle_exit_ns, "an idle CPU wakes up");
     line(text, "interrupt_ns", interrupt_ns, "a timer or device interrupt");
     line(text, "tick_ns", tick_ns, "a tick");

@@ -149,6 +149,7 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
         None => Ok(of(fallback.get_or_insert_with(|| Machine::reference().costs))),
     };
     let context_switch_ns = one(&mut table, "context_switch_ns", |costs| costs.context_switch_ns)?;
+    let ipi_send_ns = one(&mut table, "ipi_send_ns", |costs| costs.ipi_send_ns)?;
     let idle_exit_ns = one(&mut table, "idle_exit_ns", |costs| costs.idle_exit_ns)?;
     let interrupt_ns = one(&mut table, "interrupt_ns", |costs| costs.interrupt_ns)?;
     let tick_ns = one(&mut table, "tick_ns", |costs| costs.tick_ns)?;
@@ -171,6 +172,7 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
     Ok(Costs {
         context_switch_ns,
         ipi_ns,
+        ipi_send_ns,
         idle_exit_ns,
         interrupt_ns,
         tick_ns,

@@ -122,13 +122,16 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Sends a rescheduling interrupt when `cpu` has paid what it owes.
+    /// Sends a rescheduling interrupt when `cpu` has paid what it owes; then it pays for that. One that would come no sooner
+    /// than another that is on its way is not sent.
     pub fn send(&mut self, cpu: CpuId, target: CpuId) {
         let way = ipi(self.machine, cpu, target);
         let arrives = self.cpus[cpu.index()].free_at() + way;
         let alarm = Alarm::Resched(target);
         if self.alarms.due(alarm).is_none_or(|due| arrives < due) {
             self.alarms.set(alarm, arrives);
+            let scheduler = Nanos(self.machine.costs.ipi_send_ns);
+            self.cpus[cpu.index()].charge(Charge { scheduler, ..Charge::default() });
         }
     }
 

@@ -27,6 +27,7 @@ mod tests {
         let costs = Costs {
             context_switch_ns: 0,
             ipi_ns: [0; 3],
+            ipi_send_ns: 0,
             idle_exit_ns: 0,
             interrupt_ns: 0,
             tick_ns: 0,

@@ -182,6 +182,21 @@ fn interrupts_take_their_way() {
     assert_eq!(played.switches(), expected);
 }
 
+/// Who sends an interrupt pays for it when it is on its way: the parent's second fork is 500 ns later for the first, and its
+/// own work, which ends at 1 ms, as much later as there were three interrupts.
+#[test]
+fn who_sends_an_interrupt_pays_for_it() {
+    let mut machine = free_machine(4);
+    machine.costs.ipi_ns = [10; 3];
+    machine.costs.ipi_send_ns = 500;
+    let parent = spec("parent", Start::At(Nanos(0)), vec![Op::Fork(1), Op::Fork(1), Op::Fork(1), work(MS)]);
+    let child = spec("child", Start::Forked, vec![work(MS)]);
+    let played = play(&machine, &workload(vec![parent, child]));
+    let expected = "0 0:1, 10 1:2, 510 2:3, 1010 3:4, 1000010 1:-, 1000510 2:-, 1001010 3:-, 1001500 0:-";
+    assert_eq!(played.switches(), expected);
+    assert_eq!(played.cpu(0)[2], 1_500);
+}
+
 /// A parent outside makes one task after another, and has CPU 0 until it made the last one. The first one comes at its
 /// time, as does one that comes alone, at 9 ms. The one of 8.0015 ms is due while the parent makes that of 8 ms.
 #[test]
@@ -308,13 +323,14 @@ fn random_workload(cpus: u32) -> impl Strategy<Value = Workload> {
 }
 
 fn random_machine() -> impl Strategy<Value = Machine> {
-    let times = (0..9_000u64, 0..1_000u64, 0..200_000u64, 0..2_000u64, 0..40_000u64);
+    let interrupt = (0..1_000u64, prop_oneof![Just(0), 0..20_000u64]);
+    let times = (0..9_000u64, interrupt, 0..200_000u64, 0..2_000u64, 0..40_000u64);
     let costs = (0..3_000u64, [0..900u64, 0..900u64, 0..900u64], times);
     let costs = (costs, prop::bool::weighted(0.3));
     (1u32..5, any::<bool>(), prop::sample::select(vec![100u32, 250, 300, 1000]), costs).prop_map(
         |(cpus, no_hz_idle, hz, (costs, free))| {
             let (context_switch_ns, ipi_ns, times) = costs;
-            let (idle_exit_ns, interrupt_ns, tick_ns, wakeup_ns, clone_ns) = times;
+            let (idle_exit_ns, (interrupt_ns, ipi_send_ns), tick_ns, wakeup_ns, clone_ns) = times;
             let mut machine = Machine { hz, no_hz_idle, ..free_machine(cpus) };
             if free {
                 return machine;
@@ -323,6 +339,7 @@ fn random_machine() -> impl Strategy<Value = Machine> {
             machine.costs = machine_model::Costs {
                 context_switch_ns,
                 ipi_ns,
+                ipi_send_ns,
                 idle_exit_ns,
                 interrupt_ns,
                 tick_ns,

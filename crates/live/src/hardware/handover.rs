@@ -12,6 +12,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// How long a thread works before it hands over to another CPU. An idle CPU of a virtual machine looks out for work for up to
+/// 200 us before it sleeps (`haltpoll`'s `guest_halt_poll_ns`), and needs no interrupt as long as it does.
+pub(crate) const APART: Duration = Duration::from_micros(300);
+
 /// CPU time of the calling thread, in nanoseconds.
 fn own_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);

@@ -63,7 +63,7 @@ pub struct Quantity {
 pub const UNMEASURED: [&str; 6] = [
     "smt, turbo, frequencies, idle states: kernel and hypervisor hide them",
     "ipi_ns and idle_exit_ns apart: a wakeup of an idle CPU is both and more",
-    "wakeup_ns and fork_ns apart from the system calls around them",
+    "fork_ns apart from the system call around it",
     "callback_ns and call_ns of kfuncs: they run inside the kernel",
     "tick_ns apart from what a hypervisor takes at the same time",
     "locks.wakeup_hold_ns: the kernel's locks cannot be timed from outside",
@@ -95,10 +95,16 @@ pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&s
         "the same to another thread, less that",
         threads::yields(here, 2).less(alone.median),
     );
+    let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
+    let switch = handover::switch(here).median;
+    let wakeup = near.less(switch);
+    add(Some("costs.wakeup_ns"), "waking a thread of this CPU, and sleeping", wakeup);
     for (distance, key, a, b) in pairs(topology, usable) {
         progress(&format!("CPUs {a} and {b}, {distance}"));
         add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
         add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
+        let far = handover::handover(a, b, HANDOVERS, handover::APART).less(near.median);
+        add(Some("costs.ipi_send_ns"), &format!("what waking CPU {b} takes {a} more than waking its own"), far);
         for row in locks::all(a, b) {
             add(None, &row.what, row.value);
         }
@@ -123,6 +129,9 @@ fn pairs(topology: &Topology, usable: &CpuSet) -> Vec<(&'static str, &'static st
     };
     DISTANCES.into_iter().filter_map(find).collect()
 }
+
+/// How often a thread hands over to another.
+const HANDOVERS: u32 = 400;
 
 /// How long a loop of a lock benchmark runs.
 const LOCK_ROUND: Duration = Duration::from_millis(2);
