@@ -47,7 +47,7 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
         counted(summary.events, "event"),
         summary.lost(),
     );
-    text.push_str(&format!("{:?} {}\n", summary.calibration, summary.overhead));
+    text.push_str(&scheduling(summary));
     if summary.lost() > 0 {
         text.push_str("weir: warning: the recording is incomplete: times and causes of sleeps may be wrong\n");
     }
@@ -64,6 +64,18 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
         text.push_str(&format!("weir: warning: the command failed: {}\n", summary.status));
     }
     text
+}
+
+/// What was taken out of the tasks' work, and what it is made of.
+fn scheduling(summary: &RecordSummary) -> String {
+    let costs = summary.calibration.costs();
+    let named = [("a switch", costs.switch), ("a wakeup", costs.wake), ("an interrupt sent", costs.interrupt)];
+    let named = named.iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost.as_ref()?.typical)));
+    format!(
+        "weir: {} of the CPU time was its schedule's and is no work: here {} take\n",
+        summary.scheduling,
+        named.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Where the recording will be: found unwritable before the command runs, and never left half written.

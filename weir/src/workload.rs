@@ -8,7 +8,7 @@ use ids::Nanos;
 use report::{count, counted, escape};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use workload::{Link, Op, RecordingMeta, Span, Workload};
+use workload::{Cost, Costs, Link, Op, RecordingMeta, Span, Workload};
 
 /// Parts of the timeline.
 const PARTS: usize = 60;
@@ -59,7 +59,16 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span) -> Vec<S
             "a wait that did not have to wait when it was recorded is not in it: chains may be longer in truth"
                 .to_owned(),
         );
-        all.push("work is what the CPU of the recording did in that time, with its switches and interrupts".to_owned());
+        all.push(match metas.iter().all(|meta| meta.costs.switch.is_some()) {
+            true => {
+                "what the recorded schedule cost is taken out of the work at typical prices: a single piece of work \
+                     may be shorter or longer"
+                    .to_owned()
+            }
+            false => {
+                "work is what the CPU of the recording did in that time, with its switches and interrupts".to_owned()
+            }
+        });
     }
     if has(|op| matches!(op, Op::Passages(_))) {
         all.push("locks in shared memory are passed through here as if nobody else were there".to_owned());
@@ -84,9 +93,12 @@ fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
         let _ = writeln!(text, "{wrapped}");
     };
     say(&escape(&workload.name));
-    for RecordingMeta { command, cpus, elapsed, kernel, .. } in metas {
+    for RecordingMeta { command, cpus, elapsed, kernel, scheduling, costs, .. } in metas {
         let on = format!("{} in {elapsed}, kernel {}", counted(u64::from(*cpus), "CPU"), escape(kernel));
         say(&format!("recorded from {} on {on}", escape(command)));
+        if *scheduling > Nanos::ZERO {
+            say(&format!("{scheduling} were the schedule's and are taken out: {}", prices(costs)));
+        }
     }
     say("");
     let tasks = counted(span.tasks.into(), "task");
@@ -111,6 +123,12 @@ fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
     }
     uncertain.iter().for_each(|line| say(&format!("- {line}")));
     text
+}
+
+/// What a switch and the like cost on the machine of the recording.
+fn prices(costs: &Costs) -> String {
+    let costs = costs.named().into_iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost?.typical)));
+    costs.collect::<Vec<_>>().join(", ")
 }
 
 fn percent(part: Nanos, whole: Nanos) -> String {
@@ -188,7 +206,11 @@ fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
         json!({
             "command": meta.command, "kernel": meta.kernel, "cpu_model": meta.cpu_model, "cpus": meta.cpus,
             "elapsed_ns": meta.elapsed.0, "recorded_at_unix_s": meta.recorded_at_unix_s,
-            "lost_events": meta.lost_events, "notes": meta.notes,
+            "lost_events": meta.lost_events, "notes": meta.notes, "scheduling_ns": meta.scheduling.0,
+            "costs_ns": meta.costs.named().into_iter().filter_map(|(name, cost)| {
+                let Cost { low, typical, high } = cost?;
+                Some((name.to_owned(), json!([low.0, typical.0, high.0])))
+            }).collect::<serde_json::Map<_, _>>(),
         })
     });
     let sleeps = ["timer", "io", "external"].into_iter().zip(span.sleeps);

@@ -10,10 +10,11 @@ use crate::hardware::{Quantiles, handover};
 use crate::kernel;
 use crate::overhead::Overheads;
 use crate::probes::{Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
-use ids::{CpuId, CpuSet};
+use ids::{CpuId, CpuSet, Nanos};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+use workload::{Cost, Costs};
 
 /// Hand-overs of each kind that are timed.
 const HANDOVERS: u32 = 400;
@@ -66,6 +67,21 @@ impl Calibration {
         };
         let (tick, ticks_a_second) = handover::ticks(here);
         Ok(Calibration { switch, wake, interrupt, tick, ticks_a_second })
+    }
+
+    /// As a recording keeps them.
+    pub fn costs(&self) -> Costs {
+        let cost = |Quantiles { p10, median, p90 }: Quantiles| {
+            let [low, typical, high] = [p10, median, p90].map(|ns| Nanos(ns as u64));
+            Cost { low, typical, high }
+        };
+        Costs {
+            switch: Some(cost(self.switch)),
+            wake: Some(cost(self.wake)),
+            interrupt: self.interrupt.map(cost),
+            ticks: Some(cost(self.tick.divided(1.0 / self.ticks_a_second.max(1e-9)))),
+            probe: None,
+        }
     }
 
     /// What is typical.

@@ -39,7 +39,7 @@ pub struct Converted {
     /// CPU time of all tasks.
     pub cpu: Nanos,
     /// What of it was taken out, as it was the schedule's.
-    pub overhead: Nanos,
+    pub scheduling: Nanos,
     /// Tasks that had not ended when the recording did. Their scripts end where they were seen last.
     pub unfinished: u32,
     /// Events about tasks whose birth is not in the recording. 0 if no event was lost.
@@ -260,13 +260,13 @@ impl<'a> Tree<'a> {
         let mut pool = Pool::default();
         self.lives.iter().for_each(|life| pool.add(&life.parts));
         let unfinished = self.lives.iter().filter(|life| life.end.is_none()).count() as u32;
-        let (mut cpu, mut overhead) = (Nanos::ZERO, Nanos::ZERO);
+        let (mut cpu, mut scheduling) = (Nanos::ZERO, Nanos::ZERO);
         let mut tasks = Vec::with_capacity(self.lives.len());
         for life in &mut self.lives {
             life.steps.sort_by_key(Step::rank);
             let (script, total, work) = script(life, &pool, overheads);
             cpu += total;
-            overhead += total - work;
+            scheduling += total - work;
             let start = match life.parent {
                 Some(_) => Start::Forked,
                 None => Start::At(life.born.since(self.first)),
@@ -295,7 +295,7 @@ impl<'a> Tree<'a> {
             references: 0,
             parts: Vec::new(),
         };
-        Converted { workload, wall: self.last.since(self.first), cpu, overhead, unfinished, orphans: self.orphans }
+        Converted { workload, wall: self.last.since(self.first), cpu, scheduling, unfinished, orphans: self.orphans }
     }
 }
 

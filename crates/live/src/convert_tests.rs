@@ -288,3 +288,53 @@ fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
     assert!(part.wall < whole.wall);
     part.workload.validate().unwrap();
 }
+
+/// 10 us for a switch, 3 for a wakeup, 7 for an interrupt, 1 ms of ticks in a second.
+const OVERHEADS: Overheads =
+    Overheads { switch_ns: 10_000, wake_ns: 3_000, interrupt_ns: 7_000, tick_ns_in_s: 1_000_000 };
+
+fn slept(mut event: Event, switches: u32, interrupts: u32) -> Event {
+    let Kind::Sleep(slept) = &mut event.kind else { panic!("a sleep") };
+    (slept.switches, slept.interrupts) = (switches, interrupts);
+    event
+}
+
+fn ended(time_us: u64, task: Number, work_us: u64, switches: u32, interrupts: u32) -> Event {
+    event(time_us, task, work_us, Kind::End { switches, interrupts })
+}
+
+#[test]
+fn what_the_schedule_cost_is_no_work() {
+    let events = [
+        birth(0, 0, None, 0),
+        birth(1_000, 1, Some(0), 1_000),
+        // The parent got a CPU once, and sent an interrupt for the child.
+        slept(sleep(2_000, 0, 2_000, 5_000, by(1, 3_000)), 1, 1),
+        // The child was preempted four times.
+        ended(6_000, 1, 4_000, 5, 1),
+        ended(6_500, 0, 3_000, 2, 1),
+    ];
+    let converted = convert("test", &events, &host(), &OVERHEADS);
+    let [parent, child] = &converted.workload.tasks[..] else { panic!("two tasks") };
+    // Until the fork 3 us for the wakeup and 1 for ticks; until the sleep the first switch, the interrupt and 1 us of ticks;
+    // then a switch and 1 us.
+    assert_eq!(short(&parent.script), "996 fork(1) 982 await(0) 989");
+    // Until it wakes its parent 3 us for that and 3 of ticks. Then switches and an interrupt that nobody saw before its end.
+    assert_eq!(short(&child.script), "2994 post(0) 942");
+    let taken = 4 + 18 + 11 + 6 + 58;
+    assert_eq!((converted.cpu, converted.scheduling), (Nanos::from_us(7_000), Nanos::from_us(taken)));
+}
+
+#[test]
+fn a_piece_of_work_that_cannot_pay_leaves_that_to_the_next_ones() {
+    let naps = [(5, 1), (10, 2), (60, 3)]
+        .map(|(work, switches)| slept(sleep(100 * work, 0, work, 100 * work + 10, Waker::HardInterrupt), switches, 0));
+    let events: Vec<Event> =
+        [birth(0, 0, None, 0)].into_iter().chain(naps).chain([ended(9_000, 0, 61, 4, 0)]).collect();
+    let only_switches = Overheads { switch_ns: 10_000, ..Overheads::default() };
+    let converted = convert("test", &events, &host(), &only_switches);
+    // 5 and 5 us paid for a switch each, and left 10 us to the third piece, which has 50 and a switch of its own. The last
+    // has 1 us, so 9 us stay unpaid.
+    assert_eq!(short(&converted.workload.tasks[0].script), "Timer(10) Timer(10) 30 Timer(10)");
+    assert_eq!(converted.scheduling, Nanos::from_us(31));
+}

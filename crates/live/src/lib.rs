@@ -40,7 +40,7 @@ pub use recorder::RecordSummary;
 use signals::Signals;
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use workload::{Costs, Recording, RecordingMeta};
+use workload::{Recording, RecordingMeta};
 
 /// A recorded workload and what recording it was like.
 #[derive(Clone, PartialEq, Debug)]
@@ -92,7 +92,8 @@ pub fn record(
         elapsed: summary.wall,
         lost_events: summary.lost(),
         notes: summary.note(),
-        costs: Costs::default(),
+        costs: summary.costs(),
+        scheduling: summary.scheduling,
     };
     Ok(Recorded { recording: Recording { meta, workload }, summary })
 }

@@ -18,7 +18,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use workload::Workload;
+use workload::{Cost, Costs, Workload};
 
 /// After the command itself has exited, its descendants may live on. When none of them has run for so long, they are
 /// daemons, and the recording ends without them.
@@ -55,8 +55,8 @@ pub struct RecordSummary {
     /// CPU time of all recorded tasks.
     pub cpu: Nanos,
     /// What of it was taken out, as it was not their work but their schedule.
-    pub overhead: Nanos,
-    /// What that costs here.
+    pub scheduling: Nanos,
+    /// What scheduling costs here.
     pub calibration: Calibration,
     /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it. It is
     /// contained in the times of the tasks that ran then.
@@ -79,6 +79,12 @@ impl RecordSummary {
     /// Events lost, on whatever way. Not 0: the recording is incomplete.
     pub fn lost(&self) -> u64 {
         self.lost_by_cpu.iter().sum::<u64>() + self.skipped
+    }
+
+    /// What scheduling cost while this was recorded.
+    pub(crate) fn costs(&self) -> Costs {
+        let probe = (self.probe_runs > 0).then(|| Nanos(self.probes.0 / self.probe_runs));
+        Costs { probe: probe.map(|mean| Cost { low: mean, typical: mean, high: mean }), ..self.calibration.costs() }
     }
 
     /// One line about the recording itself, for those who find the file later.
@@ -154,7 +160,7 @@ pub(crate) fn run(
         cut_at: cut.then_some(converted.wall),
         wall: converted.wall,
         cpu: converted.cpu,
-        overhead: converted.overhead,
+        scheduling: converted.scheduling,
         calibration,
         probes: cost.time,
         probe_runs: cost.runs,

@@ -20,13 +20,13 @@ pub struct Cost {
 pub struct Costs {
     /// A switch from one task to another.
     pub switch: Option<Cost>,
-    /// To wake a task that will run on the same CPU.
+    /// To wake a task, and its falling asleep before that.
     pub wake: Option<Cost>,
-    /// What is added if it will run on another one.
-    pub remote_wake: Option<Cost>,
-    /// A scheduler tick.
-    pub tick: Option<Cost>,
-    /// One run of one of the recorder's own programs.
+    /// An interrupt that a task sent to another CPU, mostly since it woke a task there, beyond the wakeup itself.
+    pub interrupt: Option<Cost>,
+    /// Ticks and other interrupts that a task cannot help, in each second of its time.
+    pub ticks: Option<Cost>,
+    /// One run of one of the recorder's own programs. It is contained in what causes it.
     pub probe: Option<Cost>,
 }
 
@@ -36,8 +36,8 @@ impl Costs {
         [
             ("switch", self.switch),
             ("wake", self.wake),
-            ("remote-wake", self.remote_wake),
-            ("tick", self.tick),
+            ("interrupt", self.interrupt),
+            ("ticks", self.ticks),
             ("probe", self.probe),
         ]
     }
@@ -47,8 +47,8 @@ impl Costs {
         Some(match name {
             "switch" => &mut self.switch,
             "wake" => &mut self.wake,
-            "remote-wake" => &mut self.remote_wake,
-            "tick" => &mut self.tick,
+            "interrupt" => &mut self.interrupt,
+            "ticks" => &mut self.ticks,
             "probe" => &mut self.probe,
             _ => return None,
         })

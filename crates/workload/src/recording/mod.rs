@@ -48,6 +48,8 @@ pub struct RecordingMeta {
     pub notes: String,
     /// What scheduling cost there.
     pub costs: Costs,
+    /// CPU time that was taken out of what the tasks did, as it was the recorded schedule's.
+    pub scheduling: Nanos,
 }
 
 /// A workload that was recorded from a real run.

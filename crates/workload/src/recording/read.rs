@@ -165,6 +165,7 @@ fn metadata(reader: &mut Reader<'_>) -> Result<RecordingMeta, decode::Failure> {
                 meta.cpus = u32::try_from(cpus).map_err(|_| (start, format!("cpus: {cpus}; expected 32 bits")))?;
             }
             "elapsed_ns" => meta.elapsed = ids::Nanos(numbers()?),
+            "scheduling_ns" => meta.scheduling = ids::Nanos(numbers()?),
             "lost_events" => meta.lost_events = numbers()?,
             "notes" => meta.notes = texts()?,
             // Later writers may know more.

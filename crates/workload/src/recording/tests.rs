@@ -86,7 +86,7 @@ fn costs(number: u64) -> Costs {
     match number % 3 {
         0 => Costs::default(),
         1 => Costs { switch: cost(number), probe: cost(1), ..Costs::default() },
-        _ => Costs { switch: cost(2), wake: cost(3), remote_wake: cost(4), tick: cost(5), probe: cost(6) },
+        _ => Costs { switch: cost(2), wake: cost(3), interrupt: cost(4), ticks: cost(5), probe: cost(6) },
     }
 }
 
@@ -127,6 +127,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 lost_events: number >> 7,
                 notes: String::new(),
                 costs: costs(number / 2),
+                scheduling: Nanos(number / 3),
             };
             let workload = Workload {
                 name: "name".into(),
@@ -178,7 +179,7 @@ const DOCUMENTED: [(u16, u16, &[u8]); 6] = [
         1,
         0,
         &[
-            8, // values
+            9, // values
             7, b'c', b'o', b'm', b'm', b'a', b'n', b'd', 1, 4, b'm', b'a', b'k', b'e', // a text
             18, b'r', b'e', b'c', b'o', b'r', b'd', b'e', b'd', b'_', b'a', b't', b'_', b'u', b'n', b'i', b'x', b'_',
             b's', 0, 0, // a number
@@ -186,6 +187,7 @@ const DOCUMENTED: [(u16, u16, &[u8]); 6] = [
             9, b'c', b'p', b'u', b'_', b'm', b'o', b'd', b'e', b'l', 1, 0, //
             4, b'c', b'p', b'u', b's', 0, 4, //
             10, b'e', b'l', b'a', b'p', b's', b'e', b'd', b'_', b'n', b's', 0, 0, //
+            13, b's', b'c', b'h', b'e', b'd', b'u', b'l', b'i', b'n', b'g', b'_', b'n', b's', 0, 0, //
             11, b'l', b'o', b's', b't', b'_', b'e', b'v', b'e', b'n', b't', b's', 0, 0, //
             5, b'n', b'o', b't', b'e', b's', 1, 0, //
         ],
@@ -256,7 +258,7 @@ fn the_blocks_are_what_the_document_says() {
     assert_eq!(written, file(&DOCUMENTED));
     assert_eq!(Recording::from_bytes("build", &written).unwrap(), small_2());
     let (head, stored) = (&written[VERSION_HEADER..VERSION_HEADER + 12], DOCUMENTED[0].2);
-    assert_eq!(head, [1, 0, 0, 0, 99, 0, 0, 0, 99, 0, 0, 0]);
+    assert_eq!(head, [1, 0, 0, 0, 115, 0, 0, 0, 115, 0, 0, 0]);
     let checksum = xxhash_rust::xxh3::xxh3_64(&[head, stored].concat()).to_le_bytes();
     assert_eq!(written[VERSION_HEADER + 12..][..8], checksum);
 }
@@ -284,12 +286,12 @@ fn what_a_reader_does_not_know_is_skipped_or_refused_by_name() {
     assert_eq!(add(99, SKIPPABLE), Ok(small_2()));
     assert_eq!(add(16, SKIPPABLE), Ok(small_2()));
     let refused =
-        |kind, name| Err(format!("build: byte 160: a block of type {kind} ({name}), which this program cannot read"));
+        |kind, name| Err(format!("build: byte 176: a block of type {kind} ({name}), which this program cannot read"));
     assert_eq!(add(99, 0), refused(99, "unknown"));
     assert_eq!(add(16, 0), refused(16, "channels"));
     assert_eq!(add(18, 0), refused(18, "locks"));
     // What a later writer says in blocks that are known: another value, another cost, more of a task.
-    let more_values = [&[9u8][..], &DOCUMENTED[0].2[1..], b"\x04host\x01\x01x"].concat();
+    let more_values = [&[10u8][..], &DOCUMENTED[0].2[1..], b"\x04host\x01\x01x"].concat();
     assert_eq!(Recording::from_bytes("build", &with(0, (1, 0, &more_values))), Ok(small_2()));
     let more_costs = [&[2u8][..], &DOCUMENTED[1].2[1..], b"\x04page\x01\x02\x03"].concat();
     assert_eq!(Recording::from_bytes("build", &with(1, (2, 1, &more_costs))), Ok(small_2()));
@@ -328,35 +330,35 @@ fn damaged_files_are_refused_with_the_byte() {
         (good[..10].to_vec(), "byte 10: the file ends in its header; expected a version"),
         (change(8, 3), "byte 8: version 3 of the format; this program reads versions 1 and 2"),
         (change(14, 9), "byte 14: flags 0x9 of a block; expected at most 0x3"),
-        (change(19, 1), "byte 16: claims a block of 16777315 bytes; expected at most 16777216"),
+        (change(19, 1), "byte 16: claims a block of 16777331 bytes; expected at most 16777216"),
         (change(24, !good[24]), "byte 12: the checksum of a block does not match: the file is damaged"),
         (change(40, !good[40]), "byte 12: the checksum of a block does not match: the file is damaged"),
-        ([&good[..], &[0]].concat(), "byte 291: something follows the end block; expected the end of the file"),
+        ([&good[..], &[0]].concat(), "byte 307: something follows the end block; expected the end of the file"),
         (with(0, (4, 0, &[])), "byte 169: no block of metadata; expected one"),
-        (with(2, (1, 0, &[0])), "byte 160: block of metadata, byte 0: a second block of this type; expected one"),
+        (with(2, (1, 0, &[0])), "byte 176: block of metadata, byte 0: a second block of this type; expected one"),
         (
             with(0, (1, 0, &[1, 4, b'c', b'p', b'u', b's', 1, 0])),
             "byte 12: block of metadata, byte 6: cpus: a text; expected a number",
         ),
-        (with(3, (4, 0, &[40, 0])), "byte 186: block of tasks, byte 0: task: 40 elements in 1 bytes"),
-        (with(3, (4, 0, &[3, 1, b'a', 0])), "byte 186: block of tasks, byte 4: the task ends in: task's start"),
+        (with(3, (4, 0, &[40, 0])), "byte 202: block of tasks, byte 0: task: 40 elements in 1 bytes"),
+        (with(3, (4, 0, &[3, 1, b'a', 0])), "byte 202: block of tasks, byte 4: the task ends in: task's start"),
         (
             operations(&[7, 1, 15]),
-            "byte 239: block of operations, byte 0: operations of task 7; there are 1 before this block",
+            "byte 255: block of operations, byte 0: operations of task 7; there are 1 before this block",
         ),
-        (operations(&[0, 2, 0, 5]), "byte 239: block of operations, byte 4: the block ends in: system work"),
-        (operations(&[0, 1, 26]), "byte 239: block of operations, byte 2: operation 26; expected at most 25"),
+        (operations(&[0, 2, 0, 5]), "byte 255: block of operations, byte 4: the block ends in: system work"),
+        (operations(&[0, 1, 26]), "byte 255: block of operations, byte 2: operation 26; expected at most 25"),
         (
             operations(&[0, 1, 2, 3, 0]),
-            "byte 239: block of operations, byte 3: cause of a sleep: 3; expected at most 2",
+            "byte 255: block of operations, byte 3: cause of a sleep: 3; expected at most 2",
         ),
-        (operations(&[0xFF; 40]), "byte 239: block of operations, byte 0: task: a number of more than 64 bits"),
+        (operations(&[0xFF; 40]), "byte 255: block of operations, byte 0: task: a number of more than 64 bits"),
         (
             with(2, (3, 0, &[0, 0, 0, 0, 0, 0, 9])),
-            "byte 160: block of resources, byte 6: 1 bytes follow the last value; expected the end",
+            "byte 176: block of resources, byte 6: 1 bytes follow the last value; expected the end",
         ),
-        (with(5, (255, 0, &[5, 1, 3])), "byte 268: block of end, byte 2: 2 operations before it; it claims 3"),
-        (with(5, (255, 0, &[4, 1, 2])), "byte 268: block of end, byte 0: 5 blocks before it; it claims 4"),
+        (with(5, (255, 0, &[5, 1, 3])), "byte 284: block of end, byte 2: 2 operations before it; it claims 3"),
+        (with(5, (255, 0, &[4, 1, 2])), "byte 284: block of end, byte 0: 5 blocks before it; it claims 4"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(error(&bytes), format!("f: {expected}"));

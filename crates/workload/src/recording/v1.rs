@@ -63,6 +63,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         lost_events: reader.number("lost events")?,
         notes: reader.text("notes")?,
         costs: Costs::default(),
+        scheduling: ids::Nanos::ZERO,
     };
     let workload = Workload {
         name: name.to_owned(),

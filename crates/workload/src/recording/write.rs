@@ -50,6 +50,7 @@ pub(super) fn metadata(meta: &RecordingMeta) -> Vec<u8> {
         ("cpu_model", Value::Text(&meta.cpu_model)),
         ("cpus", Value::Number(meta.cpus.into())),
         ("elapsed_ns", Value::Number(meta.elapsed.0)),
+        ("scheduling_ns", Value::Number(meta.scheduling.0)),
         ("lost_events", Value::Number(meta.lost_events)),
         ("notes", Value::Text(&meta.notes)),
     ];
