@@ -27,8 +27,8 @@ pub struct Costs {
     pub context_switch_ns: u64,
     /// From sending an interprocessor interrupt to its handler's start, by distance: same LLC, same node, far.
     pub ipi_ns: [u64; 3],
-    /// CPU time of who sends such an interrupt, beyond that of the wakeup that needs it: a virtual machine's hypervisor may have
-    /// to send it.
+    /// CPU time of who sends such an interrupt, beyond that of the wakeup that needs it: in a virtual machine the
+    /// hypervisor may have to send it.
     pub ipi_send_ns: u64,
     /// From the wakeup interrupt of an idle CPU to its scheduler's start (idle state exit).
     pub idle_exit_ns: u64,
