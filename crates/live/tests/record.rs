@@ -74,8 +74,8 @@ fn of_53_timer_wakeups_beside_a_spinner_none_names_the_spinner() {
     assert!(posts <= 2, "{:?}", spinner.script);
     let witness = fs::read_to_string(witness.path()).expect("what the kernel says of the spinner");
     let counted = Nanos(witness.split(' ').next().and_then(|cpu| cpu.parse().ok()).expect("CPU time"));
-    // It went on until it was killed, and was charged for that.
-    let (least, most) = (counted, recorded.summary.cpu);
+    // It went on until it was killed, and was charged for that. Its turns and what interrupted it are taken out.
+    let (least, most) = (counted - recorded.summary.scheduling, recorded.summary.cpu);
     assert!(work(spinner) >= least && work(spinner) < most, "{} of {least} to {most}", work(spinner));
     assert!(counted > Nanos::from_ms(20), "it had the CPU while the others slept: {counted}");
     assert_eq!(spinner.cpus, Some("0".parse::<CpuSet>().expect("a CPU list")), "inherited from the shell");
@@ -89,7 +89,13 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     assert_eq!(recorded.summary.status.code(), Some(3));
     assert_eq!((recorded.summary.unfinished, recorded.recording.workload.tasks[0].start), (0, Start::At(Nanos::ZERO)));
     let total: u64 = recorded.recording.workload.tasks.iter().map(|task| work(task).0).sum();
-    assert_eq!(Nanos(total), recorded.summary.cpu);
+    assert_eq!(Nanos(total) + recorded.summary.scheduling, recorded.summary.cpu);
+    let (scheduling, costs) = (recorded.summary.scheduling, recorded.recording.meta.costs);
+    assert!(scheduling > Nanos::ZERO && scheduling < Nanos(total), "{scheduling}: {costs:?}");
+    assert_eq!(scheduling, recorded.recording.meta.scheduling);
+    let some =
+        |cost: Option<workload::Cost>| cost.is_some_and(|cost| cost.low <= cost.typical && cost.typical <= cost.high);
+    assert!(some(costs.switch) && some(costs.wake) && some(costs.ticks) && some(costs.probe), "{costs:?}");
     let (timers, awaits) =
         recorded.recording.workload.tasks.iter().flat_map(|task| &task.script).fold((0, 0), |sum, op| match op {
             Op::Sleep(_, Sleep::Timer) => (sum.0 + 1, sum.1),
