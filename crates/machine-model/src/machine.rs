@@ -132,14 +132,14 @@ impl Machine {
 
 /// All CPUs, given those that are online; the numbers of cores and caches are any. What the others share is unknown: each
 /// is a core of its own, below the cache of the first CPU of its node, so that tables by CPU have nothing that is not
-/// there. In a node without CPUs that are online it has a cache of its own.
+/// there. In a node without CPUs that are online they share one.
 pub(crate) fn with_offline(places: Vec<Option<Place>>, node_of: impl Fn(CpuId) -> u32) -> Vec<Place> {
     let unused = |group: fn(&Place) -> u32| places.iter().flatten().map(group).max().map_or(0, |last| last + 1);
     let (core, llc) = (unused(|place| place.core), unused(|place| place.llc));
     let guess = |number: usize| {
         let (own, node) = (number as u32, node_of(CpuId(number as u32)));
         let near = places.iter().flatten().find(|place| place.node == node);
-        Place { core: core + own, llc: near.map_or(llc + own, |near| near.llc), node }
+        Place { core: core + own, llc: near.map_or(llc + node, |near| near.llc), node }
     };
     places.iter().enumerate().map(|(number, place)| place.unwrap_or_else(|| guess(number))).collect()
 }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(groups(&one), [(0, 0, 0), (0, 0, 0), (1, 0, 0), (3, 0, 0), (2, 1, 1), (2, 1, 1)]);
         // A node without CPUs is still there.
         let node = whole.without(&"0,4-5".parse().unwrap());
-        assert_eq!(groups(&node), [(3, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (4, 2, 1), (5, 3, 1)]);
+        assert_eq!(groups(&node), [(3, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (4, 2, 1), (5, 2, 1)]);
         assert_eq!(node.topology.distances, whole.topology.distances);
         assert_eq!(node.online_cpus().to_string(), "1-3");
     }

@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn a_node_whose_cpus_all_went_is_left_with_its_memory() {
         let machine = without("1,3", "0,2\n", ["0,2", "\n"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 2, 2)]);
+        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
         assert_eq!(machine.topology.nodes(), 3);
     }
 
