@@ -77,6 +77,7 @@ fn defines(source: &str, text: &str) -> Result<Vec<String>> {
                 defines.push(format!("-DPOLICY_{name}_OP1={}OP1", if sleeps { "SLEEPABLE_" } else { "" }));
             }
             None if name == "name" => {}
+            None if name == "flags" => defines.push(format!("-DPOLICY_FLAGS={}", value.trim_end_matches(','))),
             None => bail!("{source}: the witness does not take over the member {name}"),
         }
     }

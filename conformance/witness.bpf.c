@@ -223,6 +223,9 @@ OP1(void, witness_exit, struct scx_exit_info *, info)
 }
 
 SCHEDULER(witness_ops,
+#ifdef POLICY_FLAGS
+	.flags = POLICY_FLAGS,
+#endif
 #ifdef POLICY_SELECT_CPU
 	.select_cpu = (void *)witness_select_cpu,
 #endif

@@ -78,6 +78,27 @@ pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), C
     Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
 }
 
+/// Compiles `source` as a program of this host: for tests of headers that BPF programs share. Undefined behaviour ends it.
+///
+/// # Errors
+/// If there is no clang, or it refuses the source, with its own words.
+pub fn compile_program(source: &Path, program: &Path) -> Result<(), ClangError> {
+    let clang = find()?;
+    let output = Command::new(&clang)
+        .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=all", "-I"])
+        .arg(root().join("policies/include"))
+        .arg(source)
+        .arg("-o")
+        .arg(program)
+        .output()
+        .map_err(|error| ClangError::Io(clang.clone(), error))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let messages = String::from_utf8_lossy(&output.stderr);
+    Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
+}
+
 /// What became of a user's source.
 #[derive(Debug)]
 pub struct Compiled {

@@ -73,8 +73,11 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 #define for_range(i, start, end)								\
 	for (struct bpf_iter_num i##_it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),	\
 	     *i##_once __attribute__((unused)) =							\
-		((void)bpf_iter_num_destroy, bpf_iter_num_new(&i##_it, start, end), &i##_it);		\
+		((void)bpf_iter_num_destroy, (void)(i), bpf_iter_num_new(&i##_it, start, end), &i##_it);	\
 	     ({ int *i##_at = bpf_iter_num_next(&i##_it); i##_at ? (i = *i##_at, true) : false; });)
+
+/* Filled in before the object is loaded; afterwards a constant, so that code which it rules out is not even verified. */
+#define RODATA const volatile
 
 /* A read or write that the compiler neither repeats nor drops: the other side is another CPU. */
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))

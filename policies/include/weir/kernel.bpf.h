@@ -31,6 +31,10 @@ struct cpumask {
 	unsigned long bits[128];
 };
 
+struct mm_struct {
+	unsigned long start_code;
+};
+
 struct sched_ext_entity {
 	u64 slice;	/* ns left; the kernel counts it down while the task runs */
 	u64 dsq_vtime;	/* order in a vtime queue */
@@ -45,6 +49,7 @@ struct task_struct {
 	u32 policy;	/* SCHED_* */
 	s32 nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
+	struct mm_struct *mm;	/* its memory, which threads share; NULL for a thread of the kernel */
 	char comm[16];	/* its name, for messages */
 	struct sched_ext_entity scx;
 };
@@ -102,6 +107,9 @@ struct bpf_iter_scx_dsq {
 /* Bits of task_struct.flags. */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+
+/* A bit of sched_ext_ops.flags: a task that nobody else wants the CPU from is enqueued as well. */
+#define SCX_OPS_ENQ_LAST 2
 
 /* Values of task_struct.policy. */
 #define SCHED_NORMAL 0

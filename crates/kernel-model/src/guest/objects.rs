@@ -153,6 +153,7 @@ impl Objects {
     pub fn publish(&self, memory: &mut Memory, task: TaskId, view: &TaskView<'_>) {
         // Growing by powers of two keeps the number of copies small while tasks come one by one.
         memory.grow(self.tasks, (task.0 + 1).next_power_of_two());
+        memory.grow(self.mm, (task.0 + 1).next_power_of_two());
         // The parent of a task that came from outside is the first idle task, as init's is in the kernel.
         let parent = self.task_addr(memory, view.parent, CpuId(0));
         self.fill(memory, self.tasks, task.0, view, parent);
@@ -167,7 +168,9 @@ impl Objects {
             // Whoever forks a thread is its sibling: both have the parent of their process (copy_process()).
             false => (self.leader_through(memory, parent, view.tgid, own), self.parent_through(memory, parent)),
         };
-        let mm = if view.flags & PF_KTHREAD == 0 { memory.addr(self.mm, 0) } else { 0 };
+        // Threads share the memory of their leader. Idle tasks and those of the kernel have none.
+        let process = memory.slot_in(self.tasks, leader).filter(|_| view.flags & PF_KTHREAD == 0);
+        let mm = process.map_or(0, |slot| memory.addr(self.mm, slot));
         let css_set = self.root_cgroup.css_set(memory);
         let mut to = Writer { bytes: memory.slot_mut(region, slot), structure: &TASK_STRUCT };
         to.set("pid", view.pid as u64);

@@ -3,5 +3,10 @@
 
 mod all;
 mod bfs;
+mod bfs_idle_level;
+mod bfs_machine;
+mod bfs_presets;
+mod bfs_turns;
 mod fifo;
+mod headers;
 mod world;

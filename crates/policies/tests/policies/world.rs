@@ -3,7 +3,7 @@
 //! the nanosecond what a rule leads to.
 
 use bpf_object::Object;
-use event_log::{BlockCause, Waker};
+use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes};
 use launch_profile::Profile;
@@ -24,10 +24,32 @@ pub struct World {
     pub ran_ns: Vec<u64>,
     /// CPUs that were told to schedule since the list was last cleared, in order.
     pub told: Vec<CpuId>,
+    /// What went into queues since the list was last cleared, in order.
+    pub inserted: Vec<Inserted>,
+    /// Who began to run, and when, since the list was last cleared, in order.
+    pub began: Vec<(u64, TaskId)>,
+}
+
+/// A task in a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inserted {
+    pub task: TaskId,
+    pub dsq: u64,
+    pub key: u64,
+    pub slice_ns: u64,
+}
+
+/// The object of a policy: that of this build, or the one of that name in a folder that `WEIR_POLICY_OBJECTS` names, which
+/// is how `cargo xtask mutants` brings its own.
+fn object(policy: &policies::Policy) -> Vec<u8> {
+    match std::env::var_os("WEIR_POLICY_OBJECTS") {
+        Some(folder) => std::fs::read(std::path::Path::new(&folder).join(format!("{}.bpf.o", policy.name))).unwrap(),
+        None => policy.object.to_vec(),
+    }
 }
 
 impl World {
-    /// `spec` is `NAME[,key=value…]`; `shape` an hwloc synthetic string.
+    /// `spec` is `NAME[@PRESET][,key=value…]`; `shape` an hwloc synthetic string.
     pub fn new(spec: &str, shape: &str, hz: u32) -> World {
         let mut machine = Machine::from_synthetic(shape).unwrap();
         machine.hz = hz;
@@ -38,17 +60,21 @@ impl World {
         let topology = machine.topology.clone();
         let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1 };
         let mut parts = spec.split(',');
-        let policy = policies::find(parts.next().unwrap()).unwrap();
+        let head = parts.next().unwrap();
+        let (name, preset) = head.split_once('@').map_or((head, None), |(name, preset)| (name, Some(preset)));
+        let policy = policies::find(name).unwrap();
         let tunables: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
         let tunables: Vec<_> = tunables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let mut object = Object::parse(policy.object).unwrap().link(&*Kernel::target(&config)).unwrap();
+        let mut object = Object::parse(&object(policy)).unwrap().link(&*Kernel::target(&config)).unwrap();
         let mut profile = Profile::from_toml(policy.name, policy.profile).unwrap();
-        profile.select(None, &tunables).unwrap();
+        profile.select(preset, &tunables).unwrap();
         profile.apply(&mut object, &machine).unwrap();
         let mut kernel = Kernel::new(config);
         kernel.load(&object).unwrap();
         kernel.attach(CpuId(0)).unwrap();
-        let mut world = World { kernel, machine, now_ns: 0, output: Output::default(), ran_ns: vec![], told: vec![] };
+        let (output, ran_ns) = (Output::default(), vec![]);
+        let (told, inserted, began) = (vec![], vec![], vec![]);
+        let mut world = World { kernel, machine, now_ns: 0, output, ran_ns, told, inserted, began };
         world.settle();
         world
     }
@@ -130,6 +156,36 @@ impl World {
         self.ran_ns.get(task.0 as usize).copied().unwrap_or(0) / MS
     }
 
+    /// Where the task was last put.
+    pub fn last_insert(&self, task: TaskId) -> Inserted {
+        *self.inserted.iter().rev().find(|one| one.task == task).expect("it was inserted")
+    }
+
+    /// Where the task was last put in order.
+    pub fn last_queued(&self, task: TaskId) -> Inserted {
+        let ordered = |one: &&Inserted| one.task == task && one.dsq >> 63 == 0;
+        *self.inserted.iter().rev().find(ordered).expect("it was queued")
+    }
+
+    /// `cpu` goes offline, as far as that is possible without an error.
+    pub fn offline(&mut self, cpu: u32) {
+        self.kernel.deactivate_cpu(CpuId(cpu));
+        self.settle();
+        self.kernel.offline_cpu(CpuId(cpu));
+        self.settle();
+        assert!(self.kernel.is_vacant(CpuId(cpu)), "somebody stays on CPU {cpu}");
+        self.kernel.kill_cpu(CpuId(cpu));
+        self.settle();
+    }
+
+    /// It comes back.
+    pub fn online(&mut self, cpu: u32) {
+        self.kernel.start_cpu(CpuId(cpu));
+        self.settle();
+        self.kernel.activate_cpu(CpuId(cpu));
+        self.settle();
+    }
+
     pub fn tick_ns(&self) -> u64 {
         1_000_000_000 / u64::from(self.machine.hz)
     }
@@ -172,6 +228,17 @@ impl World {
         for _ in 0..100_000 {
             self.kernel.take_output(&mut self.output);
             assert_eq!(self.kernel.exit_info(), None);
+            for event in self.output.events.drain(..) {
+                match event.kind {
+                    EventKind::Insert { dsq, key, slice_ns } => {
+                        self.inserted.push(Inserted { task: event.task, dsq: dsq.0, key, slice_ns });
+                    }
+                    EventKind::Switch { .. } if event.task != TaskId::NONE => {
+                        self.began.push((event.time.0, event.task));
+                    }
+                    _ => {}
+                }
+            }
             let effects = std::mem::take(&mut self.output.effects);
             if effects.is_empty() {
                 return;

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include <weir/topology.bpf.h>
+#include "machine.h"
+
+int main(void)
+{
+	u32 siblings = 0;
+	s32 steps, sibling;
+
+	/* 2 nodes of 2 caches of 3 cores of 2 threads: CPU 1 is on core 1, its sibling is 13. */
+	make_machine(2, 2, 3, 2);
+	CHECK(distance(1, 1) == SAME_CPU, "%d", distance(1, 1));
+	CHECK(distance(1, 13) == SAME_CORE, "%d", distance(1, 13));
+	CHECK(distance(1, 2) == SAME_CACHE, "%d", distance(1, 2));
+	CHECK(distance(1, 14) == SAME_CACHE, "%d", distance(1, 14));
+	CHECK(distance(1, 3) == SAME_NODE, "%d", distance(1, 3));
+	CHECK(distance(1, 6) == OTHER_NODE, "%d", distance(1, 6));
+	for (u32 cpu = 0; cpu < nr_cpus; cpu++) {
+		for_each_sibling(steps, sibling, cpu) {
+			CHECK((u32)sibling == (cpu + 12) % 24, "%d beside %u", sibling, cpu);
+			siblings++;
+		}
+	}
+	CHECK(siblings == 24, "%u", siblings);
+	CHECK(has_place(23) && !has_place(24), "24 CPUs have a place");
+	/* CPU 5 was offline when the tables were made: it has the place of CPU 4. */
+	place_of[5] = place_of[4];
+	CHECK(!has_place(5) && has_place(4), "the place of another");
+
+	make_machine(1, 1, 4, 1);
+	for_each_sibling(steps, sibling, 2)
+		CHECK(false, "%d beside 2", sibling);
+	make_machine(1, 1, 2, 8);
+	siblings = 0;
+	for_each_sibling(steps, sibling, 15)
+		siblings |= 1 << sibling;
+	CHECK(siblings == 0x2aaa, "%#x", siblings);
+	return 0;
+}

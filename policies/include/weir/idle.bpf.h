@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The idle CPU: which of those that idle is best for a task.
+ *
+ * 1. A CPU's rank is the sum of what is wrong with it: how far it is from the CPU where the task ran last, a sibling
+ *    that works, a busy CPU below the same cache. The lowest rank wins. Among equals the first one wins, counted by
+ *    number upwards from the last CPU, and from the highest number on to CPU 0.
+ * 2. What each fault adds is data: schedulers differ in the order of their preferences, not in the search.
+ * 3. Some take the last CPU at once if it idles, whatever else they would find (`last_idle_first`).
+ * 4. Some do not count distance where the task was the last to run (`last_task_counts`), and are content with what is
+ *    good enough (`rank_enough`): lower ranks are as good.
+ * 5. Whoever finds a CPU claims it. If another was faster, the search begins anew.
+ *
+ * A policy may define IDLE_REFUSED(search, cpu) before it includes this: such a CPU is not taken.
+ */
+#ifndef WEIR_IDLE_BPF_H
+#define WEIR_IDLE_BPF_H
+
+#include "topology.bpf.h"
+
+#ifndef IDLE_REFUSED
+#define IDLE_REFUSED(search, cpu) false
+#endif
+
+#define IDLE_ATTEMPTS 4
+
+RODATA u8 rank_by_distance[DISTANCES] = { 0, 1, 2, 8, 32 };
+RODATA u8 rank_cache_busy = 4;
+RODATA u8 rank_thread_busy = 16;
+RODATA u8 rank_enough = 0;
+RODATA bool last_idle_first = false;
+RODATA bool last_task_counts = false;
+
+/* 4: who ran last on each CPU, kept only if that counts. */
+s32 last_task[MAX_CPUS];
+
+/* A rank and, below it, the steps upwards from the last CPU: the smaller, the better. */
+#define NO_MERIT (~0U)
+#define MERIT(rank, steps) ((u32)(rank) << 16 | (steps))
+
+struct idle_search {
+	struct task_struct *task;
+	const struct cpumask *allowed;
+	const struct cpumask *idle;	/* CPUs that idle */
+	const struct cpumask *whole;	/* CPUs of cores that idle as a whole */
+	u32 last;
+	s32 best;
+	u32 merit;	/* of the best */
+};
+
+static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
+{
+	if (last_task_counts)
+		last_task[cpu & MAX_CPU_MASK] = p->pid;
+}
+
+/* 1 without the other CPUs below its cache: what they add is the same for all CPUs there. */
+static __always_inline u32 merit_alone(const struct idle_search *s, u32 cpu)
+{
+	u32 rank = rank_by_distance[distance(s->last, cpu)];
+	u32 steps = cpu >= s->last ? cpu - s->last : cpu + MAX_CPUS - s->last;
+
+	if (last_task_counts && last_task[cpu & MAX_CPU_MASK] == s->task->pid)
+		rank = 0;
+	if (!bpf_cpumask_test_cpu(cpu, s->whole))
+		rank += rank_thread_busy;
+	return MERIT(rank, steps);
+}
+
+/* The least rank that a CPU at this distance can have. */
+static __always_inline u32 least_rank(enum distance distance)
+{
+	return last_task_counts ? 0 : rank_by_distance[distance];
+}
+
+static __always_inline void consider(struct idle_search *s, s32 cpu, u32 merit)
+{
+	if (merit >> 16 < rank_enough)
+		merit = MERIT(rank_enough, merit & 0xffff);
+	if (cpu >= 0 && merit < s->merit) {
+		s->best = cpu;
+		s->merit = merit;
+	}
+}
+
+/* The CPUs at the places `begin` to `end`, cache by cache; those below the cache of the last CPU only if `own`. */
+static __always_inline void search_places(struct idle_search *s, u32 begin, u32 end, bool own)
+{
+	u32 least = NO_MERIT, busy = 0;
+	s32 first = -1;
+	int at;
+
+	for_range(at, begin, end) {
+		u32 cpu = cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK;
+
+		if (own != (cache_begin[cpu] == cache_begin[s->last & MAX_CPU_MASK]))
+			continue;
+		if (!bpf_cpumask_test_cpu(cpu, s->idle)) {
+			busy = rank_cache_busy;
+		} else if (bpf_cpumask_test_cpu(cpu, s->allowed) && !IDLE_REFUSED(s, cpu)) {
+			u32 merit = merit_alone(s, cpu);
+
+			first = merit < least ? cpu : first;
+			least = merit < least ? merit : least;
+		}
+		if (at + 1 < cache_end[cpu])
+			continue;
+		consider(s, first, least + (busy << 16));
+		least = NO_MERIT;
+		first = -1;
+		busy = 0;
+	}
+}
+
+/* Near places first, and no farther than something better can be. */
+static __always_inline void search_machine(struct idle_search *s)
+{
+	u32 last = s->last & MAX_CPU_MASK;
+
+	search_places(s, cache_begin[last], cache_end[last], true);
+	if (s->merit >> 16 > least_rank(SAME_NODE))
+		search_places(s, node_begin[last], node_end[last], false);
+	if (s->merit >> 16 > least_rank(OTHER_NODE)) {
+		search_places(s, 0, node_begin[last], false);
+		search_places(s, node_end[last], nr_online, false);
+	}
+}
+
+/* The best idle CPU for `p`, which ran on `last`; -1 if none is idle. */
+static __always_inline s32 find_idle_cpu(struct task_struct *p, u32 last)
+{
+	struct idle_search s = { .task = p, .allowed = p->cpus_ptr, .best = -1, .merit = NO_MERIT, .last = last };
+
+	s.idle = scx_bpf_get_idle_cpumask();
+	s.whole = scx_bpf_get_idle_smtmask();
+	if (bpf_cpumask_test_cpu(last, last_idle_first ? s.idle : s.whole) && bpf_cpumask_test_cpu(last, s.allowed) &&
+	    !IDLE_REFUSED(&s, last))
+		s.best = last;
+	else if (bpf_cpumask_intersects(s.idle, s.allowed))
+		search_machine(&s);
+	scx_bpf_put_idle_cpumask(s.whole);
+	scx_bpf_put_idle_cpumask(s.idle);
+	return s.best;
+}
+
+/* 5: the same, claimed. */
+static __noinline s32 claim_idle_cpu(struct task_struct *p, s32 last)
+{
+	int attempt;
+
+	last &= MAX_CPU_MASK;
+	for_range(attempt, 0, IDLE_ATTEMPTS) {
+		s32 cpu = find_idle_cpu(p, last);
+
+		if (cpu < 0 || scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+#endif

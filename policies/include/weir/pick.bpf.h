@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pick: the best task of a queue in deadline order, for one CPU.
+ *
+ * 1. Tasks that may not run on the CPU are passed over.
+ * 2. Without a bias the first one is the best.
+ * 3. With a bias a CPU sees some deadlines as later than they are. None is seen as earlier, so nobody is better once a
+ *    bare deadline is as late as the best so far: mostly a few steps are enough.
+ * 4. What was seen is what is taken. If another CPU was faster, the search begins anew.
+ * 5. A task must not be later than a limit. It may be as late: then it waited, and who has the limit ran.
+ *
+ * A policy defines before it includes this: PICK_REFUSED(p, cpu), for tasks that are to be passed over though they may
+ * run here; PICK_BIASED, whether there is a bias; and PICK_SEEN(p, deadline, cpu), a deadline with its bias.
+ */
+#ifndef WEIR_PICK_BPF_H
+#define WEIR_PICK_BPF_H
+
+#include "scx.bpf.h"
+
+#define PICK_ATTEMPTS 3
+#define NO_LIMIT (~0ULL)
+
+static __always_inline bool may_take(struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !PICK_REFUSED(p, cpu);
+}
+
+/* 2: whether a task was taken. */
+static __always_inline bool take_first(u64 dsq_id, s32 cpu, u64 limit)
+{
+	struct task_struct *p;
+
+	for_each_queued(p, dsq_id) {
+		if (!may_take(p, cpu))
+			continue;
+		if (p->scx.dsq_vtime > limit)
+			return false;
+		if (dsq_move(&p_it, p, SCX_DSQ_LOCAL))
+			return true;
+	}
+	return false;
+}
+
+/* 3: the number of the best task; 0 if there is none. */
+static __always_inline s32 find_best(u64 dsq_id, s32 cpu, u64 limit)
+{
+	struct task_struct *p;
+	s32 best = 0;
+
+	for_each_queued(p, dsq_id) {
+		u64 seen, bare = p->scx.dsq_vtime;
+
+		if (best ? bare >= limit : bare > limit)
+			break;
+		if (!may_take(p, cpu))
+			continue;
+		seen = PICK_SEEN(p, bare, cpu);
+		if (best ? seen < limit : seen <= limit) {
+			limit = seen;
+			best = p->pid;
+		}
+	}
+	return best;
+}
+
+static __always_inline bool take_numbered(u64 dsq_id, s32 number)
+{
+	struct task_struct *p;
+
+	for_each_queued(p, dsq_id) {
+		if (p->pid == number)
+			return dsq_move(&p_it, p, SCX_DSQ_LOCAL);
+	}
+	return false;
+}
+
+static __always_inline bool take_best(u64 dsq_id, s32 cpu, u64 limit)
+{
+	int attempt;
+
+	for_range(attempt, 0, PICK_ATTEMPTS) {
+		s32 best = find_best(dsq_id, cpu, limit);
+
+		if (!best)
+			return false;
+		if (take_numbered(dsq_id, best))
+			return true;
+	}
+	return false;
+}
+
+static __noinline bool take(u64 dsq_id, s32 cpu, u64 limit)
+{
+	if (scx_bpf_dsq_nr_queued(dsq_id) == 0)
+		return false;
+	return PICK_BIASED ? take_best(dsq_id, cpu, limit) : take_first(dsq_id, cpu, limit);
+}
+
+/* The deadline of the first task of a queue whose tasks all belong to one CPU. */
+static __noinline u64 first_deadline(u64 dsq_id)
+{
+	struct task_struct *p;
+
+	if (scx_bpf_dsq_nr_queued(dsq_id) == 0)
+		return NO_LIMIT;
+	for_each_queued(p, dsq_id)
+		return p->scx.dsq_vtime;
+	return NO_LIMIT;
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Topology: how far CPUs are from each other. The launch profile fills the tables.
+ *
+ * 1. A place is a position in `cpu_at`, which lists the online CPUs by node, last-level cache, core and number. So the
+ *    CPUs of one core, those below one cache, and those of one node are neighbours in it.
+ * 2. `place_of` is its inverse. For each CPU the other tables say where its cache and its node begin and end.
+ * 3. A CPU that was offline when the tables were made has the place of another.
+ */
+#ifndef WEIR_TOPOLOGY_BPF_H
+#define WEIR_TOPOLOGY_BPF_H
+
+#ifdef __bpf__
+#include "scx.bpf.h"
+#else
+#include "host.h"
+#endif
+
+#define MAX_CPUS 4096
+#define MAX_CPU_MASK (MAX_CPUS - 1)
+#define MAX_THREADS 8	/* of a core: POWER has them */
+
+RODATA u32 nr_cpus = 1;	/* highest number + 1 */
+RODATA u32 nr_online = 1;
+
+RODATA u16 cpu_at[MAX_CPUS];
+RODATA u16 place_of[MAX_CPUS];
+RODATA u16 core_of[MAX_CPUS];
+RODATA u16 cache_begin[MAX_CPUS];
+RODATA u16 cache_end[MAX_CPUS];
+RODATA u16 node_begin[MAX_CPUS];
+RODATA u16 node_end[MAX_CPUS];
+
+/* What two CPUs have in common at most. */
+enum distance { SAME_CPU, SAME_CORE, SAME_CACHE, SAME_NODE, OTHER_NODE, DISTANCES };
+
+static __always_inline enum distance distance(u32 a, u32 b)
+{
+	a &= MAX_CPU_MASK;
+	b &= MAX_CPU_MASK;
+	if (a == b)
+		return SAME_CPU;
+	if (core_of[a] == core_of[b])
+		return SAME_CORE;
+	if (cache_begin[a] == cache_begin[b])
+		return SAME_CACHE;
+	return node_begin[a] == node_begin[b] ? SAME_NODE : OTHER_NODE;
+}
+
+/* Whether the tables know this CPU. */
+static __always_inline bool has_place(u32 cpu)
+{
+	return cpu < nr_cpus && cpu_at[place_of[cpu & MAX_CPU_MASK] & MAX_CPU_MASK] == cpu;
+}
+
+/* The CPU that stands `steps` places beyond `cpu` if it is a sibling, or else -1. */
+static __always_inline s32 sibling_at(u32 cpu, s32 steps)
+{
+	u32 place = place_of[cpu & MAX_CPU_MASK] + steps, other;
+
+	if (place < cache_begin[cpu & MAX_CPU_MASK] || place >= cache_end[cpu & MAX_CPU_MASK])
+		return -1;
+	other = cpu_at[place & MAX_CPU_MASK];
+	return distance(other, cpu) == SAME_CORE ? (s32)other : -1;
+}
+
+/* for each other CPU of a core: `steps` is for the loop. */
+#define for_each_sibling(steps, sibling, cpu)				\
+	for_range(steps, -(MAX_THREADS - 1), MAX_THREADS)		\
+		if (((sibling) = sibling_at(cpu, steps)) >= 0)
+
+#endif
