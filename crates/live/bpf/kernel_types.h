@@ -45,6 +45,18 @@ enum {
 	TASK_DEAD = 0x80,
 };
 
+/* From include/linux/pid_types.h. */
+enum {
+	PIDTYPE_SID = 3,
+};
+
+/* From include/uapi/linux/time.h, and from the table that most architectures share for signals. */
+enum {
+	ITIMER_REAL = 0,
+	SIGALRM = 14,
+	SIGCHLD = 17,
+};
+
 /* From include/linux/preempt.h: which bits of the preemption count say where the CPU is. */
 enum {
 	SOFTIRQ_SERVED = 0x00000100, /* bit 8: serves a softirq; the bits above it only say that they are disabled */
@@ -95,8 +107,61 @@ struct mm_struct {
 	unsigned long arg_end;
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
 struct signal_struct {
 	unsigned long maxrss;
+	struct pid *pids[4];
+};
+
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct hrtimer_clock_base {
+	__s64 offset;
+};
+
+struct hrtimer {
+	__s64 _softexpires;
+	struct hrtimer_clock_base *base;
+};
+
+struct hrtimer_sleeper {
+	struct hrtimer timer;
+	struct task_struct *task;
+};
+
+struct timespec64 {
+	__s64 tv_sec;
+	long tv_nsec;
+};
+
+struct itimerspec64 {
+	struct timespec64 it_interval;
+	struct timespec64 it_value;
 };
 
 /* Only architectures with THREAD_INFO_IN_TASK, which all that run BPF schedulers have. */
@@ -123,6 +188,8 @@ struct task_struct {
 	__u64 stime;
 	char comm[16];
 	struct signal_struct *signal;
+	const struct cred *cred;
+	struct css_set *cgroups;
 };
 
 /* With PREEMPT_RT the softirq part of the count lives in the task. */

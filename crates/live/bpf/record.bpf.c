@@ -33,7 +33,33 @@ struct sleep {
 	__u32 switches; /* how often the task had got a CPU when it fell asleep */
 	__u32 interrupts; /* and how many interrupts it had sent to other CPUs */
 	__u32 cpu;        /* the one that it left */
+	__u32 timer;      /* which one ended it, to tell them apart */
+	__u64 expires_ns; /* when that was to be, on the timer's own clock */
+	__u64 limit_ns;   /* the sleep would have ended after this time by a timer of its own; 0: it had none */
+};
+
+struct who {
+	struct head head;
+	__u64 cgroup;
+	__u32 session;
+	__u32 uid;
+};
+
+/* A signal for `head.task`, or one that it handles now. */
+struct signal {
+	struct head head;
+	__u64 sender_work_ns;
+	__u32 sender;
+	__u32 flags;
+	__u32 number;
 	__u32 unused;
+};
+
+/* The task asks for SIGALRM. */
+struct alarm {
+	struct head head;
+	__u64 after_ns; /* 0: no more */
+	__u64 interval_ns;
 };
 
 struct end {
@@ -58,6 +84,8 @@ struct exit {
 	__u64 stime_ns;
 	__u64 peak_rss_pages;
 	char comm[COMM_LENGTH];
+	__u32 signal; /* that ends it; 0: it ends by itself */
+	__u32 unused;
 };
 
 struct note {
@@ -74,7 +102,16 @@ struct note {
 	__u32 blocked; /* whether one has, and has not been reported */
 	__u32 flags;
 	__u32 blocked_cpu;
-	__u32 unused;
+	__u32 timer;
+	__u64 expires_ns;
+	__u64 limit_ns;
+	/* The last timer that the task started to end a sleep of its own: when, and when it expires. */
+	__u64 armed_ns;
+	__u64 armed_until_ns;
+	/* Whose it was when that was reported last. */
+	__u64 cgroup;
+	__u32 session;
+	__u32 uid;
 	/* The last wakeup. */
 	__u64 wake_ns;
 	__u64 waker_work_ns;
@@ -83,12 +120,53 @@ struct note {
 
 #include "notes.bpf.h"
 
+/* The timer whose function this CPU executes. */
+struct expiry {
+	__u64 timer;      /* 0: none */
+	__u64 expires_ns; /* without the slack that lets timers be put together */
+	__u64 sleeper;    /* who sleeps, if the timer is one that ends a sleep; else anything */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct expiry);
+	__uint(max_entries, 1);
+} expiry SEC(".maps");
+
 /* CPU time of a task that runs now. Too much if it was not seen to get its CPU: then as the scheduler counts. */
 static __u64 work_now(struct task_struct *task, struct note *note, __u64 now)
 {
 	__u64 counted = task->se.sum_exec_runtime, by_clock = note->work_ns + (now - note->switched_in_ns);
 
 	return by_clock > counted + TICK_MAX_NS ? counted : by_clock;
+}
+
+static __u32 session_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, signal, pids[PIDTYPE_SID], numbers[0].nr);
+}
+
+/* Tells whose the task is, if that is new. */
+static void report_who(struct task_struct *task, struct note *note, __u64 now, __u64 work_ns)
+{
+	__u64 cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
+	__u32 session = session_of(task), uid = BPF_CORE_READ(task, cred, uid.val);
+	struct who *event;
+
+	if (note->cgroup == cgroup && note->session == session && note->uid == uid)
+		return;
+	note->cgroup = cgroup;
+	note->session = session;
+	note->uid = uid;
+	event = RESERVE(who);
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_WHO, note->member.task, now, work_ns);
+	event->cgroup = cgroup;
+	event->session = session;
+	event->uid = uid;
+	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -102,6 +180,12 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	of_child->waker = NOBODY;
 	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now,
 		     of_parent ? work_now(parent, of_parent, now) : 0);
+	if (of_parent) {
+		of_child->cgroup = of_parent->cgroup;
+		of_child->session = of_parent->session;
+		of_child->uid = of_parent->uid;
+	}
+	report_who(child, of_child, now, 0);
 	return 0;
 }
 
@@ -133,6 +217,7 @@ int BPF_PROG(on_exec, struct task_struct *task, pid_t old_pid)
 	event->kept = bpf_probe_read_user(event->arguments, length, (void *)start) ? 0 : length;
 	bpf_ringbuf_submit(event, wakeup_flag());
 	note->peak_at_exec_pages = task->signal->maxrss;
+	report_who(task, note, now, work_ns);
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, work_ns);
 	return 0;
@@ -161,21 +246,38 @@ int BPF_PROG(on_exit, struct task_struct *task)
 {
 	struct note *note = note_of(task);
 	struct exit *event;
-	__u64 now;
+	__u64 now, work_ns;
 
 	if (!note)
 		return 0;
 	now = bpf_ktime_get_ns();
+	work_ns = work_now(task, note, now);
+	report_who(task, note, now, work_ns);
 	event = RESERVE(exit);
 	if (!event)
 		return 0;
-	fill_head(&event->head, KIND_EXIT, note->member.task, now, work_now(task, note, now));
+	fill_head(&event->head, KIND_EXIT, note->member.task, now, work_ns);
+	event->signal = task->exit_code & 0x7f; /* as wait(2) tells it */
+	event->unused = 0;
 	event->utime_ns = task->utime;
 	event->stime_ns = task->stime;
 	event->peak_rss_pages = peak_rss_pages(task, note);
 	bpf_probe_read_kernel(event->comm, COMM_LENGTH, task->comm);
 	bpf_ringbuf_submit(event, wakeup_flag());
 	return 0;
+}
+
+/* Of a wakeup in an interrupt: the timer that it serves, if it does. */
+static void note_timer(struct task_struct *task, struct note *note)
+{
+	__u32 zero = 0;
+	struct expiry *expires = bpf_map_lookup_elem(&expiry, &zero);
+
+	if (!expires || !expires->timer)
+		return;
+	note->wake_flags |= WAKE_TIMER | (expires->sleeper == (__u64)task ? WAKE_OWN_TIMER : 0);
+	note->timer = expires->timer >> 3; /* to bit 34: two timers that one task waits for differ below that */
+	note->expires_ns = expires->expires_ns;
 }
 
 SEC("tp_btf/sched_waking")
@@ -191,6 +293,130 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	current = bpf_get_current_task_btf();
 	of_waker = note_waker(note, current, now);
 	note->waker_work_ns = of_waker ? work_now(current, of_waker, now) : 0;
+	if (note->wake_flags & (WAKE_HARDIRQ | WAKE_SOFTIRQ))
+		note_timer(task, note);
+	return 0;
+}
+
+/* A timer expires: its function is executed until the next one of these two. */
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_expiry, struct hrtimer *timer)
+{
+	__u32 zero = 0;
+	struct expiry *expires = bpf_map_lookup_elem(&expiry, &zero);
+
+	if (!expires)
+		return 0;
+	expires->timer = (__u64)timer;
+	expires->expires_ns = timer->_softexpires;
+	/* Where a sleeper would stand. It is compared with a task that is woken, which no other memory points to by chance. */
+	expires->sleeper = (__u64)BPF_CORE_READ((struct hrtimer_sleeper *)timer, task);
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(on_expired, struct hrtimer *timer)
+{
+	__u32 zero = 0;
+	struct expiry *expires = bpf_map_lookup_elem(&expiry, &zero);
+
+	if (expires)
+		expires->timer = 0;
+	return 0;
+}
+
+/* Only timers that a task starts to end its own sleep: with them a wait has a limit. */
+SEC("tp_btf/hrtimer_start")
+int BPF_PROG(on_timer_start, struct hrtimer *timer)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct note *note;
+
+	if (BPF_CORE_READ((struct hrtimer_sleeper *)timer, task) != current)
+		return 0;
+	note = note_of(current);
+	if (!note)
+		return 0;
+	note->armed_ns = bpf_ktime_get_ns();
+	note->armed_until_ns = timer->_softexpires - timer->base->offset;
+	return 0;
+}
+
+static void report_signal(__u32 kind, struct note *note, __u64 now, __u64 work_ns, __u32 number)
+{
+	struct signal *event = RESERVE(signal);
+	struct task_struct *current;
+	struct note *of_sender = NULL;
+
+	if (!event)
+		return;
+	current = bpf_get_current_task_btf();
+	fill_head(&event->head, kind, note->member.task, now, work_ns);
+	event->number = number;
+	event->unused = 0;
+	event->flags = interrupt_context(current);
+	if (!(event->flags & (WAKE_HARDIRQ | WAKE_SOFTIRQ | WAKE_NMI)))
+		of_sender = note_of(current);
+	event->sender = of_sender ? of_sender->member.task : NOBODY;
+	event->sender_work_ns = of_sender ? work_now(current, of_sender, now) : 0;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
+
+/* A child's end is known already, and nobody ends by hearing of it. */
+SEC("tp_btf/signal_generate")
+int BPF_PROG(on_signal, int number, void *info, struct task_struct *task, int group, int result)
+{
+	struct note *note;
+
+	if (result || number == SIGCHLD)
+		return 0;
+	note = note_of(task);
+	if (note)
+		report_signal(KIND_SIGNAL, note, bpf_ktime_get_ns(), 0, number);
+	return 0;
+}
+
+SEC("tp_btf/signal_deliver")
+int BPF_PROG(on_delivery, int number)
+{
+	struct task_struct *current;
+	struct note *note;
+	__u64 now;
+
+	if (number != SIGALRM)
+		return 0;
+	current = bpf_get_current_task_btf();
+	note = note_of(current);
+	if (!note)
+		return 0;
+	now = bpf_ktime_get_ns();
+	report_signal(KIND_DELIVERY, note, now, work_now(current, note, now), number);
+	return 0;
+}
+
+static __u64 ns_of(const struct timespec64 *time)
+{
+	return time->tv_sec * 1000000000ull + time->tv_nsec;
+}
+
+SEC("tp_btf/itimer_state")
+int BPF_PROG(on_alarm, int which, const struct itimerspec64 *value)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct note *note = note_of(current);
+	struct alarm *event;
+	__u64 now;
+
+	if (!note || which != ITIMER_REAL)
+		return 0;
+	event = RESERVE(alarm);
+	if (!event)
+		return 0;
+	now = bpf_ktime_get_ns();
+	fill_head(&event->head, KIND_ALARM, note->member.task, now, work_now(current, note, now));
+	event->after_ns = ns_of(&value->it_value);
+	event->interval_ns = ns_of(&value->it_interval);
+	bpf_ringbuf_submit(event, wakeup_flag());
 	return 0;
 }
 
@@ -211,7 +437,9 @@ static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 	event->switches = note->switches;
 	event->interrupts = note->interrupts;
 	event->cpu = note->blocked_cpu;
-	event->unused = 0;
+	event->timer = note->timer;
+	event->expires_ns = note->expires_ns;
+	event->limit_ns = note->limit_ns;
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
@@ -241,6 +469,8 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 	note->blocked_ns = now;
 	note->blocked_work_ns = work_ns;
 	note->blocked_cpu = bpf_get_smp_processor_id();
+	note->limit_ns = note->armed_ns >= note->switched_in_ns && note->armed_until_ns > now ?
+				 note->armed_until_ns - now : 0;
 	note->flags = sleep_flags(task, state);
 }
 

@@ -29,6 +29,10 @@ enum kind {
 	KIND_WAKE = 8,
 	KIND_RENAME = 9,
 	KIND_HOTPLUG = 10,
+	KIND_WHO = 11,
+	KIND_SIGNAL = 12,
+	KIND_DELIVERY = 13,
+	KIND_ALARM = 14,
 };
 
 enum {
@@ -47,6 +51,8 @@ enum {
 	WAKE_SOFTIRQ = 1 << 4,
 	WAKE_NEW = 1 << 5,       /* the first one: its parent made it */
 	WAKE_UNSEEN = 1 << 6,    /* inferred: the task runs again, and nothing was seen to wake it */
+	WAKE_TIMER = 1 << 7,     /* in the function of a timer, whose expiry is in the event */
+	WAKE_OWN_TIMER = 1 << 16, /* one that the sleeper started to end this very sleep */
 	WAKE_SOFTIRQ_SHIFT = 8, /* the softirq's number stands in bits 8 to 15 */
 };
 

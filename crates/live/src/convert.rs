@@ -11,12 +11,17 @@
 //! 4. Whom an interrupt borrowed is never a cause.
 //! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
 //!
+//! 6. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
+//!    ends lasts until that, however much it is.
+//!
 //! Replay in this order cannot deadlock: every step happened at some time, and each waits only for earlier ones.
 
 use crate::event::{Event, Kind, Number, Slept, Waker};
-use crate::overhead::{Counts, Overheads};
-use crate::split::{Parts, Pool};
-use ids::{CpuSet, Nanos, Policy};
+use crate::life::{self, Attributes, Life, Step};
+use crate::overhead::Overheads;
+use crate::split::Pool;
+use crate::timing::{self, Expired};
+use ids::{CpuSet, Nanos};
 use std::collections::BTreeMap;
 use workload::{Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 
@@ -27,6 +32,8 @@ pub struct Host {
     pub cpus: CpuSet,
     /// Size of a page.
     pub page_bytes: u64,
+    /// Its control groups (of version 2), by the kernel's numbers for them.
+    pub groups: BTreeMap<u64, String>,
 }
 
 /// A workload and what there is to say about it.
@@ -47,141 +54,83 @@ pub struct Converted {
 }
 
 /// Converts the events of a recording, in any order. `overheads` are taken out of what the tasks did.
+#[cfg(test)]
 pub fn convert(name: &str, events: &[Event], host: &Host, overheads: &Overheads) -> Converted {
-    let mut tree = Tree::new(events, host);
-    let mut order: Vec<&Event> = events.iter().collect();
-    order.sort_by_key(|event| event.time);
-    for event in order {
-        tree.take(event);
-    }
-    tree.finish(name, overheads)
+    convert_what_fits(name, events, host, overheads, usize::MAX).0
 }
 
-/// The workload, and whether it had to be cut: if it is larger than a workload may be, the last part of the events is left
-/// out until it fits. A recording that ends early is worth more than none.
+/// The same with a bound for the operations; and whether the workload had to be cut for it.
+#[cfg(test)]
 pub fn convert_what_fits(
     name: &str,
-    mut events: Vec<Event>,
+    events: &[Event],
     host: &Host,
     overheads: &Overheads,
-    fits: &dyn Fn(&Workload) -> bool,
+    most: usize,
 ) -> (Converted, bool) {
-    let mut converted = convert(name, &events, host, overheads);
-    let mut cut = false;
-    if !fits(&converted.workload) {
-        events.sort_by_key(|event| event.time);
+    let (sleeps, others): (Vec<Event>, Vec<Event>) =
+        events.iter().cloned().partition(|event| matches!(event.kind, Kind::Sleep(_)));
+    let mut conversion = Conversion::new(others, host);
+    for event in &sleeps {
+        let Kind::Sleep(slept) = &event.kind else { unreachable!("parted above") };
+        conversion.sleep(event, slept);
     }
-    while !fits(&converted.workload) && !events.is_empty() {
-        cut = true;
-        drop(converted);
-        events.truncate(events.len() / 8 * 7);
-        converted = convert(name, &events, host, overheads);
-    }
-    (converted, cut)
+    conversion.finish(name, overheads, most)
 }
 
-/// Policy, nice value and affinity.
-#[derive(Clone, PartialEq, Debug, Default)]
-struct Attributes {
-    policy: Policy,
-    nice: i8,
-    cpus: Option<CpuSet>,
-}
-
-/// Something that a task did.
-#[derive(Clone, PartialEq, Debug)]
-struct Step {
-    time: Nanos,
-    /// Its CPU time at that moment.
-    work: Nanos,
-    /// How often it had got a CPU, and how many interrupts it had sent, if that is known here.
-    counts: Option<(u32, u32)>,
-    op: Op,
-}
-
-impl Step {
-    fn new(time: Nanos, work: Nanos, op: Op) -> Step {
-        Step { time, work, counts: None, op }
-    }
-
-    /// Order at one instant: a task that sleeps does nothing more before it is woken.
-    fn rank(&self) -> (Nanos, bool) {
-        (self.time, matches!(self.op, Op::Sleep(..) | Op::Await(_)))
-    }
-}
-
-/// One task.
-#[derive(Clone, PartialEq, Debug)]
-struct Life {
-    born: Nanos,
-    /// Index of its parent, if that is recorded.
-    parent: Option<usize>,
-    tgid: u32,
-    name: String,
-    command: Option<String>,
-    first: Attributes,
-    now: Attributes,
-    peak_rss_bytes: u64,
-    steps: Vec<Step>,
-    parts: Parts,
-    /// Its CPU time when it ended, how often it had got a CPU, and how many interrupts it had sent.
-    end: Option<(Nanos, (u32, u32))>,
-}
-
-struct Tree<'a> {
+/// A conversion that goes on. Nearly all events are sleeps; each is forgotten as soon as it was taken.
+pub struct Conversion<'a> {
     host: &'a Host,
     index: BTreeMap<Number, usize>,
     lives: Vec<Life>,
     /// Which task leads each process: it is the one that carries the process's peak RSS.
     leaders: BTreeMap<u32, usize>,
+    /// The last signal of each number that each process got from a task: when, from whom, at which of its CPU times.
+    sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
     signals: u32,
     first: Nanos,
     last: Nanos,
     orphans: u64,
 }
 
-impl<'a> Tree<'a> {
-    /// All tasks exist from here on: a task may be woken by one that is born after it fell asleep.
-    fn new(events: &[Event], host: &'a Host) -> Tree<'a> {
-        let births = events.iter().filter_map(|event| match &event.kind {
+impl<'a> Conversion<'a> {
+    /// Takes all events that are not sleeps, in any order. All tasks exist from here on: a task may be woken by one that is
+    /// born after it fell asleep.
+    pub fn new(mut others: Vec<Event>, host: &'a Host) -> Conversion<'a> {
+        others.sort_by_key(|event| event.time);
+        let births = others.iter().filter_map(|event| match &event.kind {
             Kind::Birth { parent, tgid, comm, .. } => Some((event.task, (event.time, *parent, *tgid, comm))),
             _ => None,
         });
         let births: BTreeMap<Number, _> = births.collect();
         let index: BTreeMap<Number, usize> = births.keys().enumerate().map(|(index, task)| (*task, index)).collect();
-        let life = |(born, parent, tgid, comm): &(Nanos, Option<Number>, u32, &String)| Life {
-            born: *born,
-            parent: parent.and_then(|parent| index.get(&parent).copied()),
-            tgid: *tgid,
-            name: (*comm).clone(),
-            command: None,
-            first: Attributes::default(),
-            now: Attributes::default(),
-            peak_rss_bytes: 0,
-            steps: Vec::new(),
-            parts: Parts::new(comm),
-            end: None,
+        let life = |(born, parent, tgid, comm): &(Nanos, Option<Number>, u32, &String)| {
+            Life::new(*born, parent.and_then(|parent| index.get(&parent).copied()), *tgid, comm)
         };
         let lives: Vec<Life> = births.values().map(life).collect();
         let first = lives.iter().map(|life| life.born).min().unwrap_or_default();
-        Tree { host, index, lives, leaders: BTreeMap::new(), signals: 0, first, last: first, orphans: 0 }
+        let (leaders, sent) = (BTreeMap::new(), BTreeMap::new());
+        let mut conversion =
+            Conversion { host, index, lives, leaders, sent, signals: 0, first, last: first, orphans: 0 };
+        others.iter().for_each(|event| conversion.take(event));
+        conversion
+    }
+
+    /// Whose event this is.
+    fn find(&mut self, event: &Event) -> Option<usize> {
+        let index = self.index.get(&event.task).copied();
+        self.orphans += u64::from(index.is_none());
+        self.last = if index.is_some() { self.last.max(event.time) } else { self.last };
+        index
     }
 
     /// Takes the next event in the order of time.
     fn take(&mut self, event: &Event) {
-        let Some(&index) = self.index.get(&event.task) else {
-            self.orphans += 1;
-            return;
-        };
-        self.last = self.last.max(event.time);
+        let Some(index) = self.find(event) else { return };
+        let life = &mut self.lives[index];
         match &event.kind {
             Kind::Birth { pid, tgid, .. } => self.birth(index, event, pid == tgid),
-            Kind::Sleep(slept) => {
-                self.last = self.last.max(slept.wake);
-                self.sleep(index, event, slept);
-            }
             Kind::Exec { ticks, comm, arguments, truncated } => {
-                let life = &mut self.lives[index];
                 life.name.clone_from(comm);
                 let ellipsis = if *truncated { "…" } else { "" };
                 life.command = (!arguments.is_empty()).then(|| command_line(arguments) + ellipsis);
@@ -194,21 +143,58 @@ impl<'a> Tree<'a> {
                 let new = Attributes { policy: *policy, nice: *nice, cpus: (!everywhere).then(|| cpus.clone()) };
                 self.attributes(index, event, new);
             }
-            Kind::Exit { ticks, peak_rss_pages, comm } => {
-                let life = &mut self.lives[index];
+            Kind::Who { group, session, uid } => life.who = Some((*session, *uid, *group)),
+            Kind::Exit { ticks, peak_rss_pages, comm, signal } => {
                 life.name.clone_from(comm);
                 life.parts.exit(event.work, *ticks);
                 let leader = self.leaders.get(&life.tgid).copied().unwrap_or(index);
                 let peak = &mut self.lives[leader].peak_rss_bytes;
                 *peak = (*peak).max(peak_rss_pages * self.host.page_bytes);
+                self.ended_by(index, event, *signal);
+            }
+            Kind::Signal { number, sender } => {
+                if let Waker::Task(sender, work) = sender
+                    && let Some(&sender) = self.index.get(sender)
+                {
+                    self.sent.insert((life.tgid, *number), (event.time, sender, *work));
+                }
+            }
+            Kind::SetAlarm { after, interval } => {
+                life.alarm = (*after > Nanos::ZERO && *interval == Nanos::ZERO).then_some(*after);
+                life.steps.push(Step::new(event.time, event.work, Op::Anchor(timing::ALARM)));
+            }
+            Kind::Alarm => {
+                if let Some(after) = life.alarm.take() {
+                    let op = Op::WorkUntil { reference: timing::ALARM, after };
+                    life.steps.push(Step::new(event.time, event.work, op));
+                }
             }
             Kind::End { switches, interrupts } => {
-                self.lives[index].end = Some((event.work, (*switches, *interrupts)));
+                life.end = Some((event.work, (*switches, *interrupts)));
+                life.ended = event.time;
             }
+            Kind::Sleep(_) => unreachable!("sleeps are taken apart from the others"),
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
             }
         }
+    }
+
+    /// The task at `index` exits; 0: by itself. If another task has sent the signal that ends it, it worked until that.
+    fn ended_by(&mut self, index: usize, event: &Event, signal: u32) {
+        let tgid = self.lives[index].tgid;
+        let Some(&(time, sender, work)) = self.sent.get(&(tgid, signal)) else { return };
+        if signal == 0 || self.lives[sender].tgid == tgid {
+            return;
+        }
+        let posted = self.new_signal();
+        self.lives[index].steps.push(Step::new(event.time, event.work, Op::WorkUntilPosted(posted)));
+        self.lives[sender].steps.push(Step::new(time, work, Op::Post(posted)));
+    }
+
+    fn new_signal(&mut self) -> SignalId {
+        self.signals += 1;
+        SignalId(self.signals - 1)
     }
 
     fn birth(&mut self, index: usize, event: &Event, leads: bool) {
@@ -219,27 +205,40 @@ impl<'a> Tree<'a> {
         let inherited = self.lives[parent].now.clone();
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;
+        self.lives[index].who = self.lives[parent].who;
         self.lives[parent].steps.push(Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
-    fn sleep(&mut self, index: usize, event: &Event, slept: &Slept) {
-        let step =
-            |op| Step { counts: Some((slept.switches, slept.interrupts)), ..Step::new(event.time, event.work, op) };
-        if let Waker::Task(number, work) = slept.waker
-            && let Some(&waker) = self.index.get(&number)
-            && waker != index
-        {
-            let signal = SignalId(self.signals);
-            self.signals += 1;
-            self.lives[index].steps.push(step(Op::Await(signal)));
-            self.lives[waker].steps.push(Step::new(slept.wake, work, Op::Post(signal)));
+    /// Takes a sleep; they may come in any order.
+    pub fn sleep(&mut self, event: &Event, slept: &Slept) {
+        let Some(index) = self.find(event) else { return };
+        self.last = self.last.max(slept.wake);
+        let length = slept.wake.since(event.time);
+        let waker = match slept.waker {
+            Waker::Task(number, work) => self.index.get(&number).map(|&waker| (waker, work)),
+            _ => None,
+        };
+        let waker = waker.filter(|(waker, _)| *waker != index);
+        if waker.is_none() && length == Nanos::ZERO {
             return;
         }
-        let length = slept.wake.since(event.time);
-        if length > Nanos::ZERO {
-            let cause = cause(slept.waker, (slept.io_wait, slept.uninterruptible));
-            self.lives[index].steps.push(step(Op::Sleep(length, cause)));
+        if let Some(limit) = slept.limit.filter(|_| !slept.expiry.is_some_and(|expiry| expiry.own)) {
+            self.lives[index].steps.push(Step::new(event.time, event.work, Op::Timeout(limit)));
         }
+        let op = match waker {
+            Some((waker, work)) => {
+                let signal = self.new_signal();
+                self.lives[waker].steps.push(Step::new(slept.wake, work, Op::Post(signal)));
+                Op::Await(signal)
+            }
+            None => Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))),
+        };
+        let life = &mut self.lives[index];
+        if let Some(expiry) = slept.expiry.filter(|_| matches!(op, Op::Sleep(_, Sleep::Timer))) {
+            life.expiries.push(Expired { step: life.steps.len() as u32, expiry, length });
+        }
+        let counts = Some((slept.switches, slept.interrupts));
+        life.steps.push(Step { counts, ..Step::new(event.time, event.work, op) });
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {
@@ -256,108 +255,106 @@ impl<'a> Tree<'a> {
         life.now = new;
     }
 
-    fn finish(mut self, name: &str, overheads: &Overheads) -> Converted {
+    /// The workload, and whether it had to be cut: if it has more operations than `most`, the end of the recording is left
+    /// out. A recording that ends early is worth more than none.
+    pub fn finish(mut self, name: &str, overheads: &Overheads, most: usize) -> (Converted, bool) {
+        for life in &mut self.lives {
+            timing::find_grids(&mut life.steps, &life.expiries);
+            life.expiries = Vec::new();
+        }
+        let cut = self.cut(most);
         let mut pool = Pool::default();
         self.lives.iter().for_each(|life| pool.add(&life.parts));
         let unfinished = self.lives.iter().filter(|life| life.end.is_none()).count() as u32;
         let (mut cpu, mut scheduling) = (Nanos::ZERO, Nanos::ZERO);
         let mut tasks = Vec::with_capacity(self.lives.len());
-        for life in &mut self.lives {
+        for mut life in self.lives {
             life.steps.sort_by_key(Step::rank);
-            let (script, total, work) = script(life, &pool, overheads);
+            let (script, total, work) = life::script(&mut life, &pool, overheads);
             cpu += total;
             scheduling += total - work;
-            let start = match life.parent {
-                Some(_) => Start::Forked,
-                None => Start::At(life.born.since(self.first)),
-            };
+            let group = life.who.and_then(|(_, _, group)| self.host.groups.get(&group).cloned());
+            let (session, uid) = (life.who.map(|(session, ..)| session), life.who.map(|(_, uid, _)| uid));
             tasks.push(TaskSpec {
-                name: life.name.clone(),
-                command: life.command.clone(),
-                start,
+                name: life.name,
+                command: life.command,
+                start: life.parent.map_or(Start::At(life.born.since(self.first)), |_| Start::Forked),
                 policy: life.first.policy,
                 nice: life.first.nice,
-                cpus: life.first.cpus.clone(),
+                cpus: life.first.cpus,
                 peak_rss_bytes: life.peak_rss_bytes,
-                who: Who { tgid: Some(life.tgid), ..Who::default() },
+                who: Who { tgid: Some(life.tgid), session, uid, group },
                 script,
             });
         }
-        let workload = Workload {
-            name: name.to_owned(),
-            duration: None,
-            tasks,
-            mutexes: 0,
-            locks: Vec::new(),
-            conditions: 0,
-            barriers: Vec::new(),
-            signals: self.signals,
-            references: 0,
-            parts: Vec::new(),
-        };
-        Converted { workload, wall: self.last.since(self.first), cpu, scheduling, unfinished, orphans: self.orphans }
+        let workload = Workload { name: name.to_owned(), tasks, signals: self.signals, ..Workload::default() };
+        let wall = self.last.since(self.first);
+        (Converted { workload, wall, cpu, scheduling, unfinished, orphans: self.orphans }, cut)
     }
-}
 
-/// The ops of one task, its CPU time, and what of that is its own work.
-fn script(life: &Life, pool: &Pool, overheads: &Overheads) -> (Vec<Op>, Nanos, Nanos) {
-    let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
-    let total = life.end.map_or(seen, |(total, _)| total);
-    let mut progress = Progress { overheads, counts: Counts::default(), time: Nanos::ZERO, work: Nanos::ZERO };
-    let mut script = Vec::with_capacity(2 * life.steps.len() + 1);
-    let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
-        // Between switches a position is taken from another clock than the CPU time: never back, never past the end.
-        let from = progress.time;
-        let own = progress.advance(time.min(total));
-        if own > Nanos::ZERO {
-            // What is taken out was spent in the kernel.
-            let (user, _) = pool.divide(&life.parts, from, progress.time);
-            let user = user.min(own);
-            script.push(Op::Work { user, system: own - user });
+    /// Leaves out what came late if there is too much. A step makes two operations at most, with the work before it, and
+    /// a task one more.
+    fn cut(&mut self, most: usize) -> bool {
+        let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
+        let keep = most.saturating_sub(self.lives.len()) / 2;
+        if steps <= keep {
+            return false;
         }
-    };
-    for step in &life.steps {
-        progress.counts.count(step);
-        work_until(&mut progress, step.work, &mut script);
-        script.push(step.op.clone());
+        let mut times: Vec<Nanos> = self.lives.iter().flat_map(|life| &life.steps).map(|step| step.time).collect();
+        let (_, &mut end, _) = times.select_nth_unstable(keep);
+        drop(times);
+        self.last = end;
+        let mut posted = vec![false; self.signals as usize];
+        for life in &mut self.lives {
+            life.steps.retain(|step| step.time < end);
+            for step in &life.steps {
+                if let Op::Post(signal) = step.op {
+                    posted[signal.0 as usize] = true;
+                }
+            }
+            life.end = life.end.filter(|_| life.ended < end);
+        }
+        let is_posted = |op: &Op| match op {
+            Op::Await(signal) | Op::WorkUntilPosted(signal) => posted[signal.0 as usize],
+            _ => true,
+        };
+        self.lives.iter_mut().for_each(|life| life.steps.retain(|step| is_posted(&step.op)));
+        self.forget_the_unborn(end);
+        self.number_signals_anew();
+        true
     }
-    if let Some((_, counts)) = life.end {
-        progress.counts.set(counts);
+
+    fn forget_the_unborn(&mut self, end: Nanos) {
+        let mut new = Vec::with_capacity(self.lives.len());
+        let mut left = 0;
+        for life in &self.lives {
+            new.push(left);
+            left += usize::from(life.born < end);
+        }
+        self.lives.retain(|life| life.born < end);
+        for life in &mut self.lives {
+            life.parent = life.parent.map(|parent| new[parent]);
+            for step in &mut life.steps {
+                if let Op::Fork(child) = &mut step.op {
+                    *child = new[*child as usize] as u32;
+                }
+            }
+        }
     }
-    work_until(&mut progress, total, &mut script);
-    (script, total, progress.work)
-}
 
-impl Counts {
-    fn set(&mut self, (switches, interrupts): (u32, u32)) {
-        (self.switches, self.interrupts) = (switches.into(), interrupts.into());
-    }
-
-    /// Takes in what a step says. A fork wakes the child.
-    fn count(&mut self, step: &Step) {
-        step.counts.into_iter().for_each(|counts| self.set(counts));
-        self.wakes += u64::from(matches!(step.op, Op::Post(_) | Op::Fork(_)));
-    }
-}
-
-/// How far one task has come.
-struct Progress<'a> {
-    overheads: &'a Overheads,
-    counts: Counts,
-    /// Its CPU time.
-    time: Nanos,
-    /// What of that was its own work.
-    work: Nanos,
-}
-
-impl Progress<'_> {
-    /// It has got so much CPU time. Gives the work of its own since the last time.
-    fn advance(&mut self, time: Nanos) -> Nanos {
-        self.time = self.time.max(time);
-        let work = self.time.since(self.overheads.of(self.counts, self.time)).max(self.work);
-        let more = work - self.work;
-        self.work = work;
-        more
+    fn number_signals_anew(&mut self) {
+        let mut new = vec![u32::MAX; self.signals as usize];
+        self.signals = 0;
+        for step in self.lives.iter_mut().flat_map(|life| &mut life.steps) {
+            if let Op::Post(signal) | Op::Await(signal) | Op::WorkUntilPosted(signal) = &mut step.op {
+                let number = &mut new[signal.0 as usize];
+                if *number == u32::MAX {
+                    *number = self.signals;
+                    self.signals += 1;
+                }
+                *signal = SignalId(*number);
+            }
+        }
     }
 }
 

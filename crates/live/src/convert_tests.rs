@@ -3,12 +3,12 @@
 
 use super::*;
 use crate::event::Ticks;
-use ids::CpuId;
+use ids::{CpuId, Policy};
 
 const PAGE: u64 = 4096;
 
 fn host() -> Host {
-    Host { cpus: CpuSet::first_n(4), page_bytes: PAGE }
+    Host { cpus: CpuSet::first_n(4), page_bytes: PAGE, groups: BTreeMap::from([(9, "/build".to_owned())]) }
 }
 
 fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
@@ -35,6 +35,8 @@ fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, waker: Waker) -
         switches: 0,
         interrupts: 0,
         cpu: CpuId(0),
+        expiry: None,
+        limit: None,
     };
     event(time_us, task, work_us, Kind::Sleep(slept))
 }
@@ -44,7 +46,12 @@ fn by(task: Number, work_us: u64) -> Waker {
 }
 
 fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rss_pages: u64) -> Event {
-    event(time_us, task, work_us, Kind::Exit { ticks: Ticks::default(), peak_rss_pages, comm: comm.to_owned() })
+    event(
+        time_us,
+        task,
+        work_us,
+        Kind::Exit { ticks: Ticks::default(), peak_rss_pages, comm: comm.to_owned(), signal: 0 },
+    )
 }
 
 fn end(time_us: u64, task: Number, work_us: u64) -> Event {
@@ -261,10 +268,11 @@ fn events_without_a_birth_are_counted_and_children_without_a_parent_start_by_the
     assert_eq!((tasks[1].start, short(&tasks[1].script)), (Start::At(Nanos::from_us(70)), "10".to_owned()));
 }
 
-/// Two tasks that wake each other for long: of what does not fit the first part is kept, and that is a workload.
+/// Two tasks that wake each other for long, and a child that is born late: of what does not fit the first part is kept,
+/// and that is a workload.
 #[test]
 fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
-    let mut events = vec![birth(0, 0, None, 0), birth(1, 1, Some(0), 1)];
+    let mut events = vec![birth(0, 0, None, 0), birth(1, 1, Some(0), 1), birth(4_000, 2, Some(1), 800)];
     for round in 1..=500u64 {
         let (task, time) = ((round % 2) as Number, 10 * round);
         events.push(sleep(time, task, 2 * round, time + 9, by(1 - task, 2 * round)));
@@ -274,19 +282,92 @@ fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
         end(6_000, 1, 1_200),
         exit(6_001, 0, 1_200, "a", 1),
         end(6_001, 0, 1_200),
+        end(6_002, 2, 5),
     ]);
-    let (whole, cut) = convert_what_fits("x", events.clone(), &host(), &Overheads::default(), &|_| true);
+    let convert = |events: &[Event], most| convert_what_fits("x", events, &host(), &Overheads::default(), most);
+    let (whole, cut) = convert(&events, usize::MAX);
     assert!(!cut && whole.unfinished == 0);
     let operations = |workload: &Workload| workload.tasks.iter().map(|task| task.script.len()).sum::<usize>();
     let most = operations(&whole.workload) / 3;
     // The order in which events come is not that of time.
     events.reverse();
-    let (part, cut) =
-        convert_what_fits("x", events, &host(), &Overheads::default(), &|workload| operations(workload) <= most);
-    assert!(cut && part.unfinished == 2, "{part:?}");
-    assert!(operations(&part.workload) > most / 2, "{} of {most}", operations(&part.workload));
-    assert!(part.wall < whole.wall);
+    let (part, cut) = convert(&events, most);
+    assert!(cut && part.unfinished == 2 && part.workload.tasks.len() == 2, "{part:?}");
+    assert!((most / 2..=most).contains(&operations(&part.workload)), "{} of {most}", operations(&part.workload));
+    assert!(part.wall < whole.wall && part.workload.signals < whole.workload.signals);
     part.workload.validate().unwrap();
+    let (late, cut) = convert(&events, operations(&whole.workload) * 9 / 10);
+    assert!(cut && late.workload.tasks.len() == 3, "{late:?}");
+    late.workload.validate().unwrap();
+}
+
+fn signal(time_us: u64, task: Number, number: u32, sender: Waker) -> Event {
+    event(time_us, task, 0, Kind::Signal { number, sender })
+}
+
+fn killed(time_us: u64, task: Number, work_us: u64, signal: u32) -> Event {
+    let kind = Kind::Exit { ticks: Ticks::default(), peak_rss_pages: 1, comm: "x".to_owned(), signal };
+    event(time_us, task, work_us, kind)
+}
+
+#[test]
+fn who_is_killed_while_it_works_works_until_then() {
+    // `timeout 2 sh -c 'while :; do :; done'`; 15 is SIGTERM.
+    let family = |last: &[Event]| {
+        let mut events = vec![
+            birth(0, 0, None, 0),
+            birth(1_000, 1, Some(0), 900),
+            sleep(1_100, 0, 1_000, 2_000_000, Waker::HardInterrupt),
+        ];
+        events.extend_from_slice(last);
+        events.extend([end(2_000_300, 1, 1_999_000), end(2_000_500, 0, 1_200)]);
+        scripts(&events)
+    };
+    let kill = |sender| [signal(2_000_010, 1, 15, sender), killed(2_000_100, 1, 1_998_900, 15)];
+    let expected = ["900 fork(1) 100 Timer(1998900) 10 post(0) 190", "WorkUntilPosted(SignalId(0)) 100"];
+    assert_eq!(family(&kill(by(0, 1_010))), expected);
+    // Nobody in the recording did it, another signal came, or it was asleep until then: work is work.
+    let plain = ["900 fork(1) 100 Timer(1998900) 200", "1999000"];
+    assert_eq!(family(&kill(Waker::Outside)), plain);
+    assert_eq!(family(&[signal(2_000_010, 1, 1, by(0, 1_010)), killed(2_000_100, 1, 1_998_900, 15)]), plain);
+    let asleep = [sleep(1_500, 1, 1_998_000, 2_000_010, by(0, 1_010))];
+    let expected = ["900 fork(1) 100 Timer(1998900) 10 post(0) post(1) 190", "1998000 await(1) 1000"];
+    assert_eq!(family(&[&asleep[..], &kill(by(0, 1_010))].concat()), expected);
+}
+
+#[test]
+fn work_that_an_alarm_ends_lasts_until_then() {
+    let alarm = |interval| {
+        let (after, interval) = (Nanos::from_us(3_000), Nanos::from_us(interval));
+        scripts(&[
+            birth(0, 0, None, 0),
+            event(100, 0, 90, Kind::SetAlarm { after, interval }),
+            event(3_110, 0, 3_090, Kind::Alarm),
+            event(3_200, 0, 3_190, Kind::Alarm),
+            end(3_300, 0, 3_290),
+        ])
+    };
+    let until = "WorkUntil { reference: Reference(2147483648), after: Nanos(3000000) }";
+    assert_eq!(alarm(0), [format!("90 Anchor(Reference(2147483648)) {until} 200")]);
+    // Who is called again and again does not wait for it.
+    assert_eq!(alarm(3_000), ["90 Anchor(Reference(2147483648)) 3200".to_owned()]);
+}
+
+#[test]
+fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
+    let mut wait = sleep(50, 0, 40, 90, Waker::Outside);
+    if let Kind::Sleep(slept) = &mut wait.kind {
+        slept.limit = Some(Nanos::from_us(500));
+    }
+    let who = |task, uid, group| event(1, task, 0, Kind::Who { group, session: 7, uid });
+    let events =
+        [birth(0, 0, None, 0), who(0, 1000, 9), wait, birth(60, 1, Some(0), 45), end(200, 0, 90), end(200, 1, 5)];
+    let converted = convert("test", &events, &host(), &Overheads::default());
+    let expected = "40 Timeout(Nanos(500000)) External(40) 5 fork(1) 45";
+    assert_eq!(short(&converted.workload.tasks[0].script), expected);
+    let whose = |tgid| Who { tgid: Some(tgid), session: Some(7), uid: Some(1000), group: Some("/build".into()) };
+    let seen: Vec<_> = converted.workload.tasks.iter().map(|task| task.who.clone()).collect();
+    assert_eq!(seen, [whose(100), whose(101)]);
 }
 
 /// 10 us for a switch, 3 for a wakeup, 7 for an interrupt, 1 ms of ticks in a second.

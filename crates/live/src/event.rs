@@ -65,6 +65,33 @@ pub enum Kind {
         peak_rss_pages: u64,
         /// Its name at the end.
         comm: String,
+        /// The signal that ends it; 0 if it ends by itself.
+        signal: u32,
+    },
+    /// Its control group (the kernel's number for it), session or user are new.
+    Who {
+        /// The control group in the one hierarchy of version 2.
+        group: u64,
+        /// The session.
+        session: u32,
+        /// The real user.
+        uid: u32,
+    },
+    /// A signal was sent to the task, which it may not have noticed yet. `Event::work` is 0.
+    Signal {
+        /// Which.
+        number: u32,
+        /// By whom.
+        sender: Waker,
+    },
+    /// The task handles SIGALRM now.
+    Alarm,
+    /// The task wants SIGALRM (`alarm(2)`, `setitimer(2)` of real time).
+    SetAlarm {
+        /// After this time; 0: not any more.
+        after: Nanos,
+        /// And after that again and again; 0: once.
+        interval: Nanos,
     },
     /// The task left its CPU for the last time.
     End {
@@ -133,6 +160,21 @@ pub struct Slept {
     pub interrupts: u32,
     /// The CPU that it left.
     pub cpu: CpuId,
+    /// The timer whose function ended it, if one did.
+    pub expiry: Option<Expiry>,
+    /// After this time a timer of its own would have ended it.
+    pub limit: Option<Nanos>,
+}
+
+/// A timer that expired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expiry {
+    /// Which: two that one task waits for at a time differ.
+    pub timer: u32,
+    /// The sleeper started it to end this very sleep.
+    pub own: bool,
+    /// When that was to be, on the timer's own clock.
+    pub due: Nanos,
 }
 
 /// Who has a CPU.
@@ -199,6 +241,10 @@ mod wire {
     pub const WAKE: u32 = 8;
     pub const RENAME: u32 = 9;
     pub const HOTPLUG: u32 = 10;
+    pub const WHO: u32 = 11;
+    pub const SIGNAL: u32 = 12;
+    pub const DELIVERY: u32 = 13;
+    pub const ALARM: u32 = 14;
     pub const NOBODY: u32 = u32::MAX;
     pub const IDLE_TASK: u32 = u32::MAX;
     pub const OTHER_TASK: u32 = u32::MAX - 1;
@@ -210,6 +256,8 @@ mod wire {
     pub const SOFTIRQ: u32 = 1 << 4;
     pub const NEW: u32 = 1 << 5;
     pub const WAKE_UNSEEN: u32 = 1 << 6;
+    pub const WAKE_TIMER: u32 = 1 << 7;
+    pub const WAKE_OWN_TIMER: u32 = 1 << 16;
     pub const LEFT_BLOCKED: u32 = 1 << 8;
     pub const LEFT_DEAD: u32 = 1 << 9;
     pub const LEFT_FOR_HIGHER_CLASS: u32 = 1 << 10;
@@ -226,6 +274,8 @@ pub enum Glance {
     Birth,
     /// One task less.
     End,
+    /// A sleep.
+    Sleep,
     /// Anything else.
     Other,
 }
@@ -235,6 +285,7 @@ pub fn glance(raw: &[u8]) -> Glance {
     match Reader(raw).skip(8).and_then(|mut rest| rest.u32()) {
         Some(wire::BIRTH) => Glance::Birth,
         Some(wire::END) => Glance::End,
+        Some(wire::SLEEP) => Glance::Sleep,
         _ => Glance::Other,
     }
 }
@@ -334,7 +385,11 @@ impl<'a> Reader<'a> {
             wire::SLEEP => self.sleep()?,
             wire::EXEC => self.exec()?,
             wire::ATTRIBUTES => self.attributes()?,
-            wire::EXIT => Kind::Exit { ticks: self.ticks()?, peak_rss_pages: self.u64()?, comm: self.comm()? },
+            wire::EXIT => self.exit()?,
+            wire::WHO => Kind::Who { group: self.u64()?, session: self.u32()?, uid: self.u32()? },
+            wire::SIGNAL => self.signal()?,
+            wire::DELIVERY => Kind::Alarm,
+            wire::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
             wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
             wire::SWITCH => self.switch(task)?,
             wire::WAKE => self.wake()?,
@@ -351,20 +406,34 @@ impl<'a> Reader<'a> {
         Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, cpu, comm: self.comm()? })
     }
 
+    fn exit(&mut self) -> Option<Kind> {
+        let (ticks, peak_rss_pages, comm) = (self.ticks()?, self.u64()?, self.comm()?);
+        Some(Kind::Exit { ticks, peak_rss_pages, comm, signal: self.u32()? })
+    }
+
+    fn signal(&mut self) -> Option<Kind> {
+        let (work, sender, flags, number) = (self.nanos()?, self.u32()?, self.u32()?, self.u32()?);
+        Some(Kind::Signal { number, sender: waker_of(flags, sender, work) })
+    }
+
     fn sleep(&mut self) -> Option<Kind> {
         let wake = self.nanos()?;
         let waker_work = self.nanos()?;
         let waker = self.u32()?;
         let flags = self.u32()?;
         let has = |flag| flags & flag != 0;
+        let (switches, interrupts, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
+        let (timer, due, limit) = (self.u32()?, self.nanos()?, self.nanos()?);
         Some(Kind::Sleep(Slept {
             wake,
             waker: waker_of(flags, waker, waker_work),
             io_wait: has(wire::IO_WAIT),
             uninterruptible: has(wire::UNINTERRUPTIBLE),
-            switches: self.u32()?,
-            interrupts: self.u32()?,
-            cpu: CpuId(self.u32()?),
+            switches,
+            interrupts,
+            cpu,
+            expiry: has(wire::WAKE_TIMER).then(|| Expiry { timer, own: has(wire::WAKE_OWN_TIMER), due }),
+            limit: (limit > Nanos::ZERO).then_some(limit),
         }))
     }
 
@@ -446,7 +515,7 @@ mod tests {
 
     fn sleep(waker: u32, flags: u32) -> Waker {
         let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
-        let rest = [waker, flags, 9, 4, 1].map(u32::to_ne_bytes).concat();
+        let rest = [waker, flags, 9, 4, 1, 77, 5, 0, 6, 0].map(u32::to_ne_bytes).concat();
         let event = parse(&raw(2, &[&parts, &rest])).expect("complete");
         assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
         match event.kind {

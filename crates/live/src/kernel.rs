@@ -8,7 +8,10 @@ use libbpf_rs::btf::{
     Btf, BtfType,
     types::{Composite, DataSec, MemberAttr, Struct, Typedef, Var},
 };
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::DirEntryExt;
+use std::path::PathBuf;
 
 const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -115,7 +118,29 @@ fn nested_offset(btf: &Btf<'_>, ty: &BtfType<'_>, member: &str) -> Option<i64> {
 /// # Errors
 /// Names the file that could not be read.
 pub fn host() -> Result<Host, LiveError> {
-    Ok(Host { cpus: cpus("possible")?, page_bytes: page_bytes()? })
+    Ok(Host { cpus: cpus("possible")?, page_bytes: page_bytes()?, groups: groups() })
+}
+
+/// The control groups of version 2 by their numbers, which are those of their folders; the root is 1. As far as they are
+/// mounted here and can be read.
+fn groups() -> BTreeMap<u64, String> {
+    /// No machine needs more.
+    const MOST: usize = 100_000;
+    let mut groups = BTreeMap::from([(1, "/".to_owned())]);
+    let mounts = read("/proc/self/mountinfo").unwrap_or_default();
+    // Fields of proc_pid_mountinfo(5): the fifth is where, and the type comes after a dash.
+    let mounted = mounts.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
+    let mut todo: Vec<PathBuf> = mounted.map(PathBuf::from).into_iter().collect();
+    while let Some(folder) = todo.pop().filter(|_| groups.len() < MOST) {
+        let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
+        for entry in inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let path = entry.path();
+            let name = path.strip_prefix(mounted.unwrap_or_default()).unwrap_or(&path).to_string_lossy();
+            groups.insert(entry.ino(), format!("/{name}"));
+            todo.push(path);
+        }
+    }
+    groups
 }
 
 /// The CPUs that are online.

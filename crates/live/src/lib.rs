@@ -22,6 +22,7 @@ pub mod event;
 pub mod faults;
 pub mod hardware;
 mod kernel;
+mod life;
 pub mod meter;
 mod overhead;
 pub mod priority;
@@ -31,6 +32,7 @@ pub mod scheduler;
 pub mod signals;
 mod split;
 pub mod threads;
+mod timing;
 pub mod watch;
 
 pub use error::LiveError;

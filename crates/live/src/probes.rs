@@ -142,9 +142,8 @@ fn settings(roots: Roots, mask_words: u32, preempt_count_from_rq: i64) -> Vec<u8
 /// Raw events as they came. Taking them is as little work as possible: it is done beside what is observed.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// The events, and where each ends.
-    bytes: Vec<u8>,
-    boundaries: Vec<usize>,
+    /// Events, each after its length, in pieces: what came is never moved, and given back piece by piece.
+    pieces: Vec<Vec<u8>>,
     /// How many came in all.
     pub events: u64,
     /// Births among them, and ends that the recorder's programs send.
@@ -152,27 +151,44 @@ pub(crate) struct Inbox {
     pub ends: u64,
 }
 
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+
 impl Inbox {
     fn take(&mut self, raw: &[u8]) {
-        self.bytes.extend_from_slice(event::used(raw));
-        self.boundaries.push(self.bytes.len());
+        let useful = event::used(raw);
+        let length = (useful.len() as u32).to_ne_bytes();
+        let needed = length.len() + useful.len();
+        if self.pieces.last().is_none_or(|piece| piece.capacity() - piece.len() < needed) {
+            self.pieces.push(Vec::with_capacity(PIECE.max(needed)));
+        }
+        let piece = self.pieces.last_mut().expect("there is one");
+        piece.extend_from_slice(&length);
+        piece.extend_from_slice(useful);
         self.events += 1;
         match event::glance(raw) {
             Glance::Birth => self.births += 1,
             Glance::End => self.ends += 1,
-            Glance::Other => {}
+            Glance::Sleep | Glance::Other => {}
         }
+    }
+
+    /// Hands out what has come.
+    pub fn each(&self, mut each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
+        self.pieces.iter().try_for_each(|piece| events_of(piece, &mut each))
     }
 
     /// Hands out what has come and forgets it.
     pub fn drain(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
-        let mut from = 0;
-        for &to in &self.boundaries {
-            each(&self.bytes[from..to])?;
-            from = to;
-        }
-        self.bytes.clear();
-        self.boundaries.clear();
-        Ok(())
+        self.pieces.drain(..).try_for_each(|piece| events_of(&piece, &mut each))
     }
+}
+
+fn events_of(mut piece: &[u8], each: &mut impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
+    while let Some((length, rest)) = piece.split_first_chunk() {
+        let (event, rest) = rest.split_at(u32::from_ne_bytes(*length) as usize);
+        each(event)?;
+        piece = rest;
+    }
+    Ok(())
 }

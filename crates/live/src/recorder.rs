@@ -3,9 +3,9 @@
 
 use crate::LiveError;
 use crate::calibrate::Calibration;
-use crate::convert::convert_what_fits;
+use crate::convert::{Conversion, Converted};
 use crate::cost::{Metering, thread_cpu_time};
-use crate::event;
+use crate::event::{self, Glance, Kind};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
@@ -34,6 +34,12 @@ static PROBES: ProbeSet = ProbeSet {
         "sched_switch",
         "softirq_entry",
         "ipi_send_cpu",
+        "hrtimer_start",
+        "hrtimer_expire_entry",
+        "hrtimer_expire_exit",
+        "signal_generate",
+        "signal_deliver",
+        "itimer_state",
     ],
 };
 
@@ -144,13 +150,7 @@ pub(crate) fn run(
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
     let received = inbox.borrow().events;
-    let mut events = Vec::new();
-    inbox.borrow_mut().drain(|raw| {
-        events.push(event::parse(raw).map_err(LiveError::Malformed)?);
-        Ok(())
-    })?;
-    let (converted, cut) =
-        convert_what_fits(name, events, &host, &calibration.overheads(), &|workload| workload.check_sizes().is_ok());
+    let (converted, cut) = convert(name, &mut inbox.borrow_mut(), &calibration)?;
     let summary = RecordSummary {
         tasks: converted.workload.tasks.len() as u32,
         events: received,
@@ -170,6 +170,30 @@ pub(crate) fn run(
         status,
     };
     Ok((converted.workload, summary))
+}
+
+/// Makes a workload of what came, which is forgotten on the way.
+fn convert(name: &str, inbox: &mut Inbox, calibration: &Calibration) -> Result<(Converted, bool), LiveError> {
+    // Now, as groups may have been made in between.
+    let host = kernel::host()?;
+    let mut others = Vec::new();
+    inbox.each(|raw| {
+        if event::glance(raw) != Glance::Sleep {
+            others.push(event::parse(raw).map_err(LiveError::Malformed)?);
+        }
+        Ok(())
+    })?;
+    let mut conversion = Conversion::new(others, &host);
+    inbox.drain(|raw| {
+        if event::glance(raw) == Glance::Sleep {
+            let event = event::parse(raw).map_err(LiveError::Malformed)?;
+            if let Kind::Sleep(slept) = &event.kind {
+                conversion.sleep(&event, slept);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(conversion.finish(name, &calibration.overheads(), workload::MAX_OPS))
 }
 
 /// Receives events until the command and its descendants have ended. Also says whether it was asked to end, as `limit` was

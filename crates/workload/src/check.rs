@@ -15,7 +15,8 @@ const MAX_STEP: Nanos = Nanos(1_000_000_000_000_000);
 /// memory that a hostile file can take to some 2 GB. A recorded build needs less than a hundredth; two processes that do
 /// nothing but wake each other, a million switches a second, reach the bound after 40 s.
 pub(crate) const MAX_TASKS: usize = 1 << 20;
-pub(crate) const MAX_OPS: usize = 1 << 25;
+/// The most operations that all scripts of a workload may have together.
+pub const MAX_OPS: usize = 1 << 25;
 pub(crate) const MAX_RESOURCES: u32 = 1 << 22;
 pub(crate) const MAX_SIGNALS: u32 = 1 << 24;
 

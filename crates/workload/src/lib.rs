@@ -14,6 +14,7 @@ mod script;
 mod shipped;
 mod span;
 
+pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Player};

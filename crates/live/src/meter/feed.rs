@@ -262,7 +262,14 @@ impl<S: Sink> Feed<S> {
                 // Whoever waits for a thread goes on before that thread has left its CPU for the last time.
                 self.over |= self.stage_gone && self.alive == 0;
             }
-            Kind::Sleep(_) | Kind::Exec { .. } | Kind::Exit { .. } | Kind::End { .. } => {
+            Kind::Sleep(_)
+            | Kind::Exec { .. }
+            | Kind::Exit { .. }
+            | Kind::Who { .. }
+            | Kind::Signal { .. }
+            | Kind::Alarm
+            | Kind::SetAlarm { .. }
+            | Kind::End { .. } => {
                 unreachable!("the meter's programs do not send these")
             }
         }

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One recorded task: what it did, step by step, and the script that this makes.
+
+use crate::overhead::{Counts, Overheads};
+use crate::split::{Parts, Pool};
+use crate::timing::Expired;
+use ids::{CpuSet, Nanos, Policy};
+use workload::Op;
+
+/// Who is ended while it works has worked at least so long since it slept last; less is the way to its end.
+const GLIMPSE: Nanos = Nanos::from_ms(1);
+
+/// Policy, nice value and affinity.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Attributes {
+    pub policy: Policy,
+    pub nice: i8,
+    pub cpus: Option<CpuSet>,
+}
+
+/// Something that a task did.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Step {
+    pub time: Nanos,
+    /// Its CPU time at that moment.
+    pub work: Nanos,
+    /// How often it had got a CPU, and how many interrupts it had sent, if that is known here.
+    pub counts: Option<(u32, u32)>,
+    pub op: Op,
+}
+
+impl Step {
+    pub fn new(time: Nanos, work: Nanos, op: Op) -> Step {
+        Step { time, work, counts: None, op }
+    }
+
+    /// Order at one instant: a task that sleeps does nothing more before it is woken.
+    pub fn rank(&self) -> (Nanos, bool) {
+        (self.time, is_wait(&self.op))
+    }
+}
+
+/// Whether a task sleeps in it.
+fn is_wait(op: &Op) -> bool {
+    matches!(op, Op::Sleep(..) | Op::Await(_) | Op::Timer { .. } | Op::Interval { .. })
+}
+
+/// One task.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Life {
+    pub born: Nanos,
+    /// Index of its parent, if that is recorded.
+    pub parent: Option<usize>,
+    pub tgid: u32,
+    pub name: String,
+    pub command: Option<String>,
+    pub first: Attributes,
+    pub now: Attributes,
+    pub peak_rss_bytes: u64,
+    pub steps: Vec<Step>,
+    pub parts: Parts,
+    /// Its CPU time when it ended, how often it had got a CPU, and how many interrupts it had sent.
+    pub end: Option<(Nanos, (u32, u32))>,
+    /// When that was.
+    pub ended: Nanos,
+    /// Its session, user and control group, if that was told.
+    pub who: Option<(u32, u32, u64)>,
+    /// The alarm that it has asked for and not got, if that is to come once.
+    pub alarm: Option<Nanos>,
+    /// Its sleeps that timers ended.
+    pub expiries: Vec<Expired>,
+}
+
+impl Life {
+    /// Of a task that was just forked.
+    pub fn new(born: Nanos, parent: Option<usize>, tgid: u32, name: &str) -> Life {
+        Life {
+            born,
+            parent,
+            tgid,
+            name: name.to_owned(),
+            command: None,
+            first: Attributes::default(),
+            now: Attributes::default(),
+            peak_rss_bytes: 0,
+            steps: Vec::new(),
+            parts: Parts::new(name),
+            end: None,
+            ended: Nanos::ZERO,
+            who: None,
+            alarm: None,
+            expiries: Vec::new(),
+        }
+    }
+}
+
+/// The ops of one task, its CPU time, and what of that is its own work.
+pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Vec<Op>, Nanos, Nanos) {
+    let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
+    let total = life.end.map_or(seen, |(total, _)| total);
+    let mut progress = Progress { overheads, counts: Counts::default(), time: Nanos::ZERO, work: Nanos::ZERO };
+    let mut script = Vec::new();
+    let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
+        // Between switches a position is taken from another clock than the CPU time: never back, never past the end.
+        let from = progress.time;
+        let own = progress.advance(time.min(total));
+        if own > Nanos::ZERO {
+            // What is taken out was spent in the kernel.
+            let (user, _) = pool.divide(&life.parts, from, progress.time);
+            let user = user.min(own);
+            script.push(Op::Work { user, system: own - user });
+        }
+    };
+    for step in life.steps.drain(..) {
+        progress.counts.count(&step);
+        if matches!(step.op, Op::WorkUntil { .. } | Op::WorkUntilPosted(_)) {
+            // It takes the place of the work before it. If there is next to none, its task slept until then.
+            if step.work.min(total).since(progress.time) > GLIMPSE {
+                progress.advance(step.work.min(total));
+                script.push(step.op);
+            }
+            continue;
+        }
+        work_until(&mut progress, step.work, &mut script);
+        script.push(step.op);
+    }
+    if let Some((_, counts)) = life.end {
+        progress.counts.set(counts);
+    }
+    work_until(&mut progress, total, &mut script);
+    script.shrink_to_fit();
+    (script, total, progress.work)
+}
+
+impl Counts {
+    fn set(&mut self, (switches, interrupts): (u32, u32)) {
+        (self.switches, self.interrupts) = (switches.into(), interrupts.into());
+    }
+
+    /// Takes in what a step says. A fork wakes the child.
+    fn count(&mut self, step: &Step) {
+        step.counts.into_iter().for_each(|counts| self.set(counts));
+        self.wakes += u64::from(matches!(step.op, Op::Post(_) | Op::Fork(_)));
+    }
+}
+
+/// How far one task has come.
+struct Progress<'a> {
+    overheads: &'a Overheads,
+    counts: Counts,
+    /// Its CPU time.
+    time: Nanos,
+    /// What of that was its own work.
+    work: Nanos,
+}
+
+impl Progress<'_> {
+    /// It has got so much CPU time. Gives the work of its own since the last time.
+    fn advance(&mut self, time: Nanos) -> Nanos {
+        self.time = self.time.max(time);
+        let work = self.time.since(self.overheads.of(self.counts, self.time)).max(self.work);
+        let more = work - self.work;
+        self.work = work;
+        more
+    }
+}
