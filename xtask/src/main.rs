@@ -29,6 +29,8 @@ enum Task {
     Tidy,
     /// Record a command, predict other runs of it, and compare the predictions with real runs (root)
     Predict(predict::Arguments),
+    /// Record many kinds of programs, predict four other runs of each, and compare with real runs (root)
+    Predictions(predict::suite::Arguments),
     /// Break rules, one at a time, in a copy of the repository, and tell who notices
     Sabotage(sabotage::Arguments),
     /// Compare lrz with lrzip, zstd and xz on files of hundreds of megabytes
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
             ExitCode::from(u8::from(!complaints.is_empty()))
         }
         Task::Predict(arguments) => end("predict", predict::execute(&arguments).map(|()| true)),
+        Task::Predictions(arguments) => end("predictions", predict::suite::execute(&arguments).map(|()| true)),
         Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
         Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),

@@ -2,9 +2,11 @@
 //! What stands in for this machine and its kernel in a prediction.
 //!
 //! 1. The kernel's own scheduler is that of the kernel model.
-//! 2. The machine is the one that sysfs shows, as a machine file. Of its costs one is measured: what it takes until an
-//!    idle CPU runs a task that another CPU woke. That is where machines differ most, a virtual one by ten times. Two
-//!    threads on two CPUs wake each other for real and in the model without that cost, and the cost is what is missing.
+//! 2. The machine is the one that sysfs shows, as a machine file. Its costs of a switch, a wakeup and an interrupt sent to
+//!    another CPU are those of `weir machine measure`.
+//! 3. What it takes until an idle CPU runs a task that another CPU woke is measured, too. That is where machines differ
+//!    most, a virtual one by ten times. Two threads on two CPUs wake each other for real and in the model without that
+//!    cost, and the cost is what is missing.
 
 use super::Weir;
 use anyhow::{Context, Result};
@@ -41,9 +43,10 @@ impl Host {
         let (Some(first), Some(second)) = (cpus.next(), cpus.next()) else {
             return Ok(plain("host: costs of server-64, as there is no second CPU to wake".into()));
         };
+        let costs = measured(weir)?;
         let file = |name: &str, topology: &str, idle_exit_ns: u64| -> Result<String> {
             let path = weir.scratch.join(format!("{name}.toml"));
-            fs::write(&path, machine_file(&machine, topology, idle_exit_ns))?;
+            fs::write(&path, machine_file(&machine, topology, &costs, idle_exit_ns))?;
             Ok(path.display().to_string())
         };
         let game = weir.scratch.join("pingpong.json");
@@ -59,9 +62,11 @@ impl Host {
         let real = measured.collect::<Result<Vec<_>>>()?.into_iter().min().expect("there is a round");
         let idle_exit_ns = real.saturating_sub(predicted);
         let note = format!(
-            "host: an idle CPU runs a task {:.1} us after another woke it, the model's {:.1} us; the rest is idle_exit_ns",
+            "host: an idle CPU runs a task {:.1} us after another woke it, the model's {:.1} us; the rest is \
+             idle_exit_ns; measured: {}",
             real as f64 / 1e3,
-            predicted as f64 / 1e3
+            predicted as f64 / 1e3,
+            costs.iter().map(|(key, ns)| format!("{key} {ns}")).collect::<Vec<_>>().join(", ")
         );
         let whole = file("host", &topology, idle_exit_ns)?;
         Ok(Host { whole, single: file("host-1", "shape = \"core:1 pu:1\"", idle_exit_ns)?, note })
@@ -79,10 +84,23 @@ fn pingpong(first: u32, second: u32) -> String {
     format!(r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "ping": {}, "pong": {} }} }}"#, task(first), task(second))
 }
 
-fn machine_file(machine: &Machine, topology: &str, idle_exit_ns: u64) -> String {
+/// Costs of this machine that `weir machine measure` finds, by their keys in a machine file: the medians.
+fn measured(weir: &Weir<'_>) -> Result<Vec<(&'static str, u64)>> {
+    const KEYS: [&str; 3] = ["context_switch_ns", "wakeup_ns", "ipi_send_ns"];
+    let document = weir.document(&["machine", "measure", "--format", "json"])?;
+    let all = document["measured"].as_array().context("weir machine measure measured nothing")?;
+    let find = |key: &'static str| {
+        let row = all.iter().find(|row| row["key"].as_str() == Some(&format!("costs.{key}")));
+        row.and_then(|row| Some((key, row["median"].as_f64()? as u64)))
+    };
+    Ok(KEYS.into_iter().filter_map(find).collect())
+}
+
+fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], idle_exit_ns: u64) -> String {
+    let costs: String = costs.iter().map(|(key, ns)| format!("{key} = {ns}\n")).collect();
     format!(
         "description = \"the machine of the prediction\"\nhz = {}\nno_hz_idle = {}\n\n[topology]\n{topology}\n\n[costs]\n\
-         idle_exit_ns = {idle_exit_ns}\n",
+         {costs}idle_exit_ns = {idle_exit_ns}\n",
         machine.hz, machine.no_hz_idle
     )
 }
@@ -98,7 +116,7 @@ fn topology(machine: &Machine) -> Option<String> {
         format!("shape = \"{shape}\"\nnumbering = \"{numbering}\"\ndistances = {distances:?}")
     });
     let same = |text: &String| {
-        let made = Machine::from_toml("host.toml", &machine_file(machine, text, 0));
+        let made = Machine::from_toml("host.toml", &machine_file(machine, text, &[], 0));
         made.is_ok_and(|made| made.topology.places == topology.places && machine.offline.is_empty())
     };
     texts.find(same)
@@ -112,10 +130,10 @@ mod tests {
     fn a_uniform_machine_becomes_a_file_and_comes_back() {
         for shape in ["core:2 pu:1", "core:4 pu:2", "node:2 l3:2 core:4 pu:2"] {
             let machine = Machine::from_synthetic(shape).unwrap();
-            let text = machine_file(&machine, &topology(&machine).expect(shape), 7_000);
+            let text = machine_file(&machine, &topology(&machine).expect(shape), &[("wakeup_ns", 333)], 7_000);
             let back = Machine::from_toml("host.toml", &text).unwrap();
             assert_eq!(back.topology, machine.topology, "{shape}");
-            assert_eq!(back.costs.idle_exit_ns, 7_000);
+            assert_eq!((back.costs.wakeup_ns, back.costs.idle_exit_ns), (333, 7_000));
         }
         // The laptop's threads are numbered last.
         let laptop = Machine::preset("laptop-2c4t").unwrap();

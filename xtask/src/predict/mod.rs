@@ -10,6 +10,7 @@
 mod compare;
 mod host;
 mod run;
+pub(crate) mod suite;
 
 use anyhow::{Context, Result, bail, ensure};
 use compare::Comparison;
