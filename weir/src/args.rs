@@ -143,6 +143,7 @@ Examples:
   weir sim fifo bfs -w preempt-mix --seeds 32
   weir sim bfs -m 'node:2 core:8 pu:2' -w video.json --for 10s --seed 7
   weir sim bfs -m server-64 -w build,jobs=64 -w build,jobs=128
+  weir sim bfs -m nix-32 -w hogs --kernel 7.2+waiting
   weir sim kernel bfs -w video+build,jobs=8,nice=19
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
   weir sim ./my.bpf.c fifo -w preempt-mix --watch
@@ -176,7 +177,8 @@ pub struct Sim {
     /// Draw the machine's uncertain numbers N times; each draw runs with every seed [default seeds: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub draws: Option<u64>,
-    /// Kernel version to model; +ticket or +test-and-set behind it: with such locks, as kernels before 4.2
+    /// Kernel version to model; +ticket or +test-and-set behind it: with such locks, as kernels before 4.2; +waiting:
+    /// what it does waits for locks while other CPUs go on (slower; right latencies where locks are fought for)
     #[arg(long, value_name = "VERSION", default_value = "7.2")]
     pub kernel: KernelName,
     /// Effects of hardware to leave out: smt, frequency, idle-states, locks

@@ -217,6 +217,48 @@ fn sources_of_noise_are_switched_off_by_name() {
     assert!(text(&wrong.stderr).contains("no such source of noise: \"thread\"; there are starts, work"));
 }
 
+/// Tasks that all want the one queue of a machine with many CPUs.
+const CROWD: &str = r#"{"tasks": {"t": {"instance": 128, "loop": -1, "run": 5, "sleep": 5}}}"#;
+
+/// The form in which operations of the kernel wait for locks is a kernel's name: titles, JSON and saved runs have it, several
+/// seeds and comparisons take it, and it goes with faults and without effects, but not without locks.
+#[test]
+fn operations_that_wait_are_a_choice() {
+    let directory = workspace();
+    let here = directory.path();
+    std::fs::write(here.join("crowd.json"), CROWD).unwrap();
+    let machine = ["-m", "nix-32", "-w", "./crowd.json", "--for", "5ms"];
+    let sim = |args: &[&str]| weir(here, &[&["sim"], args, &machine].concat());
+    let run = |args: &[&str]| {
+        let output = sim(&[args, &["--format", "json"]].concat());
+        let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        assert_eq!(complaints(&document), Vec::<String>::new());
+        document["runs"][0].clone()
+    };
+    let instant = run(&["bfs", "--save", "instant.weirrun"]);
+    let waiting = run(&["bfs", "--save", "waiting.weirrun", "--kernel", "7.2+waiting"]);
+    assert_eq!((&instant["form"], &instant["kernel"]), (&"instant".into(), &"7.2".into()));
+    assert_eq!((&waiting["form"], &waiting["kernel"]), (&"waiting".into(), &"7.2+waiting".into()));
+    assert_ne!(instant["log_hash"], waiting["log_hash"]);
+    assert_eq!(instant["doubtful"].as_array().unwrap().len(), 2, "the queue's lock is the wall here");
+    assert_eq!(waiting["doubtful"], serde_json::json!([]));
+    let p50 = |run: &Value| run["wakeup_latency_ns"]["p50"].as_u64().unwrap();
+    assert!(p50(&waiting) > p50(&instant), "{} and {}", p50(&waiting), p50(&instant));
+
+    let title = text(&sim(&["bfs", "--kernel", "7.2+waiting"]).stdout);
+    assert!(title.contains("seed 0, kernel 7.2+waiting"), "{title}");
+    assert!(text(&sim(&["bfs"]).stdout).contains("--kernel 7.2+waiting has them"));
+    let compared = text(&weir(here, &["compare", "instant.weirrun", "waiting.weirrun"]).stdout);
+    assert!(compared.contains("7.2+waiting"), "{compared}");
+    let several = sim(&["fifo", "bfs", "--kernel", "7.2+ticket+waiting", "--seeds", "2"]);
+    assert!(text(&several.stdout).contains("kernel 7.2+ticket+waiting"));
+    let faulty = run(&["bfs", "--kernel", "7.2+waiting", "--faults", "cpu3:offline@1ms", "--without", "smt"]);
+    assert_eq!(faulty["outcome"], "completed");
+    let refused = sim(&["bfs", "--kernel", "7.2+waiting", "--without", "locks"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("its locks cost nothing"), "{}", text(&refused.stderr));
+}
+
 /// The machine of a saved run is a file that makes the same run again, also that of `host`, without what was left out.
 #[test]
 fn a_saved_machine_makes_the_run_again() {

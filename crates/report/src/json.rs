@@ -59,6 +59,7 @@ fn run(run: &RunReport) -> Value {
     object.insert("failed_forks".to_owned(), json!(ending.failed_forks));
     object.insert("refused_changes".to_owned(), json!(ending.refused_changes));
     object.insert("restarts".to_owned(), json!(ending.restarts));
+    object.insert("doubtful".to_owned(), json!(crate::doubts::of(run)));
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));

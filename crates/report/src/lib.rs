@@ -6,6 +6,7 @@
 
 mod comparison;
 mod csv;
+mod doubts;
 mod headline;
 mod json;
 mod labels;
@@ -21,6 +22,7 @@ mod table;
 
 pub use comparison::comparison;
 pub use csv::to_csv;
+pub use doubts::Doubt;
 pub use json::{comparisons_to_json, ending_to_json_line, to_json, to_json_with};
 pub use numbers::{count, counted, escape, wrap};
 pub use record::{ReadError, Record, read_json};

@@ -44,6 +44,9 @@ pub(crate) fn of_run(run: &Record) -> Vec<String> {
             percent(idle)
         ));
     }
+    let mut reasons: Vec<&str> = run.doubtful.iter().map(|doubt| doubt.reason.as_str()).collect();
+    reasons.dedup();
+    notes.extend(reasons.into_iter().map(|reason| format!("WARNING: {reason}")));
     if let Some(meter) = &run.meter {
         notes.extend(measuring(meter, run.value("context_switches").unwrap_or(0)));
     }

@@ -2,7 +2,7 @@
 //! A run without its tasks: what comparisons are made of. It comes from a run that was just made, or from the JSON of
 //! an earlier one; nobody can tell which.
 
-use crate::{Ending, Exit, Meter, RunReport, Tags};
+use crate::{Doubt, Ending, Exit, Meter, RunReport, Tags, doubts};
 use measures::catalogue::CATALOGUE;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +18,8 @@ pub struct Record {
     pub ending: Ending,
     /// How it was measured, if it ran in a real kernel.
     pub meter: Option<Meter>,
+    /// Measures that had better not be believed.
+    pub doubtful: Vec<Doubt>,
     /// The measures, in the order of [`CATALOGUE`].
     pub values: Vec<Option<u64>>,
 }
@@ -29,6 +31,7 @@ impl From<&RunReport> for Record {
             file: None,
             ending: run.ending.clone(),
             meter: run.meter.clone(),
+            doubtful: doubts::of(run),
             values: CATALOGUE.iter().map(|measure| (measure.value)(&run.measures)).collect(),
         }
     }
@@ -127,6 +130,8 @@ struct Rest {
     restarts: u64,
     #[serde(default)]
     meter: Option<Meter>,
+    #[serde(default)]
+    doubtful: Vec<Doubt>,
 }
 
 /// The run and each part of its workload.
@@ -134,9 +139,9 @@ fn read_run(place: &str, run: &Value) -> Result<Vec<Record>, ReadError> {
     let rest = Rest::deserialize(run).or_else(|error| refuse(place, error.to_string()))?;
     let values = read_values(place, run)?;
     let ejected = (run.get("outcome").and_then(Value::as_str) == Some("ejected")).then_some(rest.exit);
-    let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, .. } = rest;
+    let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, doubtful, .. } = rest;
     let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts };
-    let mut records = vec![Record { tags, file: None, ending, meter, values }];
+    let mut records = vec![Record { tags, file: None, ending, meter, doubtful, values }];
     for (index, part) in run.get("parts").and_then(Value::as_array).into_iter().flatten().enumerate() {
         let part = records[0].of_part(&format!("{place}.parts[{index}]"), part)?;
         records.push(part);

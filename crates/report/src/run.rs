@@ -56,6 +56,10 @@ pub struct Tags {
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,
+    /// When operations of a simulated kernel decide: `instant`, when they begin, or `waiting`, when they have the lock. A
+    /// real run has none.
+    #[serde(default)]
+    pub form: Option<String>,
     /// Of a composed workload only the part of this label.
     #[serde(skip)]
     pub part: Option<String>,

@@ -85,6 +85,7 @@ fn json_keeps_the_contract() {
                 "smt"
               ],
               "kernel": "7.2",
+              "form": "instant",
               "outcome": "ejected",
               "exit": {
                 "kind": 1026,
@@ -148,6 +149,7 @@ fn json_keeps_the_contract() {
               "failed_forks": 0,
               "refused_changes": 0,
               "restarts": 0,
+              "doubtful": [],
               "meter": null,
               "locks": null,
               "parts": [],

@@ -6,7 +6,8 @@ mod common;
 use common::{check, ejected, run, seeds};
 use expect_test::expect;
 use ids::Nanos;
-use report::{Ending, Exit, Meter, RunReport, View, summary, to_json, to_text};
+use measures::LockUse;
+use report::{Doubt, Ending, Exit, Meter, Record, RunReport, View, read_json, summary, to_json, to_text};
 
 /// The text at 80 columns.
 fn text_of(runs: &[RunReport]) -> String {
@@ -218,6 +219,53 @@ fn a_run_without_an_end_is_compared_by_its_work() {
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
+}
+
+/// A row of the lock table with waits of a part of the CPUs' time, in thousandths.
+fn locked(kind: &'static str, permille: u64) -> RunReport {
+    let mut run = run("bfs", 1000, 5);
+    let cpu = run.measures.cpu;
+    let time = cpu.run + cpu.idle + cpu.scheduler + cpu.stolen;
+    let zero = Nanos::ZERO;
+    run.measures.locks = Some(vec![LockUse {
+        kind,
+        lock: "0x0".to_owned(),
+        caller: "dispatch".to_owned(),
+        count: 9,
+        contended: 9,
+        retries: 0,
+        wait_total: Nanos(time.0 * permille / 1000),
+        wait_max: zero,
+        hold_total: zero,
+        hold_max: zero,
+    }]);
+    run
+}
+
+/// Operations at one instant leave waits for locks out of latencies: the report says so from 5 % of the time on.
+#[test]
+fn latencies_beside_long_waits_for_locks_of_the_kernel_are_doubted() {
+    let reason = "for 5.0 % of their time CPUs waited for locks of the kernel, which latencies leave out here: \
+                  --kernel 7.2+waiting has them";
+    let doubted = locked("dsq", 50);
+    let doubts: Vec<Doubt> = Record::from(&doubted).doubtful;
+    let measures: Vec<&str> = doubts.iter().map(|doubt| doubt.measure.as_str()).collect();
+    assert_eq!(measures, ["wakeup_latency_ns", "queue_wait_ns"]);
+    assert!(doubts.iter().all(|doubt| doubt.reason == reason));
+    // Read again from JSON they are the same, and each text says it once.
+    assert_eq!(read_json(to_json(std::slice::from_ref(&doubted)).as_bytes()).unwrap()[0].doubtful, doubts);
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words(text_of(&[doubted.clone()])).matches(reason).count(), 1);
+    let mut again = doubted.clone();
+    again.tags.seed = Some(2);
+    assert_eq!(words(text_of(&[doubted.clone(), again])).matches(reason).count(), 1);
+    let mut waiting = doubted.clone();
+    waiting.tags.form = Some("waiting".to_owned());
+    let mut real = doubted;
+    real.tags.form = None;
+    for fine in [waiting, real, locked("runqueue", 49), locked("mutex", 500)] {
+        assert_eq!(Record::from(&fine).doubtful, []);
+    }
 }
 
 #[test]

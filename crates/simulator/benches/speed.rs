@@ -7,14 +7,15 @@
 //! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. In those with
 //! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
 //! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process: two lengths
-//! under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too.
+//! under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too. `waiting` behind that
+//! plays the form in which operations of the kernel wait.
 
 use bpf_object::Object;
 use event_log::Null;
 use ids::Nanos;
 use launch_profile::Profile;
 use machine_model::Machine;
-use simulator::{Scheduler, Setup};
+use simulator::{KernelName, Scheduler, Setup};
 use std::process::Command;
 use workload::Workload;
 
@@ -60,12 +61,12 @@ impl Case {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, name, seconds @ ..] = &arguments[..]
+    if let [flag, name, rest @ ..] = &arguments[..]
         && flag == "--case"
     {
         let case = CASES.iter().find(|case| case.name() == *name).expect("a case");
-        let seconds = seconds.first().map_or(case.seconds, |seconds| seconds.parse().expect("a number of seconds"));
-        return play(case, seconds);
+        let seconds = rest.first().map_or(case.seconds, |seconds| seconds.parse().expect("a number of seconds"));
+        return play(case, seconds, rest.get(1).is_some_and(|form| form == "waiting"));
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
     println!(
@@ -78,7 +79,7 @@ fn main() {
     }
 }
 
-fn play(case: &Case, seconds: u64) {
+fn play(case: &Case, seconds: u64, waiting: bool) {
     let policy = policies::find(case.policy).expect("it ships");
     let object = Object::parse(policy.object).expect("it is compiled for us");
     let profile = Profile::from_toml(case.policy, policy.profile).expect("it ships");
@@ -93,6 +94,7 @@ fn play(case: &Case, seconds: u64) {
         case.tasks
     );
     let workload = Workload::from_rt_app("periodic", &text).expect("a workload");
+    let kernel = KernelName::from((7, 2));
     let setup = Setup {
         faults: &Default::default(),
         machine: &machine,
@@ -100,7 +102,7 @@ fn play(case: &Case, seconds: u64) {
         scheduler: Scheduler::Object { object: &object, profile: &profile },
         seed: 0,
         duration: Some(Nanos::from_secs(seconds)),
-        kernel: (7, 2).into(),
+        kernel: if waiting { kernel.waiting() } else { kernel },
     };
     let before = cpu_ns();
     let outcome = simulator::run(&setup, &mut Null, &mut |_| ()).expect("it runs");

@@ -10,7 +10,7 @@ use ids::{CpuId, Nanos};
 use launch_profile::Profile;
 use machine_model::Machine;
 use measures::RunMeasures;
-use simulator::{Scheduler, Setup};
+use simulator::{KernelName, Scheduler, Setup};
 use workload::Workload;
 
 /// Preset, its CPUs, CPUs of these, microseconds that tasks work and sleep, policy; none is the kernel's own.
@@ -67,11 +67,8 @@ fn play(machine: &Machine, workload: &Workload, policy: Option<&str>, waiting: b
     };
     let faults = FaultPlan::default();
     let duration = Some(DURATION);
-    let setup = Setup { machine, workload, scheduler, seed: 0, duration, faults: &faults, kernel: (7, 2).into() };
-    let outcome = if waiting {
-        simulator::run_waiting(&setup, &mut Null, &mut |_| (), &mut |_, _| ())
-    } else {
-        simulator::run(&setup, &mut Null, &mut |_| ())
-    };
-    outcome.expect("the machine has locks").measures
+    let instant = KernelName::from((7, 2));
+    let kernel = if waiting { instant.waiting() } else { instant };
+    let setup = Setup { machine, workload, scheduler, seed: 0, duration, faults: &faults, kernel };
+    simulator::run(&setup, &mut Null, &mut |_| ()).expect("the machine has locks").measures
 }

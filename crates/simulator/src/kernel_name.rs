@@ -1,34 +1,73 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which kernel is modelled: a version, and how it makes its locks if not as that version does.
+//! Which kernel is modelled, and how: a version, how it makes its locks if not as that version does, and whether its
+//! operations wait for locks while other CPUs go on.
 
 use crate::handover::Spinning;
 use std::fmt;
 use std::str::FromStr;
 
-/// A kernel by version; with other locks it has another name, which stands wherever the kernel is named: `7.2+ticket`.
+/// A kernel by version. What is otherwise than usual stands behind it, wherever the kernel is named: `7.2+ticket+waiting`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelName {
     /// Major and minor version.
     pub version: (u16, u16),
     /// How CPUs wait for its locks.
     pub spinning: Spinning,
+    /// Which form its operations have.
+    pub form: Form,
 }
 
-/// What stands behind the version.
-const VARIANTS: [(&str, Spinning); 3] =
-    [("", Spinning::Queued), ("+ticket", Spinning::Ticket), ("+test-and-set", Spinning::TestAndSet)];
+/// When an operation of the kernel (a wakeup, a switch, a tick, a timer) decides what it decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Form {
+    /// When it begins. It is charged for its locks afterwards, and what it did can be seen while its CPU still waits for them.
+    #[default]
+    Instant,
+    /// When it has the lock that this needs; other CPUs go on while it waits. Takes two to three times as long to simulate.
+    Waiting,
+}
+
+impl Form {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Instant => "instant",
+            Form::Waiting => "waiting",
+        }
+    }
+}
+
+/// What stands behind the version for locks that are not those of that version.
+const SPINNING: [(&str, Spinning); 2] = [("ticket", Spinning::Ticket), ("test-and-set", Spinning::TestAndSet)];
+/// And for operations that wait.
+const WAITING: &str = "waiting";
 
 impl From<(u16, u16)> for KernelName {
-    /// With the locks of kernels since 4.2.
+    /// With the locks of kernels since 4.2, and operations at one instant.
     fn from(version: (u16, u16)) -> KernelName {
-        KernelName { version, spinning: Spinning::Queued }
+        KernelName { version, spinning: Spinning::Queued, form: Form::Instant }
+    }
+}
+
+impl KernelName {
+    /// The same kernel with operations that wait.
+    pub fn waiting(self) -> KernelName {
+        KernelName { form: Form::Waiting, ..self }
+    }
+
+    /// Whether it says something of locks, which the machine must have then.
+    pub(crate) fn needs_locks(self) -> bool {
+        self != KernelName::from(self.version)
     }
 }
 
 impl fmt::Display for KernelName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (variant, _) = VARIANTS.iter().find(|(_, kind)| *kind == self.spinning).expect("all are named");
-        write!(f, "{}.{}{variant}", self.version.0, self.version.1)
+        write!(f, "{}.{}", self.version.0, self.version.1)?;
+        if let Some((word, _)) = SPINNING.iter().find(|(_, kind)| *kind == self.spinning) {
+            write!(f, "+{word}")?;
+        }
+        if self.form == Form::Waiting { write!(f, "+{WAITING}") } else { Ok(()) }
     }
 }
 
@@ -37,11 +76,24 @@ impl FromStr for KernelName {
 
     /// Only 7.2: the model follows that, and another version would be a promise that it does not keep.
     fn from_str(text: &str) -> Result<KernelName, String> {
-        let variant = text.strip_prefix("7.2").and_then(|rest| VARIANTS.iter().find(|(name, _)| *name == rest));
-        match variant {
-            Some(&(_, spinning)) => Ok(KernelName { version: (7, 2), spinning }),
-            None => Err("only kernel 7.2 is modelled, or 7.2+ticket and 7.2+test-and-set with such locks".to_owned()),
+        let unknown = || {
+            "only kernel 7.2 is modelled; 7.2+ticket and 7.2+test-and-set have such locks, and +waiting behind any of them \
+             has operations that wait for locks"
+                .to_owned()
+        };
+        let mut words = text.split('+');
+        if words.next() != Some("7.2") {
+            return Err(unknown());
         }
+        let mut name = KernelName::from((7, 2));
+        for word in words {
+            match SPINNING.iter().find(|(spinning, _)| *spinning == word) {
+                Some((_, spinning)) if name.spinning == Spinning::Queued => name.spinning = *spinning,
+                None if word == WAITING && name.form == Form::Instant => name.form = Form::Waiting,
+                _ => return Err(unknown()),
+            }
+        }
+        Ok(name)
     }
 }
 
@@ -51,10 +103,13 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["7.2", "7.2+ticket", "7.2+test-and-set"] {
+        for name in ["7.2", "7.2+ticket", "7.2+test-and-set", "7.2+waiting", "7.2+ticket+waiting"] {
             assert_eq!(name.parse::<KernelName>().unwrap().to_string(), name);
         }
-        for wrong in ["", "6.18", "7.2+", "7.2+mcs", "7.20"] {
+        assert_eq!("7.2+waiting+ticket".parse::<KernelName>().unwrap().to_string(), "7.2+ticket+waiting");
+        for wrong in
+            ["", "6.18", "7.2+", "7.2+mcs", "7.20", "7.2+ticket+test-and-set", "7.2+waiting+waiting", "+waiting"]
+        {
             assert!(wrong.parse::<KernelName>().is_err(), "{wrong}");
         }
     }

@@ -42,10 +42,10 @@ use fault_plan::{FaultError, FaultPlan};
 pub use handover::Spinning;
 use ids::Nanos;
 use kernel_model::{Coverage, ExitInfo, Kernel, LaunchError};
-pub use kernel_name::KernelName;
+pub use kernel_name::{Form, KernelName};
 use machine_model::Machine;
 use measures::RunMeasures;
-use run::{BOOT_CPU, Run};
+use run::BOOT_CPU;
 pub use setup::UPTIME;
 use workload::Workload;
 
@@ -83,7 +83,7 @@ pub struct Setup<'a> {
     pub duration: Option<Nanos>,
     /// What happens to the machine on the way.
     pub faults: &'a FaultPlan,
-    /// The kernel.
+    /// The kernel, and whether its operations wait for locks.
     pub kernel: KernelName,
 }
 
@@ -120,7 +120,7 @@ pub enum SetupError {
     /// The kernel refused it.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The machine cannot be played: no CPUs, or ticks that take all the time.
+    /// The machine cannot be played: no CPUs, ticks that take all the time, or no locks where the kernel's name speaks of them.
     #[error("{0}")]
     Machine(String),
     /// The fault plan does not fit the machine.
@@ -159,15 +159,7 @@ pub fn run_then(
     progress: &mut dyn FnMut(Nanos),
     last: &mut dyn FnMut(&mut Kernel, &LinkedObject),
 ) -> Result<Outcome, SetupError> {
-    finish(setup::prepare(setup, log, false)?, progress, last)
-}
-
-/// Plays a run that was prepared.
-fn finish(
-    mut run: Run<'_, Kernel>,
-    progress: &mut dyn FnMut(Nanos),
-    last: &mut dyn FnMut(&mut Kernel, &LinkedObject),
-) -> Result<Outcome, SetupError> {
+    let mut run = setup::prepare(setup, log, false)?;
     run.play(progress);
     let loader = run.loader.take();
     let (outcome, mut kernel) = run.finish()?;
@@ -175,27 +167,6 @@ fn finish(
         last(&mut kernel, &loader.object);
     }
     Ok(outcome)
-}
-
-/// The same as [`run_then`] with operations of the kernel that wait for their locks while other CPUs go on, in place of
-/// being charged for that afterwards: what they decide, they decide when they have the lock. Takes two to five times as
-/// long.
-///
-/// # Errors
-/// As for [`run`], and if the machine does not say what locks cost.
-pub fn run_waiting(
-    setup: &Setup<'_>,
-    log: &mut dyn Sink,
-    progress: &mut dyn FnMut(Nanos),
-    last: &mut dyn FnMut(&mut Kernel, &LinkedObject),
-) -> Result<Outcome, SetupError> {
-    let mut run = setup::prepare(setup, log, false)?;
-    if run.locks.is_none() {
-        let problem = "it does not say what locks cost, so that no operation waits for one";
-        return Err(SetupError::Machine(format!("{}: {problem}", setup.machine.name)));
-    }
-    run.operations.wait = true;
-    finish(run, progress, last)
 }
 
 /// The same, and what was executed of the scheduler's object: its unloading counts too, which is not in the outcome.

@@ -7,7 +7,7 @@ use crate::run::{BOOT_CPU, Loader, Run};
 use crate::speed::Speed;
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
-use crate::{Scheduler, Setup, SetupError};
+use crate::{Form, Scheduler, Setup, SetupError};
 use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
@@ -32,6 +32,10 @@ pub(crate) fn prepare<'a>(
     count_lines: bool,
 ) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
+    if setup.kernel.needs_locks() && setup.machine.effects.locks.is_none() {
+        let problem = "its locks cost nothing (it has no [locks], or they are left out), so nobody waits for one";
+        return Err(SetupError::Machine(format!("{}: kernel {}: {problem}", setup.machine.name, setup.kernel)));
+    }
     check_workload(setup.workload, setup.machine, setup.duration)?;
     setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
     let mut kernel = Kernel::new(config(setup));
@@ -59,6 +63,7 @@ pub(crate) fn prepare<'a>(
     }
     run.apply(BOOT_CPU, Charge::default());
     run.plan_faults(setup.faults);
+    run.operations.wait = setup.kernel.form == Form::Waiting;
     Ok(run)
 }
 

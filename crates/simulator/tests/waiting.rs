@@ -165,14 +165,18 @@ fn a_scheduler_that_errs_is_ejected_where_operations_wait() {
 }
 
 #[test]
-fn operations_wait_only_where_locks_cost_something() {
+fn what_the_kernels_name_says_of_locks_needs_locks_that_cost_something() {
     let mut machine = Machine::preset("nix-32").unwrap();
     machine.effects.switch_off(Effect::Locks);
     let (workload, faults) = (rt_app(WORK), FaultPlan::default());
     let scheduler = simulator::Scheduler::Kernel;
     let (machine, workload, faults) = (&machine, &workload, &faults);
-    let setup = Setup { machine, workload, scheduler, seed: 0, duration: None, faults, kernel: (7, 2).into() };
-    let refused = simulator::run_waiting(&setup, &mut Null, &mut |_| (), &mut |_, _| ()).expect_err("it is refused");
-    let SetupError::Machine(problem) = refused else { panic!("{refused}") };
-    assert_eq!(problem, "nix-32: it does not say what locks cost, so that no operation waits for one");
+    for name in ["7.2+waiting", "7.2+ticket"] {
+        let kernel = name.parse().unwrap();
+        let setup = Setup { machine, workload, scheduler, seed: 0, duration: None, faults, kernel };
+        let refused = simulator::run(&setup, &mut Null, &mut |_| ()).expect_err("it is refused");
+        let SetupError::Machine(problem) = refused else { panic!("{refused}") };
+        let why = "its locks cost nothing (it has no [locks], or they are left out), so nobody waits for one";
+        assert_eq!(problem, format!("nix-32: kernel {name}: {why}"));
+    }
 }

@@ -43,6 +43,7 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
         effects: Some(effects),
         unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
         kernel: kernel.to_string(),
+        form: Some(kernel.form.name().to_owned()),
         part: None,
     }
 }

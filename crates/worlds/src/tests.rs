@@ -114,7 +114,7 @@ fn both_worlds_give_one_report() {
     let different: Vec<&str> = one.as_object().unwrap().keys().map(String::as_str).filter(|key| differs(key)).collect();
     // The kernel's version, what only one world has, and what only the player knows.
     let expected =
-        ["world", "seed", "draw", "effects", "unvalidated", "machine", "kernel", "work_ns", "meter", "tasks"];
+        ["world", "seed", "draw", "effects", "unvalidated", "machine", "kernel", "form", "work_ns", "meter", "tasks"];
     assert!(different.iter().all(|key| expected.contains(key)), "{different:?}");
     let all = |value: &Value| {
         let mut found = Vec::new();

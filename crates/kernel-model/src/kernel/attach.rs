@@ -296,7 +296,7 @@ impl Kernel {
         self.core.bypass_depth = 1;
         self.leave_bypass();
         (self.attaching, self.suspending) = (false, false);
-        self.exit_info = Some(info);
+        self.exit_info = Some(Box::new(info));
         self.core.output.effects.push(Effect::Disabled);
     }
 }

@@ -90,7 +90,7 @@ impl Kernel {
         self.core.output.usage.callbacks += 1;
         self.machine.begin(&mut self.execution, function, args, self.core.context.cpu.0);
         let result = loop {
-            match self.machine.run(&mut self.execution, &mut self.core) {
+            match self.machine.run(&mut self.execution, &mut *self.core) {
                 Ok(Step::Done(result)) => break result,
                 Ok(Step::Paused) => self.stop_in_program().await,
                 Err(fault) => {

@@ -83,8 +83,8 @@ impl Kernel {
         check_kfuncs(&object, &scheduler, self.core.config.version)?;
         let memory = std::mem::take(&mut self.machine.memory);
         self.load_machine(&object, memory)?;
-        self.scheduler = Some(scheduler);
-        self.op_counts = [0; OP_COUNT];
+        self.scheduler = Some(Box::new(scheduler));
+        *self.op_counts = [0; OP_COUNT];
         Ok(())
     }
 
@@ -101,13 +101,13 @@ impl Kernel {
         if let Some(coverage) = &mut self.coverage {
             self.machine.cover(coverage);
         }
-        self.machine = Machine::load(object, memory, self.core.cpus(), &symbols)?;
+        *self.machine = Machine::load(object, memory, self.core.cpus(), &symbols)?;
         if self.coverage.is_some() {
             self.machine.count_lines();
         }
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
         self.core.files = self.machine.files().iter().map(name).collect();
-        self.execution = self.machine.execution();
+        *self.execution = self.machine.execution();
         self.contexts.forget_executions();
         self.execution.budget = self.core.config.budget;
         Ok(())

@@ -64,13 +64,15 @@ enum Stage {
 }
 
 /// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
+///
+/// What is large is boxed: where operations wait, each stop moves the kernel, twice to its driver and back.
 #[derive(Debug)]
 pub struct Kernel {
-    pub(crate) core: Core,
-    machine: Machine,
+    pub(crate) core: Box<Core>,
+    machine: Box<Machine>,
     /// The callback in flight; kept between calls because its frames are reused.
-    execution: Execution,
-    scheduler: Option<Scheduler>,
+    execution: Box<Execution>,
+    scheduler: Option<Box<Scheduler>>,
     stage: Stage,
     /// The kworker that does the watchdog's work.
     watchdog_worker: TaskId,
@@ -85,13 +87,13 @@ pub struct Kernel {
     /// The scheduler is bypassed because the machine is about to sleep.
     suspending: bool,
     /// Why the last scheduler is gone.
-    exit_info: Option<ExitInfo>,
+    exit_info: Option<Box<ExitInfo>>,
     /// How often each op was called since the scheduler was loaded.
-    op_counts: [u64; OP_COUNT],
+    op_counts: Box<[u64; OP_COUNT]>,
     /// What was executed of schedulers that were loaded before, if anybody wants to know.
     coverage: Option<Coverage>,
     /// Operations that wait.
-    contexts: Contexts,
+    contexts: Box<Contexts>,
 }
 
 impl Kernel {
@@ -106,9 +108,9 @@ impl Kernel {
         let mut execution = machine.execution();
         execution.budget = config.budget;
         Kernel {
-            core: Core::new(config, objects),
-            machine,
-            execution,
+            core: Box::new(Core::new(config, objects)),
+            machine: Box::new(machine),
+            execution: Box::new(execution),
             scheduler: None,
             stage: Stage::Disabled,
             watchdog_worker: TaskId::NONE,
@@ -118,9 +120,9 @@ impl Kernel {
             in_steps: false,
             suspending: false,
             exit_info: None,
-            op_counts: [0; OP_COUNT],
+            op_counts: Box::new([0; OP_COUNT]),
             coverage: None,
-            contexts: Contexts::default(),
+            contexts: Box::default(),
         }
     }
 
@@ -173,7 +175,7 @@ impl Kernel {
 
     /// Why the scheduler is gone, once it is.
     pub fn exit_info(&self) -> Option<&ExitInfo> {
-        self.exit_info.as_ref()
+        self.exit_info.as_deref()
     }
 
     /// Value of an event counter (`SCX_EV_…`) since the scheduler was attached; 0 for one that does not exist.

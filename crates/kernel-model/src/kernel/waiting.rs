@@ -102,7 +102,8 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct Contexts {
     stops: Stops,
-    waiting: BTreeMap<CpuId, Waiting>,
+    /// By CPU, up to the last one that ever had one.
+    waiting: Vec<Option<Waiting>>,
     /// Who has which lock, of those at which operations stop.
     holders: BTreeMap<Lock, CpuId>,
     /// That of the operation that goes on now.
@@ -111,10 +112,15 @@ pub(super) struct Contexts {
     #[allow(clippy::vec_box)]
     hollows: Vec<Box<Kernel>>,
     /// Executions that no operation uses.
-    executions: Vec<Execution>,
+    #[allow(clippy::vec_box)]
+    executions: Vec<Box<Execution>>,
 }
 
 impl Contexts {
+    fn of(&self, cpu: CpuId) -> Option<&Waiting> {
+        self.waiting.get(cpu.index())?.as_ref()
+    }
+
     /// They belong to an object that is gone.
     pub fn forget_executions(&mut self) {
         self.executions.clear();
@@ -132,7 +138,8 @@ impl Contexts {
 
 impl fmt::Debug for Contexts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.waiting.iter().map(|(cpu, waiting)| (cpu, &waiting.wait))).finish()
+        let waiting = self.waiting.iter().enumerate().filter_map(|(cpu, waiting)| Some((cpu, waiting.as_ref()?)));
+        f.debug_map().entries(waiting.map(|(cpu, waiting)| (cpu, &waiting.wait))).finish()
     }
 }
 
@@ -167,24 +174,25 @@ impl Kernel {
     /// If there is none, or it may not: see [`Kernel::may_resume`].
     pub fn resume(&mut self, cpu: CpuId) -> Progress {
         assert!(self.may_resume(cpu), "CPU {cpu} waits for another one");
-        let Waiting { coroutine, seat, .. } = self.contexts.waiting.remove(&cpu).expect("it waits");
+        let Waiting { coroutine, seat, .. } = self.contexts.waiting[cpu.index()].take().expect("it waits");
         self.go_on(cpu, coroutine, seat)
     }
 
     /// Whether an operation is in progress on `cpu`.
     pub fn is_waiting(&self, cpu: CpuId) -> bool {
-        self.contexts.waiting.contains_key(&cpu)
+        self.contexts.of(cpu).is_some()
     }
 
     /// CPUs with an operation in progress.
     pub fn waiting_cpus(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.contexts.waiting.keys().copied()
+        let all = self.contexts.waiting.iter().zip(0..);
+        all.filter(|(waiting, _)| waiting.is_some()).map(|(_, cpu)| CpuId(cpu))
     }
 
     /// Whether the operation on `cpu` can go on: false if there is none, if it takes a lock that another one has, or if it
     /// waits for a switch that was not done.
     pub fn may_resume(&self, cpu: CpuId) -> bool {
-        self.contexts.waiting.get(&cpu).is_some_and(|waiting| match &waiting.wait {
+        self.contexts.of(cpu).is_some_and(|waiting| match &waiting.wait {
             Wait::Lock(step) => !step.taken || !self.contexts.holders.contains_key(&step.lock),
             Wait::Switch(cpu, task) => self.current(*cpu) != *task,
             Wait::Call(_) | Wait::Atomic => true,
@@ -193,7 +201,7 @@ impl Kernel {
 
     /// What the operation on `cpu` waits for, if one is in progress there.
     pub fn waits_for(&self, cpu: CpuId) -> Option<&Wait> {
-        self.contexts.waiting.get(&cpu).map(|waiting| &waiting.wait)
+        self.contexts.of(cpu).map(|waiting| &waiting.wait)
     }
 
     /// Whether the scheduler is to be disabled as soon as no operation is in progress: better begin no other one.
@@ -218,7 +226,7 @@ impl Kernel {
 
     /// Whether no other operation is in progress.
     pub(super) fn is_alone(&self) -> bool {
-        self.contexts.waiting.is_empty()
+        self.contexts.waiting.iter().all(Option::is_none)
     }
 
     fn go_on(&mut self, cpu: CpuId, mut coroutine: Coroutine, seat: Rc<Seat>) -> Progress {
@@ -237,7 +245,11 @@ impl Kernel {
             Poll::Ready(switch) => Progress::Done(switch),
             Poll::Pending => {
                 let wait = seat.wait.take().expect("it says what it waits for");
-                self.contexts.waiting.insert(cpu, Waiting { coroutine, seat, wait: wait.clone() });
+                let waiting = &mut self.contexts.waiting;
+                if waiting.len() <= cpu.index() {
+                    waiting.resize_with(cpu.index() + 1, || None);
+                }
+                waiting[cpu.index()] = Some(Waiting { coroutine, seat, wait: wait.clone() });
                 Progress::Waits(wait)
             }
         }
@@ -256,7 +268,7 @@ impl Kernel {
 
     /// The operation in progress stops here: the kernel goes to who drives it, and what is its own stays with it.
     async fn stop(&mut self, wait: Wait) {
-        let spare = self.contexts.executions.pop().unwrap_or_else(|| self.machine.execution());
+        let spare = self.contexts.executions.pop().unwrap_or_else(|| Box::new(self.machine.execution()));
         let execution = std::mem::replace(&mut self.execution, spare);
         self.execution.budget = execution.budget;
         let context = std::mem::take(&mut self.core.context);

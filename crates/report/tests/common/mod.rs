@@ -79,6 +79,7 @@ pub fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
             effects: Some(vec!["interrupts".to_owned(), "smt".to_owned()]),
             unvalidated: vec!["smt".to_owned()],
             kernel: "7.2".to_owned(),
+            form: Some("instant".to_owned()),
             part: None,
         },
         ending: Ending::default(),

@@ -131,26 +131,25 @@ impl Scheduler {
 
     /// The same where operations of the kernel wait for their locks.
     pub fn play_waiting(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
-        let setup = self.setup(machine, workload, seed, faults);
+        let kernel = self.kernel.waiting();
+        let setup = Setup { kernel, ..self.setup(machine, workload, seed, faults) };
         let mut watcher = Watcher::new(machine.topology.len());
-        let outcome = simulator::run_waiting(&setup, &mut watcher, &mut |_| (), &mut |_, _| ()).unwrap();
+        let outcome = simulator::run(&setup, &mut watcher, &mut |_| ()).unwrap();
         Played { outcome, events: watcher.events }
     }
 
     /// Variables of the scheduler at the end of a run, in which operations wait or do not.
     pub fn variables(&self, machine: &Machine, workload: &Workload, waiting: bool, names: &[&str]) -> Vec<u64> {
         let faults = FaultPlan::default();
-        let setup = self.setup(machine, workload, 0, &faults);
+        let kernel = if waiting { self.kernel.waiting() } else { self.kernel };
+        let setup = Setup { kernel, ..self.setup(machine, workload, 0, &faults) };
         let mut values = Vec::new();
         let last: &mut dyn FnMut(&mut Kernel, &LinkedObject) = &mut |kernel, object| {
             let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
             values.extend(names.iter().map(|name| number(kernel.variable(object, name).expect("it has that one"))));
         };
         let mut watcher = Watcher::new(machine.topology.len());
-        let outcome = match waiting {
-            true => simulator::run_waiting(&setup, &mut watcher, &mut |_| (), last),
-            false => simulator::run_then(&setup, &mut watcher, &mut |_| (), last),
-        };
+        let outcome = simulator::run_then(&setup, &mut watcher, &mut |_| (), last);
         assert_eq!(outcome.unwrap().ejected, None);
         values
     }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Measures of a run that had better not be believed, and why.
+
+use crate::RunReport;
+use crate::numbers::{percent, permille};
+use serde::{Deserialize, Serialize};
+
+/// A measure and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// Its key, or what its keys begin with.
+    pub measure: String,
+    /// A sentence.
+    pub reason: String,
+}
+
+/// From this share of the CPUs' time on, waits for locks of the kernel matter to latencies: 5 %. In the table of
+/// `docs/machine-model.md` the two forms agree within some microseconds below that, and are far apart above.
+const LOCKED_PERMILLE: u64 = 50;
+
+/// Kinds of locks of the kernel in the table of locks; all others are a workload's.
+const OF_KERNEL: [&str; 3] = ["runqueue", "dsq", "bpf"];
+
+/// Latencies, where operations of the kernel were played at one instant and waited for locks.
+pub(crate) fn of(run: &RunReport) -> Vec<Doubt> {
+    let measures = &run.measures;
+    if run.tags.form.as_deref() != Some("instant") {
+        return Vec::new();
+    }
+    let of_kernel = measures.locks.iter().flatten().filter(|lock| OF_KERNEL.contains(&lock.kind));
+    let waited: u64 = of_kernel.map(|lock| lock.wait_total.0).sum();
+    let cpu = &measures.cpu;
+    let share = permille(waited, (cpu.run + cpu.idle + cpu.scheduler + cpu.stolen).0);
+    if share < LOCKED_PERMILLE {
+        return Vec::new();
+    }
+    let reason = format!(
+        "for {} of their time CPUs waited for locks of the kernel, which latencies leave out here: \
+         --kernel {}+waiting has them",
+        percent(share),
+        run.tags.kernel
+    );
+    ["wakeup_latency_ns", "queue_wait_ns"]
+        .map(|measure| Doubt { measure: measure.to_owned(), reason: reason.clone() })
+        .into()
+}
