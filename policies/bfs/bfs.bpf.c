@@ -12,8 +12,9 @@
  *
  * 3. Pick: the earliest deadline among the tasks that may run here. The task that ran competes too, behind its equals.
  *
- * 4. Levels. SCHED_IDLE tasks run if no other task wants the CPU. SCHED_BATCH tasks get a new deadline whenever they
- *    stop. (Real-time tasks run above sched_ext. The isochronous level has no counterpart in today's kernels.)
+ * 4. Levels (<weir/idle-level.bpf.h>). SCHED_IDLE tasks run if no other task wants the CPU. SCHED_BATCH tasks get a
+ *    new deadline whenever they stop. (Real-time tasks run above sched_ext. The isochronous level has no counterpart in
+ *    today's kernels.)
  *
  * 5. Tick. A running task ends when its slice is empty, half of the tasks half a tick period early.
  *
@@ -64,11 +65,6 @@ LICENSE("GPL");
 #define IDLE_DSQ 1		/* SCHED_IDLE */
 #define PINNED_DSQ 16		/* + CPU: the kernel's threads of that CPU */
 
-#define IDLE_LEVEL (1ULL << 62)	/* 4: later than any deadline */
-#define IDLE_ROUND_NS (8 * 1000000000ULL)	/* all that wait at that level have a turn in this time */
-#define IDLE_TURN_NS (2 * MS_NS)
-#define FORK_SPLIT_NS (200 * US_NS)	/* 8: less is not worth sharing */
-
 /* 10: what a CPU thinks of tasks from elsewhere. */
 #define BIAS_NONE 0
 #define BIAS_TURN 1	/* all tasks: + their turn in ms, as ns, shifted by distance */
@@ -106,9 +102,6 @@ struct cpu {
 
 struct cpu cpus[MAX_CPUS];
 
-/* 4: when the next SCHED_IDLE task may run before others. */
-u64 next_promotion;
-
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[cpu & MAX_CPU_MASK];
@@ -132,15 +125,20 @@ static __always_inline bool is_refused(struct task_struct *p, s32 cpu)
 
 /* ---- 2, 4: turns and levels ---- */
 
-/* A task that exits holds what others need, whatever its level. */
-static __always_inline bool is_idle_level(struct task_struct *p)
+static __always_inline void note_promotion(struct task_struct *p)
 {
-	return p->policy == SCHED_IDLE && !(p->flags & PF_EXITING);
+	struct task *t = task_of(p);
+
+	if (t)
+		t->promoted = true;
 }
 
-static __always_inline void set_key(struct task_struct *p, struct task *t)
+#define ON_PROMOTION(p) note_promotion(p)
+#include <weir/idle-level.bpf.h>
+
+static void set_key(struct task_struct *p, struct task *t)
 {
-	t->key = t->turn.deadline | (is_idle_level(p) ? IDLE_LEVEL : 0);
+	t->key = with_level(p, t->turn.deadline);
 }
 
 /* The task stops, or would: it is charged, and renewed if its slice is empty. One that was promoted has had its turn. */
@@ -235,14 +233,8 @@ static void split(struct task *t, struct task_struct *parent, u64 now)
 
 	if (!from)
 		return;
-	charge(&from->turn, now);
-	if (from->turn.slice_ns >= FORK_SPLIT_NS) {
-		t->turn.slice_ns = from->turn.slice_ns /= 2;
-		t->turn.deadline = from->turn.deadline;
-	} else {
-		from->turn.slice_ns = 0;
+	if (!share(&t->turn, &from->turn, now))
 		kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
-	}
 }
 
 SLEEPABLE_OP2(s32, bfs_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
@@ -313,16 +305,6 @@ static void preempt(struct task_struct *p, struct task *t)
 		preempt_latest(p, t);
 }
 
-/* 4: the first that comes to an empty queue waits for a whole round. */
-static void insert_shared(struct task_struct *p, struct task *t, u64 enq_flags)
-{
-	u64 dsq_id = is_idle_level(p) ? IDLE_DSQ : QUEUE_DSQ;
-
-	if (dsq_id == IDLE_DSQ && scx_bpf_dsq_nr_queued(IDLE_DSQ) == 0)
-		WRITE_ONCE(next_promotion, now_ns() + IDLE_ROUND_NS);
-	dsq_insert_by_key(p, dsq_id, t->turn.slice_ns, t->turn.deadline, enq_flags);
-}
-
 /*
  * The second search comes after the insert: a CPU that began to idle in between has found the queue empty. A CPU that
  * has been claimed is kicked in any case: if its task is taken away before it comes, nothing else would wake it.
@@ -334,7 +316,7 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 	if (cpu >= 0) {
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags);
 	} else {
-		insert_shared(p, t, enq_flags);
+		insert_by_level(p, QUEUE_DSQ, &t->turn, enq_flags);
 		cpu = claim_idle_cpu(p, last);
 	}
 	if (cpu >= 0)
@@ -377,27 +359,6 @@ static bool take_normal(s32 cpu, u64 limit)
 	return own <= limit && own != NO_LIMIT && take_first(PINNED_DSQ + cpu, cpu, limit);
 }
 
-/* 4: if it is time, the first SCHED_IDLE task, and no other: one that may run here only shall not be passed by for ever. */
-static bool promote(s32 cpu, u64 now)
-{
-	u32 waiting = scx_bpf_dsq_nr_queued(IDLE_DSQ);
-	struct task_struct *p;
-
-	if (waiting == 0 || now < READ_ONCE(next_promotion))
-		return false;
-	for_each_queued(p, IDLE_DSQ) {
-		struct task *t = task_of(p);
-		u64 period = IDLE_ROUND_NS / waiting;
-
-		if (!t || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || !dsq_move(&p_it, p, SCX_DSQ_LOCAL))
-			return false;
-		t->promoted = true;
-		WRITE_ONCE(next_promotion, now + (period > 2 * IDLE_TURN_NS ? period : 2 * IDLE_TURN_NS));
-		return true;
-	}
-	return false;
-}
-
 /* The task begins, or goes on with what it has left. */
 static __always_inline void begin(struct task_struct *p, struct task *t, s32 cpu, u64 now)
 {
@@ -406,12 +367,12 @@ static __always_inline void begin(struct task_struct *p, struct task *t, s32 cpu
 	t->turn.since = now;
 	t->displaced = t->child = false;
 	c->early = now - c->last_tick <= half_tick_ns;
-	WRITE_ONCE(c->key, t->key);
+	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
 	smt_runs(p, t->weight, cpu);
 }
 
 /* The CPU takes somebody else, or nobody. `limit` and `idle_limit` are how late they may be. */
-static bool take_somebody(s32 cpu, u64 limit, u64 idle_limit, u64 now)
+static __noinline bool take_somebody(s32 cpu, u64 limit, u64 idle_limit, u64 now)
 {
 	bool wanted = !idle_limit || scx_bpf_dsq_nr_queued(QUEUE_DSQ);
 
@@ -424,28 +385,30 @@ static bool take_somebody(s32 cpu, u64 limit, u64 idle_limit, u64 now)
 
 OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 {
-	struct task *t = NULL;
 	u64 now = now_ns(), limit = NO_LIMIT, idle_limit = NO_LIMIT;
+	bool stays = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	struct task *t;
 
-	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && (t = task_of(prev))) {
-		settle(prev, t, now);
-		if (smt_nice && is_outweighed(prev, t->weight, cpu)) {
-			t = NULL;
-		} else if (is_idle_level(prev)) {
-			idle_limit = effective(prev, t->turn.deadline, cpu);
-		} else {
-			limit = effective(prev, t->turn.deadline, cpu);
-			idle_limit = 0;
-		}
+	if (!stays || !(t = task_of(prev))) {
+		if (!take_somebody(cpu, limit, idle_limit, now))
+			smt_idles(cpu);
+		return;
+	}
+	settle(prev, t, now);
+	stays = !smt_nice || !is_outweighed(prev, t->weight, cpu);
+	if (stays && is_idle_level(prev)) {
+		idle_limit = effective(prev, t->turn.deadline, cpu);
+	} else if (stays) {
+		limit = effective(prev, t->turn.deadline, cpu);
+		idle_limit = 0;
 	}
 	if (take_somebody(cpu, limit, idle_limit, now))
 		return;
-	if (t) {
+	if (stays) {
 		begin(prev, t, cpu, now);
 		task_set_slice(prev, t->turn.slice_ns);
 	} else {
-		cpu_of(cpu)->key = 0;
-		smt_runs(NULL, 0, cpu);
+		smt_idles(cpu);
 	}
 }
 
@@ -538,7 +501,7 @@ OP1(void, bfs_cpu_offline, s32, cpu)
 {
 	cpu_goes(cpu);
 	cpu_of(cpu)->key = 0;
-	smt_runs(NULL, 0, cpu);
+	smt_idles(cpu);
 	give_away(cpu, QUEUE_DSQ);
 	give_away(cpu, IDLE_DSQ);
 	give_away(cpu, PINNED_DSQ + cpu);

@@ -58,8 +58,18 @@ const FLAGS: [&str; 6] = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"];
 /// the names of its sources, and shall be the same bytes wherever the repository lies. `policies/include` is on the
 /// include path; `arguments` (such as `-DNAME`) come last.
 pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), ClangError> {
-    let (clang, root) = (find()?, root());
-    let source = source.canonicalize().map_err(|error| ClangError::Io(source.display().to_string(), error))?;
+    compile_in(&root(), source, object, arguments)
+}
+
+/// The same in another folder that is laid out like the repository.
+///
+/// # Errors
+/// If there is no clang, a file cannot be read or written, or clang refuses the source, with its own words.
+pub fn compile_in(root: &Path, source: &Path, object: &Path, arguments: &[&str]) -> Result<(), ClangError> {
+    let clang = find()?;
+    let canonical =
+        |path: &Path| path.canonicalize().map_err(|error| ClangError::Io(path.display().to_string(), error));
+    let (root, source) = (canonical(root)?, canonical(source)?);
     let source = source.strip_prefix(&root).unwrap_or(&source);
     let output = Command::new(&clang)
         .args(FLAGS)
@@ -78,15 +88,21 @@ pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), C
     Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
 }
 
-/// Compiles `source` as a program of this host: for tests of headers that BPF programs share. Undefined behaviour ends it.
+/// The headers that policies share.
+pub fn headers() -> PathBuf {
+    root().join("policies/include")
+}
+
+/// Compiles `source` as a program of this host with headers of `include`: for tests of what BPF programs share. Undefined
+/// behaviour ends it.
 ///
 /// # Errors
 /// If there is no clang, or it refuses the source, with its own words.
-pub fn compile_program(source: &Path, program: &Path) -> Result<(), ClangError> {
+pub fn compile_program(source: &Path, include: &Path, program: &Path) -> Result<(), ClangError> {
     let clang = find()?;
     let output = Command::new(&clang)
         .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=all", "-I"])
-        .arg(root().join("policies/include"))
+        .arg(include)
         .arg(source)
         .arg("-o")
         .arg(program)

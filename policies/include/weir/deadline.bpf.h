@@ -13,7 +13,9 @@
  * 4. A tick ends the slice of which less than 100 us are left. As ticks are coarse, a task that began in the first half
  *    of a tick period ends already when less than half a period is left: half of the tasks stop a little early, the
  *    others a little late.
- * 5. In the 0.360 family and before, rr_interval grows with the CPUs: 6 * (4n + 4) / (n + 6) ms, from 6 to nearly 24.
+ * 5. A task that forks shares its slice with its child, in halves, and its deadline. If less than 200 us are left, its turn
+ *    is over, and the child begins with one of its own.
+ * 6. In the 0.360 family and before, rr_interval grows with the CPUs: 6 * (4n + 4) / (n + 6) ms, from 6 to nearly 24.
  */
 #ifndef WEIR_DEADLINE_BPF_H
 #define WEIR_DEADLINE_BPF_H
@@ -27,11 +29,12 @@
 #define MS_NS (1ULL << 20)
 #define US_NS (1ULL << 10)
 #define SLICE_EMPTY_NS (100 * US_NS)
+#define FORK_SPLIT_NS (200 * US_NS)	/* less is not worth sharing */
 #define RR_INTERVAL_MS 6
 #define NICE_LEVELS 40
 
 RODATA u32 hz = 250;
-RODATA u32 rr_interval_ms = 0;	/* 0: the author's own, by 5 */
+RODATA u32 rr_interval_ms = 0;	/* 0: the author's own, by 6 */
 RODATA bool rr_scaled = true;
 
 /* Computed at init. */
@@ -93,6 +96,19 @@ static __always_inline void charge(struct turn *t, u64 now)
 static __always_inline bool tick_ends(const struct turn *t, bool early)
 {
 	return t->slice_ns < (early ? half_tick_ns : SLICE_EMPTY_NS);
+}
+
+/* 5: whether there was enough to share. The child has a whole turn if not. */
+static __always_inline bool share(struct turn *child, struct turn *parent, u64 now)
+{
+	charge(parent, now);
+	if (parent->slice_ns < FORK_SPLIT_NS) {
+		parent->slice_ns = 0;
+		return false;
+	}
+	child->slice_ns = parent->slice_ns /= 2;
+	child->deadline = parent->deadline;
+	return true;
 }
 
 #endif

@@ -55,6 +55,15 @@ static __always_inline void give_away(s32 cpu, u64 dsq_id)
 			dsq_move(&p_it, p, SCX_DSQ_GLOBAL);
 	}
 }
+
+/* The same for a queue into which only this CPU looks. */
+static __always_inline void give_all_away(u64 dsq_id)
+{
+	struct task_struct *p;
+
+	for_each_queued(p, dsq_id)
+		dsq_move(&p_it, p, SCX_DSQ_GLOBAL);
+}
 #endif
 
 /* 4: whether it may come. */

@@ -44,9 +44,22 @@ struct idle_search {
 	const struct cpumask *idle;	/* CPUs that idle */
 	const struct cpumask *whole;	/* CPUs of cores that idle as a whole */
 	u32 last;
-	s32 best;
-	u32 merit;	/* of the best */
 };
+
+/*
+ * What a search has found so far. It is kept in memory for each CPU that searches, which nothing interrupts meanwhile: of
+ * what is in memory the verifier believes that it can be anything, and so the loops below have few states. On the stack
+ * it would follow every rank that a CPU can have through every round.
+ */
+struct idle_found {
+	u32 merit;
+	s32 best;
+	u32 cache_merit;	/* of the best below the cache at hand, */
+	s32 cache_best;
+	u32 cache_busy;		/* and what it adds */
+} __attribute__((aligned(64)));
+
+struct idle_found idle_found[MAX_CPUS];
 
 static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
 {
@@ -73,74 +86,96 @@ static __always_inline u32 least_rank(enum distance distance)
 	return last_task_counts ? 0 : rank_by_distance[distance];
 }
 
-static __always_inline void consider(struct idle_search *s, s32 cpu, u32 merit)
+static __always_inline void next_cache(struct idle_found *f)
 {
+	WRITE_ONCE(f->cache_merit, NO_MERIT);
+	WRITE_ONCE(f->cache_busy, 0);
+}
+
+/* A cache is over: its best CPU, with what others below it add. */
+static __always_inline void consider(struct idle_found *f)
+{
+	u32 merit = READ_ONCE(f->cache_merit);
+
+	if (merit == NO_MERIT)
+		return;
+	merit += READ_ONCE(f->cache_busy) << 16;
 	if (merit >> 16 < rank_enough)
 		merit = MERIT(rank_enough, merit & 0xffff);
-	if (cpu >= 0 && merit < s->merit) {
-		s->best = cpu;
-		s->merit = merit;
+	if (merit < READ_ONCE(f->merit)) {
+		WRITE_ONCE(f->merit, merit);
+		WRITE_ONCE(f->best, f->cache_best);
+	}
+}
+
+static __always_inline void rate(const struct idle_search *s, struct idle_found *f, u32 cpu)
+{
+	u32 merit;
+
+	if (!bpf_cpumask_test_cpu(cpu, s->idle)) {
+		WRITE_ONCE(f->cache_busy, rank_cache_busy);
+		return;
+	}
+	if (!bpf_cpumask_test_cpu(cpu, s->allowed) || IDLE_REFUSED(s, cpu))
+		return;
+	merit = merit_alone(s, cpu);
+	if (merit < READ_ONCE(f->cache_merit)) {
+		WRITE_ONCE(f->cache_merit, merit);
+		WRITE_ONCE(f->cache_best, cpu);
 	}
 }
 
 /* The CPUs at the places `begin` to `end`, cache by cache; those below the cache of the last CPU only if `own`. */
-static __always_inline void search_places(struct idle_search *s, u32 begin, u32 end, bool own)
+static __noinline void search_places(const struct idle_search *s, struct idle_found *f, u32 begin, u32 end, bool own)
 {
-	u32 least = NO_MERIT, busy = 0;
-	s32 first = -1;
 	int at;
 
+	next_cache(f);
 	for_range(at, begin, end) {
 		u32 cpu = cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK;
 
 		if (own != (cache_begin[cpu] == cache_begin[s->last & MAX_CPU_MASK]))
 			continue;
-		if (!bpf_cpumask_test_cpu(cpu, s->idle)) {
-			busy = rank_cache_busy;
-		} else if (bpf_cpumask_test_cpu(cpu, s->allowed) && !IDLE_REFUSED(s, cpu)) {
-			u32 merit = merit_alone(s, cpu);
-
-			first = merit < least ? cpu : first;
-			least = merit < least ? merit : least;
-		}
+		rate(s, f, cpu);
 		if (at + 1 < cache_end[cpu])
 			continue;
-		consider(s, first, least + (busy << 16));
-		least = NO_MERIT;
-		first = -1;
-		busy = 0;
+		consider(f);
+		next_cache(f);
 	}
 }
 
 /* Near places first, and no farther than something better can be. */
-static __always_inline void search_machine(struct idle_search *s)
+static __always_inline void search_machine(const struct idle_search *s, struct idle_found *f)
 {
 	u32 last = s->last & MAX_CPU_MASK;
 
-	search_places(s, cache_begin[last], cache_end[last], true);
-	if (s->merit >> 16 > least_rank(SAME_NODE))
-		search_places(s, node_begin[last], node_end[last], false);
-	if (s->merit >> 16 > least_rank(OTHER_NODE)) {
-		search_places(s, 0, node_begin[last], false);
-		search_places(s, node_end[last], nr_online, false);
+	search_places(s, f, cache_begin[last], cache_end[last], true);
+	if (READ_ONCE(f->merit) >> 16 > least_rank(SAME_NODE))
+		search_places(s, f, node_begin[last], node_end[last], false);
+	if (READ_ONCE(f->merit) >> 16 > least_rank(OTHER_NODE)) {
+		search_places(s, f, 0, node_begin[last], false);
+		search_places(s, f, node_end[last], nr_online, false);
 	}
 }
 
 /* The best idle CPU for `p`, which ran on `last`; -1 if none is idle. */
 static __always_inline s32 find_idle_cpu(struct task_struct *p, u32 last)
 {
-	struct idle_search s = { .task = p, .allowed = p->cpus_ptr, .best = -1, .merit = NO_MERIT, .last = last };
+	struct idle_found *f = &idle_found[bpf_get_smp_processor_id() & MAX_CPU_MASK];
+	struct idle_search s = { .task = p, .allowed = p->cpus_ptr, .last = last };
 
+	WRITE_ONCE(f->merit, NO_MERIT);
+	WRITE_ONCE(f->best, -1);
 	s.idle = scx_bpf_get_idle_cpumask();
 	s.whole = scx_bpf_get_idle_smtmask();
 	if (bpf_cpumask_test_cpu(last, last_idle_first ? s.idle : s.whole) && bpf_cpumask_test_cpu(last, s.allowed) &&
 	    !IDLE_REFUSED(&s, last))
-		s.best = last;
+		WRITE_ONCE(f->best, last);
 	else if (bpf_cpumask_intersects(s.idle, s.allowed))
-		search_machine(&s);
+		search_machine(&s, f);
 	scx_bpf_put_idle_cpumask(s.whole);
 	scx_bpf_put_idle_cpumask(s.idle);
-	return s.best;
+	return READ_ONCE(f->best);
 }
 
 /* 5: the same, claimed. */

@@ -82,7 +82,7 @@ static __noinline void tell_siblings(s32 cpu, u32 weight)
 	}
 }
 
-/* 3: `p` runs on `cpu` from now on, or nobody does if it is NULL. */
+/* 3: a task runs on `cpu` from now on. */
 static __always_inline void smt_runs(const struct task_struct *p, u32 weight, s32 cpu)
 {
 	struct smt_load *load = smt_load_of(cpu);
@@ -90,11 +90,25 @@ static __always_inline void smt_runs(const struct task_struct *p, u32 weight, s3
 
 	if (!smt_nice)
 		return;
-	load->busy = p;
-	load->indifferent = p && (p->flags & PF_KTHREAD);
+	load->busy = true;
+	load->indifferent = (p->flags & PF_KTHREAD) != 0;
 	WRITE_ONCE(load->weight, weight);
 	if (weight != before)
 		tell_siblings(cpu, weight);
+}
+
+/* 3: nobody does. */
+static __always_inline void smt_idles(s32 cpu)
+{
+	struct smt_load *load = smt_load_of(cpu);
+	u32 before = load->weight;
+
+	if (!smt_nice)
+		return;
+	load->busy = load->indifferent = false;
+	WRITE_ONCE(load->weight, 0);
+	if (before)
+		tell_siblings(cpu, 0);
 }
 
 #endif

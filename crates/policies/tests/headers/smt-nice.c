@@ -38,7 +38,7 @@ int main(void)
 	CHECK(beside == 10, "%u", beside);
 
 	/* Theory 3: the sibling of CPU 0 is CPU 2. */
-	smt_runs(NULL, 0, 0);
+	smt_idles(0);
 	host_kicks = 0;
 	smt_runs(&light, 1, 2);
 	CHECK(host_kicks == 1 && host_kicked[0] == (0 << 8 | SCX_KICK_IDLE), "%#llx", (unsigned long long)host_kicked[0]);

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * SCHED_IDLE as a level of its own: its tasks run if no other task wants the CPU.
+ *
+ * 1. They wait in a queue of their own, in the order of deadlines, and are looked at last. A task that exits is not of this
+ *    level: others may wait for what it holds.
+ * 2. A kernel that runs sched_ext ejects a scheduler that leaves any task waiting for 30 s. So, where others want the CPU,
+ *    the first that waits is promoted: it runs before them, for 2 ms, and that was its turn. One at a time, and so often
+ *    that each has its turn in 8 s. The first that comes to an empty queue waits for 8 s.
+ * 3. Nobody passes the first one, even where it may not run: else one that is bound to a CPU could wait for ever.
+ *
+ * A policy defines before it includes this: IDLE_DSQ, a queue that it makes, and ON_PROMOTION(p).
+ */
+#ifndef WEIR_IDLE_LEVEL_BPF_H
+#define WEIR_IDLE_LEVEL_BPF_H
+
+#include "deadline.bpf.h"
+
+#define IDLE_LEVEL (1ULL << 62)	/* later than any deadline */
+#define IDLE_ROUND_NS (8 * 1000000000ULL)
+#define IDLE_TURN_NS (2 * MS_NS)
+
+u64 next_promotion;
+
+static __always_inline bool is_idle_level(struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE && !(p->flags & PF_EXITING);
+}
+
+/* A deadline with its level: of two, the smaller one goes first. */
+static __always_inline u64 with_level(struct task_struct *p, u64 deadline)
+{
+	return deadline | (is_idle_level(p) ? IDLE_LEVEL : 0);
+}
+
+/* Into the queue of its level. */
+static __always_inline void insert_by_level(struct task_struct *p, u64 normal_dsq, struct turn *t, u64 enq_flags)
+{
+	u64 dsq_id = is_idle_level(p) ? IDLE_DSQ : normal_dsq;
+
+	if (dsq_id == IDLE_DSQ && scx_bpf_dsq_nr_queued(IDLE_DSQ) == 0)
+		WRITE_ONCE(next_promotion, now_ns() + IDLE_ROUND_NS);
+	dsq_insert_by_key(p, dsq_id, t->slice_ns, t->deadline, enq_flags);
+}
+
+/* 2, 3: whether a task was promoted to `cpu`. */
+static __noinline bool promote(s32 cpu, u64 now)
+{
+	u32 waiting = scx_bpf_dsq_nr_queued(IDLE_DSQ);
+	struct task_struct *p;
+
+	if (waiting == 0 || now < READ_ONCE(next_promotion))
+		return false;
+	for_each_queued(p, IDLE_DSQ) {
+		u64 period = IDLE_ROUND_NS / waiting;
+
+		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || !dsq_move(&p_it, p, SCX_DSQ_LOCAL))
+			return false;
+		ON_PROMOTION(p);
+		WRITE_ONCE(next_promotion, now + (period > 2 * IDLE_TURN_NS ? period : 2 * IDLE_TURN_NS));
+		return true;
+	}
+	return false;
+}
+
+#endif
