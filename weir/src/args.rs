@@ -383,6 +383,8 @@ Examples:
   sudo weir record -- make -j4                  writes make.weir
   sudo weir record -o build.weir -- make -j4
   sudo weir record --for 10s -- my-server       the first ten seconds of it
+  sudo weir record -p 4711 --for 10s            a server that runs already
+  sudo weir record -a --for 10s                 all processes of the machine
   weir sim bfs --workload build.weir            replays it
   weir workload build.weir                      how many CPUs it can use
 
@@ -402,8 +404,14 @@ pub struct Record {
     /// Leave out the arguments of all commands, which may hold passwords and tokens
     #[arg(long)]
     pub no_argv: bool,
+    /// Record processes that run already, with their threads and descendants, until they end; or Ctrl-C, or --for
+    #[arg(short, long, value_name = "PID", num_args = 1.., value_delimiter = ',', conflicts_with = "command")]
+    pub pid: Vec<u32>,
+    /// Record all processes of the machine until Ctrl-C, or --for
+    #[arg(short, long, conflicts_with_all = ["pid", "command"])]
+    pub all: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["pid", "all"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

@@ -4,23 +4,28 @@
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
 use live::signals::Signals;
-use live::{RecordOptions, RecordSummary};
+use live::{RecordOptions, RecordSummary, Whom};
 use report::counted;
+use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Records and writes. False if the command failed or events were lost.
 pub fn record(args: &Record) -> Result<bool> {
-    let program = Path::new(&args.command[0]);
-    let name = program.file_name().ok_or_else(|| anyhow!("{} is not a program", program.display()))?;
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(name).with_extension("weir"));
-    let stem = output.file_stem().unwrap_or(name).to_string_lossy().into_owned();
+    let whom = match (&args.pid[..], args.all) {
+        ([], false) => Whom::Command(&args.command),
+        ([], true) => Whom::Machine,
+        (processes, _) => Whom::Processes(processes),
+    };
+    let name = name_of(whom)?;
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(&name).with_extension("weir"));
+    let stem = output.file_stem().unwrap_or(&name).to_string_lossy().into_owned();
     let file = Output::new(&output)?;
     let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
     let options = RecordOptions { command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
-    let live::Recorded { recording, summary } = live::record(&stem, &args.command, options, &signals)?;
+    let live::Recorded { recording, summary } = live::record(&stem, whom, options, &signals)?;
     let bytes = recording.to_bytes()?;
     file.write(&bytes)?;
     eprint!("{}", report(&summary, &output, bytes.len()));
@@ -30,6 +35,19 @@ pub fn record(args: &Record) -> Result<bool> {
         eprintln!("weir: {lines} stand in it, with any password or token in them; --no-argv leaves them out");
     }
     Ok((summary.status.success() || summary.was_ended) && summary.lost() == 0)
+}
+
+/// What a recording is called that has no other name.
+fn name_of(whom: Whom<'_>) -> Result<OsString> {
+    match whom {
+        Whom::Command(command) => {
+            let program = Path::new(&command[0]);
+            let name = program.file_name().ok_or_else(|| anyhow!("{} is not a program", program.display()))?;
+            Ok(name.to_owned())
+        }
+        Whom::Processes(processes) => Ok(format!("process-{}", processes[0]).into()),
+        Whom::Machine => Ok("machine".into()),
+    }
 }
 
 /// What recording was like, for people.

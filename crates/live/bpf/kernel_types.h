@@ -26,6 +26,7 @@ typedef _Bool bool;
 
 /* From include/uapi/linux/bpf.h. */
 enum {
+	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
@@ -55,6 +56,12 @@ enum {
 	ITIMER_REAL = 0,
 	SIGALRM = 14,
 	SIGCHLD = 17,
+};
+
+/* From include/linux/sched.h: flags of a task. */
+enum {
+	PF_EXITING = 0x00000004,
+	PF_KTHREAD = 0x00200000,
 };
 
 /* From include/linux/preempt.h: which bits of the preemption count say where the CPU is. */
@@ -172,6 +179,10 @@ struct thread_info {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
+	unsigned int flags;
+	int on_rq;
+	int on_cpu;
+	struct task_struct *real_parent;
 	int prio;
 	int static_prio;
 	unsigned int rt_priority;
@@ -190,6 +201,10 @@ struct task_struct {
 	struct signal_struct *signal;
 	const struct cred *cred;
 	struct css_set *cgroups;
+};
+
+struct bpf_iter__task {
+	struct task_struct *task;
 };
 
 /* With PREEMPT_RT the softirq part of the count lives in the task. */

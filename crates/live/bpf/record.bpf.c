@@ -511,3 +511,99 @@ int BPF_PROG(on_interrupt_sent, unsigned int cpu)
 		note->interrupts++;
 	return 0;
 }
+
+/*
+ * Tasks that are there when the recording begins: 1 for the number of a process that is to be recorded with its descendants,
+ * 0 for one that is not. Number 0 stands for all that have no other.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 4096);
+} wanted SEC(".maps");
+
+enum {
+	GENERATIONS_MAX = 64,
+};
+
+static bool is_wanted(struct task_struct *task)
+{
+	struct task_struct *member = task;
+	__u32 tgid = 0, *answer;
+	int i;
+
+	/* Threads of the kernel are not part of any program's work. */
+	if (task->flags & (PF_KTHREAD | PF_EXITING))
+		return false;
+	for (i = 0; i < GENERATIONS_MAX; i++) {
+		tgid = BPF_CORE_READ(member, tgid);
+		if (!tgid)
+			break;
+		answer = bpf_map_lookup_elem(&wanted, &tgid);
+		if (answer)
+			return *answer;
+		member = BPF_CORE_READ(member, real_parent);
+	}
+	tgid = 0;
+	answer = bpf_map_lookup_elem(&wanted, &tgid);
+	return answer && *answer;
+}
+
+/* A task that is there already begins with what it does: it runs, or it sleeps. */
+SEC("iter/task")
+int on_existing(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct note *note;
+	__u64 now, work_ns;
+
+	if (!task || !is_wanted(task) || note_of(task))
+		return 0;
+	note = note_of_or_new(task);
+	if (!note) {
+		count_loss();
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	work_ns = task->se.sum_exec_runtime;
+	report_birth(task, &note->member, NULL, now, work_ns);
+	note->waker = NOBODY;
+	note->switched_in_ns = now;
+	note->work_ns = work_ns;
+	report_who(task, note, now, work_ns);
+	if (task->__state && !task->on_rq) {
+		note->blocked_ns = now;
+		note->blocked_work_ns = work_ns;
+		note->blocked_cpu = task->thread_info.cpu;
+		note->flags = sleep_flags(task, task->__state);
+		note->blocked = 1;
+	}
+	return 0;
+}
+
+/* How far those have come at the end of the recording that do not sleep then. */
+SEC("iter/task")
+int on_last(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct note *note;
+	struct end *event;
+	__u64 now;
+
+	if (!task)
+		return 0;
+	note = note_of(task);
+	if (!note || note->blocked)
+		return 0;
+	event = RESERVE(end);
+	if (!event)
+		return 0;
+	now = bpf_ktime_get_ns();
+	fill_head(&event->head, KIND_LAST, note->member.task, now,
+		  task->on_cpu ? work_now(task, note, now) : task->se.sum_exec_runtime);
+	event->switches = note->switches;
+	event->interrupts = note->interrupts;
+	bpf_ringbuf_submit(event, wakeup_flag());
+	return 0;
+}

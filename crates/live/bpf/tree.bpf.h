@@ -33,6 +33,7 @@ enum kind {
 	KIND_SIGNAL = 12,
 	KIND_DELIVERY = 13,
 	KIND_ALARM = 14,
+	KIND_LAST = 15,
 };
 
 enum {

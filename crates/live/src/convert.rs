@@ -173,6 +173,7 @@ impl<'a> Conversion<'a> {
                 life.end = Some((event.work, (*switches, *interrupts)));
                 life.ended = event.time;
             }
+            Kind::Last { switches, interrupts } => life.seen = Some((event.work, (*switches, *interrupts))),
             Kind::Sleep(_) => unreachable!("sleeps are taken apart from the others"),
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
@@ -201,7 +202,10 @@ impl<'a> Conversion<'a> {
         if leads {
             self.leaders.insert(self.lives[index].tgid, index);
         }
-        let Some(parent) = self.lives[index].parent else { return };
+        let Some(parent) = self.lives[index].parent else {
+            self.lives[index].before = event.work;
+            return;
+        };
         let inherited = self.lives[parent].now.clone();
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;
@@ -313,6 +317,7 @@ impl<'a> Conversion<'a> {
                 }
             }
             life.end = life.end.filter(|_| life.ended < end);
+            life.seen = None;
         }
         let is_posted = |op: &Op| match op {
             Op::Await(signal) | Op::WorkUntilPosted(signal) => posted[signal.0 as usize],

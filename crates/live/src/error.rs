@@ -52,6 +52,12 @@ pub enum LiveError {
         /// Why not.
         source: io::Error,
     },
+    /// One that was to be recorded is not there.
+    #[error("there is no process {process}")]
+    NoProcess {
+        /// Its number.
+        process: u32,
+    },
     /// No command was given.
     #[error("no command: give a program and its arguments")]
     NoCommand,

@@ -13,7 +13,7 @@ pub struct Event {
     pub time: Nanos,
     /// Whom it is about.
     pub task: Number,
-    /// Its CPU time at that moment; of its parent's for a birth.
+    /// Its CPU time at that moment; of its parent's for a birth, and its own if it has no parent here.
     pub work: Nanos,
     /// What happened.
     pub kind: Kind,
@@ -95,6 +95,13 @@ pub enum Kind {
     },
     /// The task left its CPU for the last time.
     End {
+        /// How often it had got a CPU.
+        switches: u32,
+        /// How many interrupts it had sent to other CPUs.
+        interrupts: u32,
+    },
+    /// The task lives when the recording ends, and does not sleep.
+    Last {
         /// How often it had got a CPU.
         switches: u32,
         /// How many interrupts it had sent to other CPUs.
@@ -245,6 +252,7 @@ mod wire {
     pub const SIGNAL: u32 = 12;
     pub const DELIVERY: u32 = 13;
     pub const ALARM: u32 = 14;
+    pub const LAST: u32 = 15;
     pub const NOBODY: u32 = u32::MAX;
     pub const IDLE_TASK: u32 = u32::MAX;
     pub const OTHER_TASK: u32 = u32::MAX - 1;
@@ -391,6 +399,7 @@ impl<'a> Reader<'a> {
             wire::DELIVERY => Kind::Alarm,
             wire::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
             wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
+            wire::LAST => Kind::Last { switches: self.u32()?, interrupts: self.u32()? },
             wire::SWITCH => self.switch(task)?,
             wire::WAKE => self.wake()?,
             wire::RENAME => Kind::Rename { comm: self.comm()? },

@@ -2,7 +2,7 @@
 //! What Weir's own programs must know of the running kernel, found in its BTF and its files.
 
 use crate::LiveError;
-use crate::convert::Host;
+use crate::convert::{Host, command_line};
 use ids::CpuSet;
 use libbpf_rs::btf::{
     Btf, BtfType,
@@ -23,6 +23,28 @@ pub fn check() -> Result<(), LiveError> {
     check_root()?;
     fs::metadata(VMLINUX_BTF).map_err(|source| LiveError::NoBtf { path: VMLINUX_BTF, source })?;
     Ok(())
+}
+
+/// Whether there is a process of this number.
+pub fn is_process(process: u32) -> bool {
+    fs::metadata(format!("/proc/{process}")).is_ok()
+}
+
+/// The command lines of all processes, as far as they have one.
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn command_lines() -> Result<BTreeMap<u32, String>, LiveError> {
+    let mut lines = BTreeMap::new();
+    for entry in fs::read_dir("/proc").map_err(LiveError::file("/proc"))?.flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let bytes = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let whole = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+        if !whole.is_empty() {
+            lines.insert(process, command_line(whole.split(|byte| *byte == 0).map(String::from_utf8_lossy)));
+        }
+    }
+    Ok(lines)
 }
 
 /// Checks that this process is root's.

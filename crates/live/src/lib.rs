@@ -37,12 +37,12 @@ pub mod watch;
 
 pub use error::LiveError;
 pub use kernel::release as kernel_release;
-pub use recorder::RecordSummary;
+pub use recorder::{RecordSummary, Whom};
 
 use signals::Signals;
-use std::ffi::OsString;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use workload::{Recording, RecordingMeta};
+use workload::{Recording, RecordingMeta, Start};
 
 /// A recorded workload and what recording it was like.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,10 +62,13 @@ pub struct RecordOptions {
     pub limit: Option<Duration>,
 }
 
-/// Runs `command` with this process's standard streams and records its process tree. `name` will be the workload's.
+/// Records a command, which gets this process's standard streams, or what runs already. `name` will be the workload's.
 ///
 /// The tree is the command and all its descendants, also those that outlive their parents. The recording ends when all
 /// of them have ended, or when the command has and none of the others has run for two seconds: those are daemons.
+/// What runs already begins with what it does then, running or asleep; the recording ends when all of it has ended, or after a
+/// signal. Threads of the kernel are not recorded so.
+///
 /// `signals` are passed on to the command; once it has ended after one, the recording ends too.
 ///
 /// Lost events are no error: they are in the summary and in the recording, and the caller should say so loudly. A run that
@@ -73,20 +76,33 @@ pub struct RecordOptions {
 ///
 /// # Errors
 /// If this process is not root, the kernel lacks BTF or a tracepoint, or the command cannot be started.
-pub fn record(
-    name: &str,
-    command: &[OsString],
-    options: RecordOptions,
-    signals: &Signals,
-) -> Result<Recorded, LiveError> {
+pub fn record(name: &str, whom: Whom<'_>, options: RecordOptions, signals: &Signals) -> Result<Recorded, LiveError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (mut workload, summary) = recorder::run(name, command, options.limit, signals)?;
-    let kept = if options.command_lines { command } else { &command[..1] };
+    // Of those that are there already, nobody will see what they were started with.
+    let commands: BTreeMap<u32, String> = match whom {
+        Whom::Command(_) => BTreeMap::new(),
+        Whom::Processes(_) | Whom::Machine => kernel::command_lines()?,
+    };
+    let (mut workload, summary) = recorder::run(name, whom, options.limit, signals)?;
+    for task in workload.tasks.iter_mut().filter(|task| task.command.is_none() && task.start != Start::Forked) {
+        task.command = task.who.tgid.and_then(|tgid| commands.get(&tgid).cloned());
+    }
     if !options.command_lines {
         workload.tasks.iter_mut().for_each(|task| task.command = None);
     }
+    let command = match whom {
+        Whom::Command(command) => {
+            let kept = if options.command_lines { command } else { &command[..1] };
+            convert::command_line(kept.iter().map(|one| one.to_string_lossy()))
+        }
+        Whom::Processes(processes) => {
+            let numbers = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            format!("(running already: {numbers})")
+        }
+        Whom::Machine => "(the whole machine)".to_owned(),
+    };
     let meta = RecordingMeta {
-        command: convert::command_line(kept.iter().map(|one| one.to_string_lossy())),
+        command,
         recorded_at_unix_s: begin,
         kernel: kernel::name_and_release()?,
         cpu_model: kernel::cpu_model()?,

@@ -63,6 +63,10 @@ pub(crate) struct Life {
     pub end: Option<(Nanos, (u32, u32))>,
     /// When that was.
     pub ended: Nanos,
+    /// The same when the recording ended, if it lived and did not sleep then.
+    pub seen: Option<(Nanos, (u32, u32))>,
+    /// CPU time that it had before the recording began.
+    pub before: Nanos,
     /// Its session, user and control group, if that was told.
     pub who: Option<(u32, u32, u64)>,
     /// The alarm that it has asked for and not got, if that is to come once.
@@ -87,6 +91,8 @@ impl Life {
             parts: Parts::new(name),
             end: None,
             ended: Nanos::ZERO,
+            seen: None,
+            before: Nanos::ZERO,
             who: None,
             alarm: None,
             expiries: Vec::new(),
@@ -97,8 +103,10 @@ impl Life {
 /// The ops of one task, its CPU time, and what of that is its own work.
 pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Vec<Op>, Nanos, Nanos) {
     let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
-    let total = life.end.map_or(seen, |(total, _)| total);
-    let mut progress = Progress { overheads, counts: Counts::default(), time: Nanos::ZERO, work: Nanos::ZERO };
+    let last = life.end.or(life.seen);
+    let total = last.map_or(seen, |(total, _)| total).max(life.before);
+    let before = life.before;
+    let mut progress = Progress { overheads, counts: Counts::default(), before, time: before, work: Nanos::ZERO };
     let mut script = Vec::new();
     let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
         // Between switches a position is taken from another clock than the CPU time: never back, never past the end.
@@ -124,12 +132,12 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Ve
         work_until(&mut progress, step.work, &mut script);
         script.push(step.op);
     }
-    if let Some((_, counts)) = life.end {
+    if let Some((_, counts)) = last {
         progress.counts.set(counts);
     }
     work_until(&mut progress, total, &mut script);
     script.shrink_to_fit();
-    (script, total, progress.work)
+    (script, total - before, progress.work)
 }
 
 impl Counts {
@@ -148,7 +156,8 @@ impl Counts {
 struct Progress<'a> {
     overheads: &'a Overheads,
     counts: Counts,
-    /// Its CPU time.
+    /// Its CPU time before the recording, and now.
+    before: Nanos,
     time: Nanos,
     /// What of that was its own work.
     work: Nanos,
@@ -158,7 +167,8 @@ impl Progress<'_> {
     /// It has got so much CPU time. Gives the work of its own since the last time.
     fn advance(&mut self, time: Nanos) -> Nanos {
         self.time = self.time.max(time);
-        let work = self.time.since(self.overheads.of(self.counts, self.time)).max(self.work);
+        let time = self.time.since(self.before);
+        let work = time.since(self.overheads.of(self.counts, time)).max(self.work);
         let more = work - self.work;
         self.work = work;
         more

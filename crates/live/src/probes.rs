@@ -6,7 +6,7 @@ use crate::complaints;
 use crate::cost::ProbeCost;
 use crate::event::{self, Glance};
 use crate::kernel;
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -67,7 +67,30 @@ impl Probes {
             let action = format!("attach {}", program.name().to_string_lossy());
             program.attach_trace().map_err(LiveError::bpf(action))
         };
-        self.object.progs_mut().map(attach).collect()
+        self.object.progs_mut().filter(|program| !is_iterator(program)).map(attach).collect()
+    }
+
+    /// Runs a program once for each task of the machine.
+    pub fn for_each_task(&self, program: &str) -> Result<(), LiveError> {
+        let failed = || LiveError::bpf(format!("run {program}"));
+        let found = self.object.progs_mut().find(|found| found.name() == program);
+        let link = found.expect("the object has it").attach().map_err(failed())?;
+        let mut tasks = Iter::new(&link).map_err(failed())?;
+        // The programs write nothing: to read what they have written is to run them.
+        std::io::copy(&mut tasks, &mut std::io::sink()).map_err(LiveError::file(program))?;
+        Ok(())
+    }
+
+    /// Says which processes that are there already are recorded with their descendants: these, or 0 for all, but not that
+    /// one.
+    pub fn want(&self, processes: &[u32], but: u32) -> Result<(), LiveError> {
+        let wanted = self.map("wanted");
+        let answers = processes.iter().map(|process| (*process, 1u32)).chain([(but, 0)]);
+        for (process, answer) in answers {
+            let set = wanted.update(&process.to_ne_bytes(), &answer.to_ne_bytes(), MapFlags::ANY);
+            set.map_err(LiveError::bpf("set up Weir's own programs"))?;
+        }
+        Ok(())
     }
 
     /// Begins another tree. Numbers of tasks begin at 0 again.
@@ -107,6 +130,11 @@ impl Probes {
     fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
         self.object.maps().find(|map| map.name() == name).expect("tree.bpf.h has this map")
     }
+}
+
+/// Whether it is run for each task there is, and not when something happens.
+fn is_iterator(program: &libbpf_rs::ProgramMut<'_>) -> bool {
+    program.section().to_string_lossy().starts_with("iter/")
 }
 
 /// Sleeps for the period or until the buffer is a quarter full, and takes what is in it.

@@ -43,6 +43,17 @@ static PROBES: ProbeSet = ProbeSet {
     ],
 };
 
+/// Whom to record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whom<'a> {
+    /// A command, which is started for it, with its arguments; and its descendants.
+    Command(&'a [OsString]),
+    /// Processes that are there, by their numbers, with all their threads and descendants.
+    Processes(&'a [u32]),
+    /// All processes of the machine but the recorder's own.
+    Machine,
+}
+
 /// What a recording is, in numbers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordSummary {
@@ -122,27 +133,44 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
     100.0 * part.0 as f64 / whole.0.max(1) as f64
 }
 
-/// Runs `command` and records its process tree. The events come back as a workload of the given name.
+/// Records that. The events come back as a workload of the given name.
 pub(crate) fn run(
     name: &str,
-    command: &[OsString],
+    whom: Whom<'_>,
     limit: Option<Duration>,
     signals: &Signals,
 ) -> Result<(Workload, RecordSummary), LiveError> {
-    let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
+    whom.check()?;
     kernel::check()?;
     let host = kernel::host()?;
     let metering = Metering::start()?;
     let calibration = Calibration::measure(&PROBES, &host.cpus)?;
-    let probes = Probes::load(&PROBES, &host.cpus, Roots::NextChildOf(kernel::thread_id()?))?;
+    let roots = match whom {
+        Whom::Command(_) => Roots::NextChildOf(kernel::thread_id()?),
+        Whom::Processes(_) | Whom::Machine => Roots::Nobody,
+    };
+    let probes = Probes::load(&PROBES, &host.cpus, roots)?;
     let _links = probes.attach()?;
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
     let (began, cpu_before) = (Instant::now(), thread_cpu_time()?);
-    let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
-    let child =
-        spawned.map_err(|source| LiveError::Spawn { command: program.to_string_lossy().into_owned(), source })?;
-    let (status, asked) = record_until_end(child, limit, &ring, &inbox, signals)?;
+    let (status, asked) = match whom {
+        Whom::Command(command) => {
+            let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
+            let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
+            let name = || program.to_string_lossy().into_owned();
+            let child = spawned.map_err(|source| LiveError::Spawn { command: name(), source })?;
+            record_until_end(child, limit, &ring, &inbox, signals)?
+        }
+        Whom::Processes(_) | Whom::Machine => {
+            probes.want(whom.processes(), std::process::id())?;
+            probes.for_each_task("on_existing")?;
+            watch_until_end(limit, &ring, &inbox, signals)?;
+            (ExitStatus::default(), false)
+        }
+    };
+    probes.for_each_task("on_last")?;
+    receive(&ring, Duration::ZERO)?;
     let consumer = thread_cpu_time()?.since(cpu_before);
     let cost = probes.cost()?;
     let listened = Nanos(began.elapsed().as_nanos() as u64 * kernel::online()?.len() as u64);
@@ -170,6 +198,50 @@ pub(crate) fn run(
         status,
     };
     Ok((converted.workload, summary))
+}
+
+impl Whom<'_> {
+    /// The processes, 0 for all.
+    fn processes(&self) -> &[u32] {
+        match self {
+            Whom::Command(_) => &[],
+            Whom::Processes(processes) => processes,
+            Whom::Machine => &[0],
+        }
+    }
+
+    fn check(&self) -> Result<(), LiveError> {
+        match self {
+            Whom::Command([]) => Err(LiveError::NoCommand),
+            Whom::Command(_) | Whom::Machine => Ok(()),
+            Whom::Processes(processes) => {
+                let missing = processes.iter().find(|process| !kernel::is_process(**process));
+                missing.map_or(Ok(()), |&process| Err(LiveError::NoProcess { process }))
+            }
+        }
+    }
+}
+
+/// Receives events until all tasks have ended, the time is over, or somebody asks for an end.
+fn watch_until_end(
+    limit: Option<Duration>,
+    ring: &RingBuffer<'_>,
+    inbox: &RefCell<Inbox>,
+    signals: &Signals,
+) -> Result<(), LiveError> {
+    let began = Instant::now();
+    loop {
+        let left = limit.map_or(PERIOD, |limit| limit.saturating_sub(began.elapsed()).min(PERIOD));
+        receive(ring, left)?;
+        let inbox = inbox.borrow();
+        if inbox.births == 0 {
+            return Err(LiveError::NothingSeen);
+        }
+        let is_over = limit.is_some_and(|limit| began.elapsed() >= limit);
+        if is_over || signals.take().is_some() || inbox.births == inbox.ends {
+            return Ok(());
+        }
+    }
 }
 
 /// Makes a workload of what came, which is forgotten on the way.

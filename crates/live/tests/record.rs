@@ -3,9 +3,10 @@
 
 use ids::{CpuSet, Nanos};
 use live::signals::Signals;
-use live::{LiveError, RecordOptions, Recorded, record};
+use live::{LiveError, RecordOptions, Recorded, Whom, record};
 use std::ffi::OsString;
 use std::fs;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use workload::{Op, Sleep, Start, TaskSpec};
@@ -23,7 +24,7 @@ fn record_script(script: &str) -> Option<Recorded> {
 fn record_as(options: RecordOptions, script: &str) -> Option<Recorded> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
-    match record("test", &["sh", "-c", script].map(OsString::from), options, &signals) {
+    match record("test", Whom::Command(&["sh", "-c", script].map(OsString::from)), options, &signals) {
         Ok(recorded) => {
             assert_eq!(recorded.summary.lost(), 0, "{:?}", recorded.summary);
             Some(recorded)
@@ -130,9 +131,9 @@ fn the_kernel_says_what_the_probes_cost_and_its_switch_is_left_alone() {
 fn commands_that_cannot_start_are_errors() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
-    let error = record("test", &[], WHOLE, &signals).unwrap_err().to_string();
+    let error = record("test", Whom::Command(&[]), WHOLE, &signals).unwrap_err().to_string();
     assert_eq!(error, "no command: give a program and its arguments");
-    match record("test", &[OsString::from("/does/not/exist")], WHOLE, &signals) {
+    match record("test", Whom::Command(&[OsString::from("/does/not/exist")]), WHOLE, &signals) {
         Err(error @ LiveError::Spawn { .. }) => {
             assert_eq!(error.to_string(), "cannot start `/does/not/exist`: No such file or directory (os error 2)");
         }
@@ -194,4 +195,42 @@ fn what_a_signal_ends_lasts_until_the_signal() {
     assert!(guard.script.contains(&Op::Post(*signal)), "{:?}", guard.script);
     assert!(guard.script.iter().any(|op| matches!(op, Op::Sleep(_, Sleep::Timer))), "{:?}", guard.script);
     assert!(work(spinner) < Nanos::from_ms(100), "its start and its end: {}", work(spinner));
+}
+
+/// A process that spins and one that sleeps are there before the recording begins, and go on after it ends.
+#[test]
+fn what_runs_already_is_recorded_from_where_it_is() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+    let mut spinner = start("while :; do :; done");
+    let mut sleeper = start("while :; do sleep 0.02; done");
+    let mut stranger = start("exec sleep 60");
+    let processes = [spinner.id(), sleeper.id()];
+    let options = RecordOptions { command_lines: true, limit: Some(Duration::from_millis(500)) };
+    let signals = Signals::block().expect("signals");
+    let recorded = record("test", Whom::Processes(&processes), options, &signals);
+    for child in [&mut spinner, &mut sleeper, &mut stranger] {
+        child.kill().and_then(|()| child.wait()).expect("it lives");
+    }
+    let recorded = match recorded {
+        Err(LiveError::NotRoot { .. } | LiveError::NoBtf { .. } | LiveError::Unsupported { .. }) => return,
+        other => other.expect("a recording"),
+    };
+    assert_eq!(recorded.summary.lost(), 0, "{:?}", recorded.summary);
+    let tasks = &recorded.recording.workload.tasks;
+    let of = |process: u32| {
+        let mut found = tasks.iter().filter(|task| task.who.tgid == Some(process));
+        found.next().unwrap_or_else(|| panic!("{process} is not in {tasks:?}"))
+    };
+    assert!(matches!(of(spinner.id()).start, Start::At(_)) && of(spinner.id()).command.is_some());
+    let spun = work(of(spinner.id()));
+    assert!(spun > Nanos::from_ms(20) && spun <= recorded.summary.wall, "only what it did meanwhile: {spun}");
+    let forks = of(sleeper.id()).script.iter().filter(|op| matches!(op, Op::Fork(_))).count();
+    assert!((2..=25).contains(&forks), "{forks} in half a second");
+    assert!(tasks.iter().all(|task| task.who.tgid != Some(stranger.id())), "it was not asked for");
+    assert_eq!(recorded.summary.unfinished, tasks.iter().filter(|task| task.start != Start::Forked).count() as u32);
+    recorded.recording.workload.validate().expect("a workload");
+
+    let nobody = record("test", Whom::Processes(&[u32::MAX]), options, &signals).unwrap_err();
+    assert_eq!(nobody.to_string(), "there is no process 4294967295");
 }

@@ -269,6 +269,7 @@ impl<S: Sink> Feed<S> {
             | Kind::Signal { .. }
             | Kind::Alarm
             | Kind::SetAlarm { .. }
+            | Kind::Last { .. }
             | Kind::End { .. } => {
                 unreachable!("the meter's programs do not send these")
             }
