@@ -43,6 +43,8 @@ struct who {
 	__u64 cgroup;
 	__u32 session;
 	__u32 uid;
+	__u64 utime_ns;
+	__u64 stime_ns;
 };
 
 /* A signal for `head.task`, or one that it handles now. */
@@ -66,6 +68,14 @@ struct end {
 	struct head head;
 	__u32 switches;
 	__u32 interrupts;
+};
+
+struct last {
+	struct head head;
+	__u32 switches;
+	__u32 interrupts;
+	__u64 utime_ns;
+	__u64 stime_ns;
 };
 
 struct exec {
@@ -166,6 +176,8 @@ static void report_who(struct task_struct *task, struct note *note, __u64 now, _
 	event->cgroup = cgroup;
 	event->session = session;
 	event->uid = uid;
+	event->utime_ns = task->utime;
+	event->stime_ns = task->stime;
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
@@ -582,28 +594,30 @@ int on_existing(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* How far those have come at the end of the recording that do not sleep then. */
+/* How far those have come that live when the recording ends. */
 SEC("iter/task")
 int on_last(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
 	struct note *note;
-	struct end *event;
+	struct last *event;
 	__u64 now;
 
 	if (!task)
 		return 0;
 	note = note_of(task);
-	if (!note || note->blocked)
+	if (!note)
 		return 0;
-	event = RESERVE(end);
+	event = RESERVE(last);
 	if (!event)
 		return 0;
 	now = bpf_ktime_get_ns();
 	fill_head(&event->head, KIND_LAST, note->member.task, now,
-		  task->on_cpu ? work_now(task, note, now) : task->se.sum_exec_runtime);
+		  task->on_cpu && !note->blocked ? work_now(task, note, now) : task->se.sum_exec_runtime);
 	event->switches = note->switches;
 	event->interrupts = note->interrupts;
+	event->utime_ns = task->utime;
+	event->stime_ns = task->stime;
 	bpf_ringbuf_submit(event, wakeup_flag());
 	return 0;
 }

@@ -129,7 +129,12 @@ impl<'a> Conversion<'a> {
         let Some(index) = self.find(event) else { return };
         let life = &mut self.lives[index];
         match &event.kind {
-            Kind::Birth { pid, tgid, .. } => self.birth(index, event, pid == tgid),
+            Kind::Birth { parent, pid, tgid, .. } => {
+                if parent.is_none() {
+                    life.before = event.work;
+                }
+                self.birth(index, event, pid == tgid);
+            }
             Kind::Exec { ticks, comm, arguments, truncated } => {
                 life.name.clone_from(comm);
                 let ellipsis = if *truncated { "…" } else { "" };
@@ -143,7 +148,12 @@ impl<'a> Conversion<'a> {
                 let new = Attributes { policy: *policy, nice: *nice, cpus: (!everywhere).then(|| cpus.clone()) };
                 self.attributes(index, event, new);
             }
-            Kind::Who { group, session, uid } => life.who = Some((*session, *uid, *group)),
+            Kind::Who { group, session, uid, ticks } => {
+                life.who = Some((*session, *uid, *group));
+                if life.parent.is_none() && event.time == life.born {
+                    life.parts.begins_with(*ticks);
+                }
+            }
             Kind::Exit { ticks, peak_rss_pages, comm, signal } => {
                 life.name.clone_from(comm);
                 life.parts.exit(event.work, *ticks);
@@ -173,7 +183,12 @@ impl<'a> Conversion<'a> {
                 life.end = Some((event.work, (*switches, *interrupts)));
                 life.ended = event.time;
             }
-            Kind::Last { switches, interrupts } => life.seen = Some((event.work, (*switches, *interrupts))),
+            Kind::Last { switches, interrupts, ticks } => {
+                if life.end.is_none() {
+                    life.seen = Some((event.work, (*switches, *interrupts)));
+                    life.parts.ends_with(*ticks);
+                }
+            }
             Kind::Sleep(_) => unreachable!("sleeps are taken apart from the others"),
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
@@ -202,10 +217,7 @@ impl<'a> Conversion<'a> {
         if leads {
             self.leaders.insert(self.lives[index].tgid, index);
         }
-        let Some(parent) = self.lives[index].parent else {
-            self.lives[index].before = event.work;
-            return;
-        };
+        let Some(parent) = self.lives[index].parent else { return };
         let inherited = self.lives[parent].now.clone();
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;

@@ -359,7 +359,7 @@ fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
     if let Kind::Sleep(slept) = &mut wait.kind {
         slept.limit = Some(Nanos::from_us(500));
     }
-    let who = |task, uid, group| event(1, task, 0, Kind::Who { group, session: 7, uid });
+    let who = |task, uid, group| event(1, task, 0, Kind::Who { group, session: 7, uid, ticks: Ticks::default() });
     let events =
         [birth(0, 0, None, 0), who(0, 1000, 9), wait, birth(60, 1, Some(0), 45), end(200, 0, 90), end(200, 1, 5)];
     let converted = convert("test", &events, &host(), &Overheads::default());
@@ -418,4 +418,26 @@ fn a_piece_of_work_that_cannot_pay_leaves_that_to_the_next_ones() {
     // has 1 us, so 9 us stay unpaid.
     assert_eq!(short(&converted.workload.tasks[0].script), "Timer(10) Timer(10) 30 Timer(10)");
     assert_eq!(converted.scheduling, Nanos::from_us(31));
+}
+
+/// A task had 5 ms of CPU time when the recording began, sleeps, and works when it ends; another one sleeps all the time.
+#[test]
+fn who_was_there_before_begins_at_zero_and_who_goes_on_ends_where_it_is() {
+    let last =
+        |task, work_us| event(900, task, work_us, Kind::Last { switches: 0, interrupts: 0, ticks: Ticks::default() });
+    let there = |time_us, task, work_us| birth(time_us, task, None, work_us);
+    let events = [
+        there(0, 0, 5_000),
+        there(1, 1, 70),
+        sleep(100, 0, 5_080, 300, Waker::HardInterrupt),
+        birth(350, 2, Some(0), 5_100),
+        end(380, 2, 20),
+        last(0, 5_600),
+        last(1, 70),
+    ];
+    assert_eq!(scripts(&events), ["80 Timer(200) 20 fork(2) 500", "", "20"]);
+    let converted = convert("test", &events, &host(), &Overheads::default());
+    assert_eq!((converted.unfinished, converted.cpu), (2, Nanos::from_us(620)));
+    let starts: Vec<Start> = converted.workload.tasks.iter().map(|task| task.start).collect();
+    assert_eq!(starts, [Start::At(Nanos::ZERO), Start::At(Nanos::from_us(1)), Start::Forked]);
 }

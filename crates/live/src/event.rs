@@ -76,6 +76,8 @@ pub enum Kind {
         session: u32,
         /// The real user.
         uid: u32,
+        /// CPU time by ticks.
+        ticks: Ticks,
     },
     /// A signal was sent to the task, which it may not have noticed yet. `Event::work` is 0.
     Signal {
@@ -100,8 +102,10 @@ pub enum Kind {
         /// How many interrupts it had sent to other CPUs.
         interrupts: u32,
     },
-    /// The task lives when the recording ends, and does not sleep.
+    /// The task lives when the recording ends.
     Last {
+        /// CPU time by ticks.
+        ticks: Ticks,
         /// How often it had got a CPU.
         switches: u32,
         /// How many interrupts it had sent to other CPUs.
@@ -394,12 +398,12 @@ impl<'a> Reader<'a> {
             wire::EXEC => self.exec()?,
             wire::ATTRIBUTES => self.attributes()?,
             wire::EXIT => self.exit()?,
-            wire::WHO => Kind::Who { group: self.u64()?, session: self.u32()?, uid: self.u32()? },
+            wire::WHO => self.who()?,
             wire::SIGNAL => self.signal()?,
             wire::DELIVERY => Kind::Alarm,
             wire::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
             wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
-            wire::LAST => Kind::Last { switches: self.u32()?, interrupts: self.u32()? },
+            wire::LAST => self.last()?,
             wire::SWITCH => self.switch(task)?,
             wire::WAKE => self.wake()?,
             wire::RENAME => Kind::Rename { comm: self.comm()? },
@@ -413,6 +417,15 @@ impl<'a> Reader<'a> {
         let parent = self.u32()?;
         let (pid, tgid, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
         Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, cpu, comm: self.comm()? })
+    }
+
+    fn who(&mut self) -> Option<Kind> {
+        Some(Kind::Who { group: self.u64()?, session: self.u32()?, uid: self.u32()?, ticks: self.ticks()? })
+    }
+
+    fn last(&mut self) -> Option<Kind> {
+        let (switches, interrupts) = (self.u32()?, self.u32()?);
+        Some(Kind::Last { switches, interrupts, ticks: self.ticks()? })
     }
 
     fn exit(&mut self) -> Option<Kind> {

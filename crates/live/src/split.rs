@@ -48,6 +48,17 @@ impl Parts {
         Parts { parts: vec![first], before: Ticks::default() }
     }
 
+    /// It had these counts before the recording began.
+    pub fn begins_with(&mut self, ticks: Ticks) {
+        self.before = ticks;
+    }
+
+    /// It has these when the recording ends.
+    pub fn ends_with(&mut self, ticks: Ticks) {
+        let last = self.parts.last_mut().expect("there is a first part");
+        last.ticks = Ticks { user: ticks.user.since(self.before.user), system: ticks.system.since(self.before.system) };
+    }
+
     /// It executes a program of this name at `work`, having these counts.
     pub fn exec(&mut self, work: Nanos, ticks: Ticks, comm: &str) {
         self.begin(work, ticks, Program::Image(comm.to_owned()));
@@ -59,11 +70,10 @@ impl Parts {
     }
 
     fn begin(&mut self, work: Nanos, ticks: Ticks, program: Program) {
-        let last = self.parts.last_mut().expect("there is a first part");
-        last.ticks = Ticks { user: ticks.user.since(self.before.user), system: ticks.system.since(self.before.system) };
+        self.ends_with(ticks);
         self.before = ticks;
         // Positions between switches are some nanoseconds uncertain: parts must not overlap for that.
-        let from = work.max(last.from);
+        let from = work.max(self.parts.last().map_or(work, |last| last.from));
         self.parts.push(Part { from, program, ticks: Ticks::default() });
     }
 }
@@ -158,6 +168,17 @@ mod tests {
         let mut pool = Pool::default();
         pool.add(&parts);
         assert_eq!(pool.divide(&parts, Nanos::ZERO, Nanos(1_100)), (Nanos::ZERO, Nanos(1_100)));
+    }
+
+    #[test]
+    fn of_a_task_that_was_there_before_and_goes_on_only_the_time_between_counts() {
+        let mut parts = Parts::new("server");
+        parts.begins_with(ticks(5_000, 0));
+        parts.ends_with(ticks(5_100, 300));
+        let mut pool = Pool::default();
+        pool.add(&parts);
+        let ms = Nanos::from_ms;
+        assert_eq!(pool.divide(&parts, ms(5_000), ms(5_400)), (ms(100), ms(300)));
     }
 
     #[test]
