@@ -26,6 +26,9 @@ pub enum Error {
     /// Everything could be read, and what came out is not what went in.
     #[error("damaged archive: the {0} of what it holds differs from the recorded one")]
     Checksum(&'static str),
+    /// What came out of an archive that was just written is not what is being packed.
+    #[error("the archive and the input differ, from byte {0} of the input on: has the input changed meanwhile?")]
+    Differs(u64),
     /// The archive is encrypted and no password was given.
     #[error("the archive is encrypted: it takes a password")]
     NeedsPassword,

@@ -28,6 +28,8 @@ pub enum Stage {
     Replay,
     /// Bytes go out.
     Write,
+    /// Bytes that came out of an archive are held against what was packed.
+    Compare,
     /// A stage waits until another chunk is done, because overlap is off.
     Barrier,
 }
@@ -46,6 +48,7 @@ impl Stage {
             Stage::Unpack => "unpack",
             Stage::Replay => "replay",
             Stage::Write => "write",
+            Stage::Compare => "compare",
             Stage::Barrier => "barrier",
         }
     }

@@ -153,6 +153,32 @@ fn pipes_carry_archives_and_files() {
 }
 
 #[test]
+fn an_archive_is_read_back_before_it_has_its_name() {
+    let (folder, path) = folder_with("file", &common::text(21, 3_000_000));
+    let trace = folder.path().join("trace");
+    let stages = |options: &[&str], from_pipe: bool| {
+        let mut command = lrz();
+        command.args(["-q", "-f", "-l", "--trace"]).arg(&trace).args(options);
+        if from_pipe {
+            let file = std::fs::File::open(&path).expect("there");
+            succeed(command.stdin(file).arg("-o").arg(folder.path().join("piped.lrz")).arg("-"));
+        } else {
+            succeed(command.arg(&path));
+        }
+        let text = std::fs::read_to_string(&trace).expect("written");
+        ["replay", "compare"].map(|stage| text.contains(&format!("\"cat\":\"{stage}\"")))
+    };
+    assert_eq!(stages(&[], false), [true, true]);
+    assert_eq!(stages(&["--no-verify"], false), [false, false]);
+    assert_eq!(stages(&["--no-verify", "--verify"], false), [true, true]);
+    // A stream cannot be read again: there its MD5 decides.
+    assert_eq!(stages(&[], true), [true, false]);
+    // What is removed was read back, whatever was asked for.
+    assert_eq!(stages(&["--no-verify", "-D"], false), [true, true]);
+    assert!(!path.exists());
+}
+
+#[test]
 fn an_archive_is_described_for_people_and_scripts() {
     let (folder, path) = folder_with("a", &text(5, 300_000));
     succeed(lrz().args(["-q", "-b"]).arg(&path));

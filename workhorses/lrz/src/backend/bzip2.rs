@@ -3,6 +3,7 @@
 
 use super::{Failure, corrupt, room_for};
 use bzip2::{Action, Compress, Compression, Decompress, Status};
+use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 
 /// bzip2's own level for a level of lrzip. It is the length of blocks and nothing else, and the longest ones, of 900 kB, take
@@ -26,13 +27,13 @@ pub struct Filled {
     last: Option<u8>,
     run: usize,
     seen: usize,
-    end: Option<usize>,
+    ends: VecDeque<usize>,
 }
 
 impl Filled {
     /// For blocks of so many bytes.
     pub fn new(block: usize) -> Filled {
-        Filled { block, count: 0, last: None, run: 0, seen: 0, end: None }
+        Filled { block, count: 0, last: None, run: 0, seen: 0, ends: VecDeque::new() }
     }
 
     /// Goes on over some bytes.
@@ -43,7 +44,7 @@ impl Filled {
             } else {
                 self.count += self.run.min(4) + usize::from(self.run >= 4);
                 if self.count >= self.block {
-                    self.end = Some(self.seen);
+                    self.ends.push_back(self.seen);
                     self.count = 0;
                 }
                 (self.last, self.run) = (Some(*byte), 1);
@@ -52,9 +53,15 @@ impl Filled {
         }
     }
 
-    /// The last end of a block so far, in bytes from the start; `None` where none is full.
-    pub fn last(&self) -> Option<usize> {
-        self.end
+    /// The last end of a block in the first `most` bytes; `None` where there is none.
+    pub fn last(&self, most: usize) -> Option<usize> {
+        self.ends.iter().copied().take_while(|end| *end <= most).last()
+    }
+
+    /// Forgets the first bytes, which end where a block does.
+    pub fn forget(&mut self, bytes: usize) {
+        self.ends = self.ends.iter().filter_map(|end| end.checked_sub(bytes)).filter(|end| *end > 0).collect();
+        self.seen -= bytes;
     }
 }
 
@@ -147,7 +154,7 @@ mod tests {
             let (mut filled, mut ends) = (Filled::new(block(1)), Vec::new());
             for byte in &plain {
                 filled.add(&[*byte]);
-                ends.extend(filled.last().filter(|end| ends.last() != Some(end)));
+                ends.extend(filled.last(usize::MAX).filter(|end| ends.last() != Some(end)));
             }
             assert!(ends.len() >= 2, "{longest}: {ends:?}");
             for (end, number) in ends.iter().zip(1..) {

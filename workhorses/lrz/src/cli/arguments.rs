@@ -106,9 +106,12 @@ pub struct Arguments {
     /// Remove the input when the output was read back and is right; an archive's parity goes with it
     #[arg(short = 'D', long)]
     pub delete: bool,
-    /// Read the archive back when it is written
-    #[arg(long)]
+    /// Read the archive back before it gets its name (default)
+    #[arg(long, overrides_with = "no_verify")]
     pub verify: bool,
+    /// Do not read it back: faster, above all with -l, -g and -b
+    #[arg(long, overrides_with = "verify")]
+    pub no_verify: bool,
     /// Keep what came out of a damaged archive
     #[arg(short = 'K', long)]
     pub keep_broken: bool,

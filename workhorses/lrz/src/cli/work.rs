@@ -148,8 +148,8 @@ fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     };
     let summary = pack::pack(source_of, archive, &options)?;
     bar.finish_and_clear();
-    if arguments.verify || arguments.delete {
-        verify(arguments, archive, &summary, options.password.clone())?;
+    if !arguments.no_verify || arguments.delete {
+        verify(archive, &options, &summary, source.as_ref())?;
     }
     if let Some(file) = &spool {
         let copied = copy_out(file, summary.packed);
@@ -199,12 +199,18 @@ fn copy_out(file: &File, length: u64) -> io::Result<()> {
     out.flush()
 }
 
-/// Reads the archive back and holds its MD5 against the one of the input.
-fn verify(arguments: &Arguments, archive: &File, packed: &pack::Summary, password: Option<Vec<u8>>) -> Result<()> {
-    let (threads, memory) = (threads(arguments), memory(arguments));
-    let options = unpack::Options { password, threads, memory, ..unpack::Options::default() };
+/// Reads the archive back and holds it against the input; where that was a stream, against its MD5.
+fn verify(archive: &File, how: &pack::Options<'_>, packed: &pack::Summary, source: Option<&File>) -> Result<()> {
+    let options = unpack::Options {
+        password: how.password.clone(),
+        threads: how.threads,
+        memory: how.memory.clone(),
+        trace: how.trace,
+        ..unpack::Options::default()
+    };
     let spool = spool()?;
-    let summary = unpack::unpack(archive, Target::Nowhere(&spool), &options).context("reading the archive back")?;
+    let target = source.map_or(Target::Nowhere(&spool), |source| Target::Compare(source, packed.md5));
+    let summary = unpack::unpack(archive, target, &options).context("reading the archive back")?;
     if summary.md5 != packed.md5 || summary.bytes != packed.bytes {
         bail!("the archive does not give the input back");
     }

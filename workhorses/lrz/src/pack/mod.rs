@@ -13,6 +13,7 @@
 //! before are packed. What is written depends on the input and the options, never on which thread was faster.
 
 mod block;
+mod held;
 mod input;
 mod plan;
 mod stages;

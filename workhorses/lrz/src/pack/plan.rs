@@ -11,19 +11,17 @@ const BLOCK: u64 = 8 * MIB;
 const LZMA_BLOCK: u64 = 128 * MIB;
 /// Below this a block costs LZMA more in lost context than another busy thread is worth.
 const LEAST_LZMA_BLOCK: u64 = 10 * MIB;
-/// Mean distance of samples as a power of 2: a copy of 100 bytes has one almost surely. Deflate gains from shorter
-/// repeats than others: it sees little by itself and packs well what the repeats leave.
-const SPARSITY: u32 = 4;
-const DEFLATE_SPARSITY: u32 = 3;
-/// Sparsest samples: a copy of 128 KiB has one almost surely.
-const MOST_SPARSITY: u32 = 14;
+/// Mean distance of the densest samples, as a power of 2: nine of ten repeats of 32 bytes have one. Sparsest ones: a copy
+/// of 128 KiB has one almost surely.
+const SPARSITY: std::ops::RangeInclusive<u32> = 2..=14;
 /// Bytes of a table for each sample: buckets of 8-byte entries that are not all full.
 const BYTES_A_SAMPLE: u64 = 12;
-/// Largest table for the densest samples, in bytes. Beyond, new memory and misses of caches cost more than dense samples
-/// gain: on two kernel trees of 550 MB, half as many samples cost 1 % of the size and spare a quarter of the time.
-const DENSE_TABLE: u64 = 512 * MIB;
-/// Sparsity up to which a table is kept below that.
-const DENSE_SPARSITY: u32 = 5;
+/// Largest tables, in bytes, for samples up to so sparse. Beyond, new memory and misses of caches cost more than denser
+/// samples gain: on a log of 268 MB, samples every 8 bytes instead of 16 spare 2 % of the size and cost as much work again;
+/// on two kernel trees of 550 MB it is so for 16 instead of 32. A sample every 32 bytes finds most of a copy of 100 bytes.
+const TABLES: [(u32, u64); 2] = [(4, 64 * MIB), (5, 512 * MIB)];
+/// Deflate gains from shorter repeats than others: it sees little by itself and packs well what the repeats leave.
+const DEFLATE_TABLES: [(u32, u64); 2] = [(3, 64 * MIB), (5, 512 * MIB)];
 /// Pieces of a file that are kept in memory, in bytes. What lies farther back is read again: the system's cache has it.
 const KEPT_OF_FILE: u64 = 256 * MIB;
 
@@ -89,10 +87,10 @@ impl Plan {
         plan
     }
 
-    /// Memory of packing: a block in each thread, what it becomes, and one that waits.
+    /// Memory of packing: a block in each thread, what it becomes, one that waits, and one that is not cut yet.
     fn packing(&self, options: &Options<'_>) -> u64 {
         let working = options.packer.working_memory(options.level, self.dictionary);
-        self.packers as u64 * (working + 3 * self.block.0)
+        self.packers as u64 * (working + 4 * self.block.0)
     }
 
     /// Gives things up until packing fits: first the longest blocks, then threads, then the dictionary.
@@ -129,12 +127,15 @@ impl Plan {
 fn table(options: &Options<'_>, chunk: u64, steps: &mut Vec<String>) -> (u32, u64) {
     let most = options.memory.bytes / 8;
     let bytes = |sparsity: u32| (chunk >> sparsity) * BYTES_A_SAMPLE;
-    let mut wished = if options.packer == Packer::Zlib { DEFLATE_SPARSITY } else { SPARSITY };
-    while bytes(wished) > DENSE_TABLE && wished < DENSE_SPARSITY {
-        wished += 1;
+    let tables = if options.packer == Packer::Zlib { DEFLATE_TABLES } else { TABLES };
+    let mut wished = *SPARSITY.start();
+    for (sparsest, largest) in tables {
+        while bytes(wished) > largest && wished < sparsest {
+            wished += 1;
+        }
     }
     let mut sparsity = wished;
-    while bytes(sparsity) > most && sparsity < MOST_SPARSITY {
+    while bytes(sparsity) > most && sparsity < *SPARSITY.end() {
         sparsity += 1;
     }
     if sparsity > wished {

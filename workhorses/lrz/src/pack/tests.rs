@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Round trips, and what the pipeline promises.
 
+use super::weave::{Weaver, Woven};
 use super::*;
+use crate::error::Error;
+use crate::search::Match;
 use crate::store::Memory;
 use crate::trace::Stage;
 use crate::unpack::{self, Target, Verified};
@@ -234,4 +237,84 @@ fn an_output_that_fails_is_the_error_that_is_told() {
         let error = unpack::unpack(&archive, Target::Store(&full), &reader()).unwrap_err();
         assert!(error.to_string().contains("the disk is full"), "{error}");
     }
+}
+
+/// Lengths of the blocks of literals, in order, of an input of so many pieces, each with its share of literals.
+fn blocks(plan: &Plan, shares: &[f64], known: bool) -> Vec<u64> {
+    const BYTES: usize = 50_000;
+    let mut weaver = Weaver::new(plan, known.then_some((shares.len() * BYTES) as u64));
+    let (piece, mut blocks) = (vec![0; BYTES], Vec::new());
+    for (k, share) in shares.iter().enumerate() {
+        let repeated = BYTES - (BYTES as f64 * share) as usize;
+        let repeat = Match { start: (BYTES - repeated) as u32, length: repeated as u32, distance: 1 };
+        let matches = if repeated > 0 { vec![repeat] } else { Vec::new() };
+        let last = k + 1 == shares.len();
+        let mut keep = |woven| {
+            if let Woven::Block { stream: 1, plain, .. } = woven {
+                blocks.push(plain.len() as u64);
+            }
+            Ok(())
+        };
+        weaver.piece(&piece, &matches, last, last, &mut keep).expect("memory");
+    }
+    blocks
+}
+
+#[test]
+fn all_threads_have_work_to_the_last_wherever_the_literals_are() {
+    let halves = |first: f64, second: f64| [vec![first; 400], vec![second; 400]].concat();
+    let inputs = [halves(0.7, 0.02), halves(0.02, 0.7), halves(1.0, 1.0), halves(1.0, 0.0)];
+    let thirds = [vec![0.8; 300], vec![0.0; 600]].concat();
+    for (shares, known) in inputs.iter().chain([&thirds]).flat_map(|shares| [(shares, true), (shares, false)]) {
+        for packers in [1, 2, 4, 16] {
+            let (longest, shortest) = (4_000_000, 300_000);
+            let mut plan = Plan::new(&small(Packer::Lzma), None);
+            (plan.packers, plan.block) = (packers, (longest, shortest));
+            let blocks = blocks(&plan, shares, known);
+            assert!(blocks.iter().all(|block| *block <= longest), "{blocks:?}");
+            assert!(blocks.iter().all(|block| *block >= shortest / 2), "{blocks:?}");
+            // Each thread takes the next block as soon as it has none.
+            let mut ends = vec![0; packers];
+            for block in &blocks {
+                *ends.iter_mut().min().expect("a thread") += block;
+            }
+            let idle = ends.iter().max().zip(ends.iter().min()).map(|(last, first)| last - first);
+            assert!(idle <= Some(shortest + shortest / 2), "{packers} {known}: {blocks:?}");
+        }
+    }
+}
+
+#[test]
+fn samples_are_dense_where_their_table_is_small() {
+    let sparsity = |packer, length| {
+        let options = Options { packer, memory: Limit::bytes(16 << 30), ..Options::default() };
+        Plan::new(&options, Some(length)).sparsity
+    };
+    let lengths = [1_000, 16_000_000, 40_000_000, 268_000_000, 1_100_000_000];
+    assert_eq!(lengths.map(|length| sparsity(Packer::Lzo, length)), [2, 2, 3, 4, 5]);
+    assert_eq!(lengths.map(|length| sparsity(Packer::Zlib, length)), [2, 2, 3, 3, 5]);
+}
+
+#[test]
+fn an_archive_is_held_against_what_was_packed() {
+    let first = text(12, 20 * PIECE);
+    let plain = [&first[..], &first].concat();
+    let (archive, summary) = packed(&plain, &small(Packer::Lzo));
+    let compare = |archive: &Vec<u8>, original: &[u8], md5| {
+        unpack::unpack(archive, Target::Compare(&input::Slice(original), md5), &reader())
+    };
+    let same = compare(&archive, &plain, summary.md5).expect("the same");
+    assert_eq!((same.bytes, same.md5, same.verified), (summary.bytes, summary.md5, Verified::Md5));
+    for at in [0, 70_000, first.len() + 9, plain.len() - 1] {
+        let mut other = plain.clone();
+        other[at] ^= 1;
+        let error = compare(&archive, &other, summary.md5).unwrap_err();
+        assert!(matches!(error, Error::Differs(from) if (from..from + (64 << 10)).contains(&(at as u64))), "{error}");
+    }
+    assert!(matches!(compare(&archive, &plain[..plain.len() - 1], summary.md5), Err(Error::Io(..))));
+    assert!(matches!(compare(&archive, &plain, [0; 16]), Err(Error::Checksum(_))));
+    // A head that the writer got wrong.
+    let mut wrong = archive.clone();
+    wrong[24 + 40] ^= 4;
+    assert!(compare(&wrong, &plain, summary.md5).is_err());
 }

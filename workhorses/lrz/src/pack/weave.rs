@@ -3,7 +3,7 @@
 
 use super::Plan;
 use super::block::patiently;
-use crate::backend::bzip2::Filled;
+use super::held::Held;
 use crate::digest::Crc;
 use crate::error::Result;
 use crate::format::{width_of, write_end, write_literals, write_match};
@@ -29,7 +29,7 @@ pub struct Weaver<'a> {
     length: Option<u64>,
     width: u8,
     tokens: Vec<u8>,
-    literals: Vec<u8>,
+    literals: Held,
     /// Literals that no token tells of yet.
     run: u64,
     /// A repeat that may go on in the next piece.
@@ -41,8 +41,6 @@ pub struct Weaver<'a> {
     pub all_literals: u64,
     pub all_tokens: u64,
     blocks: [usize; 2],
-    /// Where the back end's own blocks end in the literals.
-    filled: Option<Filled>,
 }
 
 impl<'a> Weaver<'a> {
@@ -53,7 +51,7 @@ impl<'a> Weaver<'a> {
             length,
             width: 0,
             tokens: Vec::new(),
-            literals: Vec::new(),
+            literals: Held::new(plan.inner),
             run: 0,
             pending: None,
             crc: Crc::new(),
@@ -62,7 +60,6 @@ impl<'a> Weaver<'a> {
             all_literals: 0,
             all_tokens: 0,
             blocks: [0; 2],
-            filled: plan.inner.map(Filled::new),
         }
     }
 
@@ -94,41 +91,62 @@ impl<'a> Weaver<'a> {
         self.literals(&piece[at..]);
         self.chunk += piece.len() as u64;
         self.used += piece.len() as u64;
-        let target = self.target() as usize;
-        if self.literals.len() >= target {
-            let end = self.filled.as_ref().and_then(Filled::last);
-            let rest = self.literals.split_off(end.unwrap_or(target));
-            self.cut(1, out)?;
-            if let Some(filled) = &mut self.filled {
-                filled.add(&rest);
-            }
-            self.literals = rest;
+        if !ends_chunk {
+            self.cut_what_is_certain(out)?;
         }
         if self.tokens.len() >= TOKEN_BLOCK {
-            self.cut(0, out)?;
+            self.cut_tokens(out)?;
         }
         if ends_chunk { self.end(last, out) } else { Ok(()) }
     }
 
-    /// Room for a piece; where there is none, what there is becomes a block.
+    /// Room for a piece; where there is none, what is held becomes blocks.
     fn make_room(&mut self, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
-        if self.literals.try_reserve(PIECE).is_err() && !self.literals.is_empty() {
-            self.cut(1, out)?;
+        while !self.literals.make_room(PIECE) && self.literals.length() > 0 {
+            let part = self.literals.take_part();
+            self.hand_out_literals(part, out)?;
         }
         let literals = &mut self.literals;
-        patiently("a block of literals", PIECE as u64, || literals.try_reserve(PIECE).ok())?;
+        patiently("a block of literals", PIECE as u64, || literals.make_room(PIECE).then_some(()))?;
         let tokens = &mut self.tokens;
         patiently("a block of tokens", PIECE as u64, || tokens.try_reserve(PIECE).ok())
     }
 
-    /// At which length literals become a block: long at first, shorter towards the end of the input, so that all
-    /// threads have work to the last.
-    fn target(&self) -> u64 {
+    /// How long a block may be: long at first, shorter towards the end of the input, so that all threads have work to
+    /// the last.
+    fn wanted(&self) -> u64 {
         let (longest, shortest) = self.plan.block;
         let Some(length) = self.length.filter(|_| self.plan.packers > 1) else { return longest };
         let all = self.all_literals as f64 / self.used.max(1) as f64;
-        let left = (length - self.used) as f64 * all + self.literals.len() as f64;
+        let left = (length - self.used) as f64 * all + self.literals.length() as f64;
         ((left / (2 * self.plan.packers) as f64) as u64).clamp(shortest, longest)
+    }
+
+    /// Cuts blocks for which it is certain that every other thread will have one as long. How many literals the rest of
+    /// the input leaves is a guess: of a tar whose second half repeats the first it leaves next to none, and whoever got
+    /// a long block last would work alone.
+    fn cut_what_is_certain(&mut self, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
+        loop {
+            let wanted = self.wanted();
+            if self.literals.length() < wanted * self.plan.packers as u64 {
+                return Ok(());
+            }
+            self.cut_literals(wanted, out)?;
+        }
+    }
+
+    /// Cuts all that is held at the end of a chunk. At the end of the input each block is as long as what is left for
+    /// each thread, down to the shortest ones.
+    fn cut_the_rest(&mut self, last: bool, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
+        let (longest, shortest) = self.plan.block;
+        while self.literals.length() > 0 {
+            let left = self.literals.length();
+            let wanted = if last { (left / self.plan.packers as u64).clamp(shortest, longest) } else { self.wanted() };
+            // No block is much shorter than the shortest.
+            let all = left <= wanted + shortest / 2 && left <= longest;
+            self.cut_literals(if all { left } else { wanted }, out)?;
+        }
+        Ok(())
     }
 
     fn literals(&mut self, bytes: &[u8]) {
@@ -136,10 +154,7 @@ impl<'a> Weaver<'a> {
             return;
         }
         self.settle();
-        self.literals.extend_from_slice(bytes);
-        if let Some(filled) = &mut self.filled {
-            filled.add(bytes);
-        }
+        self.literals.add(bytes);
         self.run += bytes.len() as u64;
         self.all_literals += bytes.len() as u64;
     }
@@ -162,15 +177,22 @@ impl<'a> Weaver<'a> {
         }
     }
 
-    fn cut(&mut self, stream: usize, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
-        let plain = std::mem::take(if stream == 0 { &mut self.tokens } else { &mut self.literals });
-        if stream == 0 {
-            self.all_tokens += plain.len() as u64;
-        } else {
-            self.filled = self.plan.inner.map(Filled::new);
-        }
-        self.blocks[stream] += 1;
-        out(Woven::Block { stream, plain, used: self.used })
+    fn cut_tokens(&mut self, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
+        let plain = std::mem::take(&mut self.tokens);
+        self.all_tokens += plain.len() as u64;
+        self.blocks[0] += 1;
+        out(Woven::Block { stream: 0, plain, used: self.used })
+    }
+
+    /// A block of about so many literals.
+    fn cut_literals(&mut self, wanted: u64, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
+        let plain = self.literals.take(wanted as usize);
+        self.hand_out_literals(plain, out)
+    }
+
+    fn hand_out_literals(&mut self, plain: Vec<u8>, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
+        self.blocks[1] += 1;
+        out(Woven::Block { stream: 1, plain, used: self.used })
     }
 
     fn end(&mut self, last: bool, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
@@ -178,11 +200,13 @@ impl<'a> Weaver<'a> {
         write_literals(&mut self.tokens, self.run);
         self.run = 0;
         write_end(&mut self.tokens, std::mem::take(&mut self.crc).value());
+        // What is left of the literals is cut so that all threads end at the same time: tokens come before.
+        self.cut_tokens(out)?;
         // Readers look for a block in each stream, if need be an empty one.
-        if !self.literals.is_empty() || self.blocks[1] == 0 {
-            self.cut(1, out)?;
+        if self.literals.length() == 0 && self.blocks[1] == 0 {
+            self.cut_literals(0, out)?;
         }
-        self.cut(0, out)?;
+        self.cut_the_rest(last, out)?;
         out(Woven::End { size: self.chunk, last })?;
         (self.chunk, self.width, self.blocks) = (0, 0, [0; 2]);
         Ok(())

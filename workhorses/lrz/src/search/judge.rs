@@ -11,8 +11,8 @@ use std::ops::Range;
 
 /// Bytes of a sample that tells how well a piece packs.
 const SAMPLE: usize = 16 << 10;
-/// No repeat below what a sample covers is found anyway.
-const LEAST: u64 = super::SAMPLED as u64;
+/// No shorter repeat from far away is worth its tokens, of up to 10 bytes.
+const LEAST: u64 = 32;
 /// Least lengths of repeats, in bytes, of which a trial finds the best one, the longest first. For back ends that see little
 /// by themselves, and for those that see far and take long.
 const NEAR: [u64; 6] = [512, 160, 96, 64, 48, LEAST];

@@ -102,6 +102,20 @@ fn what_is_too_short_for_a_back_end_is_left_to_it() {
 }
 
 #[test]
+fn short_repeats_from_far_away_are_found() {
+    // Numbers of 32 digits between other bytes, each of them twice.
+    let digits =
+        |k: u64| -> Vec<u8> { noise(k, 16).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect() };
+    let line = |k: u64, seed: u64| [&noise(seed + 10_000 + k, 24)[..], b"'", &digits(k), b"',"].concat();
+    let lines = |seed: u64| (0..5000).flat_map(move |k| line(k * 7 % 5000, seed)).collect::<Vec<u8>>();
+    let file = [lines(100_000), lines(200_000)].concat();
+    let matches = search(&file, Packer::Lzo, 9, 2);
+    check(&file, &matches);
+    let found = matches.iter().filter(|(start, length, _)| *length >= 32 && *start > file.len() as u64 / 2).count();
+    assert!(found > 4500, "{found} of 5000");
+}
+
+#[test]
 fn a_longer_repeat_takes_the_place_of_a_shorter_one() {
     // First the bytes `a b`, then `b c`; of `a b c` that follows, the longer part decides where the other one ends.
     let [a, b, c] = [noise(10, 300), noise(11, 200), noise(12, 700)];

@@ -28,6 +28,8 @@ pub enum Target<'a> {
     Stream(&'a mut (dyn Write + Send), &'a dyn Store),
     /// Nowhere: only whether all is well is of interest.
     Nowhere(&'a dyn Store),
+    /// Nowhere: each byte is held against what was packed, whose MD5 is known. What is repeated is read there as well.
+    Compare(&'a dyn ReadAt, [u8; MD5_BYTES]),
 }
 
 /// How to read.
@@ -88,7 +90,7 @@ pub fn unpack(archive: &dyn ReadAt, target: Target<'_>, options: &Options<'_>) -
     }
     // A third for the pieces that may be repeated, half for blocks. What was written to a file is read again from the
     // system's cache: that is cheaper than new memory for all of it.
-    let most = if matches!(target, Target::Store(_)) { FILE_PIECES } else { 1 << 16 };
+    let most = if matches!(target, Target::Store(_) | Target::Compare(..)) { FILE_PIECES } else { 1 << 16 };
     let pieces = (options.memory.bytes / 3 / crate::window::PIECE as u64).clamp(16, most) as usize;
     let off = Trace::off();
     let trace = options.trace.unwrap_or(&off);

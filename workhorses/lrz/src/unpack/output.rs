@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the pieces go: to the target and through the MD5, each by a thread of its own.
+//! Where the pieces go: to the target and through the MD5, each by a thread of its own. Where they are held against what
+//! was packed, they need no MD5.
 
 use super::{STACK, Target};
 use crate::error::{Context, Error, Result};
@@ -13,6 +14,8 @@ use std::thread::{self, Scope};
 
 /// Pieces that may wait for a thread. Fewer than the window keeps, so that what left the window was written.
 const QUEUE: usize = 6;
+/// Bytes that are read at once to be compared: the nearest cache holds them.
+const COMPARED: usize = 64 << 10;
 /// Zeros of this length become a hole.
 const PAGE: usize = 4096;
 
@@ -44,12 +47,22 @@ impl<'t, 'a> Output<'t, 'a> {
     ) -> Result<(T, [u8; 16])> {
         let (write, writing) = bounded::<Piece>(QUEUE);
         let (hash, hashing) = bounded::<Piece>(QUEUE);
+        let (progress, trace) = (self.progress, self.trace);
         let (store, stream): (Option<&dyn Store>, Option<&mut (dyn Write + Send)>) = match self.target {
             Target::Store(store) => (Some(store), None),
             Target::Stream(stream, spool) => ((!self.keeps_all).then_some(spool), Some(stream)),
             Target::Nowhere(spool) => ((!self.keeps_all).then_some(spool), None),
+            Target::Compare(original, md5) => {
+                return thread::scope(|scope| {
+                    let comparer = spawn(scope, "compare", move || compare_all(&writing, original, progress, trace))?;
+                    let mut sink = |piece| write.send(piece).map_err(|_| Error::Stopped);
+                    let made = make(&mut sink, Some(original));
+                    drop(write);
+                    join(comparer)?;
+                    Ok((made?, md5))
+                });
+            }
         };
-        let (progress, trace) = (self.progress, self.trace);
         thread::scope(|scope| {
             let writer = spawn(scope, "write", move || write_all(&writing, store, stream, progress, trace))?;
             let hasher = spawn(scope, "hash", move || hash_all(&hashing, trace))?;
@@ -121,6 +134,34 @@ fn write_all(
         Some(stream) => stream.flush().context(|| "writing the output".to_owned()),
         None => Ok(()),
     }
+}
+
+/// Holds the pieces against the bytes that were packed.
+fn compare_all(
+    pieces: &Receiver<Piece>,
+    original: &dyn ReadAt,
+    progress: Option<&(dyn Fn(u64) + Sync)>,
+    trace: &Trace,
+) -> Result<()> {
+    let mut at = 0;
+    let mut buffer = vec![0; COMPARED];
+    for piece in pieces {
+        trace.span(Stage::Compare, 0, 0, piece.len() as u64, || {
+            for (index, part) in piece.chunks(COMPARED).enumerate() {
+                let (start, same) = (at + (index * COMPARED) as u64, &mut buffer[..part.len()]);
+                original.read_exact_at(same, start).context(|| "reading the input again".to_owned())?;
+                if part != same {
+                    return Err(Error::Differs(start));
+                }
+            }
+            Ok(())
+        })?;
+        at += piece.len() as u64;
+        if let Some(progress) = progress {
+            progress(at);
+        }
+    }
+    Ok(())
 }
 
 /// Writes all but pages of zeros, which are there when the length is set.
