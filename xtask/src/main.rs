@@ -3,6 +3,7 @@
 
 mod locks;
 mod lrz;
+mod mutants;
 mod noise;
 mod objects;
 mod predict;
@@ -33,6 +34,8 @@ enum Task {
     Predictions(predict::suite::Arguments),
     /// Break rules, one at a time, in a copy of the repository, and tell who notices
     Sabotage(sabotage::Arguments),
+    /// Make small mistakes in a policy's source, drawn by a seed, and tell which of them its tests notice
+    Mutants(mutants::Arguments),
     /// Compare lrz with lrzip, zstd and xz on files of hundreds of megabytes
     #[command(subcommand)]
     Lrz(lrz::Task),
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Predict(arguments) => end("predict", predict::execute(&arguments).map(|()| true)),
         Task::Predictions(arguments) => end("predictions", predict::suite::execute(&arguments).map(|()| true)),
         Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
+        Task::Mutants(arguments) => end("mutants", mutants::execute(&arguments)),
         Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
         Task::Objects(arguments) => end("objects", objects::execute(&arguments)),

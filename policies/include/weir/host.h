@@ -44,6 +44,7 @@ struct task_struct {
 	u32 flags;
 	s32 static_prio;
 	u32 policy;
+	u32 nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 };
 

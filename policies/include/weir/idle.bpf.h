@@ -125,8 +125,42 @@ static __always_inline void rate(const struct idle_search *s, struct idle_found 
 	}
 }
 
-/* The CPUs at the places `begin` to `end`, cache by cache; those below the cache of the last CPU only if `own`. */
-static __noinline void search_places(const struct idle_search *s, struct idle_found *f, u32 begin, u32 end, bool own)
+/*
+ * Whether a whole idle core below the own cache cannot be beaten: not by the sibling of the last CPU, and by no other cache;
+ * nor, among equals, by one that is found later, as it could if the task may not use every CPU.
+ */
+static __always_inline bool is_unbeaten(const struct idle_search *s)
+{
+	return !last_task_counts && s->task->nr_cpus_allowed >= nr_online && !bpf_cpumask_test_cpu(s->last, s->whole) &&
+	       rank_by_distance[SAME_CORE] + rank_thread_busy >= rank_by_distance[SAME_CACHE] &&
+	       rank_by_distance[SAME_CACHE] + rank_cache_busy < rank_by_distance[SAME_NODE];
+}
+
+/*
+ * Below the cache of the last CPU, upwards from its place. First threads are numbered in the order of their cores, and so
+ * are second ones: the first whole idle core on the way has the first of equals.
+ */
+static __noinline void search_own_cache(const struct idle_search *s, struct idle_found *f)
+{
+	u32 last = s->last & MAX_CPU_MASK, end = cache_end[last], count = end - cache_begin[last];
+	bool unbeaten = is_unbeaten(s);
+	int i;
+
+	next_cache(f);
+	for_range(i, 0, count) {
+		u32 at = place_of[last] + i;
+		u32 cpu = cpu_at[(at < end ? at : at - count) & MAX_CPU_MASK] & MAX_CPU_MASK;
+
+		if (unbeaten && READ_ONCE(f->cache_merit) >> 16 <= rank_by_distance[SAME_CACHE] &&
+		    core_of[cpu] != core_of[f->cache_best & MAX_CPU_MASK])
+			break;
+		rate(s, f, cpu);
+	}
+	consider(f);
+}
+
+/* The CPUs at the places `begin` to `end`, cache by cache, but for those below the cache of the last CPU. */
+static __noinline void search_places(const struct idle_search *s, struct idle_found *f, u32 begin, u32 end)
 {
 	int at;
 
@@ -134,7 +168,7 @@ static __noinline void search_places(const struct idle_search *s, struct idle_fo
 	for_range(at, begin, end) {
 		u32 cpu = cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK;
 
-		if (own != (cache_begin[cpu] == cache_begin[s->last & MAX_CPU_MASK]))
+		if (cache_begin[cpu] == cache_begin[s->last & MAX_CPU_MASK])
 			continue;
 		rate(s, f, cpu);
 		if (at + 1 < cache_end[cpu])
@@ -149,12 +183,12 @@ static __always_inline void search_machine(const struct idle_search *s, struct i
 {
 	u32 last = s->last & MAX_CPU_MASK;
 
-	search_places(s, f, cache_begin[last], cache_end[last], true);
+	search_own_cache(s, f);
 	if (READ_ONCE(f->merit) >> 16 > least_rank(SAME_NODE))
-		search_places(s, f, node_begin[last], node_end[last], false);
+		search_places(s, f, node_begin[last], node_end[last]);
 	if (READ_ONCE(f->merit) >> 16 > least_rank(OTHER_NODE)) {
-		search_places(s, f, 0, node_begin[last], false);
-		search_places(s, f, node_end[last], nr_online, false);
+		search_places(s, f, 0, node_begin[last]);
+		search_places(s, f, node_end[last], nr_online);
 	}
 }
 

@@ -71,14 +71,16 @@ static s32 naive_search(const struct order *order, const struct task_struct *p, 
 	return best;
 }
 
-static void draw_case(struct cpumask *allowed)
+static void draw_case(struct cpumask *allowed, u32 *nr_allowed)
 {
-	u32 busy = draw(5);
+	u32 busy = draw(5), all = draw(2);
 
+	*nr_allowed = 0;
 	host_idle = host_whole = *allowed = (struct cpumask){};
 	for (u32 cpu = 0; cpu < nr_cpus; cpu++) {
 		host_idle.bits[cpu / 64] |= (u64)(draw(4) >= busy) << cpu % 64;
-		allowed->bits[cpu / 64] |= (u64)(draw(4) > 0) << cpu % 64;
+		allowed->bits[cpu / 64] |= (u64)(all || draw(4) > 0) << cpu % 64;
+		*nr_allowed += bpf_cpumask_test_cpu(cpu, allowed);
 		last_task[cpu] = draw(3);
 	}
 	for (u32 cpu = 0; cpu < nr_cpus; cpu++) {
@@ -102,9 +104,10 @@ int main(void)
 		u32 last;
 		s32 expected, cpu;
 
+		adjacent = i / 32 % 2;
 		make_machine(shape[0], shape[1], shape[2], shape[3]);
 		use(order);
-		draw_case(&allowed);
+		draw_case(&allowed, &p.nr_cpus_allowed);
 		last = draw(nr_cpus);
 		expected = naive_search(order, &p, last);
 		cpu = claim_idle_cpu(&p, last);

@@ -16,8 +16,10 @@
 #ifdef WEIR_TOPOLOGY_BPF_H
 /*
  * `nodes` of `caches` of `cores` of `threads`. Threads are numbered as Linux on x86 does: all first threads, then all
- * second ones.
+ * second ones; or, if `adjacent`, core by core.
  */
+static __attribute__((unused)) bool adjacent;
+
 static __attribute__((unused)) void make_machine(u32 nodes, u32 caches, u32 cores, u32 threads)
 {
 	u32 all_cores = nodes * caches * cores, place = 0;
@@ -27,7 +29,7 @@ static __attribute__((unused)) void make_machine(u32 nodes, u32 caches, u32 core
 		u32 cache = core / cores, node = cache / caches;
 
 		for (u32 thread = 0; thread < threads; thread++, place++) {
-			u32 cpu = core + thread * all_cores;
+			u32 cpu = adjacent ? place : core + thread * all_cores;
 
 			cpu_at[place] = cpu;
 			place_of[cpu] = place;

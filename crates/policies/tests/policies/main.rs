@@ -9,4 +9,5 @@ mod bfs_presets;
 mod bfs_turns;
 mod fifo;
 mod headers;
+mod vrq;
 mod world;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Mutants that no test can notice, each with its reason: `xtask/mutants/POLICY.toml`.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::fs;
+use std::path::Path;
+
+/// The file of a policy.
+#[derive(Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Explained {
+    #[serde(default)]
+    mutant: Vec<One>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    /// As the command names it.
+    name: String,
+    /// Why nobody notices.
+    why: String,
+}
+
+impl Explained {
+    /// What is known of a policy's mutants; nothing if there is no file.
+    ///
+    /// # Errors
+    /// If the file is not as it should be.
+    pub fn read(root: &Path, policy: &str) -> Result<Explained> {
+        let path = root.join(format!("xtask/mutants/{policy}.toml"));
+        if !path.exists() {
+            return Ok(Explained::default());
+        }
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        toml::from_str(&text).with_context(|| path.display().to_string())
+    }
+
+    /// Why nobody notices this one.
+    pub fn why(&self, name: &str) -> Option<&str> {
+        self.mutant.iter().find(|one| one.name == name).map(|one| one.why.as_str())
+    }
+
+    /// Their names.
+    #[cfg(test)]
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.mutant.iter().map(|one| one.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::source::Source;
+
+    /// A source that changes loses its explanations: they are about the text of its lines.
+    #[test]
+    fn what_is_explained_exists() {
+        for entry in fs::read_dir(crate::root().join("xtask/mutants")).unwrap() {
+            let path = entry.unwrap().path();
+            let policy = path.file_stem().unwrap().to_str().unwrap();
+            let explained = Explained::read(crate::root(), policy).unwrap();
+            let names: Vec<String> =
+                Source::read(crate::root(), policy).unwrap().draw(1).map(|mutant| mutant.name).collect();
+            for name in explained.names() {
+                assert!(names.iter().any(|known| known == name), "{}: no mutant {name:?}", path.display());
+            }
+        }
+    }
+}

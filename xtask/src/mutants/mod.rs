@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Do the tests of a policy notice small mistakes in its source? Mutants are drawn by a seed: one operator or one constant
+//! differs. Each is compiled as the policy is, and the policy's tests run with its object, and with its headers.
+
+mod explained;
+mod sites;
+mod source;
+
+use anyhow::{Context, Result, bail};
+use explained::Explained;
+use serde_json::Value;
+use source::{Mutant, Source};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than the tests ever take: a mutant that reaches this never ends.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// `mutants`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  cargo xtask mutants bfs                   100 of them, ten minutes or so
+  cargo xtask mutants bfs --seed 2 --count 20
+  cargo xtask mutants bfs --list            which would be drawn
+
+Mutants that nobody can notice are explained in xtask/mutants/POLICY.toml. Exit
+status: 0 if at least 90 % were noticed and the others are explained, 1 if not, 2
+if the command itself cannot work.")]
+pub struct Arguments {
+    /// The policy
+    policy: String,
+    /// How many to draw
+    #[arg(long, default_value_t = 100)]
+    count: usize,
+    /// Which ones
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Name them and do nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// What came of a mutant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// By the first of these tests.
+    Noticed(String),
+    /// The tests did not come to their end.
+    Endless,
+    Missed,
+}
+
+/// Runs it. Whether enough are noticed and the others explained.
+///
+/// # Errors
+/// If the policy has no source, its tests do not compile, or they fail without a mutant.
+pub fn execute(arguments: &Arguments) -> Result<bool> {
+    let root = crate::root();
+    let source = Source::read(root, &arguments.policy)?;
+    let explained = Explained::read(root, &arguments.policy)?;
+    if arguments.list {
+        source.draw(arguments.seed).take(arguments.count).for_each(|mutant| println!("{}", mutant.name));
+        return Ok(true);
+    }
+    let bench = Bench::new(root, &arguments.policy)?;
+    bench.write(&source, None)?;
+    if let Some(outcome) = bench.judge()?.filter(|outcome| *outcome != Outcome::Missed) {
+        bail!("without a mutant: {outcome:?}");
+    }
+    let mut outcomes = Vec::new();
+    for mutant in source.draw(arguments.seed) {
+        if outcomes.len() == arguments.count {
+            break;
+        }
+        bench.write(&source, Some(&mutant))?;
+        // What clang refuses is no mutant.
+        let Some(outcome) = bench.judge()? else { continue };
+        eprintln!("{:3} {}: {}", outcomes.len() + 1, words(&outcome), mutant.name);
+        outcomes.push((mutant, outcome));
+    }
+    Ok(report(&outcomes, &explained))
+}
+
+fn words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Noticed(test) => format!("noticed by {test}"),
+        Outcome::Endless => "noticed: no end".to_owned(),
+        Outcome::Missed => "MISSED".to_owned(),
+    }
+}
+
+fn report(outcomes: &[(Mutant, Outcome)], explained: &Explained) -> bool {
+    let missed: Vec<&Mutant> = outcomes.iter().filter(|(_, how)| *how == Outcome::Missed).map(|(one, _)| one).collect();
+    let (known, unknown): (Vec<&Mutant>, Vec<&Mutant>) =
+        missed.iter().partition(|mutant| explained.why(&mutant.name).is_some());
+    for mutant in &known {
+        println!("explained: {}\n           {}", mutant.name, explained.why(&mutant.name).unwrap_or_default());
+    }
+    for mutant in &unknown {
+        println!("MISSED:    {}", mutant.name);
+    }
+    for (mutant, outcome) in outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Missed) {
+        if explained.why(&mutant.name).is_some() {
+            println!("explained, but {}: {}", words(outcome), mutant.name);
+        }
+    }
+    let noticed = outcomes.len() - missed.len();
+    println!("{noticed} of {} were noticed, {} of the others are explained", outcomes.len(), known.len());
+    noticed * 10 >= outcomes.len() * 9 && unknown.is_empty()
+}
+
+/// Where mutants are compiled and judged.
+struct Bench {
+    /// A folder like the repository, with `policies/` alone.
+    tree: PathBuf,
+    policy: String,
+    /// The program of the policies' tests.
+    tests: PathBuf,
+    /// Where it runs.
+    crate_folder: PathBuf,
+}
+
+impl Bench {
+    fn new(root: &Path, policy: &str) -> Result<Bench> {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let (tree, tests) = (target.join("mutants"), test_program(root)?);
+        Ok(Bench { tree, policy: policy.to_owned(), tests, crate_folder: root.join("crates/policies") })
+    }
+
+    fn write(&self, source: &Source, mutant: Option<&Mutant>) -> Result<()> {
+        for (path, text) in source.files(mutant) {
+            let to = self.tree.join(path);
+            fs::create_dir_all(to.parent().context("a file of a folder")?)?;
+            fs::write(&to, text).with_context(|| to.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// What the tests say of what was written; nothing if it does not compile.
+    fn judge(&self) -> Result<Option<Outcome>> {
+        let source = self.tree.join(format!("policies/{0}/{0}.bpf.c", self.policy));
+        let object = self.tree.join(format!("{}.bpf.o", self.policy));
+        if bpf_clang::compile_in(&self.tree, &source, &object, &["-Wno-error"]).is_err() {
+            return Ok(None);
+        }
+        // The quick ones first: most mutants do not live to see the others.
+        let quick = [format!("{}_turns", self.policy), format!("{}_machine", self.policy), "headers".to_owned()];
+        for filters in [&quick[..], &[self.policy.clone()]] {
+            let outcome = self.test(filters)?;
+            if outcome != Outcome::Missed {
+                return Ok(Some(outcome));
+            }
+        }
+        Ok(Some(Outcome::Missed))
+    }
+
+    fn test(&self, filters: &[String]) -> Result<Outcome> {
+        let log = self.tree.join("tests.log");
+        let mut child = Command::new(&self.tests)
+            .args(filters)
+            .current_dir(&self.crate_folder)
+            .env("WEIR_POLICY_OBJECTS", &self.tree)
+            .env("WEIR_POLICY_HEADERS", self.tree.join("policies/include"))
+            .env("PROPTEST_CASES", "60")
+            .stdout(fs::File::create(&log)?)
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| self.tests.display().to_string())?;
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if began.elapsed() > LIMIT {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Outcome::Endless);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        if status.success() {
+            return Ok(Outcome::Missed);
+        }
+        let log = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let failed = log.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+        Ok(Outcome::Noticed(failed.unwrap_or("a crash").to_owned()))
+    }
+}
+
+/// Compiles the tests of the policies and says where their program is.
+fn test_program(root: &Path) -> Result<PathBuf> {
+    let output = Command::new("cargo")
+        .args(["test", "--locked", "-p", "policies", "--test", "policies", "--no-run", "--message-format=json"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo does not start")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let programs = text.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    programs.last().context("the tests of the policies do not compile")
+}
