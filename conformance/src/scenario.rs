@@ -155,9 +155,7 @@ impl Scenario {
         if file.only_ours {
             for task in &mut workload.tasks {
                 let changes = task.script.iter_mut().filter_map(|op| match op {
-                    Op::Change { policy, .. } | Op::ChangeOf { policy, .. } => {
-                        policy.as_mut().map(|(policy, _)| policy)
-                    }
+                    Op::Change { policy, .. } | Op::ChangeOf { policy, .. } => policy.as_mut().map(|both| &mut both.0),
                     _ => None,
                 });
                 for policy in changes.chain([&mut task.policy]).filter(|policy| **policy == Policy::Other) {

@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use workload::{Cost, Costs, Link, Op, RecordingMeta, Span, Workload};
 
+mod inside;
+
+use inside::Inside;
+
 /// Parts of the timeline.
 const PARTS: usize = 60;
 /// Tasks of the chain that are shown, by name.
@@ -22,10 +26,11 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 pub fn workload(args: &Args) -> Result<()> {
     let (workload, metas) = select::recorded(&args.workload)?;
     let span = workload.span(args.duration, PARTS)?;
-    let uncertain = uncertain(&workload, &metas, &span);
+    let inside = Inside::of(&workload);
+    let uncertain = uncertain(&workload, &metas, &span, &inside);
     let text = match args.format {
-        Format::Text => to_text(&workload, &metas, &span, &uncertain),
-        Format::Json => format!("{:#}\n", to_json(&workload, &metas, &span, &uncertain)),
+        Format::Text => to_text(&workload, &metas, &span, &inside, &uncertain),
+        Format::Json => format!("{:#}\n", to_json(&workload, &metas, &span, &inside, &uncertain)),
         Format::Csv => bail!("a workload is no table; expected --format text or json"),
     };
     output::print(&text)?;
@@ -33,7 +38,7 @@ pub fn workload(args: &Args) -> Result<()> {
 }
 
 /// What nobody can read off it, a sentence each.
-fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span) -> Vec<String> {
+fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside) -> Vec<String> {
     let mut all = Vec::new();
     for meta in metas {
         if meta.lost_events > 0 {
@@ -70,6 +75,10 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span) -> Vec<S
             }
         });
     }
+    if !metas.is_empty() {
+        all.push("who ends by looking at the clock, without an alarm, has a fixed amount of work here".to_owned());
+    }
+    all.extend(inside.uncertain());
     if has(|op| matches!(op, Op::Passages(_))) {
         all.push("locks in shared memory are passed through here as if nobody else were there".to_owned());
     }
@@ -85,7 +94,7 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span) -> Vec<S
     all
 }
 
-fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain: &[String]) -> String {
+fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside, uncertain: &[String]) -> String {
     let mut text = String::new();
     // Tables have their own width.
     let mut say = |lines: &str| {
@@ -104,6 +113,7 @@ fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
     let tasks = counted(span.tasks.into(), "task");
     say(&format!("{tasks}, {} of work, {} of it in the kernel", span.work, percent(span.system, span.work)));
     say(&format!("{} for each other, {}", counted(span.waits, "wait"), sleeps(span)));
+    inside.lines().iter().for_each(|line| say(line));
     say("");
     let most = span.levels.keys().max().copied().unwrap_or(0);
     let busy = span.work.0 as f64 / span.span.0.max(1) as f64;
@@ -112,7 +122,7 @@ fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
         span.span
     ));
     say(&bars(&span.timeline));
-    if is_bounded(workload, span) {
+    if is_bounded(workload, span, inside) {
         say(&bounds(span));
     }
     if span.is_complete {
@@ -144,8 +154,8 @@ fn sleeps(span: &Span) -> String {
 }
 
 /// Whether its work is the same on any number of CPUs.
-fn is_bounded(workload: &Workload, span: &Span) -> bool {
-    span.is_complete && workload.parts.iter().all(|part| part.is_finite)
+fn is_bounded(workload: &Workload, span: &Span, inside: &Inside) -> bool {
+    inside.has_fixed_work() && span.is_complete && workload.parts.iter().all(|part| part.is_finite)
 }
 
 fn chain(span: &Span) -> String {
@@ -201,7 +211,7 @@ fn top(chain: &[Link]) -> Vec<(&str, Nanos, Nanos, u64)> {
     names
 }
 
-fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain: &[String]) -> Value {
+fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside, uncertain: &[String]) -> Value {
     let recorded = metas.iter().map(|meta| {
         json!({
             "command": meta.command, "kernel": meta.kernel, "cpu_model": meta.cpu_model, "cpus": meta.cpus,
@@ -218,7 +228,7 @@ fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
     let levels = span.levels.iter().map(|(level, time)| json!({"working": level, "time_ns": time.0}));
     let chain = span.chain.iter();
     let chain = chain.map(|link| json!({"task": link.task, "work_ns": link.work.0, "sleep_ns": link.sleep.0}));
-    let bounds = rows(span).into_iter().filter(|_| is_bounded(workload, span));
+    let bounds = rows(span).into_iter().filter(|_| is_bounded(workload, span, inside));
     let bounds = bounds.map(|(cpus, least, most)| json!({"cpus": cpus, "least_ns": least.0, "most_ns": most.0}));
     json!({
         "weir": 1,
@@ -230,6 +240,7 @@ fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, uncertain:
         "span_ns": span.span.0,
         "complete": span.is_complete,
         "waits": span.waits,
+        "inside": inside.to_json(),
         "sleeps": sleeps.collect::<serde_json::Map<_, _>>(),
         "levels": levels.collect::<Vec<_>>(),
         "bounds": bounds.collect::<Vec<_>>(),

@@ -265,7 +265,8 @@ impl<'a> Conversion<'a> {
             let everywhere = || self.host.cpus.clone();
             let cpus = (new.cpus != life.now.cpus).then(|| new.cpus.clone().unwrap_or_else(everywhere));
             let other = (new.policy, new.nice) != (life.now.policy, life.now.nice);
-            let op = Op::Change { cpus, policy: other.then_some((new.policy, new.nice)) };
+            let policy = other.then(|| Box::new((new.policy, new.nice)));
+            let op = Op::Change { cpus: cpus.map(Box::new), policy };
             life.steps.push(Step::new(event.time, event.work, op));
         }
         life.now = new;

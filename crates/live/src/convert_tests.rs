@@ -68,7 +68,7 @@ fn short(script: &[Op]) -> String {
         Op::Post(signal) => format!("post({})", signal.0),
         Op::Await(signal) => format!("await({})", signal.0),
         Op::Change { cpus, policy } => {
-            format!("change({}, {policy:?})", cpus.as_ref().map_or("-".to_owned(), CpuSet::to_string))
+            format!("change({}, {policy:?})", cpus.as_deref().map_or("-".to_owned(), CpuSet::to_string))
         }
         other => format!("{other:?}"),
     };

@@ -109,8 +109,7 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     // From the nice value of this test, and 19 is the last one.
     let before = rustix::process::getpriority_process(None).expect("a nice value");
     let after = (before + 7).min(19);
-    let change =
-        |op: &Op| matches!(op, Op::Change { policy: Some((_, nice)), cpus: None } if i32::from(*nice) == after);
+    let change = |op: &Op| matches!(op, Op::Change { policy: Some(new), cpus: None } if i32::from(new.1) == after);
     assert!(before == after || niced.script.iter().any(change), "{before} to {after}: {:?}", niced.script);
     assert!(niced.peak_rss_bytes > 100 << 10 && niced.peak_rss_bytes < 16 << 20, "{}", niced.peak_rss_bytes);
 }

@@ -232,8 +232,8 @@ fn a_wakeup_that_comes_before_the_sleep_is_not_lost() {
     machine.costs.wakeup_ns = 700;
     let at_once = Start::At(Nanos(0));
     let c = spec("c", at_once, vec![Op::Suspend]);
-    let a = spec("a", at_once, vec![work(1_000), Op::Resume(vec![0]), Op::Suspend, work(5)]);
-    let b = spec("b", at_once, vec![work(500), Op::Resume(vec![1]), work(1)]);
+    let a = spec("a", at_once, vec![work(1_000), Op::Resume([0].into()), Op::Suspend, work(5)]);
+    let b = spec("b", at_once, vec![work(500), Op::Resume([1].into()), work(1)]);
     let played = play(&machine, &workload(vec![c, a, b]));
     let expected = "1400 1:1, 1400 1:2, 2100 0:3, 3100 2:1, 3100 2:-, 3105 1:-, 3301 0:-";
     assert_eq!(played.switches(), expected);
@@ -254,7 +254,7 @@ fn the_end_is_where_the_duration_is() {
 
 #[test]
 fn a_script_that_needs_no_time_is_named() {
-    let script = |other| vec![Op::Resume(vec![other]), Op::Suspend, Op::Repeat { from: 0, times: None }];
+    let script = |other| vec![Op::Resume([other].into()), Op::Suspend, Op::Repeat { from: 0, times: None }];
     let (ping, pong) = (spec("ping", Start::At(Nanos(5)), script(1)), spec("pong", Start::At(Nanos(5)), script(0)));
     let idle = Workload { duration: Some(Nanos(9)), ..workload(vec![ping, pong]) };
     let Err(SetupError::Workload(problem)) = try_play(&free_machine(1), &idle, true, None) else {
@@ -287,11 +287,11 @@ fn op(cpus: u32) -> impl Strategy<Value = Op> {
     // Odd times, and whole milliseconds, which meet ticks and each other.
     let nanos = |max: u64| prop_oneof![1..max, (1..max.div_ceil(MS) + 1).prop_map(|ms| ms * MS)].prop_map(Nanos);
     let change = prop::collection::btree_set(0..cpus, 1..=cpus as usize)
-        .prop_map(|cpus| Op::Change { cpus: Some(cpus.into_iter().map(CpuId).collect()), policy: None });
+        .prop_map(|cpus| Op::Change { cpus: Some(Box::new(cpus.into_iter().map(CpuId).collect())), policy: None });
     let others = (1u32..4, prop::option::of(prop::sample::select(vec![(Policy::Other, 7), (Policy::Batch, -7)])));
     let others = (others, prop::option::of(0..cpus)).prop_map(|((spec, policy), cpu)| {
-        let cpus = cpu.map(|cpu| std::iter::once(CpuId(cpu)).collect());
-        Op::ChangeOf { spec, cpus, policy }
+        let cpus = cpu.map(|cpu| Box::new(std::iter::once(CpuId(cpu)).collect()));
+        Op::ChangeOf { spec, cpus, policy: policy.map(Box::new) }
     });
     prop_oneof![
         4 => nanos(30 * MS).prop_map(|user| Op::Work { user, system: Nanos(0) }),
@@ -304,7 +304,7 @@ fn op(cpus: u32) -> impl Strategy<Value = Op> {
         1 => change,
         1 => others,
         1 => Just(Op::Suspend),
-        2 => prop::collection::vec(1u32..4, 1..3).prop_map(Op::Resume),
+        2 => prop::collection::vec(1u32..4, 1..3).prop_map(|specs| Op::Resume(specs.into())),
     ]
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn check_workload(
     let all = machine.present_cpus();
     for (index, spec) in workload.tasks.iter().enumerate() {
         let changes = spec.script.iter().filter_map(|op| match op {
-            Op::Change { cpus, .. } | Op::ChangeOf { cpus, .. } => cpus.as_ref(),
+            Op::Change { cpus, .. } | Op::ChangeOf { cpus, .. } => cpus.as_deref(),
             _ => None,
         });
         if let Some(missing) = spec.cpus.iter().chain(changes).find(|cpus| !cpus.intersects(&all)) {

@@ -59,7 +59,7 @@ fn three_tasks_on_two_cores_without_pull_take_1_6_s() {
 /// The same, but the core that is idle after 1 s takes one of the two, which has done 0.625 s: 1.375 s.
 #[test]
 fn three_tasks_on_two_cores_with_pull_take_1_375_s() {
-    let moves = Op::Change { cpus: Some(CpuSet::from_iter([CpuId(3)])), policy: None };
+    let moves = Op::Change { cpus: Some(Box::new(CpuSet::from_iter([CpuId(3)]))), policy: None };
     let tasks = vec![
         pinned("a", 0, vec![work(SECOND)]),
         pinned("b", 1, vec![work(625 * MS), moves, work(375 * MS)]),

@@ -116,12 +116,12 @@ impl Workload {
             Op::Fork(spec) => below("task", *spec, self.tasks.len()),
             Op::ChangeOf { spec, cpus, policy } => {
                 below("task", *spec, self.tasks.len())?;
-                check_cpus(cpus.as_ref())?;
-                policy.map_or(Ok(()), |(policy, nice)| check_policy(policy, nice))
+                check_cpus(cpus.as_deref())?;
+                policy.as_deref().map_or(Ok(()), |&(policy, nice)| check_policy(policy, nice))
             }
             Op::Change { cpus, policy } => {
-                check_cpus(cpus.as_ref())?;
-                policy.map_or(Ok(()), |(policy, nice)| check_policy(policy, nice))
+                check_cpus(cpus.as_deref())?;
+                policy.as_deref().map_or(Ok(()), |&(policy, nice)| check_policy(policy, nice))
             }
             Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
@@ -457,15 +457,15 @@ mod tests {
                 "w, task \"t0\", operation 0: reference 1, but there are 1",
             ),
             (
-                &[&[Op::Change { cpus: Some(CpuSet::new()), policy: None }]],
+                &[&[Op::Change { cpus: Some(Box::default()), policy: None }]],
                 "w, task \"t0\", operation 0: no CPU is allowed",
             ),
             (
-                &[&[Op::Change { cpus: None, policy: Some((Policy::Fifo(0), 0)) }]],
+                &[&[Op::Change { cpus: None, policy: Some(Box::new((Policy::Fifo(0), 0))) }]],
                 "w, task \"t0\", operation 0: real-time priority 0; expected 1 to 99",
             ),
             (
-                &[&[Op::Change { cpus: None, policy: Some((Policy::Other, 20)) }]],
+                &[&[Op::Change { cpus: None, policy: Some(Box::new((Policy::Other, 20))) }]],
                 "w, task \"t0\", operation 0: nice value 20; expected -20 to 19",
             ),
         ]);

@@ -475,15 +475,18 @@ impl<'w> Player<'w> {
                 None
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
-            Op::Passages(passages) => Some(Demand::Passages(*passages)),
+            Op::Passages(passages) => Some(Demand::Passages(**passages)),
             Op::Yield => Some(Demand::Yield),
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
             Op::Children(most) => self.wait_for_children(task, *most),
-            Op::Change { cpus, policy } => Some(Demand::Change { cpus: cpus.clone(), policy: *policy }),
+            Op::Change { cpus, policy } => {
+                Some(Demand::Change { cpus: cpus.as_deref().cloned(), policy: policy.as_deref().copied() })
+            }
             Op::ChangeOf { spec, cpus, policy } => {
                 let lives = |task: &Task| task.spec == *spec && !matches!(task.state, State::Absent | State::Gone);
                 let tasks = self.tasks.iter().zip(0..).filter(|(task, _)| lives(task)).map(|(_, id)| TaskId(id));
-                Some(Demand::ChangeOf { tasks: tasks.collect(), cpus: cpus.clone(), policy: *policy })
+                let (cpus, policy) = (cpus.as_deref().cloned(), policy.as_deref().copied());
+                Some(Demand::ChangeOf { tasks: tasks.collect(), cpus, policy })
             }
             Op::Repeat { .. } => unreachable!("the caller repeats"),
         }

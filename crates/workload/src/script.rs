@@ -44,7 +44,7 @@ pub enum Sleep {
     External,
 }
 
-/// One step of a script.
+/// One step of a script. There are millions of the frequent kinds, so the rare ones have what is long elsewhere.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
     /// So much work: nanoseconds on the reference CPU at full speed, user and system part.
@@ -85,13 +85,13 @@ pub enum Op {
     /// Sleep until resumed. A resume that came first is not remembered (rt-app).
     Suspend,
     /// Wake the tasks with this spec index from `Suspend`.
-    Resume(Vec<u32>),
+    Resume(Box<[u32]>),
     /// Post a signal.
     Post(SignalId),
     /// Wait for a signal, unless it is posted already.
     Await(SignalId),
     /// Pass through a lock in shared memory.
-    Passages(Passages),
+    Passages(Box<Passages>),
     /// `sched_yield(2)`.
     Yield,
     /// Start the task of this spec index (a new instance of it each time).
@@ -101,18 +101,18 @@ pub enum Op {
     /// From here on: these CPUs, this policy and nice value, where given (phases of rt-app).
     Change {
         /// New affinity.
-        cpus: Option<CpuSet>,
+        cpus: Option<Box<CpuSet>>,
         /// New policy and nice value.
-        policy: Option<(Policy, i8)>,
+        policy: Option<Box<(Policy, i8)>>,
     },
     /// The same for another task: for all that live of this spec index (`taskset -p`, `renice`).
     ChangeOf {
         /// Whose.
         spec: u32,
         /// New affinity.
-        cpus: Option<CpuSet>,
+        cpus: Option<Box<CpuSet>>,
         /// New policy and nice value.
-        policy: Option<(Policy, i8)>,
+        policy: Option<Box<(Policy, i8)>>,
     },
     /// The reference begins anew: now.
     Anchor(Reference),
@@ -281,4 +281,15 @@ impl Workload {
 pub(crate) fn stem(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A recording of a million switches has some millions of them.
+    #[test]
+    fn an_operation_is_small() {
+        assert!(size_of::<Op>() <= 24, "{} bytes", size_of::<Op>());
+    }
 }

@@ -42,7 +42,7 @@ pub fn describe(workload: &Workload, spec: usize) -> String {
 fn check_cpus(workload: &Workload, present: &CpuSet) -> Result<(), PlayError> {
     for (index, spec) in workload.tasks.iter().enumerate() {
         let changes = spec.script.iter().filter_map(|op| match op {
-            Op::Change { cpus, .. } | Op::ChangeOf { cpus, .. } => cpus.as_ref(),
+            Op::Change { cpus, .. } | Op::ChangeOf { cpus, .. } => cpus.as_deref(),
             _ => None,
         });
         if let Some(wanted) = spec.cpus.iter().chain(changes).find(|cpus| !cpus.intersects(present)) {
@@ -82,7 +82,7 @@ fn check_policies(workload: &Workload) -> Result<(), PlayError> {
 
 fn policies(spec: &TaskSpec) -> impl Iterator<Item = (Policy, i8)> {
     let changes = spec.script.iter().filter_map(|op| match op {
-        Op::Change { policy, .. } | Op::ChangeOf { policy, .. } => *policy,
+        Op::Change { policy, .. } | Op::ChangeOf { policy, .. } => policy.as_deref().copied(),
         _ => None,
     });
     std::iter::once((spec.policy, spec.nice)).chain(changes)

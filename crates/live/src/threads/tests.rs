@@ -485,7 +485,7 @@ fn a_task_changes_another_that_sleeps() {
     let cpus = sys::allowed_cpus().unwrap();
     let one = cpus.first().unwrap();
     let on = Some(std::iter::once(one).collect());
-    let change = Op::ChangeOf { spec: 1, cpus: on, policy: Some((Policy::Batch, 3)) };
+    let change = Op::ChangeOf { spec: 1, cpus: on.map(Box::new), policy: Some(Box::new((Policy::Batch, 3))) };
     let workload = workload(vec![spec("a", vec![change, nap(60_000)]), spec("b", vec![nap(60_000)])]);
     let options = options();
     let stage = Stage::prepare(&workload, &options).unwrap();
@@ -508,7 +508,7 @@ fn what_cannot_be_done_here_is_said_before_anything_starts() {
     let has = sys::allowed_cpus().unwrap();
     let nowhere = workload(vec![spec("a", vec![]), TaskSpec { cpus: on(absent), ..spec("b", vec![]) }]);
     assert_eq!(error(&nowhere), format!("w: task 1 (b) may only run on CPUs 4000, but this process has CPUs {has}"));
-    let later = workload(vec![spec("a", vec![nap(1), Op::Change { cpus: on(absent), policy: None }])]);
+    let later = workload(vec![spec("a", vec![nap(1), Op::Change { cpus: on(absent).map(Box::new), policy: None }])]);
     assert!(error(&later).starts_with("w: task 0 (a) may only run on CPUs 4000"), "{}", error(&later));
     let endless = workload(vec![spec("a", vec![work(1), Op::Repeat { from: 0, times: None }])]);
     assert_eq!(error(&endless), "w: it has tasks that never end and no duration; give one");
@@ -521,7 +521,7 @@ fn what_cannot_be_done_here_is_said_before_anything_starts() {
         error(&deadline),
         "w: task 0 (a) wants SCHED_DEADLINE with 50 ns of 100 ns within 100 ns: Invalid argument (os error 22)"
     );
-    let later = Op::Change { cpus: None, policy: Some((short, 0)) };
+    let later = Op::Change { cpus: None, policy: Some(Box::new((short, 0))) };
     let later = workload(vec![spec("a", vec![]), spec("b", vec![nap(1), later])]);
     assert!(error(&later).starts_with("w: task 1 (b) wants SCHED_DEADLINE with 50 ns"), "{}", error(&later));
 }

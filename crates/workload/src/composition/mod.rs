@@ -164,8 +164,10 @@ impl Changes {
             task.cpus = self.cpus_of(task.cpus.take());
             for op in &mut task.script {
                 if let Op::Change { cpus, policy } | Op::ChangeOf { cpus, policy, .. } = op {
-                    *policy = policy.map(|(policy, nice)| self.policy_of(policy, nice));
-                    *cpus = cpus.take().and_then(|cpus| self.cpus_of(Some(cpus)));
+                    if let Some(both) = policy {
+                        **both = self.policy_of(both.0, both.1);
+                    }
+                    *cpus = cpus.take().and_then(|cpus| self.cpus_of(Some(*cpus))).map(Box::new);
                 }
             }
         }

@@ -76,7 +76,7 @@ fn play(workload: &Workload, order: &[u32]) -> String {
 
 #[test]
 fn a_change_of_others_is_of_those_that_live() {
-    let change = Op::ChangeOf { spec: 1, cpus: None, policy: Some((Policy::Batch, 3)) };
+    let change = Op::ChangeOf { spec: 1, cpus: None, policy: Some(Box::new((Policy::Batch, 3))) };
     // 1 and 2 play the same spec; 1 ends in between.
     let workload = at_zero(&[&[change.clone(), change.clone(), change], &[work(1)]]);
     let mut player = Player::new(&workload);
@@ -171,7 +171,7 @@ fn a_barrier_has_rounds() {
 #[test]
 fn a_resume_is_not_remembered_and_wakes_in_order_of_suspension() {
     let sleeper = [Op::Suspend, work(1)];
-    let waker = [Op::Resume(vec![0, 1]), work(5), Op::Repeat { from: 0, times: None }];
+    let waker = [Op::Resume([0, 1].into()), work(5), Op::Repeat { from: 0, times: None }];
     expect![[r#"
         2: work 5
         1: wait
@@ -291,8 +291,8 @@ fn a_parent_waits_until_few_enough_children_live() {
 fn single_steps_tell_what_comes_and_who_waits_for_what() {
     let waiter = [Op::Lock(M), Op::Wait(C, M), Op::Repeat { from: 0, times: Some(1) }, Op::Unlock(M), Op::Suspend];
     let waker =
-        [Op::Signal(C), Op::Lock(M), Op::Lock(N), Op::Unlock(M), Op::Resume(vec![0]), Op::Barrier(BarrierId(0))];
-    let third = [Op::Broadcast(C), Op::Post(SignalId(0)), Op::Resume(vec![0, 1]), Op::Lock(N), Op::Unlock(N)];
+        [Op::Signal(C), Op::Lock(M), Op::Lock(N), Op::Unlock(M), Op::Resume([0].into()), Op::Barrier(BarrierId(0))];
+    let third = [Op::Broadcast(C), Op::Post(SignalId(0)), Op::Resume([0, 1].into()), Op::Lock(N), Op::Unlock(N)];
     let workload = at_zero(&[&waiter, &waker, &third]);
     let mut player = Player::new(&workload);
     for spec in 0..3 {
@@ -560,7 +560,7 @@ fn piece() -> impl Strategy<Value = Vec<Op>> {
         prop::collection::vec(0..3u32, 1..3).prop_map(|mut specs| {
             specs.sort_unstable();
             specs.dedup();
-            vec![Op::Resume(specs)]
+            vec![Op::Resume(specs.into())]
         }),
     ];
     let locked = (mutex(), condition(), 0..4u8).prop_map(|(mutex, condition, kind)| {

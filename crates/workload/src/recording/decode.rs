@@ -188,20 +188,23 @@ impl Reader<'_> {
             Tag::Sync => Op::Sync(ConditionId(self.small("condition")?), MutexId(self.small("mutex")?)),
             Tag::Barrier => Op::Barrier(BarrierId(self.small("barrier")?)),
             Tag::Suspend => Op::Suspend,
-            Tag::Resume => Op::Resume(self.list("resumed tasks", MAX_TASKS, |reader| reader.small("resumed task"))?),
+            Tag::Resume => {
+                let tasks = self.list("resumed tasks", MAX_TASKS, |reader| reader.small("resumed task"))?;
+                Op::Resume(tasks.into())
+            }
             Tag::Post => Op::Post(SignalId(self.small("signal")?)),
             Tag::Await => Op::Await(SignalId(self.small("signal")?)),
             Tag::Yield => Op::Yield,
             Tag::Fork => Op::Fork(self.small("forked task")?),
             Tag::Children => Op::Children(self.small("children")?),
             Tag::Change => Op::Change {
-                cpus: self.option("new CPUs", Reader::cpus)?,
-                policy: self.option("new policy", |reader| Ok((reader.policy()?, reader.nice()?)))?,
+                cpus: self.option("new CPUs", Reader::cpus)?.map(Box::new),
+                policy: self.option("new policy", |reader| Ok(Box::new((reader.policy()?, reader.nice()?))))?,
             },
             Tag::ChangeOf => Op::ChangeOf {
                 spec: self.small("changed task")?,
-                cpus: self.option("new CPUs", Reader::cpus)?,
-                policy: self.option("new policy", |reader| Ok((reader.policy()?, reader.nice()?)))?,
+                cpus: self.option("new CPUs", Reader::cpus)?.map(Box::new),
+                policy: self.option("new policy", |reader| Ok(Box::new((reader.policy()?, reader.nice()?))))?,
             },
             Tag::Anchor => Op::Anchor(Reference(self.small("reference")?)),
             Tag::Interval => {

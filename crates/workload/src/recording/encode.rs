@@ -203,11 +203,11 @@ impl Writer {
             Op::Children(most) => self.numbers(Tag::Children, &[(*most).into()]),
             Op::Change { cpus, policy } => {
                 self.numbers(Tag::Change, &[]);
-                self.change(cpus.as_ref(), *policy);
+                self.change(cpus.as_deref(), policy.as_deref().copied());
             }
             Op::ChangeOf { spec, cpus, policy } => {
                 self.numbers(Tag::ChangeOf, &[(*spec).into()]);
-                self.change(cpus.as_ref(), *policy);
+                self.change(cpus.as_deref(), policy.as_deref().copied());
             }
             Op::Anchor(reference) => self.numbers(Tag::Anchor, &[reference.0.into()]),
             Op::Interval { reference, period } => self.numbers(Tag::Interval, &[reference.0.into(), period.0]),

@@ -59,14 +59,15 @@ fn op() -> impl Strategy<Value = Op> {
         Just(Op::Broadcast(ConditionId(0))),
         Just(Op::Barrier(BarrierId(0))),
         Just(Op::Suspend),
-        Just(Op::Resume(vec![0, 1])),
+        Just(Op::Resume([0, 1].into())),
         Just(Op::Yield),
         any::<u32>().prop_map(Op::Children),
-        (prop::option::of(cpus()), prop::option::of(policy())).prop_map(|(cpus, policy)| Op::Change { cpus, policy }),
+        (prop::option::of(cpus()), prop::option::of(policy()))
+            .prop_map(|(cpus, policy)| Op::Change { cpus: cpus.map(Box::new), policy: policy.map(Box::new) }),
         (prop::option::of(cpus()), prop::option::of(policy())).prop_map(|(cpus, policy)| Op::ChangeOf {
             spec: 1,
-            cpus,
-            policy
+            cpus: cpus.map(Box::new),
+            policy: policy.map(Box::new),
         }),
     ]
 }

@@ -210,7 +210,7 @@ impl<'a, 'r> Builder<'a, 'r> {
         }
         let Parameters { cpus, policy } = read_parameters(&mut object, Known::Current(Policy::Other))?;
         object.finish()?;
-        Ok(Op::ChangeOf { spec: entry.first, cpus, policy })
+        Ok(Op::ChangeOf { spec: entry.first, cpus: cpus.map(Box::new), policy: policy.map(Box::new) })
     }
 
     fn mutex(&mut self, name: &'a str) -> MutexId {

@@ -68,5 +68,6 @@ pub(super) fn passages(what: &str, member: &Member, locks: &[SharedLock]) -> Res
     let (hold, between) = (time("hold_ns")?, time("between_ns")?);
     let times = object.integer("times", 1..=i64::from(i32::MAX))?.unwrap_or(1) as u64;
     object.finish()?;
-    Ok(Op::Passages(Passages { lock: LockId(number as u32), reads, hold, between, times, exponential }))
+    let lock = LockId(number as u32);
+    Ok(Op::Passages(Box::new(Passages { lock, reads, hold, between, times, exponential })))
 }

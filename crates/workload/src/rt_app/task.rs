@@ -226,7 +226,8 @@ fn build<'a>(
     for phase in phases {
         let cpus = moves.then(|| cpus_of(phase).unwrap_or_else(|| CpuSet::first_n(MAX_CPUS)));
         if cpus.is_some() || phase.parameters.policy.is_some() {
-            builder.push(phase.at, Op::Change { cpus, policy: phase.parameters.policy });
+            let policy = phase.parameters.policy.map(Box::new);
+            builder.push(phase.at, Op::Change { cpus: cpus.map(Box::new), policy });
         }
         let begin = builder.script.len();
         for member in phase.members.iter().filter(|member| is_event(&member.key)) {

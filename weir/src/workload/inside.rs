@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whose the tasks of a workload are, and what in it keeps time.
+
+use ids::Nanos;
+use report::{count, counted, escape};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use workload::{Op, Workload};
+
+/// Names of users and groups that are shown.
+const SHOWN: usize = 4;
+
+/// What there is in a workload beside work.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Inside {
+    /// Processes that are known as such, by the part of a composition that they are in.
+    processes: BTreeSet<(usize, u32)>,
+    sessions: BTreeSet<(usize, u32)>,
+    users: BTreeSet<u32>,
+    groups: BTreeSet<String>,
+    /// Tasks whose process is known.
+    members: u64,
+    /// Command lines, with whatever stands in them.
+    command_lines: u64,
+    /// Sleeps that end on a grid of time.
+    on_grid: u64,
+    /// Stretches of work that end at a time or by a signal.
+    until: u64,
+    /// Waits that have a timeout, and the shortest.
+    timeouts: u64,
+    shortest: Option<Nanos>,
+}
+
+impl Inside {
+    /// Looks at all tasks.
+    pub fn of(workload: &Workload) -> Inside {
+        let mut inside = Inside::default();
+        for (index, task) in (0u32..).zip(&workload.tasks) {
+            let part = workload.parts.partition_point(|part| part.tasks.end <= index);
+            inside.processes.extend(task.who.tgid.map(|tgid| (part, tgid)));
+            inside.sessions.extend(task.who.session.map(|session| (part, session)));
+            inside.users.extend(task.who.uid);
+            inside.groups.extend(task.who.group.clone());
+            inside.members += u64::from(task.who.tgid.is_some());
+            inside.command_lines += u64::from(task.command.is_some());
+            task.script.iter().for_each(|op| inside.take(op));
+        }
+        inside
+    }
+
+    fn take(&mut self, op: &Op) {
+        match op {
+            Op::Timer { .. } | Op::Interval { .. } => self.on_grid += 1,
+            Op::WorkUntil { .. } | Op::WorkUntilPosted(_) => self.until += 1,
+            Op::Timeout(time) => {
+                self.timeouts += 1;
+                self.shortest = Some(self.shortest.map_or(*time, |shortest| shortest.min(*time)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether its work is the same everywhere.
+    pub fn has_fixed_work(&self) -> bool {
+        self.until == 0
+    }
+
+    /// Lines for people; none if nothing is known.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.processes.is_empty() {
+            let threads = self.members.saturating_sub(self.processes.len() as u64);
+            let mut parts = vec![several(self.processes.len() as u64, "process", "processes")];
+            if threads > 0 {
+                parts.push(format!("{} beside their first ones", counted(threads, "thread")));
+            }
+            if !self.sessions.is_empty() {
+                parts.push(counted(self.sessions.len() as u64, "session"));
+            }
+            parts.extend(some("user", self.users.iter().map(u32::to_string)));
+            parts.extend(some("group", self.groups.iter().map(|group| escape(group).to_string())));
+            lines.push(parts.join(", "));
+        }
+        let mut time = Vec::new();
+        if self.on_grid > 0 {
+            time.push(format!("{} on a grid of time", counted(self.on_grid, "sleep")));
+        }
+        if self.until > 0 {
+            time.push(format!("{} of work until an alarm or a signal", several(self.until, "stretch", "stretches")));
+        }
+        if let Some(shortest) = self.shortest {
+            time.push(format!("{} with a timeout, of {shortest} at least", counted(self.timeouts, "wait")));
+        }
+        lines.extend((!time.is_empty()).then(|| time.join(", ")));
+        if self.command_lines > 0 {
+            lines.push(format!("{} in it, with whatever stands in them", counted(self.command_lines, "command line")));
+        }
+        lines
+    }
+
+    /// What cannot be known because of that.
+    pub fn uncertain(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.timeouts > 0 {
+            all.push("what a task would do after a timeout that did not pass is not known".to_owned());
+        }
+        if self.until > 0 {
+            all.push(
+                "work until an alarm or a signal is more on a faster machine and less on a slower one: there are no \
+                 bounds for it"
+                    .to_owned(),
+            );
+        }
+        all
+    }
+
+    /// The same for scripts.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "processes": self.processes.len(), "sessions": self.sessions.len(), "uids": self.users,
+            "groups": self.groups, "command_lines": self.command_lines, "sleeps_on_grid": self.on_grid,
+            "work_until": self.until, "timeouts": self.timeouts,
+            "shortest_timeout_ns": self.shortest.map(|time| time.0),
+        })
+    }
+}
+
+fn several(number: u64, one: &str, more: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { more })
+}
+
+/// The first of these by name, and how many more there are.
+fn some(what: &str, names: impl ExactSizeIterator<Item = String>) -> Option<String> {
+    let number = names.len();
+    let names: Vec<String> = names.take(SHOWN).collect();
+    let more = number.saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {} more", count(more as u64)) } else { String::new() };
+    let plural = if number == 1 { "" } else { "s" };
+    (number > 0).then(|| format!("{what}{plural} {}{more}", names.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::{Recording, Reference, SignalId, Sleep, Who};
+
+    fn inside(change: impl FnOnce(&mut Workload)) -> Inside {
+        let text = r#"{"tasks": {"a": {"instance": 3, "loop": 1, "run": 10}}}"#;
+        let mut workload = Workload::from_rt_app("w.json", text).expect("a workload");
+        change(&mut workload);
+        // As it comes out of a file.
+        let recording = Recording { meta: Default::default(), workload };
+        let bytes = recording.to_bytes().expect("a recording");
+        Inside::of(&Recording::from_bytes("w.weir", &bytes).expect("the same").workload)
+    }
+
+    #[test]
+    fn what_is_in_a_recording_is_told() {
+        let found = inside(|workload| {
+            let who = |tgid, uid| Who { tgid: Some(tgid), session: Some(1), uid: Some(uid), group: Some("/a".into()) };
+            for (task, (tgid, uid)) in workload.tasks.iter_mut().zip([(7, 0), (7, 0), (8, 1000)]) {
+                (task.who, task.command) = (who(tgid, uid), Some("a".into()));
+            }
+            workload.signals = 1;
+            let reference = Reference(Reference::PRIVATE);
+            workload.tasks[0].script.extend([
+                Op::Anchor(reference),
+                Op::Timer { reference, period: Nanos(5), absolute: true },
+                Op::Interval { reference, period: Nanos(5) },
+                Op::Timeout(Nanos::from_ms(40)),
+                Op::Sleep(Nanos(1), Sleep::External),
+                Op::Timeout(Nanos::from_ms(30)),
+                Op::Post(SignalId(0)),
+            ]);
+            workload.tasks[2].script.push(Op::WorkUntilPosted(SignalId(0)));
+        });
+        let expected = [
+            "2 processes, 1 thread beside their first ones, 1 session, users 0 1000, group /a",
+            "2 sleeps on a grid of time, 1 stretch of work until an alarm or a signal, 2 waits with a timeout, of 30.0 ms at \
+             least",
+            "3 command lines in it, with whatever stands in them",
+        ];
+        assert_eq!(found.lines(), expected);
+        assert!(!found.has_fixed_work() && found.uncertain().len() == 2);
+        assert_eq!(found.to_json()["shortest_timeout_ns"], 30_000_000);
+        assert_eq!(found.to_json()["uids"], json!([0, 1000]));
+    }
+
+    #[test]
+    fn of_what_is_not_known_nothing_is_told() {
+        let found = inside(|_| {});
+        assert_eq!(found.lines(), Vec::<String>::new());
+        assert!(found.has_fixed_work() && found.uncertain().is_empty());
+    }
+}
