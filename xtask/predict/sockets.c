@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Processes that send each other messages: `sockets groups|ping-pong`. */
+/* Processes that send each other messages: `sockets groups|ping-pong [STEPS]`, with so many steps of work for each. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -41,20 +42,33 @@ static void group(void)
 	}
 }
 
-static void ping_pong(void)
+/* So many steps of work in registers: about a nanosecond each. */
+static void work(long steps)
 {
+	unsigned long word = 1;
+
+	while (steps--) {
+		word = word * 6364136223846793005ul + 1;
+		__asm__ volatile("" : "+r"(word));
+	}
+}
+
+/* Fewer rounds if each is long: some 150 ms of work at most. */
+static void ping_pong(long steps)
+{
+	long rounds = steps && 150000000 / steps < ROUNDS ? 150000000 / steps : ROUNDS;
 	int there[2], back[2];
 	char byte = 0;
 
 	if (pipe(there) || pipe(back))
 		return;
 	if (!fork()) {
-		for (int round = 0; round < ROUNDS; round++)
+		for (int round = 0; round < rounds; round++, work(steps))
 			if (read(there[0], &byte, 1) != 1 || write(back[1], &byte, 1) != 1)
 				_exit(1);
 		_exit(0);
 	}
-	for (int round = 0; round < ROUNDS; round++)
+	for (int round = 0; round < rounds; round++, work(steps))
 		if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
 			return;
 }
@@ -67,9 +81,9 @@ int main(int argc, char **argv)
 		for (int i = 0; i < GROUPS; i++)
 			group();
 	else if (!strcmp(kind, "ping-pong"))
-		ping_pong();
+		ping_pong(argc > 2 ? atol(argv[2]) : 0);
 	else
-		return fprintf(stderr, "sockets groups|ping-pong\n"), 2;
+		return fprintf(stderr, "sockets groups|ping-pong [STEPS]\n"), 2;
 	while (wait(NULL) > 0)
 		;
 	return 0;

@@ -32,6 +32,8 @@ enum Task {
     Predict(predict::Arguments),
     /// Record many kinds of programs, predict four other runs of each, and compare with real runs (root)
     Predictions(predict::suite::Arguments),
+    /// Run commands with and without a recording in turn, and tell what that costs them (root)
+    RecordingCost(predict::cost::Arguments),
     /// Break rules, one at a time, in a copy of the repository, and tell who notices
     Sabotage(sabotage::Arguments),
     /// Make small mistakes in a policy's source, drawn by a seed, and tell which of them its tests notice
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         }
         Task::Predict(arguments) => end("predict", predict::execute(&arguments).map(|()| true)),
         Task::Predictions(arguments) => end("predictions", predict::suite::execute(&arguments).map(|()| true)),
+        Task::RecordingCost(arguments) => end("recording-cost", predict::cost::execute(&arguments).map(|()| true)),
         Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
         Task::Mutants(arguments) => end("mutants", mutants::execute(&arguments)),
         Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),

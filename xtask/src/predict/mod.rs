@@ -8,6 +8,7 @@
 //! the spread of either side.
 
 mod compare;
+pub(crate) mod cost;
 mod host;
 mod run;
 pub(crate) mod suite;

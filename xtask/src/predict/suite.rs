@@ -40,22 +40,35 @@ pub struct Arguments {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kinds {
-    kind: Vec<Kind>,
+pub(super) struct Kinds {
+    pub(super) kind: Vec<Kind>,
+}
+
+impl Kinds {
+    pub(super) fn read() -> Result<Kinds> {
+        toml::from_str(include_str!("../../predict/kinds.toml")).context("xtask/predict/kinds.toml")
+    }
 }
 
 /// A kind of program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kind {
-    name: String,
-    what: String,
+pub(super) struct Kind {
+    pub(super) name: String,
+    pub(super) what: String,
     /// The makespan should be predicted within 4 % in the median and 10 % at worst.
     #[serde(default)]
     steady: bool,
     #[serde(default)]
     prepare: String,
-    command: String,
+    pub(super) command: String,
+}
+
+impl Kind {
+    /// A command of a shell in any case.
+    pub(super) fn prepare_or_nothing(&self) -> &str {
+        if self.prepare.is_empty() { ":" } else { &self.prepare }
+    }
 }
 
 /// What is asked of a recording.
@@ -113,14 +126,14 @@ fn quoted(text: &str) -> String {
 }
 
 /// Where the kinds are run.
-struct Place {
+pub(super) struct Place {
     scratch: PathBuf,
     kinds: PathBuf,
 }
 
 impl Place {
     /// Compiles what the kinds need.
-    fn new(scratch: &Path) -> Result<Place> {
+    pub(super) fn new(scratch: &Path) -> Result<Place> {
         let place = Place { scratch: scratch.join("kinds"), kinds: crate::root().join("xtask/predict") };
         let bin = place.scratch.join("bin");
         fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
@@ -131,11 +144,11 @@ impl Place {
         Ok(place)
     }
 
-    fn copy(&self, number: u32) -> String {
+    pub(super) fn copy(&self, number: u32) -> String {
         self.scratch.join(number.to_string()).display().to_string()
     }
 
-    fn environment(&self) -> String {
+    pub(super) fn environment(&self) -> String {
         format!("export KINDS='{}' BIN='{}'; ", self.kinds.display(), self.scratch.join("bin").display())
     }
 
@@ -154,8 +167,7 @@ impl Place {
 /// Runs everything and writes the page.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.runs > 0, "0 runs say nothing; expected 1 or more");
-    let text = include_str!("../../predict/kinds.toml");
-    let kinds: Kinds = toml::from_str(text).context("xtask/predict/kinds.toml")?;
+    let kinds = Kinds::read()?;
     for name in &arguments.kinds {
         ensure!(kinds.kind.iter().any(|kind| kind.name == *name), "there is no kind {name}");
     }
@@ -359,7 +371,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_read() {
-        let kinds: Kinds = toml::from_str(include_str!("../../predict/kinds.toml")).unwrap();
+        let kinds = Kinds::read().unwrap();
         assert!(kinds.kind.len() >= 18 && kinds.kind.iter().any(|kind| kind.steady));
     }
 }

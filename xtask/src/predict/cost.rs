@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What recording costs what is recorded: `docs/recording-cost.md` has the result.
+//!
+//! The same command runs with and without a recording, in turn. Each time the kernel's `/proc/stat` is read just before and
+//! after it, by the shell that runs it: all that the CPUs did meanwhile counts, the reader of the events and softirqs too.
+//! The order within a pair changes from pair to pair. Of the pairs' ratios the median is shown, and the end of the interval
+//! (sign test, 95 %) in which the true one lies: that is the bound.
+
+use super::suite::{Kinds, Place};
+use super::{Weir, run_to_end};
+use anyhow::{Context, Result, ensure};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// `recording-cost`.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// Pairs of runs of each command; 15 or more for a bound that means something
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pairs: u32,
+    /// A weir that is built already
+    #[arg(long, value_name = "PROGRAM")]
+    weir: Option<PathBuf>,
+    /// Where the page goes; without, to standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Kinds of `kinds.toml` that are builds and servers, for which it should be under 2 %.
+const WANTED: [&str; 6] = ["make", "xargs", "forks", "tcp", "unix", "web"];
+
+/// Two processes that wake each other, with so many nanoseconds of work between, on one CPU: from many to few switches.
+const STEPS: [u32; 5] = [0, 1_000, 4_000, 20_000, 100_000];
+
+/// What the machine did while a command ran.
+#[derive(Clone, Copy)]
+struct Spent {
+    busy_s: f64,
+    elapsed_s: f64,
+    switches: f64,
+}
+
+/// One command's pairs: without and with a recording.
+struct Row {
+    what: String,
+    wanted: bool,
+    pairs: Vec<[Spent; 2]>,
+}
+
+/// Runs everything and writes the page.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    ensure!(arguments.pairs >= 6, "{} pairs bound nothing; expected 6 or more", arguments.pairs);
+    let here = Path::new(".");
+    let weir = match &arguments.weir {
+        Some(program) => Weir::of(fs::canonicalize(program).context("--weir")?, here)?,
+        None => Weir::build(here)?,
+    };
+    let place = Place::new(&weir.scratch)?;
+    let kinds = Kinds::read()?;
+    let mut rows = Vec::new();
+    for name in WANTED {
+        let kind = kinds.kind.iter().find(|kind| kind.name == name).expect("kinds.toml has it");
+        // Long enough for a counter in hundredths of a second.
+        let command = format!("for again in 1 2 3; do {}; {}; done", kind.prepare_or_nothing(), kind.command);
+        rows.push(measure(&weir, &place, &kind.what, true, &command, arguments.pairs)?);
+    }
+    for steps in STEPS {
+        let what = format!("hand-overs on one CPU, {steps} ns of work between");
+        let command = format!("for again in 1 2 3; do taskset -c 0 $BIN/sockets ping-pong {steps}; done");
+        rows.push(measure(&weir, &place, &what, false, &command, arguments.pairs)?);
+    }
+    let page = page(&rows, arguments.pairs);
+    match &arguments.output {
+        Some(path) => fs::write(path, page).with_context(|| path.display().to_string()),
+        None => {
+            print!("{page}");
+            Ok(())
+        }
+    }
+}
+
+fn measure(weir: &Weir<'_>, place: &Place, what: &str, wanted: bool, command: &str, pairs: u32) -> Result<Row> {
+    let (before, after) = (weir.scratch.join("before"), weir.scratch.join("after"));
+    let shell = format!(
+        "{}export COPY=0; cd {}; cp /proc/stat {before}; cp /proc/uptime {before}.up; {command}; \
+         cp /proc/uptime {after}.up; cp /proc/stat {after}",
+        place.environment(),
+        place.copy(0),
+        before = before.display(),
+        after = after.display(),
+    );
+    let run = |recorded: bool| -> Result<Spent> {
+        fs::create_dir_all(place.copy(0))?;
+        match recorded {
+            true => weir.record(&weir.scratch.join("cost.weir"), &shell)?,
+            false => run_to_end(Command::new("sh").arg("-c").arg(&shell).stderr(Stdio::null()))?,
+        }
+        Spent::between(&before, &after)
+    };
+    let mut row = Row { what: what.to_owned(), wanted, pairs: Vec::new() };
+    for pair in 0..=pairs {
+        eprintln!("{what}: pair {pair} of {pairs}");
+        let first = run(pair % 2 == 1)?;
+        let second = run(pair % 2 == 0)?;
+        let both = if pair % 2 == 1 { [second, first] } else { [first, second] };
+        // The first pair fills caches.
+        if pair > 0 {
+            row.pairs.push(both);
+        }
+    }
+    fs::remove_dir_all(place.copy(0))?;
+    Ok(row)
+}
+
+impl Spent {
+    /// From copies of `/proc/stat`, and of `/proc/uptime` beside them.
+    fn between(before: &Path, after: &Path) -> Result<Spent> {
+        let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
+        let uptime = |path: &Path| -> Result<f64> {
+            let text = read(&path.with_extension("up"))?;
+            text.split_whitespace().next().and_then(|first| first.parse().ok()).context("/proc/uptime has no number")
+        };
+        let (one, other) = (counters(&read(before)?)?, counters(&read(after)?)?);
+        Ok(Spent { busy_s: other.0 - one.0, elapsed_s: uptime(after)? - uptime(before)?, switches: other.1 - one.1 })
+    }
+}
+
+/// Seconds in which CPUs did not idle, and switches, both since boot.
+fn counters(stat: &str) -> Result<(f64, f64)> {
+    // USER_HZ is 100 on every architecture that matters. In order: user, nice, system, idle, iowait, irq, softirq, steal.
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).context("/proc/stat has no line cpu")?;
+    let ticks: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let busy = |(place, ticks): (usize, &f64)| (!matches!(place, 3 | 4)).then_some(*ticks);
+    let switches = stat.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
+    Ok((
+        ticks.iter().take(8).enumerate().filter_map(busy).sum::<f64>() / 100.0,
+        switches.context("/proc/stat has no line ctxt")?,
+    ))
+}
+
+impl Row {
+    /// More CPU time with a recording, in percent: the median of the pairs and its upper bound.
+    fn cost(&self) -> (f64, f64) {
+        let ratios: Vec<u64> =
+            self.pairs.iter().map(|[plain, recorded]| (1e6 * recorded.busy_s / plain.busy_s).round() as u64).collect();
+        let percent = |millionths: u64| (millionths as f64 - 1e6) / 1e4;
+        let bound = statistics::median_interval(&ratios).map_or(f64::NAN, |(_, high)| percent(high));
+        (percent(statistics::median(&ratios)), bound)
+    }
+
+    /// Switches a second without a recording, of the median pair.
+    fn rate(&self) -> u64 {
+        let rates: Vec<u64> = self.pairs.iter().map(|[plain, _]| (plain.switches / plain.elapsed_s) as u64).collect();
+        statistics::median(&rates)
+    }
+}
+
+fn page(rows: &[Row], pairs: u32) -> String {
+    let mut text = format!(
+        "# What recording costs\n\n\
+        Written by `cargo xtask recording-cost`: do not edit. CPU time of the whole machine while a command ran, with a\n\
+        recording beside without, in {pairs} pairs: the median, and the bound under which the true median lies (95 %, sign\n\
+        test). Softirqs and the program that receives the events are in it; what happens before and after the command, as\n\
+        the calibration and the conversion, is not.\n\n\
+        | what | switches a second | more CPU time | bound | |\n|---|---|---|---|---|\n"
+    );
+    for row in rows {
+        let (cost, bound) = row.cost();
+        let verdict = match (row.wanted, bound < 2.0) {
+            (false, _) => "",
+            (true, true) => "under 2 %",
+            (true, false) => "**not under 2 %**",
+        };
+        let _ = writeln!(text, "| {} | {} | {cost:+.1} % | {bound:+.1} % | {verdict} |", row.what, row.rate());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_time_is_all_but_idling() {
+        let stat = "cpu  100 20 300 9000 800 40 50 60 7 7\ncpu0 1 1 1 1\nctxt 1234\n";
+        assert_eq!(counters(stat).unwrap(), (5.7, 1234.0));
+        assert!(counters("cpu  1 2\n").is_err() && counters("ctxt 3\n").is_err());
+    }
+
+    #[test]
+    fn the_bound_is_that_of_the_median() {
+        let spent = |busy_s: f64| Spent { busy_s, elapsed_s: 2.0, switches: 4000.0 };
+        let pairs = (0..15).map(|number| [spent(1.0), spent(1.0 + f64::from(number) / 1000.0)]).collect();
+        let row = Row { what: "x".into(), wanted: true, pairs };
+        // Of 15 the interval is from the 4th to the 12th.
+        let (cost, bound) = row.cost();
+        assert!((cost - 0.7).abs() < 1e-9 && (bound - 1.1).abs() < 1e-9, "{cost} {bound}");
+        assert!(page(&[row], 15).contains("| x | 2000 | +0.7 % | +1.1 % | under 2 % |"));
+    }
+}
