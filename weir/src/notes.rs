@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a user should know of a scheduler before believing its runs, said once on standard error.
+//! What a user should know of a scheduler or a machine before believing its runs, said once on standard error.
 
 use crate::select::{Loadable, Scheduler};
 use inspect::{never_run, wishes};
 use launch_profile::Profile;
+use machine_model::{Effect, Machine};
 
 /// Tells of each scheduler what will not be as in a kernel.
 pub fn tell(schedulers: &[Scheduler]) {
@@ -19,6 +20,24 @@ pub fn tell(schedulers: &[Scheduler]) {
             eprintln!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));
         }
     }
+}
+
+/// Tells of effects that are to be left out and that none of the machines has.
+pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
+    let needless =
+        |effect: &&Effect| machines.iter().all(|machine| machine.effects.modelled().all(|has| has != **effect));
+    let words: Vec<&str> = without.iter().filter(needless).map(|effect| effect.name()).collect();
+    if words.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+    eprintln!(
+        "weir: --without {}: nothing to leave out, as {} {} no such table; only what a machine's file describes is modelled \
+         (docs/machine-model.md)",
+        words.join(","),
+        names.join(" and "),
+        if names.len() == 1 { "has" } else { "have" }
+    );
 }
 
 /// Says that user space may have to do something, where nobody said what.

@@ -67,7 +67,9 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     let (schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
     notes::tell(&schedulers);
-    let nominal = args.machines.iter().map(|name| machine(name, args)).collect::<Result<Vec<_>>>()?;
+    let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
+    notes::tell_needless(&args.without, &nominal);
+    let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
     let machines = nominal.iter().map(|machine| drawn(machine, args)).collect::<Result<Vec<_>>>()?;
     let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
@@ -133,12 +135,11 @@ fn tell_coverage(coverage: &Coverage, to: Option<&Path>, format: Format) -> Resu
     }
 }
 
-/// The machine of this name, without the effects and the noise that are to be left out.
-fn machine(name: &str, args: &Sim) -> Result<Machine> {
-    let mut machine = select::machine(name)?;
+/// The machine without the effects and the noise that are to be left out.
+fn left_out(mut machine: Machine, args: &Sim) -> Machine {
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
-    Ok(machine)
+    machine
 }
 
 /// The machine, or all its draws, with their numbers.

@@ -259,6 +259,28 @@ fn operations_that_wait_are_a_choice() {
     assert!(text(&refused.stderr).contains("its locks cost nothing"), "{}", text(&refused.stderr));
 }
 
+/// A machine that no file describes has no effects, and a wish to leave one out is answered.
+#[test]
+fn effects_that_no_machine_has_need_not_be_left_out() {
+    let directory = workspace();
+    let here = directory.path();
+    let told = |args: &[&str]| {
+        let output = weir(here, &[&["sim", "fifo", "-w", "load.json", "--without", "smt,locks"], args].concat());
+        assert_eq!(output.status.code(), Some(0));
+        text(&output.stderr).lines().filter(|line| line.contains("nothing to leave out")).map(str::to_owned).collect()
+    };
+    let synthetic: Vec<String> = told(&["-m", "core:2 pu:2"]);
+    assert_eq!(synthetic.len(), 1);
+    assert!(
+        synthetic[0].starts_with("weir: --without smt,locks: nothing to leave out, as core:2 pu:2 has no such table")
+    );
+    let nix: Vec<String> = told(&["-m", "nix-32", "-m", "desktop-4c"]);
+    assert!(
+        nix[0].starts_with("weir: --without smt: nothing to leave out, as nix-32 and desktop-4c have no such table")
+    );
+    assert_eq!(told(&["-m", "laptop-2c4t", "-m", "core:2 pu:2"]), Vec::<String>::new());
+}
+
 /// The machine of a saved run is a file that makes the same run again, also that of `host`, without what was left out.
 #[test]
 fn a_saved_machine_makes_the_run_again() {

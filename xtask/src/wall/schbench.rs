@@ -29,7 +29,9 @@ pub fn execute(weir: &Path, folder: &Path, preset: &str, object: &Path) -> Resul
     let mut command = Command::new(weir);
     command.args(["sim", "kernel"]).arg(object);
     command.arg("--profile").arg(crate::root().join("profiles/scx_rusty-2024-12.toml"));
-    command.args(["--for", "3s", "--seeds", "5", "--format", "json", "-m"]).arg(folder.join("machine.toml"));
+    // Latencies: so operations of the kernel wait.
+    command.args(["--kernel", "7.2+waiting", "--for", "3s", "--seeds", "5", "--format", "json"]);
+    command.arg("-m").arg(folder.join("machine.toml"));
     let output = command.arg("-w").arg(folder.join("workload.json")).output().context("weir cannot be run")?;
     ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout)?;
