@@ -125,6 +125,7 @@ impl Alarms {
         Some((time, alarm))
     }
 
+    #[inline(always)]
     fn slot(&mut self, alarm: Alarm) -> u32 {
         let rest = 3 * self.cpus;
         match alarm {

@@ -177,6 +177,7 @@ impl Cpu {
     }
 
     /// Brings the account up to `to`, which is not before the last time, and says what the current task got.
+    #[inline(always)]
     pub fn settle(&mut self, to: Nanos, ticks: &Ticks) -> Spent {
         let mut left = to - self.settled;
         self.settled = to;
