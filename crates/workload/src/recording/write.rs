@@ -7,11 +7,12 @@ use super::{Costs, MAGIC, Recording, RecordingMeta, VERSION, VERSION_HEADER};
 use crate::{Op, TaskSpec, Workload};
 use std::io::{self, Write};
 
-/// zstd level: recordings are written once and kept. But 19 takes half a second for each MB.
+/// zstd level: recordings are written once and kept. But 19 takes half a second for each MB, of which an operation has four
+/// millionths or so; and nobody should wait longer for the writing than for what was recorded.
 const SMALL_LEVEL: i32 = 19;
 /// Longer ones have a faster level.
-const SMALL_OPERATIONS: usize = 2 << 20;
-const LARGE_LEVEL: i32 = 3;
+const SMALL_OPERATIONS: usize = 1 << 18;
+const LARGE_LEVEL: i32 = 6;
 
 /// Writes a recording whose workload is valid. The answer is the file's length.
 pub(super) fn write(recording: &Recording, mut out: impl Write) -> io::Result<u64> {
