@@ -512,6 +512,7 @@ SLEEPABLE_OP0(s32, bfs_init)
 	s32 error = scx_bpf_create_dsq(QUEUE_DSQ, -1);
 	int cpu;
 
+	topology_init();
 	deadline_init(nr_online);
 	if (!error)
 		error = scx_bpf_create_dsq(IDLE_DSQ, -1);

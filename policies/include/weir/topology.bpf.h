@@ -18,8 +18,6 @@
 
 #define MAX_CPUS 4096
 #define MAX_CPU_MASK (MAX_CPUS - 1)
-#define MAX_THREADS 8	/* of a core: POWER has them */
-
 RODATA u32 nr_cpus = 1;	/* highest number + 1 */
 RODATA u32 nr_online = 1;
 
@@ -30,6 +28,25 @@ RODATA u16 cache_begin[MAX_CPUS];
 RODATA u16 cache_end[MAX_CPUS];
 RODATA u16 node_begin[MAX_CPUS];
 RODATA u16 node_end[MAX_CPUS];
+
+/* The most that a core has. */
+u32 max_threads = 1;
+
+/* At init. */
+static __always_inline void topology_init(void)
+{
+	u32 threads = 0, before = ~0U;
+	int at;
+
+	for_range(at, 0, nr_online) {
+		u32 core = core_of[cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK];
+
+		threads = core == before ? threads + 1 : 1;
+		before = core;
+		if (threads > max_threads)
+			max_threads = threads;
+	}
+}
 
 /* What two CPUs have in common at most. */
 enum distance { SAME_CPU, SAME_CORE, SAME_CACHE, SAME_NODE, OTHER_NODE, DISTANCES };
@@ -65,8 +82,8 @@ static __always_inline s32 sibling_at(u32 cpu, s32 steps)
 }
 
 /* for each other CPU of a core: `steps` is for the loop. */
-#define for_each_sibling(steps, sibling, cpu)				\
-	for_range(steps, -(MAX_THREADS - 1), MAX_THREADS)		\
+#define for_each_sibling(steps, sibling, cpu)					\
+	for_range(steps, 1 - (s32)max_threads, (s32)max_threads)		\
 		if (((sibling) = sibling_at(cpu, steps)) >= 0)
 
 #endif

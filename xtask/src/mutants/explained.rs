@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mutants that no test can notice, each with its reason: `xtask/mutants/POLICY.toml`.
+//! Mutants that no test notices, each with its reason: `xtask/mutants/POLICY.toml`. Those that make no difference at all are
+//! not drawn.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -21,6 +22,9 @@ struct One {
     name: String,
     /// Why nobody notices.
     why: String,
+    /// It does the same as the source, whatever happens.
+    #[serde(default)]
+    equivalent: bool,
 }
 
 impl Explained {
@@ -40,6 +44,11 @@ impl Explained {
     /// Why nobody notices this one.
     pub fn why(&self, name: &str) -> Option<&str> {
         self.mutant.iter().find(|one| one.name == name).map(|one| one.why.as_str())
+    }
+
+    /// Whether it does the same as the source.
+    pub fn is_equivalent(&self, name: &str) -> bool {
+        self.mutant.iter().any(|one| one.name == name && one.equivalent)
     }
 
     /// Their names.

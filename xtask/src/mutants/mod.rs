@@ -26,9 +26,9 @@ Examples:
   cargo xtask mutants bfs --seed 2 --count 20
   cargo xtask mutants bfs --list            which would be drawn
 
-Mutants that nobody can notice are explained in xtask/mutants/POLICY.toml. Exit
-status: 0 if at least 90 % were noticed and the others are explained, 1 if not, 2
-if the command itself cannot work.")]
+Mutants that make no difference, and those that nobody notices, are explained in
+xtask/mutants/POLICY.toml. Exit status: 0 if at least 90 % were noticed and the
+others are explained, 1 if not, 2 if the command itself cannot work.")]
 pub struct Arguments {
     /// The policy
     policy: String,
@@ -70,10 +70,14 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
     if let Some(outcome) = bench.judge()?.filter(|outcome| *outcome != Outcome::Missed) {
         bail!("without a mutant: {outcome:?}");
     }
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut equivalent) = (Vec::new(), 0);
     for mutant in source.draw(arguments.seed) {
         if outcomes.len() == arguments.count {
             break;
+        }
+        if explained.is_equivalent(&mutant.name) {
+            equivalent += 1;
+            continue;
         }
         bench.write(&source, Some(&mutant))?;
         // What clang refuses is no mutant.
@@ -81,6 +85,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
         eprintln!("{:3} {}: {}", outcomes.len() + 1, words(&outcome), mutant.name);
         outcomes.push((mutant, outcome));
     }
+    println!("{equivalent} were not tried, as they make no difference");
     Ok(report(&outcomes, &explained))
 }
 
@@ -147,9 +152,9 @@ impl Bench {
             return Ok(None);
         }
         // The quick ones first: most mutants do not live to see the others.
-        let quick = [format!("{}_turns", self.policy), format!("{}_machine", self.policy), "headers".to_owned()];
-        for filters in [&quick[..], &[self.policy.clone()]] {
-            let outcome = self.test(filters)?;
+        let quick = vec![format!("{}_turns", self.policy), format!("{}_machine", self.policy)];
+        for filters in [quick, vec![self.policy.clone()], vec!["headers".to_owned()]] {
+            let outcome = self.test(&filters)?;
             if outcome != Outcome::Missed {
                 return Ok(Some(outcome));
             }

@@ -40,6 +40,8 @@ static __attribute__((unused)) void make_machine(u32 nodes, u32 caches, u32 core
 			node_end[cpu] = (node + 1) * caches * cores * threads;
 		}
 	}
+	max_threads = 1;
+	topology_init();
 }
 #endif
 
