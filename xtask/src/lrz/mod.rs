@@ -5,6 +5,7 @@
 
 mod compare;
 mod corpora;
+mod kinds;
 mod overlap;
 mod stages;
 mod table;
@@ -35,6 +36,8 @@ pub enum Task {
     },
     /// Pack and unpack the files with lrz and its rivals, and write the table; goes on where it was stopped
     Compare(compare::Arguments),
+    /// Pack small files of many kinds, beside the back ends alone and lrzip, and write the table of sizes
+    Kinds(kinds::Arguments),
     /// Record lrz with overlapping stages and without, simulate both, and write the table
     Overlap(overlap::Arguments),
 }
@@ -44,6 +47,7 @@ pub fn execute(task: &Task) -> Result<()> {
     match task {
         Task::Corpora { folder, names, kernels } => corpora::make(folder, names, kernels),
         Task::Compare(arguments) => compare::execute(arguments),
+        Task::Kinds(arguments) => kinds::execute(arguments),
         Task::Overlap(arguments) => overlap::execute(arguments),
     }
 }
