@@ -94,6 +94,19 @@ fn a_change_of_others_is_of_those_that_live() {
 }
 
 #[test]
+fn a_thread_is_forked_in_its_own_process() {
+    let mut workload = at_zero(&[&[], &[], &[], &[]]);
+    for (task, tgid) in [(0, 7), (1, 7), (2, 8)] {
+        workload.tasks[task].who.tgid = Some(tgid);
+    }
+    let mut player = Player::new(&workload);
+    (0..4).for_each(|task| player.started(TaskId(task), task, Nanos::ZERO));
+    let threads_of = |parent| [0, 1, 2, 3].map(|spec| player.is_thread(spec, TaskId(parent)));
+    assert_eq!(threads_of(0), [true, true, false, false]);
+    assert_eq!(threads_of(3), [false; 4], "of whom no process is known, nobody is a thread");
+}
+
+#[test]
 fn a_mutex_passes_to_the_longest_waiter_at_once() {
     let script = [Op::Lock(M), work(1), Op::Unlock(M), work(2)];
     // 0 gives the mutex to 1 and cannot take it back before 1 ran.
