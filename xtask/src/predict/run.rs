@@ -18,6 +18,8 @@ pub struct Run {
     pub latency_ns: [u64; 3],
     /// CPU times of its tasks by name, in ascending order.
     pub cpu_ns: BTreeMap<String, Vec<u64>>,
+    /// Time of switches, wakeups and ticks, which a kernel counts as the tasks' own: 0 in a real run.
+    pub scheduler_ns: u64,
 }
 
 impl Run {
@@ -42,7 +44,13 @@ impl Run {
             wakeups: number(run, "wakeups")?,
             latency_ns: [number(latency, "mean")?, number(latency, "p50")?, number(latency, "p99")?],
             cpu_ns,
+            scheduler_ns: run["cpu_ns"]["scheduler"].as_u64().unwrap_or(0),
         })
+    }
+
+    /// CPU time as a kernel counts it: of all its tasks, with what the scheduler took of it.
+    pub fn counted_ns(&self) -> u64 {
+        self.cpu_total_ns() + self.scheduler_ns
     }
 
     /// CPU time of all its tasks.
@@ -60,6 +68,7 @@ mod tests {
         let text = |makespan: &str| {
             format!(
                 r#"{{"runs": [{{"makespan_ns": {makespan}, "context_switches": 5, "wakeups": 3,
+                "cpu_ns": {{"run": 10, "scheduler": 4}},
                 "wakeup_latency_ns": {{"mean": 10, "p50": 8, "p99": 90}},
                 "tasks": [{{"name": "cc1", "cpu_ns": 7}}, {{"name": "kworker/0:1", "cpu_ns": 1}},
                           {{"name": "cc1", "cpu_ns": 2}}]}}]}}"#
@@ -67,6 +76,7 @@ mod tests {
         };
         let run = Run::from_json(text("100").as_bytes()).unwrap();
         assert_eq!((run.makespan_ns, run.latency_ns, run.cpu_total_ns()), (100, [10, 8, 90], 9));
+        assert_eq!(run.counted_ns(), 13);
         assert_eq!(run.cpu_ns["cc1"], [2, 7]);
         // An endless or a stuck run has no makespan.
         assert_eq!(Run::from_json(text("null").as_bytes()).unwrap_err().to_string(), "no number makespan_ns");
