@@ -105,6 +105,7 @@ pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&s
         add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
         let far = handover::handover(a, b, HANDOVERS, handover::APART).less(near.median);
         add(Some("costs.ipi_send_ns"), &format!("what waking CPU {b} takes {a} more than waking its own"), far);
+        add(None, &format!("additions while CPU {a} or {b} keeps the line, both adding"), threads::residency(a, b));
         for row in locks::all(a, b) {
             add(None, &row.what, row.value);
         }
@@ -171,5 +172,8 @@ mod tests {
         let has = |key| all.iter().any(|quantity| quantity.key == Some(key));
         assert!(has("costs.context_switch_ns"));
         assert_eq!(has("locks.line_ns.llc"), usable.len() > 1);
+        let kept = all.iter().find(|quantity| quantity.what.starts_with("additions while"));
+        assert_eq!(kept.is_some(), usable.len() > 1);
+        assert!(kept.is_none_or(|kept| kept.value.p10 >= 1.0), "whoever has the line adds at least once");
     }
 }

@@ -125,6 +125,34 @@ pub(super) fn line(a: CpuId, b: CpuId) -> Quantiles {
     })
 }
 
+/// How often one of two CPUs that add to one number all the time does so before the other one gets the line: each sees by
+/// the number whether somebody came between. What this takes is how long the hardware leaves a line where it is wanted.
+pub(super) fn residency(a: CpuId, b: CpuId) -> Quantiles {
+    const ADDITIONS: u64 = 20_000;
+    let (number, barrier) = (Padded(AtomicU64::new(0)), Barrier::new(2));
+    let add = |cpu: CpuId| {
+        pinned(cpu, || {
+            let round = |_| {
+                barrier.wait();
+                let (mut turns, mut next) = (0, u64::MAX);
+                for _ in 0..ADDITIONS {
+                    let seen = number.0.fetch_add(1, Ordering::Relaxed);
+                    turns += u64::from(seen != next);
+                    next = seen.wrapping_add(1);
+                }
+                barrier.wait();
+                ADDITIONS as f64 / turns as f64
+            };
+            (0..ROUNDS).map(round).collect::<Vec<f64>>()
+        })
+    };
+    std::thread::scope(|scope| {
+        let add = &add;
+        let both = [a, b].map(|cpu| scope.spawn(move || add(cpu)));
+        Quantiles::of(both.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect())
+    })
+}
+
 /// From waking a thread on another CPU, which has slept for a moment, to its first instruction.
 pub(super) fn wakeup(a: CpuId, b: CpuId) -> Quantiles {
     const WAKEUPS: usize = 200;
