@@ -204,9 +204,9 @@ fn test_program(root: &Path) -> Result<PathBuf> {
         .output()
         .context("cargo does not start")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let programs = text.lines().filter_map(|line| {
+    let mut programs = text.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    programs.last().context("the tests of the policies do not compile")
+    programs.next_back().context("the tests of the policies do not compile")
 }
