@@ -255,7 +255,7 @@ fn latencies_beside_long_waits_for_locks_of_the_kernel_are_doubted() {
     // Read again from JSON they are the same, and each text says it once.
     assert_eq!(read_json(to_json(std::slice::from_ref(&doubted)).as_bytes()).unwrap()[0].doubtful, doubts);
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words(text_of(&[doubted.clone()])).matches(reason).count(), 1);
+    assert_eq!(words(text_of(std::slice::from_ref(&doubted))).matches(reason).count(), 1);
     let mut again = doubted.clone();
     again.tags.seed = Some(2);
     assert_eq!(words(text_of(&[doubted.clone(), again])).matches(reason).count(), 1);
