@@ -127,8 +127,10 @@ impl<M: Model> Run<'_, M> {
         let first = self.cpus[cpu.index()].next_tick;
         let end = match need {
             Need::Run(time) => self.ticks.end(from, time, first, cpu),
-            Need::Clock(time) if from > self.now => Nanos(self.now.0.saturating_add(time.0)).max(from + Nanos(1)),
-            Need::Clock(time) => Nanos(self.now.0.saturating_add(time.0)),
+            Need::Clock(time) => match Nanos(self.now.0.saturating_add(time.0)) {
+                end if end < from => from + Nanos(1),
+                end => end,
+            },
         };
         let due = if first >= end || (self.skip_ticks && self.tick_is_idle_until(cpu, end)) {
             end
