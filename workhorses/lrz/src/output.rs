@@ -27,7 +27,8 @@ impl Output {
     /// A file that will be called `path`; one that is there already is replaced if `replace`.
     ///
     /// # Errors
-    /// [`Error::Io`] if it is there and is not to be replaced, and for what the system reports.
+    /// [`Error::Io`] if it is there and is not to be replaced, if it is a device or anything else but a file, and for what
+    /// the system reports.
     pub fn create(path: &Path, replace: bool) -> Result<Output> {
         Output::new(path, replace, false)
     }
@@ -44,6 +45,10 @@ impl Output {
         if !replace && path.symlink_metadata().is_ok() {
             let what = format!("{}, which only -f replaces", path.display());
             return Err(Error::Io(what, io::ErrorKind::AlreadyExists.into()));
+        }
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            let what = format!("{}, which is no file and is not replaced: write to standard output", path.display());
+            return Err(Error::Io(what, io::ErrorKind::InvalidInput.into()));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -149,6 +154,21 @@ mod tests {
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
+    }
+
+    /// As root, -f -o /dev/null would otherwise leave the machine without it.
+    #[test]
+    fn what_is_no_file_is_never_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
+        for path in [folder.path(), Path::new("/dev/null"), &link] {
+            for replace in [false, true] {
+                assert!(Output::create(path, replace).is_err(), "{}", path.display());
+            }
+        }
+        assert!(link.is_symlink() && !Path::new("/dev/null").is_file());
+        assert_eq!(names(folder.path()), ["null"]);
     }
 
     #[test]
