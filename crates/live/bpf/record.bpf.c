@@ -125,6 +125,7 @@ struct note {
 	/* The last wakeup. */
 	__u64 wake_ns;
 	__u64 waker_work_ns;
+	__u64 acted_ns; /* when it woke somebody last */
 	__u64 peak_at_exec_pages; /* peak RSS of what the process was before its last exec */
 };
 
@@ -292,6 +293,46 @@ static void note_timer(struct task_struct *task, struct note *note)
 	note->expires_ns = expires->expires_ns;
 }
 
+/* The sleep of a task that runs again. */
+static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
+{
+	struct sleep *event = RESERVE(sleep);
+	bool seen = note->wake_ns >= note->switched_in_ns;
+
+	note->blocked = 0;
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_SLEEP, note->member.task, note->blocked_ns, note->blocked_work_ns);
+	event->wake_ns = seen ? note->wake_ns : now - (task->se.sum_exec_runtime - note->blocked_work_ns);
+	event->waker_work_ns = seen ? note->waker_work_ns : 0;
+	event->waker = seen ? note->waker : NOBODY;
+	event->flags = note->flags | (seen ? note->wake_flags : WAKE_UNSEEN);
+	event->switches = note->switches;
+	event->interrupts = note->interrupts;
+	event->cpu = note->blocked_cpu;
+	event->timer = note->timer;
+	event->expires_ns = note->expires_ns;
+	event->limit_ns = note->limit_ns;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
+
+/*
+ * A task that was woken is woken again before it was seen to run: it has run, and sleeps again. When it fell asleep is not
+ * known; not before it had used the CPU time that it has got since, nor before it woke somebody last.
+ */
+static void report_hidden_turn(struct task_struct *task, struct note *note, __u64 now)
+{
+	__u64 work_ns = task->se.sum_exec_runtime, asleep = note->wake_ns + (work_ns - note->blocked_work_ns);
+
+	if (asleep < note->acted_ns)
+		asleep = note->acted_ns;
+	report_sleep(task, note, now);
+	note->blocked = 1;
+	note->blocked_ns = asleep < now ? asleep : now;
+	note->blocked_work_ns = work_ns;
+	note->flags = 0;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *task)
 {
@@ -303,8 +344,12 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		return 0;
 	now = bpf_ktime_get_ns();
 	current = bpf_get_current_task_btf();
+	if (note->blocked && note->wake_ns >= note->blocked_ns)
+		report_hidden_turn(task, note, now);
 	of_waker = note_waker(note, current, now);
 	note->waker_work_ns = of_waker ? work_now(current, of_waker, now) : 0;
+	if (of_waker)
+		of_waker->acted_ns = now;
 	if (note->wake_flags & (WAKE_HARDIRQ | WAKE_SOFTIRQ))
 		note_timer(task, note);
 	return 0;
@@ -430,29 +475,6 @@ int BPF_PROG(on_alarm, int which, const struct itimerspec64 *value)
 	event->interval_ns = ns_of(&value->it_interval);
 	bpf_ringbuf_submit(event, wakeup_flag());
 	return 0;
-}
-
-/* The sleep of a task that runs again. */
-static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
-{
-	struct sleep *event = RESERVE(sleep);
-	bool seen = note->wake_ns >= note->switched_in_ns;
-
-	note->blocked = 0;
-	if (!event)
-		return;
-	fill_head(&event->head, KIND_SLEEP, note->member.task, note->blocked_ns, note->blocked_work_ns);
-	event->wake_ns = seen ? note->wake_ns : now - (task->se.sum_exec_runtime - note->blocked_work_ns);
-	event->waker_work_ns = seen ? note->waker_work_ns : 0;
-	event->waker = seen ? note->waker : NOBODY;
-	event->flags = note->flags | (seen ? note->wake_flags : WAKE_UNSEEN);
-	event->switches = note->switches;
-	event->interrupts = note->interrupts;
-	event->cpu = note->blocked_cpu;
-	event->timer = note->timer;
-	event->expires_ns = note->expires_ns;
-	event->limit_ns = note->limit_ns;
-	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
 static void switch_out(struct task_struct *task, struct note *note, unsigned int state)
