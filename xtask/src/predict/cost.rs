@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What recording costs what is recorded: `docs/recording-cost.md` has the result.
+//! What recording costs what is recorded.
 //!
 //! The same command runs with and without a recording, in turn. Each time the kernel's `/proc/stat` is read just before and
 //! after it, by the shell that runs it: all that the CPUs did meanwhile counts, the reader of the events and softirqs too.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How good predictions are, for many kinds of programs and four questions: `docs/predictions.md` has the result.
+//! How good predictions are, for many kinds of programs and four questions.
 //!
 //! Each kind of `xtask/predict/kinds.toml` is recorded alone, with all CPUs. From that come four predictions: the same again,
 //! on one CPU, with another nice value, and two of them beside each other. Each is run for real in turn with the others.
