@@ -10,11 +10,10 @@
 //!    nothing in the recording says what that task waited for.
 //! 4. Whom an interrupt borrowed is never a cause.
 //! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
-//!
 //! 6. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
 //!    ends lasts until that, however much it is.
 //!
-//! Replay in this order cannot deadlock: every step happened at some time, and each waits only for earlier ones.
+//! Replay in this order cannot deadlock: every step stands at a time, and each waits only for what stands no later.
 
 use crate::event::{Event, Kind, Number, Slept, Waker};
 use crate::life::{self, Attributes, Life, Step};
@@ -238,23 +237,25 @@ impl<'a> Conversion<'a> {
         if waker.is_none() && length == Nanos::ZERO {
             return;
         }
-        if let Some(limit) = slept.limit.filter(|_| !slept.expiry.is_some_and(|expiry| expiry.own)) {
-            self.lives[index].steps.push(Step::new(event.time, event.work, Op::Timeout(limit)));
-        }
-        let op = match waker {
+        // A wait for a task stands where it ends. Between its two ends a task does nothing, unless the kernel hid a turn of
+        // it and two sleeps look like one; then it stands behind what the task did in that turn.
+        let (op, time) = match waker {
             Some((waker, work)) => {
                 let signal = self.new_signal();
                 self.lives[waker].steps.push(Step::new(slept.wake, work, Op::Post(signal)));
-                Op::Await(signal)
+                (Op::Await(signal), event.time.max(slept.wake))
             }
-            None => Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))),
+            None => (Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))), event.time),
         };
+        if let Some(limit) = slept.limit.filter(|_| !slept.expiry.is_some_and(|expiry| expiry.own)) {
+            self.lives[index].steps.push(Step::new(time, event.work, Op::Timeout(limit)));
+        }
         let life = &mut self.lives[index];
         if let Some(expiry) = slept.expiry.filter(|_| matches!(op, Op::Sleep(_, Sleep::Timer))) {
             life.expiries.push(Expired { step: life.steps.len() as u32, expiry, length });
         }
         let counts = Some((slept.switches, slept.interrupts));
-        life.steps.push(Step { counts, ..Step::new(event.time, event.work, op) });
+        life.steps.push(Step { counts, ..Step::new(time, event.work, op) });
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {

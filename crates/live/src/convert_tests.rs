@@ -4,6 +4,7 @@
 use super::*;
 use crate::event::Ticks;
 use ids::{CpuId, Policy};
+use proptest::prelude::*;
 
 const PAGE: u64 = 4096;
 
@@ -440,4 +441,58 @@ fn who_was_there_before_begins_at_zero_and_who_goes_on_ends_where_it_is() {
     assert_eq!((converted.unfinished, converted.cpu), (2, Nanos::from_us(620)));
     let starts: Vec<Start> = converted.workload.tasks.iter().map(|task| task.start).collect();
     assert_eq!(starts, [Start::At(Nanos::ZERO), Start::At(Nanos::from_us(1)), Start::Forked]);
+}
+
+/// Whether all tasks come to their end, if each goes on as far as it can.
+fn comes_to_its_end(workload: &Workload) -> bool {
+    let mut posted = vec![false; workload.signals as usize];
+    let mut rest: Vec<&[Op]> = workload.tasks.iter().map(|task| &task.script[..]).collect();
+    loop {
+        let before: usize = rest.iter().map(|script| script.len()).sum();
+        for script in &mut rest {
+            while let Some((op, later)) = script.split_first() {
+                match op {
+                    Op::Await(signal) if !posted[signal.0 as usize] => break,
+                    Op::Post(signal) => posted[signal.0 as usize] = true,
+                    _ => {}
+                }
+                *script = later;
+            }
+        }
+        match rest.iter().map(|script| script.len()).sum() {
+            0 => return true,
+            after if after == before => return false,
+            _ => {}
+        }
+    }
+}
+
+/// The kernel hid the turn of task 1 in which it woke task 0, so that two of its sleeps look like one.
+#[test]
+fn a_turn_that_nobody_saw_makes_no_circle() {
+    let events = [
+        birth(0, 0, None, 0),
+        birth(10, 1, Some(0), 10),
+        sleep(50, 1, 20, 900, by(0, 400)),
+        sleep(300, 0, 200, 600, by(1, 100)),
+        end(1_000, 1, 150),
+        end(1_100, 0, 500),
+    ];
+    assert_eq!(scripts(&events), ["10 fork(1) 190 await(1) 200 post(0) 100", "100 post(1) await(0) 50"]);
+    assert!(comes_to_its_end(&convert("test", &events, &host(), &Overheads::default()).workload));
+}
+
+proptest! {
+    /// Whatever sleeps there are, also such as cannot be.
+    #[test]
+    fn nobody_waits_in_a_circle(
+        sleeps in prop::collection::vec((0u32..4, 0u32..4, 10u64..1_000, 0u64..300, 0u64..100), 0..60),
+    ) {
+        let births = (0..4).map(|task| birth(task.into(), task, (task > 0).then_some(0), task.into()));
+        let sleeps = sleeps.into_iter().map(|(who, waker, begin, length, work)| {
+            sleep(begin, who, work, begin + length, by(waker, work))
+        });
+        let events: Vec<Event> = births.chain(sleeps).collect();
+        prop_assert!(comes_to_its_end(&convert("test", &events, &host(), &Overheads::default()).workload));
+    }
 }
