@@ -61,7 +61,7 @@ pub(crate) fn switch(cpu: CpuId) -> Quantiles {
 }
 
 /// CPU time of a call of `sched_yield()` by so many threads on one CPU.
-fn yields(cpu: CpuId, threads: usize) -> Quantiles {
+pub(super) fn yields(cpu: CpuId, threads: usize) -> Quantiles {
     const YIELDS: u32 = 100;
     const ROUNDS: usize = 100;
     let barrier = Barrier::new(threads);

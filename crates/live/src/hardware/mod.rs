@@ -88,16 +88,11 @@ pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&s
     add(Some("costs.tick_ns"), "gaps above 400 ns of a spinning reader", gap);
     add(None, "how many such gaps a second", each_second);
     progress("switches and wakeups");
-    let alone = threads::yields(here, 1);
-    add(None, "sched_yield() alone", alone);
-    add(
-        Some("costs.context_switch_ns"),
-        "the same to another thread, less that",
-        threads::yields(here, 2).less(alone.median),
-    );
+    add(None, "sched_yield() alone, CPU time", handover::yields(here, 1));
+    let switch = handover::switch(here);
+    add(Some("costs.context_switch_ns"), "the same to another thread, less that", switch);
     let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
-    let switch = handover::switch(here).median;
-    let wakeup = near.less(switch);
+    let wakeup = near.less(switch.median);
     add(Some("costs.wakeup_ns"), "waking a thread of this CPU, and sleeping", wakeup);
     for (distance, key, a, b) in pairs(topology, usable) {
         progress(&format!("CPUs {a} and {b}, {distance}"));

@@ -73,27 +73,6 @@ pub(super) fn gaps(cpu: CpuId) -> (Quantiles, Quantiles) {
     })
 }
 
-/// What one of so many threads' calls of `sched_yield()` takes on one CPU.
-pub(super) fn yields(cpu: CpuId, threads: u64) -> Quantiles {
-    const YIELDS: u64 = 2_000;
-    let barrier = Barrier::new(threads as usize);
-    let work = || {
-        pinned(cpu, || {
-            let round = || {
-                barrier.wait();
-                let start = Instant::now();
-                (0..YIELDS).for_each(|_| std::thread::yield_now());
-                each(start.elapsed(), YIELDS * threads)
-            };
-            (0..ROUNDS).map(|_| round()).collect::<Vec<f64>>()
-        })
-    };
-    std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        Quantiles::of(all.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect())
-    })
-}
-
 /// One way of a cache line: two CPUs write to it in turn.
 pub(super) fn line(a: CpuId, b: CpuId) -> Quantiles {
     const TRIPS: u64 = 2_000;
