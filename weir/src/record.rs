@@ -84,13 +84,13 @@ fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
     text
 }
 
-/// What was taken out of the tasks' work, and what it is made of.
+/// What was taken out of the tasks' work, and the prices that were used for it.
 fn scheduling(summary: &RecordSummary) -> String {
     let costs = summary.calibration.costs();
     let named = [("a switch", costs.switch), ("a wakeup", costs.wake), ("an interrupt sent", costs.interrupt)];
     let named = named.iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost.as_ref()?.typical)));
     format!(
-        "weir: {} of the CPU time was its schedule's and is no work: here {} take\n",
+        "weir: {} of the CPU time was scheduling and was taken out; measured before: {}\n",
         summary.scheduling,
         named.collect::<Vec<_>>().join(", ")
     )
