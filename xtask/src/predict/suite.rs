@@ -181,20 +181,29 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     };
     let place = Place::new(&weir.scratch)?;
     let host = Host::measure(&weir)?;
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     let chosen = |kind: &&Kind| arguments.kinds.is_empty() || arguments.kinds.contains(&kind.name);
     for kind in kinds.kind.iter().filter(chosen) {
-        rows.extend(play(&weir, &place, &host, kind, arguments.runs)?);
-        fs::remove_dir_all(place.copy(0)).and_then(|()| fs::remove_dir_all(place.copy(1)))?;
-    }
-    let page = page(&rows, &host, arguments.runs);
-    match &arguments.output {
-        Some(path) => fs::write(path, page).with_context(|| path.display().to_string()),
-        None => {
-            print!("{page}");
-            Ok(())
+        match play(&weir, &place, &host, kind, arguments.runs) {
+            Ok(more) => rows.extend(more),
+            Err(error) => {
+                eprintln!("{}: {error:#}", kind.name);
+                failed.push(kind.name.clone());
+            }
+        }
+        for copy in 0..2 {
+            fs::remove_dir_all(place.copy(copy)).with_context(|| place.copy(copy))?;
+        }
+        // Half an hour of measuring is worth something even if the rest is never reached.
+        if let Some(path) = &arguments.output {
+            fs::write(path, page(&rows, &failed, &host, arguments.runs)).with_context(|| path.display().to_string())?;
         }
     }
+    if arguments.output.is_none() {
+        print!("{}", page(&rows, &failed, &host, arguments.runs));
+    }
+    ensure!(failed.is_empty(), "without an answer: {}", failed.join(", "));
+    Ok(())
 }
 
 /// A question to a kind: its real runs, and what was predicted for each from the recording of its round.
@@ -301,7 +310,7 @@ fn us(ns: f64) -> String {
     }
 }
 
-fn page(rows: &[Row], host: &Host, runs: u32) -> String {
+fn page(rows: &[Row], failed: &[String], host: &Host, runs: u32) -> String {
     let mut text = format!(
         "# What recordings predict\n\n\
         Written by `cargo xtask predictions`: do not edit. Each kind of program was recorded on this machine with all its\n\
@@ -320,6 +329,9 @@ fn page(rows: &[Row], host: &Host, runs: u32) -> String {
         table.add_rows(group.iter().map(Row::cells));
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         let _ = writeln!(text, "{table}");
+    }
+    for kind in failed {
+        let _ = writeln!(text, "\n## {kind}\n\nNo answer: recording or playing it failed.");
     }
     text.push_str(&verdict(rows));
     text
