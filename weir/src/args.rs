@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The grammar of the command line.
 
+use crate::saved::Which;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
 use machine_model::{Effect, NoiseSource};
@@ -21,6 +22,7 @@ Examples:
   weir sim fifo bfs -m laptop-2c4t    what differs between two schedulers
   weir run bfs -- make -j4            a build under bfs, in the kernel (root)
   weir record -o my.weir -- make -j4  record a workload (root)
+  weir explain run.weirrun            why tasks of a saved run waited
 
 Exit status: 0 fine, 1 a scheduler was ejected or something else was wrong with
 the run, 2 bad usage or input; the help of each command says more."
@@ -48,6 +50,8 @@ pub enum Command {
     Run(Run),
     /// Compare saved runs, simulated and real
     Compare(Compare),
+    /// Tell why a task of a saved run waited, or why the run took so long
+    Explain(Explain),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
     /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
@@ -212,7 +216,7 @@ pub struct Sim {
     /// Show how often each line of the policies ran, in all runs together, or write it to FILE for lcov and genhtml
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub coverage: Option<Option<PathBuf>>,
-    /// Write all that is known of the runs to FILE.weirrun, for weir compare
+    /// Write all that is known of the runs to FILE.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 }
@@ -308,7 +312,7 @@ pub struct Run {
     /// Write a trace of the command's or the workload's run for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write all that is known of the run, each event too, to FILE.weirrun, for weir compare
+    /// Write all that is known of the run, each event too, to FILE.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// The command and its arguments
@@ -342,6 +346,68 @@ pub struct Compare {
     /// Show all measures, not only those that matter most
     #[arg(long)]
     pub all: bool,
+}
+
+/// `weir explain`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+FILE is what weir sim --save or weir run --save wrote. A simulated run is made
+again, and told in more detail. Of a run in a real kernel no queue, callback or
+line is seen. Without an option: the ejection if there was one, else the three
+longest waits and the chain.
+
+T is a task's name or its number in the kernel (cc1[131]: cc1 or 131).
+
+Examples:
+  weir sim bfs -w preempt-mix --save run.weirrun
+  weir explain run.weirrun
+  weir explain run.weirrun --worst 10
+  weir explain run.weirrun --task hog-0 --at 1.5s
+  weir explain run.weirrun --chain
+  weir explain stalled.weirrun --ejection
+  weir explain many.weirrun --scheduler bfs --seed 3 --worst 1
+  weir explain run.weirrun --worst 1 --format json | jq '.waits[0].suspects'
+
+Exit status: 0 fine, 2 bad usage or input."
+)]
+pub struct Explain {
+    /// Saved runs
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which of its runs
+    #[command(flatten, next_help_heading = "Which run, if the file has several")]
+    pub which: Which,
+    /// Why this task waited: its longest wait, or that at --at
+    #[arg(long, value_name = "T", conflicts_with_all = ["worst", "chain", "ejection"])]
+    pub task: Option<String>,
+    /// When, from the beginning of the run, such as 1.5s
+    #[arg(long, value_name = "TIME", requires = "task", value_parser = moment)]
+    pub at: Option<Nanos>,
+    /// The N longest waits, after wakeups and others, in one sentence each, and in detail
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub worst: Option<u64>,
+    /// Look only at waits of this kind
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Waits::All)]
+    pub waits: Waits,
+    /// The longest chain of causes, from the beginning of the run to its end
+    #[arg(long)]
+    pub chain: bool,
+    /// Why the scheduler was ejected
+    #[arg(long)]
+    pub ejection: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Which waits for a CPU are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Waits {
+    All,
+    Wakeup,
+    Lost,
 }
 
 /// `weir workload`.
@@ -413,6 +479,11 @@ pub struct Record {
     /// The command and its arguments
     #[arg(last = true, required_unless_present_any = ["pid", "all"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// A time of a run.
+fn moment(text: &str) -> Result<Nanos, String> {
+    text.parse().map_err(|error: ids::ParseNanosError| error.to_string())
 }
 
 /// A time above 0.

@@ -36,6 +36,39 @@ static READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
 /// Whether to remember that.
 static REMEMBERS: AtomicBool = AtomicBool::new(false);
 
+/// What a saved run holds, by path: it is read instead of what is there today.
+static PROVIDED: Mutex<Option<Vec<(String, Vec<u8>)>>> = Mutex::new(None);
+
+/// Ends the providing of files when it is dropped.
+#[derive(Debug)]
+pub struct Provided;
+
+impl Drop for Provided {
+    fn drop(&mut self) {
+        *PROVIDED.lock().expect("nobody panics with it") = None;
+    }
+}
+
+/// While what this returns lives, these files are read and no others, by the paths that they had.
+pub fn provide(files: Vec<(String, Vec<u8>)>) -> Provided {
+    *PROVIDED.lock().expect("nobody panics with it") = Some(files);
+    Provided
+}
+
+/// A file that was provided; the outer `None`: files are read where they are.
+fn provided(path: &Path) -> Option<Option<Vec<u8>>> {
+    let files = PROVIDED.lock().expect("nobody panics with it");
+    let find = |files: &Vec<(String, Vec<u8>)>| {
+        files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, bytes)| bytes.clone())
+    };
+    files.as_ref().map(find)
+}
+
+/// Whether there is such a file.
+pub fn exists(path: &Path) -> bool {
+    provided(path).map_or_else(|| path.exists(), |file| file.is_some())
+}
+
 /// Remembers from now on what is read.
 pub fn remember() {
     REMEMBERS.store(true, Ordering::Relaxed);
@@ -59,6 +92,9 @@ pub fn read_so_far() -> Vec<(String, Vec<u8>)> {
 /// If it cannot be read, is no regular file (a device or a pipe may never end), or is larger than its kind may be.
 pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     let cannot = || format!("cannot read {}", path.display());
+    if let Some(provided) = provided(path) {
+        return provided.ok_or_else(|| anyhow!("{}: the saved run does not have it", cannot()));
+    }
     // Before it is opened, which waits for a writer if it is a pipe.
     let metadata = fs::metadata(path).with_context(cannot)?;
     if !metadata.is_file() {

@@ -8,6 +8,7 @@ mod args;
 mod compare;
 mod compile;
 mod coverage;
+mod explain;
 mod input;
 mod inspect;
 mod list;
@@ -20,6 +21,7 @@ mod record;
 mod refusals;
 mod run;
 mod save;
+mod saved;
 mod select;
 mod sim;
 mod watch;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::inspect(args).map(|()| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };

@@ -16,7 +16,7 @@ use std::path::Path;
 /// The part that holds the document which `--format json` prints.
 pub const RUNS: &str = "runs.json";
 /// The part that says what was run.
-const SETUP: &str = "setup.json";
+pub const SETUP: &str = "setup.json";
 /// The part that holds the files of sysfs from which the machine `host` was made.
 const SYSFS: &str = "sysfs.json";
 

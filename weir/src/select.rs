@@ -116,6 +116,21 @@ pub fn is_unknown(name: &str) -> bool {
 }
 
 fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
+    scheduler_of(name, None, profile)
+}
+
+/// A scheduler of a saved run with the object that was kept; without one it is the kernel's own.
+///
+/// # Errors
+/// If the object cannot be read as one, or its profile is not as it should be.
+pub fn saved_scheduler(name: &str, object: Option<Vec<u8>>, profile: Option<&Path>) -> Result<Scheduler> {
+    match object {
+        None => Ok(Scheduler { name: name.to_owned(), loadable: None }),
+        Some(object) => scheduler_of(name, Some(object), profile),
+    }
+}
+
+fn scheduler_of(name: &str, object: Option<Vec<u8>>, profile: Option<&Path>) -> Result<Scheduler> {
     let spec = Spec::parse(name)?;
     if spec.what == KERNEL {
         if spec.preset.is_some() || !spec.tunables.is_empty() {
@@ -123,8 +138,12 @@ fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
         }
         return Ok(Scheduler { name: name.to_owned(), loadable: None });
     }
-    let (bytes, mut launch) =
-        if is_object(spec.what) { from_file(Path::new(spec.what), profile)? } else { from_policy(spec.what)? };
+    let (bytes, mut launch) = match object {
+        Some(object) if is_object(spec.what) => (Cow::Owned(object), profile_of(Path::new(spec.what), profile)?),
+        Some(object) => (Cow::Owned(object), from_policy(spec.what)?.1),
+        None if is_object(spec.what) => from_file(Path::new(spec.what), profile)?,
+        None => from_policy(spec.what)?,
+    };
     if let Some((key, _)) = spec.tunables.first().filter(|_| !is_object(spec.what) && launch.tunables().count() == 0) {
         bail!("{name}: {key:?} is not a tunable; {} has none", spec.what);
     }
@@ -152,16 +171,19 @@ fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
 fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>, Profile)> {
     let source = compile::is_source(&path.to_string_lossy());
     let bytes = if source { compile::object(path)? } else { input::read(path, input::OBJECT)? };
+    Ok((Cow::Owned(bytes), profile_of(path, profile)?))
+}
+
+fn profile_of(path: &Path, profile: Option<&Path>) -> Result<Profile> {
     let beside = profile_beside(path);
     let profile = match profile {
         Some(profile) => Some(profile),
-        None => Some(beside.as_path()).filter(|beside| beside.exists()),
+        None => Some(beside.as_path()).filter(|beside| input::exists(beside)),
     };
-    let launch = match profile {
+    Ok(match profile {
         Some(profile) => Profile::from_toml(&profile.to_string_lossy(), &input::text(profile, input::PROFILE)?)?,
         None => Profile::default(),
-    };
-    Ok((Cow::Owned(bytes), launch))
+    })
 }
 
 /// Where the profile of this object or source is looked for: `.toml` for `.bpf.o` or `.bpf.c`.
@@ -261,7 +283,7 @@ fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
         return Ok(Cow::Borrowed(bytes));
     }
     let path = Path::new(name);
-    if !name.contains('/') && path.extension().is_none() && !path.exists() {
+    if !name.contains('/') && path.extension().is_none() && !input::exists(path) {
         bail!("{}", unknown("workload", name, names));
     }
     Ok(Cow::Owned(input::read(path, input::WORKLOAD)?))

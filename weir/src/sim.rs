@@ -9,11 +9,12 @@ use crate::refusals::Refusals;
 use crate::select::{self, Loadable, Scheduler};
 use crate::{coverage, input, notes, save};
 use anyhow::{Context, Result, bail};
-use event_log::{JsonLines, LogWriter, Tee, perfetto};
+use bpf_object::LinkedObject;
+use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use fault_plan::FaultPlan;
-use kernel_model::Coverage;
+use kernel_model::{Coverage, Kernel};
 use machine_model::Machine;
-use report::RunReport;
+use report::{RunReport, Tags};
 use simulator::Setup;
 use std::io::Write;
 use std::path::Path;
@@ -218,8 +219,44 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
     results.into_iter().map(done).collect()
 }
 
+/// What the simulator needs for it.
+fn setup<'a>(run: Run<'a>, args: &Sim) -> Setup<'a> {
+    let Run { scheduler, machine, workload, faults, seed, .. } = run;
+    let scheduler = match &scheduler.loadable {
+        None => simulator::Scheduler::Kernel,
+        Some(Loadable { object, profile, .. }) => simulator::Scheduler::Object { object, profile },
+    };
+    Setup { machine, workload, scheduler, seed, duration: args.duration, faults, kernel: args.kernel }
+}
+
+/// Makes a run of this command line again, on a machine that is nominal but without the effects that are left out, and tells it
+/// to `sink`. Its hash, and the scheduler's object if it has one.
+///
+/// # Errors
+/// If it cannot begin, or the command line has no such draw.
+pub fn make_again(
+    args: &Sim,
+    scheduler: &Scheduler,
+    nominal: &Machine,
+    workload: &Workload,
+    tags: &Tags,
+    sink: &mut dyn Sink,
+) -> Result<(u128, Option<LinkedObject>)> {
+    let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
+    let (draw, seed) = (tags.draw.unwrap_or(0), tags.seed.unwrap_or(0));
+    let machines = drawn(&left_out(nominal.clone(), args), args)?;
+    let Some((_, machine)) = machines.iter().find(|(number, _)| *number == draw) else {
+        bail!("draw {draw} is not among those of its command line");
+    };
+    let run = Run { scheduler, machine, workload, faults, draw, seed };
+    let mut object = None;
+    let mut keep = |_: &mut Kernel, linked: &LinkedObject| object = Some(linked.clone());
+    let outcome = simulator::run_then(&setup(run, args), sink, &mut |_| (), &mut keep)?;
+    Ok((outcome.log_hash, object))
+}
+
 fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
-    let Run { scheduler, machine, workload, faults, seed, draw } = run;
+    let Run { scheduler, machine, workload, seed, draw, .. } = run;
     let tags = worlds::simulated::tags(
         &worlds::simulated::Setup {
             scheduler: &scheduler.name,
@@ -231,18 +268,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         },
         machine,
     );
-    let setup = Setup {
-        machine,
-        workload,
-        scheduler: match &scheduler.loadable {
-            None => simulator::Scheduler::Kernel,
-            Some(Loadable { object, profile, .. }) => simulator::Scheduler::Object { object, profile },
-        },
-        seed,
-        duration: args.duration,
-        faults,
-        kernel: args.kernel,
-    };
+    let setup = setup(run, args);
     let trace = args.trace.as_deref().map(create).transpose()?;
     let trace = trace.map(|out| perfetto::Writer::new(out, &args.kernel.to_string()));
     let (lines, log) = match args.log.as_deref() {

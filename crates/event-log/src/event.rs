@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can happen in a run, and who wants to know.
 
+use crate::Detail;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
 /// One thing that happened.
@@ -268,6 +269,12 @@ pub trait Sink {
     fn printk(&mut self, _printk: &Printk) {}
     /// Something happened.
     fn event(&mut self, event: &Event);
+    /// Whether [`Sink::detail`] shall be called. The answer does not change.
+    fn wants_details(&self) -> bool {
+        false
+    }
+    /// What the events leave out. After the events before it.
+    fn detail(&mut self, _detail: &Detail) {}
 }
 
 /// The ops of `struct sched_ext_ops`, in the order that [`CallbackSite::op`] counts them.

@@ -5,6 +5,7 @@
 //! unless a sink keeps it, so the memory of a run does not grow with its length.
 
 mod codec;
+mod detail;
 mod event;
 mod hash;
 mod json_lines;
@@ -13,6 +14,7 @@ pub mod perfetto;
 mod sinks;
 
 pub use codec::{CodecError, Record};
+pub use detail::{Detail, DetailKind};
 pub use event::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
     modelled_pid, op_name,

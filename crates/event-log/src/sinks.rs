@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sinks that join or drop.
 
-use crate::{Event, Printk, Sink, TaskInfo};
+use crate::{Detail, Event, Printk, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
 
 /// Forgets everything.
@@ -40,6 +40,15 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
         self.1.affinity(time, task, allowed);
     }
 
+    fn wants_details(&self) -> bool {
+        self.0.wants_details() || self.1.wants_details()
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        self.0.detail(detail);
+        self.1.detail(detail);
+    }
+
     #[inline]
     fn event(&mut self, event: &Event) {
         self.0.event(event);
@@ -62,6 +71,14 @@ impl<S: Sink + ?Sized> Sink for &mut S {
 
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
         (**self).affinity(time, task, allowed);
+    }
+
+    fn wants_details(&self) -> bool {
+        (**self).wants_details()
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        (**self).detail(detail);
     }
 
     #[inline]
@@ -87,6 +104,14 @@ impl<S: Sink> Sink for Option<S> {
         self.iter_mut().for_each(|sink| sink.affinity(time, task, allowed));
     }
 
+    fn wants_details(&self) -> bool {
+        self.as_ref().is_some_and(Sink::wants_details)
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        self.iter_mut().for_each(|sink| sink.detail(detail));
+    }
+
     #[inline]
     fn event(&mut self, event: &Event) {
         self.iter_mut().for_each(|sink| sink.event(event));
@@ -108,6 +133,14 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
 
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
         (**self).affinity(time, task, allowed);
+    }
+
+    fn wants_details(&self) -> bool {
+        (**self).wants_details()
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        (**self).detail(detail);
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //! The types of the interface between the kernel model and whoever drives it.
 
 use bpf_machine::TimerId;
-use event_log::{BlockCause, Event, Printk, SwitchReason};
+use event_log::{BlockCause, Detail, Event, Printk, SwitchReason};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
 
 /// What a kernel is built and booted with.
@@ -167,6 +167,8 @@ pub struct Output {
     pub events: Vec<Event>,
     /// What the scheduler printed, each with the number of events before it.
     pub printed: Vec<(usize, Printk)>,
+    /// What the events leave out, each with the number of events before it. Empty unless [`Kernel::tell_details`] was called.
+    pub details: Vec<(usize, Detail)>,
     /// To be priced and charged to the CPU that made the call.
     pub usage: Usage,
     /// Locks taken and given back, in order. Empty unless [`Kernel::track_locks`] was called.

@@ -85,7 +85,10 @@ impl<M: Model> Run<'_, M> {
                 self.schedule(cpu, Leave::Block(cause));
             }
             Demand::Wait if task.woken_early => task.woken_early = false,
-            Demand::Wait => self.schedule(cpu, Leave::Block(BlockCause::Task)),
+            Demand::Wait => {
+                self.tell_wait(cpu, id);
+                self.schedule(cpu, Leave::Block(BlockCause::Task));
+            }
             Demand::Yield => self.schedule(cpu, Leave::Yield),
             Demand::Fork(spec) => self.start(cpu, spec, Some(id)),
             Demand::Change { cpus, policy } => self.change(cpu, id, cpus, policy),

@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::run::Run;
 use crate::script::Step;
 use crate::tasks::State;
-use event_log::{Event, EventKind, Printk};
+use event_log::{Detail, Event, EventKind, Printk};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Effect, TimerKey};
 
@@ -41,10 +41,15 @@ impl<M: Model> Run<'_, M> {
     pub fn tell_output(&mut self) {
         let mut events = std::mem::take(&mut self.output.events);
         let mut printed = std::mem::take(&mut self.output.printed);
+        let mut details = std::mem::take(&mut self.output.details);
         for (index, event) in events.iter_mut().enumerate() {
             if !printed.is_empty() {
                 let before = printed.partition_point(|(before, _)| *before <= index);
                 printed.drain(..before).for_each(|(_, printk)| self.tell_printed(printk));
+            }
+            if !details.is_empty() {
+                let before = details.partition_point(|(before, _)| *before <= index);
+                details.drain(..before).for_each(|(_, detail)| self.tell_detail(detail));
             }
             event.time += self.suspended;
             if event.kind == EventKind::Affinity && !self.affinity_told {
@@ -55,7 +60,13 @@ impl<M: Model> Run<'_, M> {
             self.tell(event);
         }
         printed.drain(..).for_each(|(_, printk)| self.tell_printed(printk));
+        details.drain(..).for_each(|(_, detail)| self.tell_detail(detail));
         self.output.events = events;
+    }
+
+    fn tell_detail(&mut self, mut detail: Detail) {
+        detail.time += self.suspended;
+        self.sinks.detail(&detail);
     }
 
     /// The scheduler printed something.

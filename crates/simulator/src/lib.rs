@@ -7,6 +7,7 @@ mod alarms;
 mod apply;
 mod cost;
 mod cpu;
+mod details;
 mod faults;
 mod handover;
 mod interrupt;

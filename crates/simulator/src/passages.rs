@@ -109,10 +109,12 @@ impl<M: Model> Run<'_, M> {
             }
             LockKind::Mutex => {
                 self.queue(id, number, false);
+                self.tell_lock_wait(cpu, id, false);
                 self.schedule(cpu, Leave::Block(BlockCause::Task));
             }
             _ => {
                 self.queue(id, number, reads);
+                self.tell_lock_wait(cpu, id, true);
                 self.tasks[id.index()].phase = Phase::Spin;
             }
         }
@@ -286,6 +288,7 @@ impl<M: Model> Run<'_, M> {
 
     /// `id`, which spins or was preempted while it did, goes on with this.
     fn resume(&mut self, id: TaskId, phase: Phase) {
+        self.tell_passed(id);
         let on = self.cpu_of(id);
         if let Some(cpu) = on {
             self.settle(cpu);
@@ -318,6 +321,7 @@ impl<M: Model> Run<'_, M> {
         }
         word.waiting.retain(|waiter| waiter.task != id);
         self.tasks[id.index()].phase = Phase::Ask;
+        self.tell_passed(id);
         if op.reads {
             return true;
         }

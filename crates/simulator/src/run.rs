@@ -23,7 +23,7 @@ use crate::tasks::{Role, State, Task};
 use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
 use bpf_object::LinkedObject;
-use event_log::{Event, LogHash, Printk, Sink, TaskInfo};
+use event_log::{Detail, Event, LogHash, Printk, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Output, TaskAttributes};
 use launch_profile::{Profile, ProgramCall};
@@ -59,6 +59,8 @@ pub(crate) struct Sinks<'a> {
     pub hash: LogHash,
     pub collector: Collector,
     pub log: &'a mut dyn Sink,
+    /// It wants to know what the events leave out.
+    pub wants_details: bool,
 }
 
 impl Sinks<'_> {
@@ -82,6 +84,11 @@ impl Sinks<'_> {
     pub fn printk(&mut self, printk: &Printk) {
         self.hash.printk(printk);
         self.log.printk(printk);
+    }
+
+    /// No part of the hash, and nothing to measure.
+    pub fn detail(&mut self, detail: &Detail) {
+        self.log.detail(detail);
     }
 
     pub fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
@@ -219,7 +226,12 @@ impl<'a, M: Model> Run<'a, M> {
             alarms,
             cpus,
             tasks: Vec::new(),
-            sinks: Sinks { hash: LogHash::new(), collector: Collector::new(&machine.topology), log },
+            sinks: Sinks {
+                hash: LogHash::new(),
+                collector: Collector::new(&machine.topology),
+                wants_details: log.wants_details(),
+                log,
+            },
             left: Left { starts: starts.len(), ..Left::default() },
             beside: Left {
                 starts: starts.iter().filter(|(_, spec)| workload.is_beside(*spec)).count(),

@@ -43,6 +43,9 @@ pub(crate) fn prepare<'a>(
     if count_lines {
         kernel.count_lines();
     }
+    if log.wants_details() {
+        kernel.tell_details();
+    }
     let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, setup.seed, log);
     if let Some(duration) = setup.duration {
         run.stop_at(duration);

@@ -145,6 +145,12 @@ impl SharedLocks {
         self.passing[task.index()] = None;
     }
 
+    /// The lock that `task`, which passes, wants, in words.
+    pub fn name(&self, task: TaskId) -> String {
+        let passing = self.passing[task.index()].as_deref().expect("it passes");
+        format!("lock {}", self.locks[passing.op.lock.0 as usize].name)
+    }
+
     /// How this lock is made.
     pub fn kind(&self, lock: LockId) -> LockKind {
         self.locks[lock.0 as usize].kind

@@ -366,6 +366,13 @@ impl<'w> Player<'w> {
         })
     }
 
+    /// Whether `task` waits for a mutex.
+    pub fn waits_for_mutex(&self, task: TaskId) -> bool {
+        let state = &self.tasks[task.index()];
+        let op = (state.position as usize).checked_sub(1).map(|last| &self.scripts[state.spec as usize][last]);
+        state.state == State::Waiting && matches!(op, Some(Op::Lock(_) | Op::Wait(..) | Op::Sync(..)))
+    }
+
     fn held(&self, mutex: MutexId) -> String {
         format!("mutex {}, which task {} holds", mutex.0, self.mutexes[mutex.0 as usize].owner)
     }

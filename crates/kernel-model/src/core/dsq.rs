@@ -94,6 +94,11 @@ impl Dsq {
         matches!(self.order, Order::Vtime { .. }) && !self.is_empty()
     }
 
+    /// How many tasks stand before `position`. Takes a step for each.
+    pub fn before(&self, position: Position) -> usize {
+        self.tasks.range(..position).count()
+    }
+
     /// The first task.
     pub fn first(&self) -> Option<TaskId> {
         self.tasks.first_key_value().map(|(_, &task)| task)

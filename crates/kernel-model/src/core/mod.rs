@@ -27,7 +27,7 @@ use bpf_machine::SourceLine;
 pub(crate) use context::{Call, Callee, CpuContext, DirectDispatch, Running};
 use counters::Counters;
 use dsq::Dsq;
-use event_log::{CallbackSite, Event, EventKind, Printk};
+use event_log::{CallbackSite, Detail, DetailKind, Event, EventKind, Printk};
 use fair::FairQueue;
 use idle::Idle;
 use ids::{CpuId, CpuSet, DsqId, Locality, Nanos, TaskId};
@@ -250,6 +250,8 @@ pub(crate) struct Core {
     pub context: CpuContext,
     /// Outputs say which locks are taken.
     pub locks_tracked: bool,
+    /// Outputs have details.
+    pub details_told: bool,
     /// How many inserts of one `dispatch` fit: `ops.dispatch_max_batch`.
     pub max_batch: usize,
     /// Counts operations that came to their end.
@@ -306,6 +308,7 @@ impl Core {
             idle,
             context: CpuContext::default(),
             locks_tracked: false,
+            details_told: false,
             max_batch: 0,
             finished: 0,
             ops_flags: 0,
@@ -549,6 +552,16 @@ impl Core {
     pub fn log(&mut self, task: TaskId, kind: EventKind) {
         let site = self.site();
         self.output.events.push(Event { time: self.now, cpu: self.context.cpu, task, kind, site });
+    }
+
+    /// Tells what the events leave out, if somebody wants to know.
+    #[inline]
+    pub fn detail(&mut self, task: TaskId, kind: impl FnOnce(&Core) -> DetailKind) {
+        if self.details_told {
+            let (kind, site) = (kind(self), self.site());
+            let detail = Detail { time: self.now, cpu: self.context.cpu, task, kind, site };
+            self.output.details.push((self.output.events.len(), detail));
+        }
     }
 
     /// `bpf_trace_printk`: the text goes to the log, with whoever runs on this CPU.

@@ -6,7 +6,7 @@ use super::enq_flags;
 use super::task::{Class, Owner, Task};
 use super::{Core, Reenqueue, SLICE_BYPASS_NS, SLICE_DFL_NS};
 use bpf_machine::Memory;
-use event_log::EventKind;
+use event_log::{DetailKind, EventKind};
 use ids::{CpuId, DsqId, TaskId};
 
 /// How strictly a move to another CPU is judged.
@@ -40,6 +40,15 @@ impl Core {
             QueueRef::Bypass(cpu) => &mut self.cpus[cpu.index()].bypass,
             QueueRef::Global(node) => &mut self.global[node as usize],
             QueueRef::User(id) => self.dsqs.get_mut(&id).expect("a queue that holds a task exists"),
+        }
+    }
+
+    fn queue(&self, queue: QueueRef) -> &super::Dsq {
+        match queue {
+            QueueRef::Local(cpu) => &self.cpus[cpu.index()].local,
+            QueueRef::Bypass(cpu) => &self.cpus[cpu.index()].bypass,
+            QueueRef::Global(node) => &self.global[node as usize],
+            QueueRef::User(id) => &self.dsqs[&id],
         }
     }
 
@@ -126,6 +135,10 @@ impl Core {
         let slice_ns = self.objects.slice(memory, task);
         let key = if ordered { vtime } else { 0 };
         self.log(task, EventKind::Insert { dsq: queue.id(), key, slice_ns });
+        self.detail(task, |core| {
+            let held = core.queue(queue);
+            DetailKind::Placed { dsq: queue.id(), ahead: held.before(position) as u32, queued: held.len() as u32 }
+        });
         let immediate = flags & enq_flags::IMMED != 0 && matches!(queue, QueueRef::Local(_));
         self.task_mut(task).immediate |= immediate;
         if self.task(task).scx_flags() != was {
@@ -210,6 +223,7 @@ impl Core {
             self.visit_queue(queue);
             let found = self.queue_mut(queue).remove(position);
             assert_eq!(found, task, "a queue holds the task that says so");
+            self.detail(task, |_| DetailKind::Left { dsq: queue.id() });
             if let QueueRef::Local(cpu) = queue
                 && self.task(task).immediate
             {

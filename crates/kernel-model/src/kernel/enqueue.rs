@@ -7,6 +7,7 @@ use crate::core::dsq::QueueRef;
 use crate::core::task::{Class, Owner};
 use crate::core::{deq_flags, enq_flags, ops_flags};
 use crate::ops::Op;
+use event_log::DetailKind;
 use ids::TaskId;
 use two_forms::two_forms;
 
@@ -90,6 +91,9 @@ impl Kernel {
             entry.owner = Owner::Bpf(seq);
             entry.custody = true;
             self.show_flags(task);
+            let outer = self.core.blame(Some(Op::Enqueue), None);
+            self.core.detail(task, |_| DetailKind::Kept);
+            self.core.blame(outer.0, outer.1);
         }
     }
 

@@ -142,6 +142,7 @@ impl Kernel {
         into.effects.clear();
         into.events.clear();
         into.printed.clear();
+        into.details.clear();
         into.locks.clear();
         into.usage = crate::Usage::default();
         std::mem::swap(&mut self.core.output, into);
@@ -150,6 +151,11 @@ impl Kernel {
     /// From now on outputs say which locks were taken.
     pub fn track_locks(&mut self) {
         self.core.locks_tracked = true;
+    }
+
+    /// From now on outputs have details.
+    pub fn tell_details(&mut self) {
+        self.core.details_told = true;
     }
 
     /// Names the kworker that runs the watchdog's work: it is woken by [`crate::TimerKey::Watchdog`], and when it has

@@ -7,6 +7,7 @@ use crate::core::dsq::QueueRef;
 use crate::core::task::Class;
 use crate::core::{Reenqueue, ops_flags};
 use crate::ops::Op;
+use event_log::DetailKind;
 use ids::{CpuId, Nanos, TaskId};
 use two_forms::two_forms;
 
@@ -154,6 +155,9 @@ impl Kernel {
             }
         }
         self.core.context.buffer.cpu = None;
+        let outer = self.core.blame(Some(Op::Dispatch), None);
+        self.core.detail(TaskId::NONE, |_| DetailKind::Dispatched { found: !matches!(found, Found::Nothing) });
+        self.core.blame(outer.0, outer.1);
         found
     }
 }

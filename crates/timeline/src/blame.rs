@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which callback of the scheduler made a task wait, by rules over what happened. A rule names the callback that took
+//! the decision by which the task still waited; whether that decision was wrong is for the reader to say.
+//!
+//! The queue in which the task stood for most of its wait decides:
+//!
+//! 1. In none, as `enqueue` put it nowhere: `enqueue`.
+//! 2. In a CPU's own queue: whoever put it there, above all if other CPUs idled meanwhile.
+//! 3. In another queue, first, while `dispatch` took tasks from behind it: `dispatch`.
+//! 4. In another queue while a CPU idled where it was allowed: `dispatch` if that was called there and brought nothing;
+//!    else whoever put it into the queue and woke no CPU.
+//! 5. In another queue while all CPUs were busy. Most of that time somebody ran who had a CPU already: whoever queued
+//!    it and took no CPU away, and whoever gave that slice. Or somebody who came later: whoever gave it its place. Or
+//!    those before it: the same.
+//! 6. A task that lost its CPU: also whoever took that away.
+
+use crate::Timeline;
+use crate::task::{Departure, Stand, Why};
+use crate::wait::{Account, Order, dispatches_within, has_one_order, union};
+use event_log::{CallbackSite, KickFlags, SwitchReason};
+use ids::{CpuId, DsqId, Nanos};
+
+/// Numbers of ops, as [`event_log::op_name`] counts.
+const ENQUEUE: u8 = 2;
+const DISPATCH: u8 = 4;
+
+/// Who is to blame for a wait, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Suspect {
+    /// Callback and line. The line is that of a call that it made, or unknown.
+    pub site: CallbackSite,
+    /// What it did or did not do.
+    pub reason: Reason,
+}
+
+/// What a suspect did or did not do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// It put the task into no queue.
+    PutNowhere,
+    /// It put the task into the queue of this CPU, which others cannot take it from.
+    PutOnCpu {
+        /// Which.
+        cpu: CpuId,
+        /// Other CPUs where it was allowed idled for so long meanwhile.
+        idle: Nanos,
+    },
+    /// It was called so often for idle CPUs and brought nothing while the task was queued.
+    LeftIdle {
+        /// How often.
+        calls: u64,
+    },
+    /// It queued the task while a CPU idled, and no CPU came to take it.
+    WokeNobody,
+    /// It took so many tasks from behind the one that waited while that one was the first.
+    PassedOver {
+        /// How many.
+        tasks: u64,
+    },
+    /// It queued the task while all CPUs were busy, and took none away from whoever ran.
+    PreemptedNobody,
+    /// It gave the task a place behind those that came later.
+    Overtaken {
+        /// How many of them ran first.
+        tasks: u64,
+    },
+    /// It gave the task a place behind others.
+    Behind {
+        /// How many; `None`: not known.
+        tasks: Option<u32>,
+    },
+    /// It gave this slice to who ran longest instead.
+    LongSlice {
+        /// In nanoseconds.
+        slice_ns: u64,
+    },
+    /// It took the task's CPU away.
+    TookCpu,
+    /// It gave the task this slice, which ended.
+    ShortSlice {
+        /// In nanoseconds.
+        slice_ns: u64,
+    },
+    /// It gave a CPU to who ran longest instead.
+    RanOther,
+}
+
+impl Timeline {
+    pub(crate) fn suspects(&self, account: &Account) -> Vec<Suspect> {
+        let mut suspects = Vec::new();
+        let Some(main) = account.longest_stand() else { return suspects };
+        let mut blame = |site: CallbackSite, reason: Reason| {
+            let suspect = Suspect { site, reason };
+            if site.op != 0 && !suspects.contains(&suspect) {
+                suspects.push(suspect);
+            }
+        };
+        let op = |op| CallbackSite { op, ..CallbackSite::default() };
+        let (from, to) = (main.from.max(account.wait.from), main.to.min(account.wait.to));
+        let idle = self.idle(account, from, to, None);
+        match main.queue {
+            None => blame(op(ENQUEUE), Reason::PutNowhere),
+            Some(queue) if queue.local_cpu().is_some() => {
+                let cpu = queue.local_cpu().expect("checked");
+                blame(main.site, Reason::PutOnCpu { cpu, idle: self.idle(account, from, to, Some(cpu)) });
+            }
+            Some(queue) => {
+                let passed = self.passed_over(account, queue, from, to);
+                if passed > 0 {
+                    blame(op(DISPATCH), Reason::PassedOver { tasks: passed });
+                }
+                if idle.0 * 2 >= to.since(from).0 {
+                    match self.calls(account, from, to) {
+                        0 => blame(main.site, Reason::WokeNobody),
+                        calls => {
+                            blame(op(DISPATCH), Reason::LeftIdle { calls });
+                            blame(main.site, Reason::WokeNobody);
+                        }
+                    }
+                } else {
+                    blame(main.site, busy_reason(account, main));
+                }
+            }
+        }
+        if let Some(runner) = account.runners.first() {
+            match runner.slice_ns {
+                Some(slice_ns) if runner.order == Order::Before => {
+                    blame(runner.slice_site, Reason::LongSlice { slice_ns })
+                }
+                _ => blame(runner.site, Reason::RanOther),
+            }
+        }
+        if let Some((site, reason)) = self.took_cpu(account) {
+            blame(site, reason);
+        }
+        if let Departure::Dispatched { site, .. } = main.departure {
+            blame(site, Reason::RanOther);
+        }
+        suspects
+    }
+
+    /// For how long some CPU but `except` idled where the task was allowed.
+    fn idle(&self, account: &Account, from: Nanos, to: Nanos, except: Option<CpuId>) -> Nanos {
+        let cpus = account.idle_cpus.iter().filter(|&cpu| Some(cpu) != except);
+        union(cpus.flat_map(|cpu| self.cpus[cpu.index()].idle_within(from, to)).collect())
+    }
+
+    /// How often `dispatch` was called for CPUs that idled, and brought nothing.
+    fn calls(&self, account: &Account, from: Nanos, to: Nanos) -> u64 {
+        let calls = |cpu: CpuId| dispatches_within(&self.cpus[cpu.index()], from, to).filter(|found| !found).count();
+        account.idle_cpus.iter().map(|cpu| calls(cpu) as u64).sum()
+    }
+
+    /// How many tasks left the queue for CPUs where the one that waited was allowed while it was the first.
+    fn passed_over(&self, account: &Account, queue: DsqId, from: Nanos, to: Nanos) -> u64 {
+        if !has_one_order(queue) {
+            return 0;
+        }
+        let to_allowed = |&(time, task, place): &(Nanos, ids::TaskId, usize)| {
+            let stands = &self.task(task).stands;
+            let stand = stands[..stands.partition_point(|stand| stand.to <= time)].last();
+            place == 0
+                && stand.is_some_and(|stand| match stand.departure {
+                    Departure::Dispatched { to, .. } => account.allowed.contains(to),
+                    _ => false,
+                })
+        };
+        self.leavers(queue, account.wait.task, from, to).iter().filter(|leaver| to_allowed(leaver)).count() as u64
+    }
+
+    /// What took the CPU of a task that lost it.
+    fn took_cpu(&self, account: &Account) -> Option<(CallbackSite, Reason)> {
+        let Why::Lost { reason, cpu } = account.wait.why else { return None };
+        let kicks = &self.cpus[cpu.index()].kicks;
+        let last = kicks[..kicks.partition_point(|kick| kick.time <= account.wait.from)].last();
+        let stands = &self.task(account.wait.task).stands;
+        let gave = stands[..stands.partition_point(|stand| stand.to < account.wait.from)].last();
+        match reason {
+            SwitchReason::Preempt => last
+                .filter(|kick| kick.flags.0 & KickFlags::PREEMPT != 0)
+                .map(|kick| (kick.site, Reason::TookCpu))
+                .or_else(|| gave.map(|gave| (gave.site, Reason::ShortSlice { slice_ns: gave.slice_ns }))),
+            SwitchReason::SliceEnd => gave.map(|gave| (gave.site, Reason::ShortSlice { slice_ns: gave.slice_ns })),
+            _ => None,
+        }
+    }
+}
+
+impl Account {
+    /// Where the task stood for most of its wait.
+    pub fn longest_stand(&self) -> Option<&Stand> {
+        let within = |stand: &&Stand| stand.to.min(self.wait.to).since(stand.from.max(self.wait.from));
+        self.stands.iter().rev().max_by_key(within)
+    }
+
+    /// For how long those ran who came to run in this way.
+    pub fn ran(&self, order: Order) -> Nanos {
+        Nanos(self.runners.iter().filter(|runner| runner.order == order).map(|runner| runner.ran.0).sum())
+    }
+}
+
+/// What whoever queued a task did or did not do while all CPUs were busy.
+fn busy_reason(account: &Account, stand: &Stand) -> Reason {
+    let [before, ahead, overtook] = [Order::Before, Order::Ahead, Order::Overtook].map(|order| account.ran(order));
+    let later = account.runners.iter().filter(|runner| runner.order == Order::Overtook).count() as u64;
+    if overtook > before && overtook > ahead {
+        Reason::Overtaken { tasks: later }
+    } else if before >= ahead {
+        Reason::PreemptedNobody
+    } else {
+        Reason::Behind { tasks: stand.ahead }
+    }
+}

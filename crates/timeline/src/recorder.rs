@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sink that keeps what a timeline is made of.
+
+use crate::queue::{Change, Queue};
+use crate::task::{Cpu, Departure, Dispatched, Kick, Phase, Stand, Stint, Task, What, Why, Words};
+use event_log::{CallbackSite, Detail, DetailKind, Event, EventKind, Sink, SwitchReason, TaskInfo};
+use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// So many of a task's last events are kept: enough for two turns of a wakeup, its queues, a stint and its sleep.
+pub const LAST: usize = 24;
+
+/// Something that a task or the scheduler did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Happening {
+    /// An event.
+    Event(Event),
+    /// What the events leave out.
+    Detail(Detail),
+}
+
+/// All that is known of when and why in a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Timeline {
+    /// Tasks by number.
+    pub tasks: Vec<Task>,
+    /// CPUs by number.
+    pub cpus: Vec<Cpu>,
+    /// Queues of which the order is known.
+    pub queues: BTreeMap<DsqId, Queue>,
+    /// The scheduler's source files by number, without their folders.
+    pub files: Vec<String>,
+    /// The scheduler's callbacks and queues were told of: the run was simulated, and under a scheduler.
+    pub sees_queues: bool,
+    /// When the run ended.
+    pub end: Nanos,
+}
+
+impl Timeline {
+    /// A task by its number.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn task(&self, task: TaskId) -> &Task {
+        &self.tasks[task.index()]
+    }
+
+    /// The file of a site, if it is known.
+    pub fn file(&self, site: CallbackSite) -> Option<&str> {
+        self.files.get(usize::from(site.file)).filter(|_| site.line > 0).map(String::as_str)
+    }
+}
+
+/// Keeps a run as it passes: some 60 bytes for each event that matters.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    kept: Timeline,
+}
+
+impl Recorder {
+    /// For a machine with so many CPUs, of a run that has not begun.
+    pub fn new(cpus: usize) -> Recorder {
+        Recorder { kept: Timeline { cpus: vec![Cpu::default(); cpus], ..Timeline::default() } }
+    }
+
+    /// What was kept of a run that ended at `end`.
+    pub fn finish(mut self, end: Nanos) -> Timeline {
+        let kept = &mut self.kept;
+        kept.end = end;
+        for task in &mut kept.tasks {
+            let last = task.ended.unwrap_or(end);
+            if let Some(phase) = task.phases.last_mut() {
+                phase.to = last.max(phase.from);
+            }
+            if let Some(stand) = task.stands.last_mut().filter(|stand| stand.departure == Departure::Stands) {
+                stand.to = last.max(stand.from);
+            }
+        }
+        for cpu in &mut kept.cpus {
+            if let Some(stint) = cpu.stints.last_mut().filter(|stint| stint.reason.is_none()) {
+                stint.to = end.max(stint.from);
+            }
+            if let Some(offline) = cpu.offline.last_mut().filter(|offline| offline.1 == Nanos::MAX) {
+                offline.1 = end.max(offline.0);
+            }
+        }
+        self.kept
+    }
+
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        let cpus = &mut self.kept.cpus;
+        if cpus.len() <= cpu.index() {
+            cpus.resize_with(cpu.index() + 1, Cpu::default);
+        }
+        &mut cpus[cpu.index()]
+    }
+
+    fn task_mut(&mut self, task: TaskId) -> Option<&mut Task> {
+        task.some().and_then(|task| self.kept.tasks.get_mut(task.index()))
+    }
+
+    fn happened(&mut self, task: TaskId, what: impl FnOnce() -> Happening) {
+        if let Some(task) = self.task_mut(task) {
+            if task.last.len() == LAST {
+                task.last.pop_front();
+            }
+            task.last.push_back(what());
+        }
+    }
+
+    fn wakeup(&mut self, event: &Event) {
+        let EventKind::Wakeup { waker, target, .. } = event.kind else { unreachable!("the caller looked") };
+        let why = Why::Woken { waker, on: event.cpu, target };
+        if let Some(task) = self.task_mut(event.task)
+            && matches!(task.now(), Some(What::Sleeps { .. }))
+        {
+            task.enter(event.time, What::Waits { why });
+        }
+    }
+
+    fn switch(&mut self, time: Nanos, cpu: CpuId, prev: TaskId, next: TaskId, reason: SwitchReason) {
+        if prev == next {
+            return;
+        }
+        let stints = &mut self.cpu(cpu).stints;
+        if let Some(last) = stints.last_mut().filter(|last| last.reason.is_none()) {
+            (last.to, last.reason) = (time, Some(reason));
+        }
+        if let Some(task) = next.some() {
+            stints.push(Stint { task, from: time, to: Nanos::MAX, reason: None });
+        }
+        if let Some(task) = self.task_mut(prev)
+            && matches!(task.now(), Some(What::Runs { .. }))
+        {
+            task.enter(
+                time,
+                match reason {
+                    SwitchReason::Block | SwitchReason::Exit => What::Sleeps { cause: None },
+                    reason => What::Waits { why: Why::Lost { reason, cpu } },
+                },
+            );
+        }
+        if let Some(task) = self.task_mut(next) {
+            task.enter(time, What::Runs { cpu });
+            task.leave_queue(time, Departure::Ran);
+        }
+    }
+
+    fn hotplug(&mut self, time: Nanos, cpu: CpuId, online: bool) {
+        let offline = &mut self.cpu(cpu).offline;
+        match offline.last_mut().filter(|last| last.1 == Nanos::MAX) {
+            Some(last) if online => last.1 = time,
+            None if !online => offline.push((time, Nanos::MAX)),
+            _ => {}
+        }
+    }
+
+    fn insert(&mut self, event: &Event) {
+        let EventKind::Insert { dsq, key, slice_ns } = event.kind else { unreachable!("the caller looked") };
+        self.kept.sees_queues = true;
+        self.stand(
+            event.task,
+            event.time,
+            Stand {
+                queue: Some(dsq),
+                from: event.time,
+                to: Nanos::MAX,
+                key,
+                slice_ns,
+                ahead: None,
+                queued: 0,
+                site: event.site,
+                departure: Departure::Stands,
+            },
+        );
+    }
+
+    fn stand(&mut self, task: TaskId, time: Nanos, stand: Stand) {
+        if let Some(task) = self.task_mut(task) {
+            task.leave_queue(time, Departure::Moved);
+            task.stands.push(stand);
+        }
+    }
+}
+
+impl Task {
+    fn now(&self) -> Option<What> {
+        self.phases.last().filter(|_| self.ended.is_none()).map(|phase| phase.what)
+    }
+
+    fn enter(&mut self, time: Nanos, what: What) {
+        if let Some(phase) = self.phases.last_mut() {
+            phase.to = time;
+        }
+        if let Some(words) = self.words.last_mut().filter(|words| words.to.is_none() && !words.spins)
+            && matches!(what, What::Waits { .. })
+        {
+            words.to = Some(time);
+        }
+        self.phases.push(Phase { from: time, to: Nanos::MAX, what });
+    }
+
+    fn leave_queue(&mut self, time: Nanos, departure: Departure) {
+        if let Some(stand) = self.stands.last_mut().filter(|stand| stand.departure == Departure::Stands) {
+            (stand.to, stand.departure) = (time, departure);
+        }
+    }
+
+    /// It was dispatched: from where it stands, or from where it stood a moment ago.
+    fn dispatched(&mut self, time: Nanos, to: CpuId, site: CallbackSite) {
+        if let Some(stand) = self.stands.last_mut()
+            && (stand.departure == Departure::Stands || stand.departure == Departure::Moved && stand.to == time)
+        {
+            (stand.to, stand.departure) = (time, Departure::Dispatched { to, site });
+        }
+    }
+}
+
+impl Sink for Recorder {
+    fn source_file(&mut self, file: u16, name: &str) {
+        let files = &mut self.kept.files;
+        files.resize(files.len().max(usize::from(file) + 1), String::new());
+        name.rsplit('/').next().unwrap_or(name).clone_into(&mut files[usize::from(file)]);
+    }
+
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.kept.tasks.push(Task {
+            info: info.clone(),
+            born: time,
+            ended: None,
+            allowed: vec![(time, info.allowed.clone())],
+            phases: vec![Phase { from: time, to: Nanos::MAX, what: What::Sleeps { cause: None } }],
+            stands: Vec::new(),
+            words: Vec::new(),
+            last: VecDeque::new(),
+        });
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        if let Some(task) = self.task_mut(task) {
+            task.allowed.push((time, allowed.clone()));
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Event { time, cpu, task, site, .. } = *event;
+        match event.kind {
+            EventKind::Wakeup { .. } => self.wakeup(event),
+            EventKind::Switch { prev, reason } => {
+                self.happened(prev, || Happening::Event(*event));
+                self.switch(time, cpu, prev, task, reason);
+            }
+            EventKind::Block { cause } => {
+                if let Some(task) = self.task_mut(task)
+                    && matches!(task.now(), Some(What::Runs { .. }))
+                {
+                    task.enter(time, What::Sleeps { cause: Some(cause) });
+                }
+            }
+            EventKind::Exit => {
+                if let Some(task) = self.task_mut(task).filter(|task| task.ended.is_none()) {
+                    task.phases.last_mut().expect("a task has a phase from its birth on").to = time;
+                    task.leave_queue(time, Departure::Moved);
+                    task.ended = Some(time);
+                }
+            }
+            EventKind::Insert { .. } => self.insert(event),
+            EventKind::Dispatch { to, .. } => {
+                if let Some(task) = self.task_mut(task) {
+                    task.dispatched(time, to, site);
+                }
+            }
+            EventKind::Kick { target, flags } => self.cpu(target).kicks.push(Kick { time, by: cpu, flags, site }),
+            EventKind::LockWait { lock, waited } => self.cpu(cpu).lock_waits.push((time, lock, waited)),
+            EventKind::Hotplug { online } => self.hotplug(time, cpu, online),
+            EventKind::SelectCpu { .. } => self.kept.sees_queues |= site.op != 0,
+            _ => {}
+        }
+        self.happened(task, || Happening::Event(*event));
+    }
+
+    fn wants_details(&self) -> bool {
+        true
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        let Detail { time, cpu, task, site, .. } = *detail;
+        match &detail.kind {
+            DetailKind::Placed { dsq, ahead, queued } => {
+                self.kept.queues.entry(*dsq).or_default().changes.push((time, Change::Came(task, *ahead)));
+                if let Some(stand) = self.task_mut(task).and_then(|task| task.stands.last_mut()) {
+                    (stand.ahead, stand.queued) = (Some(*ahead), *queued);
+                }
+                return;
+            }
+            DetailKind::Left { dsq } => {
+                self.kept.queues.entry(*dsq).or_default().changes.push((time, Change::Left(task)));
+                if let Some(task) = self.task_mut(task) {
+                    task.leave_queue(time, Departure::Moved);
+                }
+                return;
+            }
+            DetailKind::Dispatched { found } => {
+                self.cpu(cpu).dispatches.push(Dispatched { time, found: *found });
+                return;
+            }
+            DetailKind::Kept => {
+                self.kept.sees_queues = true;
+                let (queue, ahead, departure) = (None, None, Departure::Stands);
+                let stand =
+                    Stand { queue, from: time, to: Nanos::MAX, key: 0, slice_ns: 0, ahead, queued: 0, site, departure };
+                self.stand(task, time, stand);
+            }
+            DetailKind::Waits { what, lock, spins } => {
+                let words = Words { from: time, to: None, what: what.clone(), lock: *lock, spins: *spins };
+                if let Some(task) = self.task_mut(task) {
+                    task.words.push(words);
+                }
+            }
+            DetailKind::Passed => {
+                let words = self.task_mut(task).and_then(|task| task.words.last_mut());
+                if let Some(words) = words.filter(|words| words.to.is_none() && words.spins) {
+                    words.to = Some(time);
+                }
+                return;
+            }
+        }
+        self.happened(task, || Happening::Detail(detail.clone()));
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Timelines of whole simulated runs: they agree with what was measured otherwise, and leave the run as it was.
+
+use bpf_object::Object;
+use event_log::Null;
+use fault_plan::FaultPlan;
+use ids::{CpuId, Nanos, TaskId};
+use launch_profile::Profile;
+use machine_model::Machine;
+use simulator::{Outcome, Setup};
+use timeline::{Change, Departure, Kind, Recorder, Timeline, What};
+use workload::Workload;
+
+/// Tasks that sleep, hand a mutex on, wake each other, yield, fork, change their CPUs, and pass through locks of their
+/// own.
+const EVERYTHING: &str = r#"{"locks": {"m": {"kind": "mutex"}, "s": {"kind": "ticket"}}, "tasks": {
+    "handed": {"instance": 4, "loop": 20, "lock": "a", "run": 300, "unlock": "a", "sleep": 20},
+    "through": {"instance": 6, "loop": 4, "passages": {"lock": "m", "hold_ns": 30000, "between_ns": 2000, "times": 20}},
+    "spinning": {"instance": 3, "loop": 4, "passages": {"lock": "s", "hold_ns": 10000, "between_ns": 500, "times": 20}},
+    "polite": {"instance": 3, "loop": 30, "run": 10, "yield": ""},
+    "parent": {"loop": 8, "run": 100, "fork": "child", "sleep": 200},
+    "child": {"instance": 0, "loop": 2, "run": 150, "sleep": 50},
+    "moving": {"instance": 3, "loop": 10, "phases": {
+        "here": {"loop": 2, "cpus": [0, 1], "run": 1000, "sleep": 30}, "there": {"loop": 2, "cpus": [2], "run": 1000}}},
+    "urgent": {"loop": 30, "policy": "SCHED_FIFO", "priority": 9, "run": 40, "sleep": 300}}}"#;
+
+struct Scheduler {
+    name: &'static str,
+    loaded: Option<(Object, Profile)>,
+}
+
+fn schedulers() -> Vec<Scheduler> {
+    let load = |name: &'static str| {
+        let policy = policies::find(name).expect("it ships");
+        let mut profile = Profile::from_toml(name, policy.profile).unwrap();
+        profile.select(None, &[]).unwrap();
+        Scheduler { name, loaded: Some((Object::parse(policy.object).unwrap(), profile)) }
+    };
+    let kernel = Scheduler { name: "kernel", loaded: None };
+    vec![kernel, load("fifo"), load("bfs"), load("vrq")]
+}
+
+fn play(scheduler: &Scheduler, machine: &str, workload: &Workload, kernel: &str, seed: u64) -> (Outcome, Timeline) {
+    let machine = Machine::preset(machine).unwrap();
+    let faults = FaultPlan::default();
+    let setup = Setup {
+        machine: &machine,
+        workload,
+        scheduler: match &scheduler.loaded {
+            None => simulator::Scheduler::Kernel,
+            Some((object, profile)) => simulator::Scheduler::Object { object, profile },
+        },
+        seed,
+        duration: None,
+        faults: &faults,
+        kernel: kernel.parse().unwrap(),
+    };
+    let mut recorder = Recorder::new(machine.topology.len());
+    let outcome = simulator::run(&setup, &mut recorder, &mut |_| ()).unwrap();
+    let plain = simulator::run(&setup, &mut Null, &mut |_| ()).unwrap();
+    assert_eq!(plain, outcome, "{}: details are no part of a run", scheduler.name);
+    let end = outcome.measures.elapsed;
+    (outcome, recorder.finish(end))
+}
+
+fn work() -> Workload {
+    Workload::from_bytes("everything.json", EVERYTHING.as_bytes()).unwrap()
+}
+
+/// All runs of the tests below.
+fn runs() -> impl Iterator<Item = (String, Outcome, Timeline)> {
+    let cases =
+        [("laptop-2c4t", "7.2", 0), ("laptop-2c4t", "7.2", 5), ("server-64", "7.2", 1), ("nix-32", "7.2+waiting", 2)];
+    cases.into_iter().flat_map(|(machine, kernel, seed)| {
+        schedulers().into_iter().map(move |scheduler| {
+            let (outcome, timeline) = play(&scheduler, machine, &work(), kernel, seed);
+            assert!(outcome.ejected.is_none(), "{:?}", outcome.ejected);
+            (format!("{} on {machine}, {kernel}, seed {seed}", scheduler.name), outcome, timeline)
+        })
+    })
+}
+
+/// A task's phases have no gaps and add up to its account, which the simulator kept in another way.
+#[test]
+fn phases_are_the_accounts() {
+    for (name, outcome, timeline) in runs() {
+        assert_eq!(timeline.tasks.len(), outcome.measures.tasks.len());
+        for (task, measured) in timeline.tasks.iter().zip(&outcome.measures.tasks) {
+            let place = format!("{name}: {}", measured.name);
+            let ends = task.ended.unwrap_or(timeline.end);
+            assert_eq!(task.ended, measured.ended, "{place}");
+            assert_eq!(task.phases.first().unwrap().from, task.born);
+            assert_eq!(task.phases.last().unwrap().to, ends, "{place}");
+            assert!(task.phases.windows(2).all(|pair| pair[0].to == pair[1].from), "{place}");
+            let sum = |counts: &dyn Fn(What) -> bool| -> u64 {
+                task.phases.iter().filter(|phase| counts(phase.what)).map(|phase| phase.length().0).sum()
+            };
+            let account = measured.account;
+            assert_eq!(sum(&|what| matches!(what, What::Runs { .. })), (account.run + account.stolen).0, "{place}");
+            assert_eq!(sum(&|what| matches!(what, What::Waits { .. })), account.runnable.0, "{place}");
+            assert_eq!(sum(&|what| matches!(what, What::Sleeps { .. })), account.blocked.0, "{place}");
+        }
+    }
+}
+
+/// Stints of a CPU follow each other, are the switch-ins that were counted, and with the idle times between them they
+/// are all of its time.
+#[test]
+fn stints_and_idle_times_fill_each_cpu() {
+    for (name, outcome, timeline) in runs() {
+        let mut stints = 0;
+        for (number, cpu) in timeline.cpus.iter().enumerate() {
+            assert!(cpu.stints.windows(2).all(|pair| pair[0].to <= pair[1].from), "{name}: CPU {number}");
+            let ran: u64 = cpu.stints.iter().map(|stint| stint.to.since(stint.from).0).sum();
+            let idle: u64 = cpu.idle_within(Nanos::ZERO, timeline.end).iter().map(|(from, to)| to.since(*from).0).sum();
+            assert_eq!(ran + idle, timeline.end.0, "{name}: CPU {number}");
+            let of_workload = |stint: &&timeline::Stint| !timeline.task(stint.task).info.kernel_thread;
+            stints += cpu.stints.iter().filter(of_workload).count() as u64;
+            for stint in &cpu.stints {
+                let middle = Nanos(stint.from.0.midpoint(stint.to.0));
+                assert!(stint.from == stint.to || cpu.stint_at(middle) == Some(stint));
+            }
+        }
+        assert_eq!(stints, outcome.measures.context_switches, "{name}");
+    }
+}
+
+/// The order of each queue can be followed through the whole run: nobody leaves who is not there, nobody comes twice,
+/// and each place that was told exists.
+#[test]
+fn queues_can_be_followed() {
+    for (name, _, timeline) in runs() {
+        let mut changes = 0;
+        for (dsq, queue) in &timeline.queues {
+            let mut order: Vec<TaskId> = Vec::new();
+            for (time, change) in &queue.changes {
+                changes += 1;
+                match *change {
+                    Change::Came(task, ahead) => {
+                        assert!(
+                            ahead as usize <= order.len(),
+                            "{name}: {dsq} at {time}: place {ahead} of {}",
+                            order.len()
+                        );
+                        assert!(!order.contains(&task), "{name}: {dsq}: {task} is there");
+                        order.insert(ahead as usize, task);
+                    }
+                    Change::Left(task) => {
+                        let place = order.iter().position(|&other| other == task);
+                        order.remove(place.unwrap_or_else(|| panic!("{name}: {dsq}: {task} left and was not there")));
+                    }
+                }
+                assert!(queue.depths().all(|(_, depth)| depth as usize <= timeline.tasks.len()));
+            }
+        }
+        assert_eq!(changes > 100, timeline.sees_queues, "{name}");
+    }
+}
+
+/// Each stand lies in a wait or at its edges, and a task that is queued stands in the order that the queue has.
+#[test]
+fn stands_agree_with_queues() {
+    for (name, _, timeline) in runs() {
+        for (number, task) in timeline.tasks.iter().enumerate() {
+            let id = TaskId(number as u32);
+            assert!(task.stands.windows(2).all(|pair| pair[0].to <= pair[1].from), "{name}: {}", task.info.name);
+            for stand in task.stands.iter().filter(|stand| stand.from < stand.to).step_by(7) {
+                let Some(queue) = stand.queue else { continue };
+                let within = |time| timeline.queue_at(queue, time).contains(&id);
+                assert!(within(stand.from), "{name}: {} stands in {queue}", task.info.name);
+                assert!(
+                    !within(stand.to) || stand.departure == Departure::Moved,
+                    "{name}: {} left {queue}",
+                    task.info.name
+                );
+            }
+        }
+    }
+}
+
+/// Who ran instead had the CPUs for all of a wait but the idle times.
+#[test]
+fn somebody_ran_or_a_cpu_idled() {
+    for (name, _, timeline) in runs() {
+        for wait in timeline.longest_waits(40, |_| true) {
+            let account = timeline.account(wait);
+            let ran: u64 = account.runners.iter().map(|runner| runner.ran.0).sum();
+            let idle = |cpu: CpuId| timeline.cpus[cpu.index()].idle_within(wait.from, wait.to);
+            let idle: u64 = account.allowed.iter().flat_map(idle).map(|(from, to)| to.since(from).0).sum();
+            assert_eq!(ran + idle, wait.length().0 * account.allowed.len() as u64, "{name}: {wait:?}");
+            assert!(account.idle.0 <= wait.length().0.min(idle));
+            assert!(
+                account.suspects.iter().all(|suspect| suspect.site.op > 0),
+                "{name}: only the scheduler is to blame"
+            );
+            assert!(timeline.sees_queues || account.suspects.is_empty() && account.stands.is_empty(), "{name}");
+        }
+    }
+}
+
+/// The chain has no gaps and overlaps, ends with the makespan, and its kinds add up.
+#[test]
+fn the_chain_is_the_makespan() {
+    for (name, outcome, timeline) in runs() {
+        let chain = timeline.chain(None);
+        let (first, last) = (chain.links.first().unwrap(), chain.links.last().unwrap());
+        assert!(chain.links.windows(2).all(|pair| pair[0].to == pair[1].from), "{name}");
+        assert_eq!(Some(last.to), outcome.measures.makespan, "{name}");
+        assert_eq!(
+            first.from,
+            timeline.task(first.task).phases[0].to,
+            "{name}: before its first task nothing was waited for"
+        );
+        let sum: u64 = Kind::ALL.iter().map(|&kind| chain.sum(kind).0).sum();
+        assert_eq!(sum, chain.length().0, "{name}");
+        let of_tasks: u64 = chain.tasks().iter().flat_map(|(_, times)| times).map(|time| time.0).sum();
+        assert_eq!(of_tasks, sum, "{name}");
+        for pair in chain.links.windows(2).filter(|pair| pair[0].task != pair[1].task) {
+            assert!(pair[1].handed_over.is_some(), "{name}: {pair:?}");
+        }
+    }
+}
+
+/// What polls a lock on the chain is told apart from work, and a mutex that is handed on is a lock.
+#[test]
+fn locks_are_seen_on_the_chain() {
+    let work = |text: &str| Workload::from_bytes("locks.json", text.as_bytes()).unwrap();
+    let fifo = &schedulers()[1];
+    let mutex = work(r#"{"tasks": {"handed": {"instance": 4, "loop": 20, "lock": "a", "run": 300, "unlock": "a"}}}"#);
+    let (_, timeline) = play(fifo, "laptop-2c4t", &mutex, "7.2", 0);
+    let (handovers, by_lock) = timeline.chain(None).handovers();
+    assert!(by_lock > 20 && by_lock <= handovers, "{by_lock} of {handovers}");
+    assert_eq!(timeline.chain(None).sum(Kind::Spun), Nanos::ZERO);
+    let ticket = work(
+        r#"{"locks": {"s": {"kind": "ticket"}}, "tasks": {"spinning": {"instance": 3, "loop": 1,
+            "passages": {"lock": "s", "hold_ns": 100000, "between_ns": 500, "times": 50}}}}"#,
+    );
+    let (outcome, timeline) = play(fifo, "laptop-2c4t", &ticket, "7.2", 0);
+    let spun = timeline.chain(None).sum(Kind::Spun);
+    let chain = timeline.chain(None).length();
+    assert!(spun.0 * 2 > chain.0 && spun < chain, "{spun} of {chain}: two of three wait");
+    assert_eq!(Some(timeline.chain(None).links.last().unwrap().to), outcome.measures.makespan);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir explain`: why tasks of a saved run waited, what the run waited for, why its scheduler was ejected.
+
+use crate::args::{Explain, Format, Waits};
+use crate::output;
+use crate::saved::{OneRun, Saved};
+use anyhow::{Result, bail};
+use explanation::{
+    Source, Story, chain_json, chain_text, ejection_json, ejection_text, task_name, wait_json, wait_sentence, wait_text,
+};
+use ids::{Nanos, TaskId};
+use report::{Outcome, wrap};
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use timeline::{Account, Recorder, Timeline, Wait};
+
+/// Waits that are told if nothing else was asked for.
+const SOME_WAITS: u64 = 3;
+
+/// What is told of a run.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    worst: u64,
+    chain: bool,
+    ejection: bool,
+}
+
+/// Explains.
+pub fn explain(args: &Explain) -> Result<()> {
+    if args.format == Format::Csv {
+        bail!("an explanation is no table; expected --format text or json");
+    }
+    let saved = Saved::open(&args.file)?;
+    let number = saved.choose(&args.which)?;
+    let run = &saved.runs[number];
+    let parts = parts(args, run)?;
+    let mut recorder = Recorder::new(saved.cpus(number)?);
+    let object = saved.tell(number, &mut recorder)?;
+    let mut timeline = recorder.finish(run.end());
+    for (task, saved) in timeline.tasks.iter_mut().zip(&run.tasks) {
+        task.info.name.clone_from(&saved.name);
+    }
+    let source = object.as_ref().map(Source::of).unwrap_or_default();
+    let story = Story { timeline: &timeline, source: &source };
+    let text = match args.format {
+        Format::Json => {
+            let mut document = json!({ "weir": 1, "run": run.tags });
+            let told = document.as_object_mut().expect("built as an object");
+            told.extend(to_json(&story, args, parts, run)?);
+            format!("{document:#}\n")
+        }
+        _ => wrap("", &run.name()) + "\n\n" + &to_text(&story, args, parts, run)?,
+    };
+    output::print(&text)?;
+    Ok(())
+}
+
+/// What was asked for, or what matters most.
+fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
+    let ejected = run.outcome == Outcome::Ejected;
+    if args.ejection && !ejected {
+        bail!("--ejection: {}: the scheduler was not ejected", run.name());
+    }
+    let asked = args.worst.is_some() || args.chain || args.ejection || args.task.is_some();
+    Ok(match asked {
+        true => Parts { worst: args.worst.unwrap_or(0), chain: args.chain, ejection: args.ejection },
+        false if ejected => Parts { worst: 0, chain: false, ejection: true },
+        false => Parts { worst: SOME_WAITS, chain: true, ejection: false },
+    })
+}
+
+fn to_text(story: &Story<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<String> {
+    let mut sections = Vec::new();
+    if let Some(task) = &args.task {
+        sections.push(wait_text(story, &one_wait(story, task, args)?, args.at));
+    }
+    if parts.ejection {
+        sections.push(ejection_text(story, &run.exit, args.ejection));
+    }
+    if parts.worst > 0 {
+        let accounts = worst(story.timeline, parts.worst, args.waits);
+        if accounts.is_empty() {
+            sections.push("no task of the workload waited for a CPU\n".to_owned());
+        } else {
+            let mut text = String::new();
+            for (number, account) in (1..).zip(&accounts) {
+                let _ = writeln!(text, "{}", wrap("", &format!("{number}. {}", wait_sentence(story, account))));
+            }
+            sections.push(text);
+            sections.extend((1..).zip(&accounts).map(|(number, account)| {
+                let text = wait_text(story, account, None);
+                format!("--- {number} ---\n{text}")
+            }));
+        }
+    }
+    if parts.chain {
+        sections.push(chain_text(story, &story.timeline.chain(None)));
+    }
+    Ok(sections.join("\n"))
+}
+
+fn to_json(story: &Story<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<Map<String, Value>> {
+    let mut told = Map::new();
+    if let Some(task) = &args.task {
+        told.insert("wait".to_owned(), wait_json(story, &one_wait(story, task, args)?, args.at));
+    }
+    if parts.ejection {
+        told.insert("ejection".to_owned(), ejection_json(story, &run.exit));
+    }
+    if parts.worst > 0 {
+        let accounts = worst(story.timeline, parts.worst, args.waits);
+        told.insert("waits".to_owned(), accounts.iter().map(|account| wait_json(story, account, None)).collect());
+    }
+    if parts.chain {
+        told.insert("chain".to_owned(), chain_json(story, &story.timeline.chain(None)));
+    }
+    Ok(told)
+}
+
+/// The longest waits of tasks of the workload.
+fn worst(timeline: &Timeline, count: u64, waits: Waits) -> Vec<Account> {
+    let counts = |wait: &Wait| {
+        let kind = match waits {
+            Waits::All => true,
+            Waits::Wakeup => wait.is_wakeup(),
+            Waits::Lost => !wait.is_wakeup(),
+        };
+        kind && wait.length() > Nanos::ZERO && !timeline.task(wait.task).info.kernel_thread
+    };
+    let waits = timeline.longest_waits(count as usize, counts);
+    waits.into_iter().map(|wait| timeline.account(wait)).collect()
+}
+
+/// The wait that was asked for.
+fn one_wait(story: &Story<'_>, wanted: &str, args: &Explain) -> Result<Account> {
+    let timeline = story.timeline;
+    let task = find_task(story, wanted)?;
+    let name = task_name(story, task);
+    let Some(at) = args.at else {
+        let Some(longest) = timeline.waits_of(task).max_by_key(|wait| (wait.length(), std::cmp::Reverse(wait.from)))
+        else {
+            bail!("--task {wanted}: {name} never waited for a CPU");
+        };
+        return Ok(timeline.account(longest));
+    };
+    let life = timeline.task(task);
+    let Some(phase) = life.phase_at(at).filter(|_| at <= timeline.end) else {
+        let ended = life.ended.map_or(timeline.end, |ended| ended);
+        bail!("--at {}: {name} lived from {} to {}", at.exact(), life.born.exact(), ended.exact());
+    };
+    let Some(wait) = timeline.wait(task, phase) else {
+        let phase = life.phases[phase];
+        let did = match phase.what {
+            timeline::What::Runs { cpu } => format!("ran on CPU {cpu}"),
+            _ => "slept".to_owned(),
+        };
+        let before = timeline.waits_of(task).take_while(|wait| wait.from <= at).last();
+        let after = timeline.waits_of(task).find(|wait| wait.from > at);
+        let near = before.into_iter().chain(after).map(|wait| format!("{} to {}", wait.from.exact(), wait.to.exact()));
+        let near = near.collect::<Vec<_>>().join(" and ");
+        let near =
+            if near.is_empty() { "it never waited for a CPU".to_owned() } else { format!("it waited from {near}") };
+        bail!("--at {}: {name} {did} from {} to {}; {near}", at.exact(), phase.from.exact(), phase.to.exact());
+    };
+    Ok(timeline.account(wait))
+}
+
+/// A task by its number in the kernel or by its name.
+fn find_task(story: &Story<'_>, wanted: &str) -> Result<TaskId> {
+    let tasks = || (0..).map(TaskId).zip(&story.timeline.tasks);
+    let named: Vec<TaskId> = match wanted.parse::<u32>() {
+        Ok(pid) => tasks().filter(|(_, task)| task.info.pid == pid).map(|(id, _)| id).collect(),
+        Err(_) => tasks()
+            .filter(|(id, task)| task.info.name == wanted || task_name(story, *id) == wanted)
+            .map(|(id, _)| id)
+            .collect(),
+    };
+    const SHOWN: usize = 6;
+    let list = |ids: &mut dyn Iterator<Item = TaskId>| {
+        ids.take(SHOWN).map(|id| task_name(story, id)).collect::<Vec<_>>().join(", ")
+    };
+    match named.as_slice() {
+        [one] => Ok(*one),
+        [] => {
+            let mut all: Vec<(usize, TaskId)> =
+                tasks().map(|(id, task)| (strsim::damerau_levenshtein(wanted, &task.info.name), id)).collect();
+            all.sort_unstable();
+            bail!("--task: no task {wanted:?}; there are {}, …", list(&mut all.into_iter().map(|(_, id)| id)))
+        }
+        several => {
+            let more = if several.len() > SHOWN { ", …" } else { "" };
+            bail!(
+                "--task {wanted}: {} tasks are called that: {}{more}; expected one's number",
+                several.len(),
+                list(&mut several.iter().copied())
+            )
+        }
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Saved runs, to be looked at once more: a simulated one is made again from what the file holds and compared by its
+//! hash, a real one is read event by event.
+
+use crate::args::{Args, Command, Sim};
+use crate::{input, save, select, sim};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bpf_object::LinkedObject;
+use clap::Parser;
+use event_log::{LogReader, Sink};
+use ids::Nanos;
+use machine_model::Machine;
+use report::{Exit, Outcome, Tags, World, counted, escape};
+use saved_run::SavedRun;
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Which run of a file: what is not given may be anything.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Which {
+    /// The run of this scheduler, as it was asked for
+    #[arg(long, value_name = "SCHED")]
+    pub scheduler: Option<String>,
+    /// The run on this machine
+    #[arg(long, value_name = "M")]
+    pub machine: Option<String>,
+    /// The run of this workload
+    #[arg(long, value_name = "W")]
+    pub workload: Option<String>,
+    /// The run with this seed
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The run with this draw of the machine's uncertain numbers
+    #[arg(long, value_name = "N")]
+    pub draw: Option<u64>,
+}
+
+/// A task of a run, as its JSON has it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SavedTask {
+    /// Its name at the end of the run.
+    pub name: String,
+}
+
+/// One run of a file, as its JSON has it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct OneRun {
+    #[serde(flatten)]
+    pub tags: Tags,
+    pub outcome: Outcome,
+    pub exit: Exit,
+    log_hash: String,
+    pub elapsed_ns: u64,
+    pub tasks: Vec<SavedTask>,
+}
+
+impl OneRun {
+    /// Which one it is, among those of its file.
+    pub fn name(&self) -> String {
+        let Tags { scheduler, machine, workload, seed, draw, .. } = &self.tags;
+        let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
+        let draw = draw.filter(|draw| *draw > 0).map(|draw| format!(", draw {draw}")).unwrap_or_default();
+        escape(&format!("{scheduler} on {machine}, workload {workload}{seed}{draw}")).into_owned()
+    }
+
+    /// When it ended.
+    pub fn end(&self) -> Nanos {
+        Nanos(self.elapsed_ns)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Setup {
+    weir: String,
+    command_line: String,
+    schedulers: Vec<SavedScheduler>,
+    machines: Vec<SavedMachine>,
+    files: Vec<SavedFile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SavedScheduler {
+    name: String,
+    object: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SavedMachine {
+    name: String,
+    machine: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct SavedFile {
+    path: String,
+    file: String,
+}
+
+/// A file of saved runs.
+#[derive(Debug)]
+pub struct Saved {
+    path: PathBuf,
+    container: SavedRun,
+    setup: Setup,
+    pub runs: Vec<OneRun>,
+}
+
+impl Saved {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// If it is no such file, or is damaged.
+    pub fn open(path: &Path) -> Result<Saved> {
+        let place = || path.display().to_string();
+        let bytes = input::read(path, input::RUNS)?;
+        if !SavedRun::is_saved_run(&bytes) && bytes.first() == Some(&b'{') {
+            bail!(
+                "{}: JSON of runs; expected a file of weir sim --save or weir run --save, which has what was run",
+                place()
+            );
+        }
+        let container = SavedRun::from_bytes(&bytes).with_context(place)?;
+        let json = |name: &str| -> Result<Value> {
+            let Some(text) = container.part(name).with_context(place)? else {
+                bail!("{}: a saved run without {name}", place());
+            };
+            serde_json::from_slice(&text).with_context(|| format!("{}: {name}", place()))
+        };
+        let setup =
+            serde_json::from_value(json(save::SETUP)?).with_context(|| format!("{}: {}", place(), save::SETUP))?;
+        let runs = serde_json::from_value(json(save::RUNS)?["runs"].take())
+            .with_context(|| format!("{}: {}", place(), save::RUNS))?;
+        Ok(Saved { path: path.to_owned(), container, setup, runs })
+    }
+
+    /// The run that was asked for.
+    ///
+    /// # Errors
+    /// If there is none, or several.
+    pub fn choose(&self, which: &Which) -> Result<usize> {
+        let is = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+        let fits = |run: &OneRun| {
+            let Tags { scheduler, machine, workload, seed, draw, .. } = &run.tags;
+            is(&which.scheduler, scheduler)
+                && is(&which.machine, machine)
+                && is(&which.workload, workload)
+                && (which.seed.is_none() || which.seed == *seed)
+                && (which.draw.is_none() || which.draw == *draw)
+        };
+        let found: Vec<usize> = (0..self.runs.len()).filter(|&run| fits(&self.runs[run])).collect();
+        let place = self.path.display();
+        let some = |runs: &[usize]| {
+            const SHOWN: usize = 4;
+            let more = if runs.len() > SHOWN { "; …" } else { "" };
+            let names: Vec<String> = runs.iter().take(SHOWN).map(|&run| self.runs[run].name()).collect();
+            names.join("; ") + more
+        };
+        match found.as_slice() {
+            [one] => Ok(*one),
+            [] => {
+                let all: Vec<usize> = (0..self.runs.len()).collect();
+                bail!("{place}: no such run; it has {}", some(&all))
+            }
+            several => {
+                let count = counted(several.len() as u64, "run");
+                let expected = "expected --scheduler, --machine, --workload, --seed or --draw that leave one";
+                bail!("{place}: {count} to choose from: {}; {expected}", some(several))
+            }
+        }
+    }
+
+    /// Tells a run to `sink`, and gives the scheduler's object, where it was simulated and had one.
+    ///
+    /// # Errors
+    /// If a simulated run cannot be made again as it was, or the events of a real one are damaged.
+    pub fn tell(&self, run: usize, sink: &mut dyn Sink) -> Result<Option<LinkedObject>> {
+        let place = || self.path.display().to_string();
+        match self.runs[run].tags.world {
+            World::Real => self.read_events(run, sink).with_context(place).map(|()| None),
+            World::Sim => self.make_again(run, sink).with_context(place),
+        }
+    }
+
+    /// CPUs of the machine, where the file knows it.
+    ///
+    /// # Errors
+    /// If the part that describes it is damaged.
+    pub fn cpus(&self, run: usize) -> Result<usize> {
+        Ok(self.machine(run)?.topology.len())
+    }
+
+    fn machine(&self, run: usize) -> Result<Machine> {
+        let name = &self.runs[run].tags.machine;
+        let Some(saved) = self.setup.machines.iter().find(|machine| machine.name == *name) else {
+            bail!("{}: {} names no machine {name:?}", self.path.display(), save::SETUP);
+        };
+        let text = String::from_utf8(self.part(&saved.machine)?).context("a machine is text")?;
+        let machine = Machine::from_toml(&saved.machine, &text)?;
+        Ok(Machine { name: name.clone(), ..machine })
+    }
+
+    fn part(&self, name: &str) -> Result<Vec<u8>> {
+        let place = || self.path.display().to_string();
+        self.container.part(name).with_context(place)?.ok_or_else(|| anyhow!("{}: the part {name} is missing", place()))
+    }
+
+    fn read_events(&self, run: usize, sink: &mut dyn Sink) -> Result<()> {
+        // Only real runs have events, in their order.
+        let number = self.runs[..run].iter().filter(|run| run.tags.world == World::Real).count();
+        let part = format!("events/{number}");
+        let bytes = self.part(&part)?;
+        let mut log = LogReader::new(&*bytes).with_context(|| part.clone())?;
+        while let Some(record) = log.read().with_context(|| part.clone())? {
+            record.tell(sink);
+        }
+        Ok(())
+    }
+
+    fn make_again(&self, run: usize, sink: &mut dyn Sink) -> Result<Option<LinkedObject>> {
+        let wanted = &self.runs[run];
+        let args = self.arguments()?;
+        let files = self.setup.files.iter().map(|saved| Ok((saved.path.clone(), self.part(&saved.file)?)));
+        let _provided = input::provide(files.collect::<Result<_>>()?);
+        let Some(saved) = self.setup.schedulers.iter().find(|saved| saved.name == wanted.tags.scheduler) else {
+            bail!("{} names no scheduler {:?}", save::SETUP, wanted.tags.scheduler);
+        };
+        let object = saved.object.as_ref().map(|part| self.part(part)).transpose()?;
+        let scheduler = select::saved_scheduler(&saved.name, object, args.profile.as_deref())?;
+        let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
+        let Some(workload) = workloads.into_iter().find(|workload| workload.name == wanted.tags.workload) else {
+            bail!("{}: its command line names no workload {:?}", save::SETUP, wanted.tags.workload);
+        };
+        let (hash, object) = sim::make_again(&args, &scheduler, &self.machine(run)?, &workload, &wanted.tags, sink)?;
+        ensure!(
+            format!("{hash:032x}") == wanted.log_hash,
+            "{}: made again, it is another run (its events have another hash): this is weir {}, the file is of weir {}",
+            wanted.name(),
+            crate::output::VERSION,
+            self.setup.weir
+        );
+        Ok(object)
+    }
+
+    /// The command line, with which the file was made.
+    fn arguments(&self) -> Result<Sim> {
+        let line = &self.setup.command_line;
+        let words = shlex::split(line).ok_or_else(|| anyhow!("{}: {line:?} is no command line", save::SETUP))?;
+        let parsed =
+            Args::try_parse_from(words).map_err(|error| anyhow!("{}: {line:?}: {}", save::SETUP, error.kind()))?;
+        match parsed.command {
+            Command::Sim(args) => Ok(args),
+            _ => bail!("{}: {line:?} simulates nothing", save::SETUP),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir explain`: what it says of runs in which it is known why tasks waited.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Tasks that all want CPUs, and one that sleeps.
+const WORKLOAD: &str = r#"{"tasks": {
+    "hog": {"instance": 6, "loop": 1, "run": 300000},
+    "sleeper": {"instance": 2, "loop": 40, "run": 500, "sleep": 5000}}}"#;
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A folder with a workload and an object of `slow.bpf.c` or another source.
+fn workspace(source: &str, define: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("load.json"), WORKLOAD).unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let include = format!("-I{}", here.join("../policies/include").display());
+    let source = here.join("tests/schedulers").join(source);
+    let object = bpf_clang::object_of(&source, directory.path(), &[&include, &format!("-D{define}")]);
+    std::fs::write(directory.path().join("it.bpf.o"), object).unwrap();
+    directory
+}
+
+/// Simulates into `run.weirrun`.
+fn save(directory: &Path, args: &[&str]) {
+    let all = [&["sim"], args, &["-m", "laptop-2c4t", "-w", "./load.json", "--save", "run.weirrun"]].concat();
+    let output = weir(directory, &all);
+    assert!(output.status.code().is_some_and(|status| status < 2), "{}", text(&output.stderr));
+}
+
+fn explain(directory: &Path, args: &[&str]) -> String {
+    let output = weir(directory, &[&["explain", "run.weirrun"], args].concat());
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn explain_json(directory: &Path, args: &[&str]) -> Value {
+    serde_json::from_str(&explain(directory, &[args, &["--format", "json"]].concat())).unwrap()
+}
+
+/// Line of `slow.bpf.c` that has this text.
+fn line_of(source: &str, wanted: &str) -> u64 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers").join(source);
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().position(|line| line.contains(wanted)).expect("it is there") as u64 + 1
+}
+
+/// Each scheduler makes tasks wait by one decision; the first suspect of the longest wait is who took it.
+#[test]
+fn the_decision_is_named() {
+    let insert = "dsq_insert(p, QUEUE, slice, enq_flags)";
+    let cases = [
+        ("KEEPS", "put_nowhere", "enqueue", "OP2(void, slow_enqueue"),
+        ("PINS", "put_on_cpu", "enqueue", "SCX_DSQ_LOCAL_ON | 0"),
+        ("STACK", "overtaken", "enqueue", "dsq_insert_by_key"),
+        ("GREEDY", "long_slice", "enqueue", insert),
+    ];
+    for (define, reason, op, line) in cases {
+        let directory = workspace("slow.bpf.c", define);
+        save(directory.path(), &["./it.bpf.o", "--for", "2s"]);
+        let document = explain_json(directory.path(), &["--worst", "1"]);
+        let wait = &document["waits"][0];
+        let suspects = wait["suspects"].as_array().unwrap();
+        // Whether the others ran too long or should have been preempted nobody knows: both are named.
+        let first = if define == "GREEDY" { 1 } else { 0 };
+        let suspect = &suspects[first];
+        assert_eq!((&suspect["reason"], &suspect["op"]), (&reason.into(), &op.into()), "{define}: {wait:#}");
+        assert_eq!(suspect["file"], "slow.bpf.c", "{define}: {wait:#}");
+        let found = suspect["line"].as_u64().unwrap();
+        let expected = line_of("slow.bpf.c", line);
+        // A callback begins at its first line of code, behind its head.
+        assert!((expected..expected + 4).contains(&found), "{define}: line {found}, expected {expected}");
+    }
+}
+
+/// A CPU whose `dispatch` brings nothing idles beside a queue.
+#[test]
+fn a_dispatch_that_brings_nothing_is_named() {
+    let directory = workspace("slow.bpf.c", "DEAF");
+    let pinned = r#"{"tasks": {"pinned": {"instance": 2, "loop": 3, "cpus": [1], "run": 4000, "sleep": 1000}}}"#;
+    std::fs::write(directory.path().join("load.json"), pinned).unwrap();
+    save(directory.path(), &["./it.bpf.o", "--for", "1s"]);
+    let document = explain_json(directory.path(), &["--worst", "1"]);
+    let suspect = &document["waits"][0]["suspects"][0];
+    assert_eq!((&suspect["op"], &suspect["reason"]), (&"dispatch".into(), &"left_idle".into()), "{document:#}");
+}
+
+/// A stall: the message, the verdict, the op and line, the last events, the dump.
+#[test]
+fn an_ejection_is_told() {
+    let directory = workspace("slow.bpf.c", "KEEPS");
+    save(directory.path(), &["./it.bpf.o", "--for", "60s"]);
+    let told = explain(directory.path(), &["--ejection"]);
+    for part in [
+        "runnable task stall",
+        "failed to run for 30.",
+        "enqueue was called and put it nowhere",
+        "1. enqueue (slow.bpf.c:",
+        "the last events of ",
+        "the kernel's dump",
+        "dsq_id=(n/a)",
+    ] {
+        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+    }
+    let before_dump = told.split("the kernel's dump").next().unwrap();
+    assert!(before_dump.lines().all(|line| line.chars().count() <= 80), "{before_dump}");
+    let without = explain(directory.path(), &[]);
+    assert!(
+        without.contains("put it nowhere") && !without.contains("the kernel's dump"),
+        "the dump is long: {without}"
+    );
+    let json = explain_json(directory.path(), &["--ejection"]);
+    assert!(json["ejection"]["verdict"].as_str().unwrap().contains("nowhere"), "{json:#}");
+    let directory = workspace("broken.bpf.c", "COMPLAINS");
+    save(directory.path(), &["./it.bpf.o"]);
+    let told = explain(directory.path(), &["--ejection"]);
+    let line = line_of("broken.bpf.c", "scx_error(\"cannot place");
+    for part in
+        ["scx_bpf_error", "cannot place pid", &format!("broken.bpf.c:{line}"), "scx_error(", "the last events of"]
+    {
+        assert!(told.contains(part) || part == "the last events of", "{part:?} is not in:\n{told}");
+    }
+}
+
+/// `--task` and `--at`: a wait by its task's name, number and time, and what stands in a queue then.
+#[test]
+fn a_wait_is_found_by_task_and_time() {
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(directory.path(), &["./it.bpf.o"]);
+    let worst = &explain_json(directory.path(), &["--worst", "1"])["waits"][0];
+    let name = worst["task"]["name"].as_str().unwrap();
+    let wait = &explain_json(directory.path(), &["--task", name])["wait"];
+    assert_eq!(wait, worst, "it is the longest of its task too");
+    let pid = wait["task"]["pid"].to_string();
+    assert_eq!(explain_json(directory.path(), &["--task", &pid])["wait"], *wait);
+    let (from, to) = (wait["from_ns"].as_u64().unwrap(), wait["to_ns"].as_u64().unwrap());
+    assert!(to - from > 10_000_000, "{wait:#}");
+    let at = format!("{}ns", (from + to) / 2);
+    let then = explain_json(directory.path(), &["--task", name, "--at", &at]);
+    let stands = then["wait"]["stands"].as_array().unwrap();
+    assert_eq!(stands[0]["queue"], "0x0", "{then:#}");
+    // With 8 tasks on 4 CPUs it moves up as others leave the queue.
+    let (came, then) = (stands[0]["ahead"].as_u64().unwrap(), stands[0]["ahead_at"].as_u64().unwrap());
+    assert!(then <= came, "{came} stood before it when it came, {then} in the middle");
+    let told = explain(directory.path(), &["--task", name, "--at", &at]);
+    assert!(told.contains("it stood in queue 0x0 behind"), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+}
+
+/// The chain ends when the run does, and its parts are its length.
+#[test]
+fn the_chain_is_told() {
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(directory.path(), &["./it.bpf.o", "--format", "json"]);
+    let chain = &explain_json(directory.path(), &["--chain"])["chain"];
+    let sum: u64 = chain["sums"].as_object().unwrap().values().map(|sum| sum.as_u64().unwrap()).sum();
+    assert_eq!(sum, chain["length_ns"].as_u64().unwrap());
+    assert!(
+        chain["sums"]["ran_ns"].as_u64().unwrap() > 0 && chain["sums"]["cpu_ns"].as_u64().unwrap() > 0,
+        "{chain:#}"
+    );
+    let told = explain(directory.path(), &["--chain"]);
+    assert!(told.contains("waited for a CPU") && told.lines().all(|line| line.chars().count() <= 80), "{told}");
+}
+
+/// The kernel's own scheduler has no callbacks: what is not seen is said, not guessed.
+#[test]
+fn what_is_not_seen_is_said() {
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(directory.path(), &["kernel"]);
+    let told = explain(directory.path(), &["--worst", "2"]);
+    assert!(told.contains("were not seen") && !told.contains("whose doing"), "{told}");
+    let json = explain_json(directory.path(), &["--worst", "1"]);
+    let wait = &json["waits"][0];
+    assert_eq!((&wait["queues_seen"], &wait["suspects"]), (&false.into(), &Value::Array(vec![])), "{wait:#}");
+    assert!(!wait["runners"].as_array().unwrap().is_empty());
+}
+
+/// Several runs in a file: one must be chosen, and each is made again as it was, with draws, noise and files of its
+/// own.
+#[test]
+fn one_of_several_runs_is_chosen() {
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(
+        directory.path(),
+        &["fifo", "./it.bpf.o", "--seeds", "2", "--draws", "2", "--noise-off", "order", "--without", "smt"],
+    );
+    std::fs::remove_file(directory.path().join("it.bpf.o")).unwrap();
+    std::fs::write(directory.path().join("load.json"), "{}").unwrap();
+    let refused = weir(directory.path(), &["explain", "run.weirrun", "--scheduler", "fifo"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let error = text(&refused.stderr);
+    assert!(error.contains("4 runs to choose from") && error.contains("--seed"), "{error}");
+    let which = ["--scheduler", "./it.bpf.o", "--seed", "2", "--draw", "1", "--worst", "1"];
+    let json = explain_json(directory.path(), &which);
+    assert_eq!((&json["run"]["seed"], &json["run"]["draw"]), (&2.into(), &1.into()));
+    assert_eq!(json["waits"][0]["suspects"][0]["file"], "slow.bpf.c", "{json:#}");
+}
+
+/// Bad input is one line and status 2.
+#[test]
+fn bad_input_is_one_error() {
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(directory.path(), &["./it.bpf.o"]);
+    std::fs::write(directory.path().join("text"), "no run").unwrap();
+    std::fs::write(directory.path().join("runs.json"), "{\"weir\": 1, \"runs\": []}").unwrap();
+    let cases: [(&[&str], &str); 11] = [
+        (&["none.weirrun"], "No such file"),
+        (&["text"], "not a saved run"),
+        (&["runs.json"], "JSON of runs; expected a file of weir sim --save"),
+        (&["run.weirrun", "--seed", "7"], "no such run; it has ./it.bpf.o on laptop-2c4t"),
+        (&["run.weirrun", "--task", "hoge-3"], "no task \"hoge-3\"; there are hog-3["),
+        (&["run.weirrun", "--task", "hog-3", "--at", "99s"], "hog-3[104] lived from "),
+        (&["run.weirrun", "--task", "hog-3", "--at", "5"], "expected a time with its unit"),
+        (&["run.weirrun", "--at", "5ms"], "--task"),
+        (&["run.weirrun", "--ejection"], "the scheduler was not ejected"),
+        (&["run.weirrun", "--worst", "0"], "0 is not in 1..=1000"),
+        (&["run.weirrun", "--format", "csv"], "an explanation is no table"),
+    ];
+    for (args, expected) in cases {
+        let output = weir(directory.path(), &[&["explain"], args].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(expected) && error.lines().count() == 1, "{args:?}: {error}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+/// What becomes of a part.
+type Change<'a> = dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>> + 'a;
+
+/// A file in which something is not as it was saved is refused: a part that is damaged, another run of the same name.
+#[test]
+fn a_run_that_cannot_be_made_again_is_refused() {
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(directory.path(), &["./it.bpf.o"]);
+    let file = directory.path().join("run.weirrun");
+    let saved = saved_run::SavedRun::from_bytes(&std::fs::read(&file).unwrap()).unwrap();
+    let write = |change: &Change<'_>| {
+        let mut other = saved_run::SavedRun::new();
+        for name in saved.names() {
+            if let Some(bytes) = change(name, saved.part(name).unwrap().unwrap()) {
+                other.add(name, &bytes).unwrap();
+            }
+        }
+        std::fs::write(&file, other.to_bytes()).unwrap();
+        let output = weir(directory.path(), &["explain", "run.weirrun"]);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let replace = |bytes: Vec<u8>, old: &str, new: &str| text(&bytes).replace(old, new).into_bytes();
+    let without = |gone: &'static str| write(&|name, bytes| (name != gone).then_some(bytes));
+    assert!(without("setup.json").contains("a saved run without setup.json"));
+    assert!(without("object/0").contains("the part object/0 is missing"));
+    assert!(without("file/0").contains("missing"), "{}", without("file/0"));
+    let other_work = write(&|name, bytes| {
+        Some(match name.starts_with("file/") && bytes.starts_with(b"{") {
+            true => replace(bytes, "500", "501"),
+            false => bytes,
+        })
+    });
+    assert!(other_work.contains("made again, it is another run"), "{other_work}");
+    let other_line = write(&|name, bytes| {
+        Some(match name {
+            "setup.json" => replace(bytes, "weir sim", "weir list"),
+            _ => bytes,
+        })
+    });
+    assert!(other_line.contains("setup.json"), "{other_line}");
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Schedulers that make tasks wait, each by one decision in one op; one for each macro:
+ * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks; PINS puts every task into
+ * the queue of CPU 0; STACK takes the last that came first; GREEDY gives slices of half a second.
+ * Without a macro it is a plain queue.
+ */
+#include <weir/scx.bpf.h>
+
+LICENSE("GPL");
+
+#define QUEUE 0
+
+OP2(void, slow_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	u64 slice = SCX_SLICE_DFL;
+
+#if defined(KEEPS)
+	if (p->pid % 2 == 0)
+		return;
+#endif
+#if defined(PINS)
+	dsq_insert(p, SCX_DSQ_LOCAL_ON | 0, slice, enq_flags);
+#elif defined(STACK)
+	dsq_insert_by_key(p, QUEUE, slice, -now_ns(), enq_flags);
+#else
+#if defined(GREEDY)
+	slice = 500 * 1000 * 1000;
+#endif
+	dsq_insert(p, QUEUE, slice, enq_flags);
+#endif
+}
+
+OP2(void, slow_dispatch, s32, cpu, struct task_struct *, prev)
+{
+#if defined(DEAF)
+	if (cpu == 1)
+		return;
+#endif
+	dsq_move_to_local(QUEUE);
+}
+
+SLEEPABLE_OP0(s32, slow_init)
+{
+	return scx_bpf_create_dsq(QUEUE, -1);
+}
+
+OP1(void, slow_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(slow_ops,
+	.enqueue = (void *)slow_enqueue,
+	.dispatch = (void *)slow_dispatch,
+	.init = (void *)slow_init,
+	.exit = (void *)slow_exit,
+	.name = "slow",
+);
