@@ -12,7 +12,7 @@ help:
 
 demo: deps
 	@. ./tools/deps.sh; cargo run --release --locked -q -p weir -- \
-		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c
+		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c --report target/demo.html
 
 test: deps
 	@vm=smoke; . ./tools/deps.sh; set -ex; \

@@ -20,6 +20,7 @@ Examples:
   weir machine host                   this machine, as a file to edit
   weir sim bfs                        a recorded build under bfs, on the host
   weir sim fifo bfs -m laptop-2c4t    what differs between two schedulers
+  weir sim fifo bfs --report a.html   the same as a page, with plots
   weir run bfs -- make -j4            a build under bfs, in the kernel (root)
   weir record -o my.weir -- make -j4  record a workload (root)
   weir explain run.weirrun            why tasks of a saved run waited
@@ -52,6 +53,8 @@ pub enum Command {
     Compare(Compare),
     /// Tell why a task of a saved run waited, or why the run took so long
     Explain(Explain),
+    /// Write a saved run as a page for a browser
+    Report(Report),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
     /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
@@ -152,6 +155,7 @@ Examples:
   weir sim ./my.bpf.o,slice_us=500 --workload build --trace my.pftrace
   weir sim ./my.bpf.c fifo -w preempt-mix --watch
   weir sim ./my.bpf.c -w preempt-mix --coverage
+  weir sim kernel bfs -w video --report film.html
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
 Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
@@ -219,6 +223,9 @@ pub struct Sim {
     /// Write all that is known of the runs to FILE.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Write the report as a page that needs no network: tables, plots, tasks
+    #[arg(long, value_name = "OUT.html")]
+    pub report: Option<PathBuf>,
 }
 
 /// `weir inspect`.
@@ -304,7 +311,7 @@ pub struct Run {
     pub stats: Option<u64>,
     /// The same, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "trace", "save", "command", "workload", "faults"])]
+          conflicts_with_all = ["scheduler", "stats", "trace", "save", "report", "command", "workload", "faults"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -315,6 +322,9 @@ pub struct Run {
     /// Write all that is known of the run, each event too, to FILE.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Write the report as a page that needs no network: tables, plots, tasks
+    #[arg(long, value_name = "OUT.html")]
+    pub report: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -333,6 +343,7 @@ Examples:
   sudo weir run -w preempt-mix --save real-1.weirrun        (several times)
   weir compare sim.weirrun real-*.weirrun
   weir compare yesterday.json today.json --all
+  weir compare sim.weirrun real-*.weirrun --report differences.html
 
 Exit status: 0 fine, 1 some run did not come to its end, 2 bad usage or input."
 )]
@@ -346,6 +357,35 @@ pub struct Compare {
     /// Show all measures, not only those that matter most
     #[arg(long)]
     pub all: bool,
+    /// Write the comparison as a page that needs no network: tables, plots, tasks
+    #[arg(long, value_name = "OUT.html")]
+    pub report: Option<PathBuf>,
+}
+
+/// `weir report`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+FILE is a saved run (weir sim --save, weir run --save) or what --format json
+printed. The page is one file, which works without a network in any browser of
+2024 or later. weir sim, weir run and weir compare write the same with --report.
+
+Examples:
+  weir sim kernel bfs -w video --save film.weirrun
+  weir report film.weirrun                      writes film.html
+  weir report film.weirrun -o /tmp/film.html
+  weir sim kernel bfs -w video --report film.html
+
+Exit status: 0 fine, 1 some run did not come to its end, 2 bad usage or input."
+)]
+pub struct Report {
+    /// A saved run, or JSON of runs
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where to write the page [default: the file's name with .html]
+    #[arg(short, long, value_name = "OUT.html")]
+    pub output: Option<PathBuf>,
 }
 
 /// `weir explain`.

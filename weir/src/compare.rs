@@ -2,45 +2,38 @@
 //! `weir compare`: runs of other days and other worlds, from saved runs and from JSON, in one table.
 
 use crate::args::{Compare, Format};
-use crate::input;
 use crate::output;
-use anyhow::{Context, Result, bail};
-use report::{Outcome, Record};
-use saved_run::SavedRun;
+use crate::pages::{self, Runs};
+use anyhow::Result;
 use std::path::Path;
 
 /// Compares. False if a run in the files did not come to its end.
 pub fn compare(args: &Compare) -> Result<bool> {
-    let mut records = Vec::new();
+    let named: Vec<(&str, Option<&Path>)> = args.files.iter().map(|file| ("FILE", Some(file.as_path()))).collect();
+    for &file in named.iter().filter(|_| args.report.is_some()) {
+        output::check(&[file, ("--report", args.report.as_deref())])?;
+    }
+    let mut all = Runs { command: Some(command_line(args)), ..Runs::default() };
     for path in &args.files {
+        let Runs { records, details, .. } = Runs::read(path)?;
         let file = path.display().to_string();
-        for mut record in read(path)? {
-            record.file = Some(file.clone());
-            records.push(record);
-        }
+        all.records.extend(records.into_iter().map(|record| report::Record { file: Some(file.clone()), ..record }));
+        all.details.extend(details);
     }
     let view = output::view(args.all);
     let text = match args.format {
-        Format::Text => report::records_to_text(&records, view),
-        Format::Json => report::comparisons_to_json(&records),
-        Format::Csv => report::to_csv(&records),
+        Format::Text => report::records_to_text(&all.records, view),
+        Format::Json => report::comparisons_to_json(&all.records),
+        Format::Csv => report::to_csv(&all.records),
     };
     output::print(&text)?;
-    Ok(records.iter().all(|record| record.ending.outcome() == Outcome::Completed))
+    if let Some(path) = &args.report {
+        pages::write(path, &all, &[])?;
+    }
+    Ok(all.are_complete())
 }
 
-/// The runs of a file of either kind.
-fn read(path: &Path) -> Result<Vec<Record>> {
-    let place = || path.display().to_string();
-    let bytes = input::read(path, input::RUNS)?;
-    let json = if SavedRun::is_saved_run(&bytes) {
-        let saved = SavedRun::from_bytes(&bytes).with_context(place)?;
-        let Some(json) = saved.part(crate::save::RUNS).with_context(place)? else {
-            bail!("{}: a saved run without runs", place());
-        };
-        json
-    } else {
-        bytes
-    };
-    report::read_json(&json).with_context(place)
+fn command_line(args: &Compare) -> String {
+    let files = args.files.iter().map(|file| output::quote(&file.to_string_lossy()));
+    ["weir".to_owned(), "compare".to_owned()].into_iter().chain(files).collect::<Vec<_>>().join(" ")
 }

@@ -15,6 +15,7 @@ mod list;
 mod machine;
 mod notes;
 mod output;
+mod pages;
 mod printk;
 mod progress;
 mod record;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
+        Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };

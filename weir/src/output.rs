@@ -3,7 +3,7 @@
 
 use crate::args::Format;
 use crate::refusals::Refusals;
-use crate::save;
+use crate::{pages, save};
 use anyhow::{Context, Result, bail};
 use report::{Record, RunReport, Tags, View};
 use std::fs::File;
@@ -24,6 +24,8 @@ pub struct Delivery<'a> {
     pub all: bool,
     /// The file that keeps them.
     pub save: Option<&'a Path>,
+    /// The page that shows them.
+    pub report: Option<&'a Path>,
 }
 
 impl Delivery<'_> {
@@ -34,6 +36,11 @@ impl Delivery<'_> {
         }
         print(&reports(runs, refusals, self.format, self.all))?;
         dump(runs, self.format);
+        if let Some(path) = self.report {
+            let command = Some(setup.command_line.clone());
+            let shown = pages::Runs { command, ..pages::Runs::from_json(report::to_json(runs).as_bytes())? };
+            pages::write(path, &shown, &refusals.to_text().lines().map(str::to_owned).collect::<Vec<_>>())?;
+        }
         Ok(())
     }
 }

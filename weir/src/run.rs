@@ -101,15 +101,14 @@ pub fn run(args: &Run) -> Result<bool> {
     let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
     let stage = stage.map_err(live::LiveError::from)?;
     let watches = args.command.is_empty() && stage.is_none();
-    if watches && args.trace.is_some() {
-        bail!("--trace is for the run of a command or a workload, and there is none");
-    }
     if watches && args.format == Format::Csv {
         bail!("--format csv is for the run of a command or a workload, and there is none");
     }
-    output::check(&[("--trace", args.trace.as_deref()), ("--save", args.save.as_deref())])?;
-    if watches && args.save.is_some() {
-        bail!("--save is for the run of a command or a workload, and there is none");
+    let files =
+        [("--trace", args.trace.as_deref()), ("--save", args.save.as_deref()), ("--report", args.report.as_deref())];
+    output::check(&files)?;
+    if let Some((option, _)) = files.iter().find(|(_, file)| watches && file.is_some()) {
+        bail!("{option} is for the run of a command or a workload, and there is none");
     }
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
@@ -277,7 +276,8 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let machines: Vec<_> = args.save.iter().map(|_| select::machine("host")).collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
-    let how = Delivery { format: args.format, all: false, save: args.save.as_deref() };
+    let (save, report_page) = (args.save.as_deref(), args.report.as_deref());
+    let how = Delivery { format: args.format, all: false, save, report: report_page };
     how.deliver(&[report], &Refusals::default(), &setup)?;
     Ok(fine)
 }

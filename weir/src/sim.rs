@@ -57,12 +57,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         let hint = if seeds.len() > 1 && args.draws.is_none() { "; --seed 0 makes one of each setup" } else { "" };
         bail!("--trace and --log are for one run, and these are {count}{hint}");
     }
-    output::check(&[
-        ("--trace", args.trace.as_deref()),
-        ("--log", args.log.as_deref()),
-        ("--coverage", args.coverage.as_ref().and_then(|file| file.as_deref())),
-        ("--save", args.save.as_deref()),
-    ])?;
+    output::check(&files(args))?;
     if args.save.is_some() {
         input::remember();
     }
@@ -111,13 +106,25 @@ pub fn sim(args: &Sim) -> Result<bool> {
     refusals.check(&reports)?;
     let setup =
         save::Setup { command_line: command_line(args), schedulers: &schedulers, machines: &nominal, events: vec![] };
-    let how = Delivery { format: args.format, all: args.all, save: args.save.as_deref() };
+    let (save, report) = (args.save.as_deref(), args.report.as_deref());
+    let how = Delivery { format: args.format, all: args.all, save, report };
     how.deliver(&reports, &refusals, &setup)?;
     if let Some(to) = &args.coverage {
         tell_coverage(&covered, to.as_deref(), args.format)?;
     }
     refusals.fail()?;
     Ok(reports.iter().all(RunReport::is_fine))
+}
+
+/// The files that are to be written.
+fn files(args: &Sim) -> [(&str, Option<&Path>); 5] {
+    [
+        ("--trace", args.trace.as_deref()),
+        ("--log", args.log.as_deref()),
+        ("--coverage", args.coverage.as_ref().and_then(|file| file.as_deref())),
+        ("--save", args.save.as_deref()),
+        ("--report", args.report.as_deref()),
+    ]
 }
 
 /// Shows what of the policies ran, or writes it. Standard output has one document: beside JSON it goes to standard error.

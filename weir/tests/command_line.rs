@@ -45,7 +45,6 @@ fn bad_input_is_one_line_and_status_2() {
         (&["run", "--trace", "-", "--", "true"], "--trace -: expected the name of a file"),
         (&["run", "--format", "csv"], "--format csv is for the run of a command or a workload"),
         (&["sim", "fifo", "--faults", "x"], "cannot read x: No such file"),
-        (&["sim", "fifo", "--report", "x.html"], "--report"),
         (&["sim", "fifo", "--draws", "1"], "--draws"),
         (&["sim", "fifo", "--interleave"], "--interleave"),
         (&["sim", "fifo", "--seed", "-1"], "--seed"),

@@ -84,7 +84,7 @@ fn list(folder: &Path, paths: &mut Vec<PathBuf>) {
 fn check(file: &File, complaints: &mut Vec<String>) {
     let name = file.path.rsplit('/').next().unwrap_or_default();
     let kind = name.rsplit_once('.').map_or(name, |(_, end)| end);
-    let code = matches!(kind, "rs" | "c" | "h" | "sh" | "Makefile" | "run");
+    let code = matches!(kind, "rs" | "c" | "h" | "sh" | "js" | "css" | "Makefile" | "run");
     if !code && !matches!(kind, "toml" | "md") {
         return;
     }

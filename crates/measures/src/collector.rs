@@ -118,6 +118,8 @@ impl Collector {
             migrations: self.migrations,
             wakeup_latency: self.wakeup_latency.summary(),
             queue_wait: self.queue_wait.summary(),
+            wakeup_latencies: self.wakeup_latency.coarsened(),
+            queue_waits: self.queue_wait.coarsened(),
             cpu,
             parts: Vec::new(),
             tasks: self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect(),

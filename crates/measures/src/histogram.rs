@@ -69,13 +69,47 @@ impl<const BITS: u32> Histogram<BITS> {
         }
     }
 
+    /// The same values in wider buckets; count, sum, smallest and largest value stay exact.
+    ///
+    /// # Panics
+    /// If they would be narrower: the values are not known so well.
+    pub fn coarsened<const TO: u32>(&self) -> Histogram<TO> {
+        assert!(TO <= BITS, "buckets cannot become narrower");
+        let mut coarse =
+            Histogram { octaves: Vec::new(), count: self.count, sum: self.sum, min: self.min, max: self.max };
+        for (low, _, count) in self.buckets() {
+            let (octave, bucket) = Histogram::<TO>::place(low.0);
+            let counter = coarse.counter(octave, bucket);
+            *counter = counter.saturating_add(count);
+        }
+        coarse
+    }
+
+    /// The buckets that hold values, from the smallest on: first value, last value, how many.
+    pub fn buckets(&self) -> impl Iterator<Item = (Nanos, Nanos, u32)> + '_ {
+        let counters = self.octaves.iter().map(|counters| counters.iter().copied().enumerate()).enumerate();
+        let all = counters.flat_map(|(octave, counters)| counters.map(move |(bucket, count)| (octave, bucket, count)));
+        all.filter(|(.., count)| *count > 0).map(|(octave, bucket, count)| {
+            let (low, width) = Self::range(octave, bucket);
+            (Nanos(low), Nanos(low + (width - 1)), count)
+        })
+    }
+
     #[cold]
     fn record_in_new_octave(&mut self, octave: usize, bucket: usize) {
+        *self.counter(octave, bucket) = 1;
+    }
+
+    /// A bucket's counter, which is made if it was not there.
+    fn counter(&mut self, octave: usize, bucket: usize) -> &mut u32 {
         if self.octaves.len() <= octave {
             self.octaves.resize(octave + 1, Box::default());
         }
-        self.octaves[octave] = vec![0; Self::BUCKETS].into_boxed_slice();
-        self.octaves[octave][bucket] = 1;
+        let counters = &mut self.octaves[octave];
+        if counters.is_empty() {
+            *counters = vec![0; Self::BUCKETS].into_boxed_slice();
+        }
+        &mut counters[bucket]
     }
 
     /// Octave 0 holds the values below `BUCKETS`, one each; octave n holds `BUCKETS << (n - 1)` up to twice that.
@@ -86,16 +120,21 @@ impl<const BITS: u32> Histogram<BITS> {
         (octave, (value >> shift.saturating_sub(1)) as usize & (Self::BUCKETS - 1))
     }
 
-    /// The middle of a bucket.
-    fn middle(octave: usize, bucket: usize) -> u64 {
+    /// The smallest value of a bucket, and how many different values it takes.
+    fn range(octave: usize, bucket: usize) -> (u64, u64) {
         match octave {
-            0 => bucket as u64,
+            0 => (bucket as u64, 1),
             _ => {
                 let width_shift = octave as u32 - 1;
-                let low = (Self::BUCKETS as u64 + bucket as u64) << width_shift;
-                low + (1 << width_shift) / 2
+                ((Self::BUCKETS as u64 + bucket as u64) << width_shift, 1 << width_shift)
             }
         }
+    }
+
+    /// The middle of a bucket.
+    fn middle(octave: usize, bucket: usize) -> u64 {
+        let (low, width) = Self::range(octave, bucket);
+        low + width / 2
     }
 
     /// How many values there are.
@@ -175,6 +214,31 @@ mod tests {
             histogram.record(Nanos(value));
             assert_eq!(histogram.percentile(500), Nanos(value));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn wider_buckets_are_those_of_a_coarse_histogram(values in prop::collection::vec(any::<u64>(), 0..100)) {
+            let (mut fine, mut coarse) = (Histogram::<10>::new(), Histogram::<3>::new());
+            for value in values.iter().map(|value| Nanos(value >> (value % 60))) {
+                fine.record(value);
+                coarse.record(value);
+            }
+            // A value's bucket is known from the narrower one that holds it.
+            prop_assert_eq!(&fine.coarsened::<3>(), &coarse);
+            let counted: u64 = coarse.buckets().map(|(_, _, count)| u64::from(count)).sum();
+            prop_assert_eq!(counted, coarse.count());
+            let ends: Vec<u64> = coarse.buckets().flat_map(|(low, high, _)| [low.0, high.0]).collect();
+            prop_assert!(ends.is_sorted());
+        }
+    }
+
+    #[test]
+    fn buckets_say_which_values_they_take() {
+        let mut histogram = Histogram::<3>::new();
+        [7, 8, 16, 17, 17, 1023].into_iter().for_each(|value| histogram.record(Nanos(value)));
+        let buckets: Vec<_> = histogram.buckets().map(|(low, high, count)| (low.0, high.0, count)).collect();
+        assert_eq!(buckets, [(7, 7, 1), (8, 8, 1), (16, 17, 3), (960, 1023, 1)]);
     }
 
     #[test]

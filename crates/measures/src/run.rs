@@ -156,6 +156,10 @@ pub struct RunMeasures {
     pub wakeup_latency: LatencySummary,
     /// From runnable to running, all tasks of the workload, whether woken or switched out while runnable.
     pub queue_wait: LatencySummary,
+    /// How `wakeup_latency` is distributed, to an eighth of each power of two.
+    pub wakeup_latencies: Histogram<3>,
+    /// The same of `queue_wait`.
+    pub queue_waits: Histogram<3>,
     /// All CPUs together.
     pub cpu: CpuAccount,
     /// Each CPU.

@@ -58,7 +58,7 @@ fn rows_of_measures(group: &Group<'_>, view: View) -> String {
 
 /// Notes on all setups, then a sentence on each but the first.
 pub(crate) fn words(group: &Group<'_>) -> String {
-    let mut text: String = group.setups.iter().map(notes::of_setup).collect();
+    let mut text: String = group.setups.iter().map(|setup| notes::to_text(&notes::of_setup(setup))).collect();
     for (other, compared) in group.setups[1..].iter().zip(&group.compared) {
         let sentence = sentence::of(group, other, compared);
         if !sentence.is_empty() {
@@ -83,7 +83,7 @@ fn is_shown(group: &Group<'_>, measure: usize, view: View) -> bool {
 }
 
 /// To a tenth of a percent, which is all that a row could show; and no run says more.
-fn is_same(group: &Group<'_>, measure: usize) -> bool {
+pub(crate) fn is_same(group: &Group<'_>, measure: usize) -> bool {
     let first = group.setups[0].median(measure);
     let same = |(setup, compared): (&Setup<'_>, &Compared)| {
         let judged = compared.judgements[measure].filter(|_| setup.runs.len() > 1);
@@ -98,7 +98,7 @@ fn is_same(group: &Group<'_>, measure: usize) -> bool {
 }
 
 /// A measure that all setups share, unless there is nothing to say of it.
-fn said_once(setup: &Setup<'_>, measure: usize) -> Option<String> {
+pub(crate) fn said_once(setup: &Setup<'_>, measure: usize) -> Option<String> {
     let value = setup.median(measure).filter(|&value| value > 0)?;
     let measure = &CATALOGUE[measure];
     Some(format!("{} {}", measure.label, value_text(measure, Some(value))).replace(' ', &GLUE.to_string()))
@@ -106,15 +106,28 @@ fn said_once(setup: &Setup<'_>, measure: usize) -> Option<String> {
 
 /// The distance of a setup from the base, and its mark; 10 characters.
 pub(crate) fn distance(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared, measure: usize) -> String {
-    let judged = compared.judgements[measure].filter(|_| other.runs.len() > 1 || base.runs.len() > 1);
-    let mark = match judged.map(|judged| judged.verdict) {
+    let (text, verdict) = difference(base, other, compared, measure);
+    let mark = match verdict {
         Some(Verdict::Better) => '✓',
         Some(Verdict::Worse) => '✗',
         _ => ' ',
     };
+    format!("{:>8} {mark}", text.unwrap_or_default())
+}
+
+/// The distance of a setup from the base, and what the runs say of it.
+pub(crate) fn difference(
+    base: &Setup<'_>,
+    other: &Setup<'_>,
+    compared: &Compared,
+    measure: usize,
+) -> (Option<String>, Option<Verdict>) {
+    let judged = compared.judgements[measure].filter(|_| other.runs.len() > 1 || base.runs.len() > 1);
+    let verdict = judged.map(|judged| judged.verdict);
+    let is_marked = matches!(verdict, Some(Verdict::Better | Verdict::Worse));
     let text = match (judged, base.median(measure), other.median(measure)) {
         // Typical pairs of tiny numbers may differ where both medians are nothing.
-        (_, Some(0), Some(0)) if mark == ' ' => Some("=".to_owned()),
+        (_, Some(0), Some(0)) if !is_marked => Some("=".to_owned()),
         // Nothing is a multiple of nothing, whatever single pairs say.
         (Some(_), Some(0), _) => None,
         // Equal is what medians are, not what pairs are in which neither way is more frequent.
@@ -125,7 +138,13 @@ pub(crate) fn distance(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared,
         (None, Some(base), Some(value)) => versus(base, value),
         _ => None,
     };
-    format!("{:>8} {mark}", text.unwrap_or_default())
+    (text, verdict)
+}
+
+/// The range of a difference, if there is one.
+pub(crate) fn range_of(compared: &Compared, measure: usize) -> Option<String> {
+    let judged = compared.judgements[measure].filter(|judged| judged.a_median > 0)?;
+    Some(range(judged.low_ppm?, judged.high_ppm?))
 }
 
 fn has_range(compared: &Compared) -> bool {
@@ -156,10 +175,7 @@ fn table(group: &Group<'_>, others: &[(&Setup<'_>, &Compared)], rows: &[usize], 
         for (setup, compared) in others {
             let mut cell = format!("{} {}", text(setup), distance(base, setup, compared, measure));
             if ranges {
-                let judged = compared.judgements[measure];
-                let judged = judged.filter(|judged| judged.a_median > 0);
-                let range = judged.and_then(|judged| Some(range(judged.low_ppm?, judged.high_ppm?)));
-                let _ = write!(cell, "{:>RANGE$}", range.unwrap_or_default());
+                let _ = write!(cell, "{:>RANGE$}", range_of(compared, measure).unwrap_or_default());
             }
             cells.push(cell);
         }
@@ -169,7 +185,7 @@ fn table(group: &Group<'_>, others: &[(&Setup<'_>, &Compared)], rows: &[usize], 
 }
 
 /// How to read the tables.
-fn explanation(groups: &[Group<'_>], ranges: bool) -> String {
+pub(crate) fn explanation(groups: &[Group<'_>], ranges: bool) -> String {
     let setups = || groups.iter().flat_map(|group| &group.setups);
     let help = "weir list measures explains each measure.";
     if setups().all(|setup| setup.runs.len() == 1) {

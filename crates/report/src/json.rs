@@ -6,7 +6,7 @@ use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
-use measures::{LatencySummary, LockUse, PartMeasures, TaskMeasures};
+use measures::{CpuAccount, Histogram, LatencySummary, LockUse, PartMeasures, TaskMeasures};
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
@@ -63,6 +63,10 @@ fn run(run: &RunReport) -> Value {
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));
+    let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.queue_waits);
+    let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "queue_wait_ns": distribution(queue) });
+    object.insert("distributions".to_owned(), distributions);
+    object.insert("cpus".to_owned(), run.measures.cpus.iter().map(cpu).collect());
     object.insert("parts".to_owned(), run.measures.parts.iter().map(part).collect());
     object.insert("tasks".to_owned(), run.measures.tasks.iter().map(task).collect());
     Value::Object(object)
@@ -91,6 +95,27 @@ fn insert(object: &mut Map<String, Value>, key: &str, value: Value) {
 fn latency(LatencySummary { count, mean, p50, p90, p99, p999, max }: LatencySummary) -> Value {
     let [mean, p50, p90, p99, p999, max] = [mean, p50, p90, p99, p999, max].map(|Nanos(ns)| (count > 0).then_some(ns));
     json!({ "count": count, "mean": mean, "p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": max })
+}
+
+/// How often there were values of which size: those of each bucket that is not empty.
+fn distribution(histogram: &Histogram<3>) -> Value {
+    let buckets: Vec<_> = histogram.buckets().collect();
+    json!({
+        "from": buckets.iter().map(|(low, _, _)| low.0).collect::<Vec<_>>(),
+        "to": buckets.iter().map(|(_, high, _)| high.0).collect::<Vec<_>>(),
+        "count": buckets.iter().map(|(_, _, count)| *count).collect::<Vec<_>>(),
+    })
+}
+
+/// Who owned the time of one CPU.
+fn cpu(cpu: &CpuAccount) -> Value {
+    json!({
+        "run_ns": cpu.run.0,
+        "idle_ns": cpu.idle.0,
+        "scheduler_ns": cpu.scheduler.0,
+        "stolen_ns": cpu.stolen.0,
+        "offline_ns": cpu.offline.0,
+    })
 }
 
 /// A row of the lock table. Nothing is lost in the model: every passage is counted.

@@ -5,7 +5,9 @@
 //! [`to_json`] is the contract that other programs read; [`read_json`] reads it back, for comparisons with later runs.
 
 mod comparison;
+mod content;
 mod csv;
+mod details;
 mod doubts;
 mod headline;
 mod json;
@@ -21,9 +23,12 @@ mod summary;
 mod table;
 
 pub use comparison::comparison;
+pub use content::{Cell, Content, Row, Setup, Table, Versus, content};
 pub use csv::to_csv;
+pub use details::{Buckets, Cpu, Details, Distributions, Latency, Lock, Task, read_details};
 pub use doubts::Doubt;
 pub use json::{comparisons_to_json, ending_to_json_line, to_json, to_json_with};
+pub use notes::Note;
 pub use numbers::{count, counted, escape, wrap};
 pub use record::{ReadError, Record, read_json};
 pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, World};
@@ -73,14 +78,17 @@ pub fn records_to_text(runs: &[Record], view: View) -> String {
     text + &unvalidated(runs.iter().map(|run| &run.tags))
 }
 
-/// Which effects took part that were compared with no measurement yet; empty if none did.
+/// Which effects took part that were compared with no measurement yet, as a line; empty if none did.
 fn unvalidated<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> String {
+    unvalidated_effects(tags).map(|text| numbers::wrap("", &text) + "\n").unwrap_or_default()
+}
+
+/// The same as a sentence.
+fn unvalidated_effects<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> Option<String> {
     let words: BTreeSet<&str> = tags.into_iter().flat_map(|tags| &tags.unvalidated).map(String::as_str).collect();
-    if words.is_empty() {
-        return String::new();
-    }
     let words = words.into_iter().collect::<Vec<_>>().join(", ");
-    numbers::wrap("", &format!("unvalidated: {words} (docs/machine-model.md; --without leaves effects out)")) + "\n"
+    let text = format!("unvalidated: {words} (docs/machine-model.md; --without leaves effects out)");
+    (!words.is_empty()).then_some(text)
 }
 
 /// The run with names that cannot steer a terminal.

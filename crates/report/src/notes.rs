@@ -16,9 +16,19 @@ pub(crate) fn deadlock(elapsed: Nanos) -> String {
     format!("DEADLOCK after {elapsed}: the tasks that are left wait for each other for ever")
 }
 
+/// How a run came to its end, in a line.
+pub(crate) fn outcome(run: &Record) -> String {
+    let elapsed = Nanos(run.value("elapsed_ns").unwrap_or(0));
+    match (run.value("makespan_ns"), &run.ending.ejected) {
+        (_, Some(_)) => format!("EJECTED after {elapsed}"),
+        (Some(makespan), None) => format!("completed: all work done after {}", Nanos(makespan)),
+        (None, None) if run.ending.deadlocked => deadlock(elapsed),
+        (None, None) => format!("completed: ran for {elapsed}"),
+    }
+}
+
 /// The kernel's words on why the scheduler is gone.
-pub(crate) fn ejection(exit: &Exit) -> String {
-    let mut text = String::new();
+pub(crate) fn ejection(exit: &Exit) -> Vec<String> {
     // The message usually quotes the fault.
     let fault = exit.fault.as_ref().filter(|fault| !exit.message.contains(*fault));
     let lines = [Some(&exit.reason), Some(&exit.message), fault].into_iter().flatten().flat_map(|part| part.lines());
@@ -27,10 +37,12 @@ pub(crate) fn ejection(exit: &Exit) -> String {
     if let Some(last) = lines.last_mut().filter(|_| !place.is_empty()) {
         let _ = write!(last, " (in {place})");
     }
-    for line in lines {
-        let _ = writeln!(text, "{}", wrap("  ", &line));
-    }
-    text
+    lines
+}
+
+/// Such words below a line that says who.
+pub(crate) fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| wrap("  ", line) + "\n").collect()
 }
 
 /// What is to be said of one run.
@@ -86,13 +98,22 @@ fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
     notes.into_iter().map(|note| format!("WARNING: {note}")).collect()
 }
 
+/// Something to know of a setup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// A sentence.
+    pub text: String,
+    /// The words of the kernel behind it, if it has some.
+    pub quote: Vec<String>,
+}
+
 /// The same of all runs of a setup: each kind of note once, with the first run that has it. Of a part of a workload nothing
 /// is said that is said of the whole.
-pub(crate) fn of_setup(setup: &Setup<'_>) -> String {
+pub(crate) fn of_setup(setup: &Setup<'_>) -> Vec<Note> {
     if setup.is_part() {
-        return String::new();
+        return Vec::new();
     }
-    let mut text = String::new();
+    let mut notes = Vec::new();
     let who = &setup.name;
     let runs = setup.runs.len();
     // In which runs something is so, if not in the only one.
@@ -106,13 +127,14 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> String {
     if let [first, ..] = ejected.as_slice() {
         let exit = first.ending.ejected.as_ref().expect("only such runs");
         let elapsed = Nanos(first.value("elapsed_ns").unwrap_or(0));
-        let _ = writeln!(text, "{}", wrap("", &format!("{who} was {}ejected after {elapsed}:", among(&ejected))));
-        text.push_str(&ejection(exit));
+        let text = format!("{who} was {}ejected after {elapsed}:", among(&ejected));
+        notes.push(Note { text, quote: ejection(exit) });
     }
+    let mut say = |text: String| notes.push(Note { text, quote: Vec::new() });
     let stuck: Vec<&Record> = setup.runs.iter().copied().filter(|run| run.ending.deadlocked).collect();
     if let [first, ..] = stuck.as_slice() {
         let elapsed = Nanos(first.value("elapsed_ns").unwrap_or(0));
-        let _ = writeln!(text, "{}", wrap("", &format!("{who}: {}{}", among(&stuck), deadlock(elapsed))));
+        say(format!("{who}: {}{}", among(&stuck), deadlock(elapsed)));
     }
     // Notes that differ in their numbers alone are of one kind.
     let kind = |note: &str| note.chars().filter(|c| !c.is_ascii_digit() && !",.".contains(*c)).collect::<String>();
@@ -125,8 +147,11 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> String {
             }
         }
     }
-    for (_, note, some) in kinds {
-        let _ = writeln!(text, "{}", wrap("", &format!("{who}: {}{note}", among(&some))));
-    }
-    text
+    kinds.into_iter().for_each(|(_, note, some)| say(format!("{who}: {}{note}", among(&some))));
+    notes
+}
+
+/// These notes as text.
+pub(crate) fn to_text(notes: &[Note]) -> String {
+    notes.iter().map(|note| wrap("", &note.text) + "\n" + &indented(&note.quote)).collect()
 }

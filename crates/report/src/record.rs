@@ -83,7 +83,7 @@ pub struct ReadError {
     pub problem: String,
 }
 
-fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, ReadError> {
+pub(crate) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, ReadError> {
     Err(ReadError { place: place.to_owned(), problem: problem.into() })
 }
 
@@ -92,7 +92,15 @@ fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, ReadError> {
 /// # Errors
 /// If it is no JSON, or not such JSON. Measures that are missing, as in documents of earlier versions, are unknown.
 pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
-    let document: Value = serde_json::from_slice(bytes).map_err(|error| ReadError {
+    let runs = document(bytes)?;
+    let read = |(index, run): (usize, &Value)| read_run(&format!("runs[{index}]"), run);
+    let runs: Vec<Vec<Record>> = runs.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    Ok(runs.into_iter().flatten().collect())
+}
+
+/// The runs of a document, at least one.
+pub(crate) fn document(bytes: &[u8]) -> Result<Vec<Value>, ReadError> {
+    let mut document: Value = serde_json::from_slice(bytes).map_err(|error| ReadError {
         place: format!("line {}, column {}", error.line(), error.column()),
         problem: "this is not JSON".to_owned(),
     })?;
@@ -101,15 +109,11 @@ pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
         Some(version) => return refuse("weir", format!("format {version}; this version reads format 1")),
         None => return refuse("weir", "no such key; expected the JSON of weir sim or weir run"),
     }
-    let Some(runs) = document.get("runs").and_then(Value::as_array) else {
-        return refuse("runs", "expected a list of runs");
-    };
-    if runs.is_empty() {
-        return refuse("runs", "expected at least one run");
+    match document.get_mut("runs").map(Value::take) {
+        Some(Value::Array(runs)) if runs.is_empty() => refuse("runs", "expected at least one run"),
+        Some(Value::Array(runs)) => Ok(runs),
+        _ => refuse("runs", "expected a list of runs"),
     }
-    let read = |(index, run): (usize, &Value)| read_run(&format!("runs[{index}]"), run);
-    let runs: Vec<Vec<Record>> = runs.iter().enumerate().map(read).collect::<Result<_, _>>()?;
-    Ok(runs.into_iter().flatten().collect())
 }
 
 /// What stands beside the measures.

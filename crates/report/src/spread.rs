@@ -32,5 +32,5 @@ fn of_group(group: &Group<'_>, view: View) -> String {
         table.add_row([measure.label.to_owned(), cell(setup.median(index)), interval, least, greatest]);
     }
     let _ = writeln!(text, "{}\n", align(&mut table));
-    text + &notes::of_setup(setup)
+    text + &notes::to_text(&notes::of_setup(setup))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The text for one run.
 
-use crate::notes::{deadlock, ejection, of_run};
+use crate::notes::{ejection, indented, of_run, outcome};
 use crate::numbers::{count, counted, per_second, percent, permille, shorten, wrap};
 use crate::table::{align, plain};
 use crate::{Record, RunReport};
@@ -26,11 +26,12 @@ pub fn summary(run: &RunReport) -> String {
     let (scheduler, machine) = (&tags.scheduler, &tags.machine);
     let title = format!("{scheduler} on {machine}, workload {},{seed} kernel {}", tags.workload, tags.kernel);
     let _ = writeln!(text, "{}", wrap("", &title));
-    let _ = writeln!(text, "{}", outcome(run));
+    let record = Record::from(run);
+    let _ = writeln!(text, "{}", outcome(&record));
     if let Some(exit) = &run.ending.ejected {
-        text.push_str(&ejection(exit));
+        text.push_str(&indented(&ejection(exit)));
     }
-    for note in of_run(&Record::from(run)) {
+    for note in of_run(&record) {
         let _ = writeln!(text, "{}", wrap("", &note));
     }
     let _ = writeln!(text, "\n{}", owners(&measures.cpu));
@@ -49,16 +50,6 @@ pub fn summary(run: &RunReport) -> String {
         let _ = writeln!(text, "\nlog hash {:032x}", run.log_hash);
     }
     text
-}
-
-fn outcome(run: &RunReport) -> String {
-    let elapsed = run.measures.elapsed;
-    match (run.measures.makespan, &run.ending.ejected) {
-        (_, Some(_)) => format!("EJECTED after {elapsed}"),
-        (Some(makespan), None) => format!("completed: all work done after {makespan}"),
-        (None, None) if run.ending.deadlocked => deadlock(elapsed),
-        (None, None) => format!("completed: ran for {elapsed}"),
-    }
 }
 
 /// Time of all CPUs together.

@@ -152,6 +152,57 @@ fn json_keeps_the_contract() {
               "doubtful": [],
               "meter": null,
               "locks": null,
+              "distributions": {
+                "wakeup_latency_ns": {
+                  "from": [
+                    2816,
+                    8192,
+                    28672,
+                    114688
+                  ],
+                  "to": [
+                    3071,
+                    9215,
+                    30719,
+                    122879
+                  ],
+                  "count": [
+                    50,
+                    40,
+                    9,
+                    1
+                  ]
+                },
+                "queue_wait_ns": {
+                  "from": [
+                    5632,
+                    16384,
+                    57344,
+                    229376
+                  ],
+                  "to": [
+                    6143,
+                    18431,
+                    61439,
+                    245759
+                  ],
+                  "count": [
+                    50,
+                    40,
+                    9,
+                    1
+                  ]
+                }
+              },
+              "cpus": [
+                {
+                  "run_ns": 900000000,
+                  "idle_ns": 29170000000,
+                  "scheduler_ns": 620000000,
+                  "stolen_ns": 310000000,
+                  "offline_ns": 0
+                }
+              ],
               "parts": [],
               "tasks": [
                 {

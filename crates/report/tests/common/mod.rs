@@ -12,6 +12,15 @@ pub fn latency(count: u64, us: u64) -> LatencySummary {
     LatencySummary { count, mean, p50, p90, p99, p999, max }
 }
 
+/// Waits in the proportions of [`latency`].
+fn waits(us: u64) -> Histogram<3> {
+    let mut waits = Histogram::new();
+    for (factor, count) in [(1, 50), (3, 40), (10, 9), (40, 1)] {
+        (0..count).for_each(|_| waits.record(Nanos::from_us(us * factor)));
+    }
+    waits
+}
+
 /// A task that ran for so long.
 pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
     TaskMeasures {
@@ -50,6 +59,8 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         migrations: Migrations { smt: 12, llc: 345 * us, node: 0, far: 0 },
         wakeup_latency: latency(45_600, us),
         queue_wait: latency(50_000, us * 2),
+        wakeup_latencies: waits(us),
+        queue_waits: waits(us * 2),
         cpu: account,
         cpus: vec![account],
         bpf_instructions: Some(7_654_321),

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One run of each setup, looked at closely: its CPUs, locks and tasks.
+
+use crate::owners::{OWNERS, legend};
+use crate::plot::cpus::cpus;
+use crate::{Report, data, runs};
+use ids::Nanos;
+use maud::{Markup, html};
+use report::{Content, Details, Lock, Outcome, Record, Setup, Task, content, count};
+use serde_json::{Value, json};
+
+/// What makes a run typical: the first of these that all runs of the setup have.
+const TYPICAL: [&str; 3] = ["makespan_ns", "wakeup_latency_ns.mean", "elapsed_ns"];
+
+/// Locks that a table shows.
+const LOCKS: usize = 30;
+/// Tasks that stand in the page as text, for print and where scripts do not run.
+const TASKS: usize = 10;
+
+/// The run of each setup that is looked at closely, as places among the records: the first that did not come to its end,
+/// or else the one in the middle.
+pub fn close_ups(records: &[Record]) -> Vec<usize> {
+    chosen(records, &content(records)).into_iter().map(|(_, run)| run).collect()
+}
+
+fn chosen<'a>(records: &[Record], content: &'a Content) -> Vec<(&'a Setup, usize)> {
+    let whole = content.tables.iter().filter(|table| table.part.is_none());
+    whole.flat_map(|table| &table.setups).filter_map(|setup| Some((setup, middle(records, setup)?))).collect()
+}
+
+fn middle(records: &[Record], setup: &Setup) -> Option<usize> {
+    let ended_badly = |run: &&usize| records[**run].ending.outcome() != Outcome::Completed;
+    if let Some(bad) = setup.runs.iter().find(ended_badly) {
+        return Some(*bad);
+    }
+    let known = |key: &&&str| setup.runs.iter().all(|&run| records[run].value(key).is_some());
+    let key = TYPICAL.iter().find(known)?;
+    let mut order = setup.runs.clone();
+    order.sort_by_key(|&run| (records[run].value(key), run));
+    order.get((order.len() - 1) / 2).copied()
+}
+
+/// A section for each of these runs; the script shows one at a time.
+pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
+    let chosen = chosen(report.records, content);
+    let chosen: Vec<(String, usize, &Details)> = chosen
+        .iter()
+        .filter_map(|&(setup, run)| Some((name(setup, &report.records[run]), run, report.details_of(run)?)))
+        .collect();
+    html! {
+        @if !chosen.is_empty() {
+            section #close-up {
+                h2 { "One run, close up" }
+                p.quiet { "Of each setup the run in the middle, or the first that did not come to its end." }
+                @if chosen.len() > 1 {
+                    p.scripted { label { "Run " select #run {
+                        @for (index, (name, ..)) in chosen.iter().enumerate() { option value=(index) { (name) } }
+                    } } }
+                }
+                @for (index, (name, run, details)) in chosen.iter().enumerate() {
+                    article id={ "run-" (index) } {
+                        h3 { (name) }
+                        (one(index, name, &report.records[*run], details))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn name(setup: &Setup, record: &Record) -> String {
+    let machine = format!("{} on {}", setup.name, record.tags.machine);
+    let whose = if setup.name.contains(&record.tags.machine) { &setup.name } else { &machine };
+    let whose = report::escape(whose);
+    match record.tags.seed {
+        Some(_) => format!("{whose}, seed {}", runs::seed(record)),
+        None => whose.into_owned(),
+    }
+}
+
+fn one(index: usize, name: &str, record: &Record, details: &Details) -> Markup {
+    let dump = record.ending.ejected.as_ref().map(|exit| exit.dump.as_str()).filter(|dump| !dump.is_empty());
+    let dump = dump.map(|dump| dump.lines().map(report::escape).collect::<Vec<_>>().join("\n"));
+    html! {
+        @if let Some(dump) = dump { details { summary { "The kernel's dump" } pre { (dump) } } }
+        @if let Some(plot) = cpus(&format!("Time of each CPU, {name}"), &details.cpus) {
+            h4 { "Time of each CPU" }
+            (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning))))
+            figure { (plot) }
+        }
+        (locks(details.locks.as_deref().unwrap_or_default()))
+        (tasks(index, &details.tasks))
+    }
+}
+
+fn locks(locks: &[Lock]) -> Markup {
+    let waited: Vec<&Lock> = locks.iter().filter(|lock| lock.wait_total_ns > 0).collect();
+    html! {
+        @if !waited.is_empty() {
+            h4 { "Locks for which somebody waited" }
+            div.scroll {
+                table.plain {
+                    thead { tr {
+                        @for head in ["lock", "by", "taken", "waited", "all waits", "longest wait", "held"] {
+                            th scope="col" { (head) }
+                        }
+                    } }
+                    tbody {
+                        @for lock in waited.iter().take(LOCKS) {
+                            tr {
+                                th scope="row" { (lock.kind) " " (report::escape(&lock.lock)) }
+                                td { (report::escape(&lock.caller)) }
+                                td { (count(lock.count)) }
+                                td { (count(lock.contended)) }
+                                td data-value=(lock.wait_total_ns) { (Nanos(lock.wait_total_ns)) }
+                                td { (Nanos(lock.wait_max_ns)) }
+                                td { (lock.hold_total_ns.map(|ns| Nanos(ns).to_string()).unwrap_or_default()) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if waited.len() > LOCKS { p.quiet { (count((waited.len() - LOCKS) as u64)) " more are in the JSON." } }
+        }
+    }
+}
+
+/// Columns of the table of tasks, as the script has them.
+const HEAD: [&str; 12] =
+    ["pid", "task", "ran", "waited", "slept", "stolen", "wakeups", "p50", "p99", "max", "CPUs used", "CPUs allowed"];
+
+fn tasks(index: usize, tasks: &[Task]) -> Markup {
+    let mut order: Vec<&Task> = tasks.iter().collect();
+    order.sort_by_key(|task| (std::cmp::Reverse(task.cpu_ns), task.id));
+    let rows: Vec<Vec<Value>> = order.iter().map(|task| columns(task)).collect();
+    let json = serde_json::to_vec(&json!({ "head": HEAD, "rows": rows })).expect("numbers and texts");
+    html! {
+        h4 { "Tasks" }
+        @if tasks.is_empty() { p.quiet { "There were none." } } @else {
+            p.scripted { label { "Search " input type="search" data-search={ "tasks-" (index) }; } }
+            div.scroll {
+                table.plain.tasks id={ "tasks-" (index) } data-source={ "tasks-data-" (index) } {
+                    thead { tr { @for head in HEAD { th scope="col" { (head) } } } }
+                    tbody { @for task in order.iter().take(TASKS) { (row(task)) } }
+                }
+            }
+            p.quiet { span.shown { (count(tasks.len().min(TASKS) as u64)) } " of " (report::counted(tasks.len() as u64, "task")) }
+            (data::element(&format!("tasks-data-{index}"), &json))
+        }
+    }
+}
+
+fn task_name(task: &Task) -> String {
+    let name = report::escape(&task.name);
+    if task.kernel_thread { format!("[{name}]") } else { name.into_owned() }
+}
+
+fn columns(task: &Task) -> Vec<Value> {
+    let waits = &task.wakeup_latency_ns;
+    vec![
+        json!(task.pid),
+        json!(task_name(task)),
+        json!(task.cpu_ns),
+        json!(task.runnable_ns),
+        json!(task.blocked_ns),
+        json!(task.stolen_ns),
+        json!(waits.count),
+        json!(waits.p50),
+        json!(waits.p99),
+        json!(waits.max),
+        json!(task.cpus_used),
+        json!(task.cpus_allowed),
+    ]
+}
+
+fn row(task: &Task) -> Markup {
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| Nanos(ns).to_string());
+    let waits = &task.wakeup_latency_ns;
+    html! {
+        tr {
+            td { (task.pid) }
+            td { (task_name(task)) }
+            @for ns in [task.cpu_ns, task.runnable_ns, task.blocked_ns, task.stolen_ns] { td { (Nanos(ns)) } }
+            td { (count(waits.count)) }
+            @for ns in [waits.p50, waits.p99, waits.max] { td { (time(ns)) } }
+            td { (task.cpus_used) }
+            td { (task.cpus_allowed) }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What was measured: sentences, the table with an explanation of each row, and bars of what adds up.
+
+use crate::owners::{DISTANCES, OWNERS, Part, bar, legend};
+use ids::Nanos;
+use maud::{Markup, html};
+use measures::catalogue::{Better, Measure, Rank, Unit};
+use report::{Cell, Note, Row, Table, Versus, count};
+use statistics::Verdict;
+
+/// Setups up to which there is room for ranges beside the differences.
+const WITH_RANGES: usize = 3;
+
+/// Sentences, notes and the table.
+pub fn measured(index: usize, table: &Table) -> Markup {
+    let marked = table.rows.iter().flat_map(|row| &row.cells).filter_map(|cell| cell.versus.as_ref()).any(is_marked);
+    html! {
+        div.verdict {
+            @for sentence in &table.sentences { p { (sentence) } }
+            @if table.sentences.is_empty() && table.setups.len() == 1 { (alone(table)) }
+            @for note in &table.notes { (note_of(note)) }
+        }
+        div.scroll {
+            table.measures.wide[table.setups.len() > WITH_RANGES] {
+                thead { tr {
+                    th scope="col" { (table.axis) }
+                    @for setup in &table.setups { th scope="col" { (setup.name) } }
+                } }
+                tbody {
+                    @for row in &table.rows { (row_of(table, index, row)) }
+                }
+            }
+        }
+        @if !table.same.is_empty() { p.quiet { "The same to 0.1 %: " (table.same.join(", ")) "." } }
+        p.quiet.scripted {
+            label { input type="checkbox" data-all={ "setups-" (index) }; " all measures" }
+            " · press a measure for what it is"
+            @if marked { " · ✓ better, ✗ worse" }
+        }
+    }
+}
+
+/// What came of a setup that has no other beside it.
+fn alone(table: &Table) -> Markup {
+    let rows = table.rows.iter().filter(|row| row.measure.rank == Rank::Headline);
+    let said = rows.filter_map(|row| {
+        let cell = row.cells.first()?;
+        let (low, high) = cell.interval?;
+        let text = |value| text_of(row.measure, value);
+        Some(format!("{}: {} (95 % of such medians: {} to {})", row.measure.label, cell.text, text(low), text(high)))
+    });
+    let said: Vec<String> = said.collect();
+    html! { @if !said.is_empty() { p { (said.join("; ")) "." } } }
+}
+
+fn note_of(note: &Note) -> Markup {
+    html! {
+        div.note {
+            p { (note.text) }
+            @if !note.quote.is_empty() { pre { (note.quote.join("\n")) } }
+        }
+    }
+}
+
+fn is_marked(versus: &Versus) -> bool {
+    matches!(versus.judgement.map(|judged| judged.verdict), Some(Verdict::Better | Verdict::Worse))
+}
+
+fn text_of(measure: &Measure, value: u64) -> String {
+    match measure.unit {
+        Unit::Nanoseconds => Nanos(value).to_string(),
+        Unit::Count => count(value),
+    }
+}
+
+fn row_of(table: &Table, index: usize, row: &Row) -> Markup {
+    let id = format!("why-{index}-{}", row.measure.key.replace('.', "-"));
+    html! {
+        tr.detail[row.measure.rank == Rank::Detail || row.is_same] data-key=(row.measure.key) {
+            th scope="row" {
+                button.why type="button" aria-expanded="false" aria-controls=(id) { (row.measure.label) }
+            }
+            @for (cell, setup) in row.cells.iter().zip(&table.setups) {
+                td data-setup=(setup.name) data-value=[cell.median] data-tip=[tip(cell)] { (value_of(table, cell)) }
+            }
+        }
+        tr.why #(id) hidden {
+            td colspan=(table.setups.len() + 1) { (explanation(table, row)) }
+        }
+    }
+}
+
+fn value_of(table: &Table, cell: &Cell) -> Markup {
+    html! {
+        span.value { (cell.text) }
+        @if let Some(versus) = &cell.versus {
+            span.difference { (versus.text) " " (mark(versus)) }
+            @if table.setups.len() <= WITH_RANGES {
+                span.range { (versus.range.as_deref().unwrap_or_default()) }
+            }
+        }
+    }
+}
+
+fn mark(versus: &Versus) -> Markup {
+    match versus.judgement.map(|judged| judged.verdict) {
+        Some(Verdict::Better) => html! { span.better title="better" { "✓" } },
+        Some(Verdict::Worse) => html! { span.worse title="worse" { "✗" } },
+        _ => html! { span.unmarked {} },
+    }
+}
+
+fn tip(cell: &Cell) -> Option<String> {
+    let versus = cell.versus.as_ref()?;
+    let range = versus.range.as_ref()?;
+    Some(format!("{}: {range}", versus.text))
+}
+
+/// What a row is, and what stands behind its values.
+fn explanation(table: &Table, row: &Row) -> Markup {
+    let way = match row.measure.better {
+        Better::Less => "Less is better.",
+        Better::More => "More is better.",
+        Better::Neither => "Neither way is better in itself.",
+    };
+    let text = |value| text_of(row.measure, value);
+    html! {
+        p { (row.measure.meaning) ". " (way) " In the JSON it is " code { (row.measure.key) } "." }
+        ul {
+            @for (cell, setup) in row.cells.iter().zip(&table.setups) {
+                li {
+                    b { (setup.name) } ": "
+                    @match cell.values.as_slice() {
+                        [] => "not known",
+                        [one] => (exactly(row.measure, *one)),
+                        values => {
+                            (counted(values.len())) ", from " (text(least(values))) " to " (text(most(values)))
+                            @if let Some(median) = cell.median { "; median " (exactly(row.measure, median)) }
+                            @if let Some((low, high)) = cell.interval {
+                                ", 95 % of such medians are between " (text(low)) " and " (text(high))
+                            }
+                        }
+                    }
+                    @if let Some(versus) = &cell.versus { (judged(versus)) }
+                }
+            }
+        }
+    }
+}
+
+fn least(values: &[u64]) -> u64 {
+    values.iter().copied().min().unwrap_or(0)
+}
+
+fn most(values: &[u64]) -> u64 {
+    values.iter().copied().max().unwrap_or(0)
+}
+
+fn counted(values: usize) -> String {
+    report::counted(values as u64, "value")
+}
+
+fn exactly(measure: &Measure, value: u64) -> String {
+    match measure.unit {
+        Unit::Nanoseconds if value >= 1000 => format!("{} ({} ns)", Nanos(value), count(value)),
+        _ => text_of(measure, value),
+    }
+}
+
+fn judged(versus: &Versus) -> Markup {
+    let Some(judged) = versus.judgement else { return html! {} };
+    let verdict = match judged.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Same => "the same within 1 %",
+        Verdict::Unclear => "these runs cannot tell",
+        Verdict::Differs => "it differs, and neither way is better",
+    };
+    html! {
+        ". Against " (if versus.paired { "the first, seed by seed" } else { "the first" }) ": "
+        @if !versus.text.is_empty() { (versus.text) " " }
+        @if let Some(range) = &versus.range { "(" (range) ") " }
+        "— " (verdict)
+        @if let Some(least) = judged.tellable_ppm { "; they would have told about " (tenths(least)) " %" }
+    }
+}
+
+/// Millionths as a percentage.
+fn tenths(ppm: i64) -> String {
+    format!("{}.{}", ppm / 10_000, ppm % 10_000 / 1_000)
+}
+
+fn row<'a>(table: &'a Table, key: &str) -> Option<&'a Row> {
+    table.rows.iter().find(|row| row.measure.key == key)
+}
+
+/// The medians of some measures for one setup, with their text.
+fn parts<'a>(table: &Table, setup: usize, keys: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Part> {
+    let part = |(index, (name, key)): (usize, (&str, &str))| {
+        let cell = &row(table, key)?.cells[setup];
+        Some((index, cell.median?, format!("{name} {}", cell.text)))
+    };
+    keys.enumerate().filter_map(part).collect()
+}
+
+/// A part of a whole as a percentage.
+fn share(part: u64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+/// A bar for each setup; all `same` in length, or as long as their sum says.
+fn bars(table: &Table, class: &str, of_setup: impl Fn(usize) -> Vec<Part>, same: bool) -> Markup {
+    let all: Vec<Vec<Part>> = (0..table.setups.len()).map(of_setup).collect();
+    let sum = |parts: &[Part]| parts.iter().map(|(_, value, _)| value).sum::<u64>();
+    let longest = all.iter().map(|parts| sum(parts)).max().unwrap_or(0);
+    html! {
+        div.bars {
+            @for (setup, parts) in table.setups.iter().zip(&all) {
+                div.name { (setup.name) }
+                (bar(class, parts, if same { sum(parts) } else { longest }))
+                div.numbers {
+                    @for (index, value, text) in parts.iter().filter(|(_, value, _)| *value > 0) {
+                        span data-part=(index) data-value=(value) {
+                            (text) @if same { " (" (share(*value, sum(parts))) ")" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where the CPUs' time went.
+pub fn time(table: &Table) -> Markup {
+    let keys = || OWNERS.iter().map(|owner| (owner.name, owner.key));
+    html! {
+        h3 { "Where the CPUs' time went" }
+        (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning))))
+        (bars(table, "o", |setup| parts(table, setup, keys()), true))
+    }
+}
+
+/// How far tasks moved.
+pub fn moves(table: &Table) -> Markup {
+    let keys = || DISTANCES.iter().map(|(name, _, key)| (*name, *key));
+    html! {
+        h3 { "Moves of tasks between CPUs" }
+        (legend("m", DISTANCES.iter().map(|(name, meaning, _)| (*name, *meaning))))
+        (bars(table, "m", |setup| parts(table, setup, keys()), false))
+    }
+}

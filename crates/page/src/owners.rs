@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Who owned the CPUs' time, and how far tasks moved: things that add up, shown as bars of their parts.
+
+use maud::{Markup, html};
+use report::Cpu;
+
+/// An owner of time.
+pub struct Owner {
+    pub name: &'static str,
+    pub meaning: &'static str,
+    /// Key of its measure.
+    pub key: &'static str,
+    pub of_cpu: fn(&Cpu) -> u64,
+}
+
+/// All of them, from the bottom of a column up.
+pub const OWNERS: [Owner; 5] = [
+    Owner { name: "run", meaning: "tasks ran", key: "cpu_ns.run", of_cpu: |cpu| cpu.run_ns },
+    Owner {
+        name: "scheduler",
+        meaning: "code of the scheduler, and context switches",
+        key: "cpu_ns.scheduler",
+        of_cpu: |cpu| cpu.scheduler_ns,
+    },
+    Owner { name: "stolen", meaning: "interrupts", key: "cpu_ns.stolen", of_cpu: |cpu| cpu.stolen_ns },
+    Owner { name: "idle", meaning: "nothing to do", key: "cpu_ns.idle", of_cpu: |cpu| cpu.idle_ns },
+    Owner { name: "offline", meaning: "the CPU was not there", key: "cpu_ns.offline", of_cpu: |cpu| cpu.offline_ns },
+];
+
+/// How far a task moved: name, meaning, key of the measure.
+pub const DISTANCES: [(&str, &str, &str); 4] = [
+    ("in core", "to another thread of the same core", "migrations.smt"),
+    ("in cache", "to another core below the same last cache", "migrations.llc"),
+    ("in node", "to another cache of the same node", "migrations.node"),
+    ("far", "to another node", "migrations.far"),
+];
+
+/// A part of a bar: the number of its look, its value, and what is said of it.
+pub type Part = (usize, u64, String);
+
+/// A bar of parts, `whole` being its full width. `class` numbers the look of the parts.
+pub fn bar(class: &str, parts: &[Part], whole: u64) -> Markup {
+    let width = |value: u64| format!("width:{:.3}%", value as f64 * 100.0 / whole.max(1) as f64);
+    let words: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
+    html! {
+        div.bar role="img" tabindex="0" aria-label=(words.join(", ")) data-tip=(words.join("\n")) {
+            @for (index, value, _) in parts {
+                @if *value > 0 { i class={ (class) (index) } style=(width(*value)) {} }
+            }
+        }
+    }
+}
+
+/// The key to such bars.
+pub fn legend<'a>(class: &str, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
+    html! {
+        ul.legend {
+            @for (index, (name, meaning)) in entries.enumerate() {
+                li { i class={ (class) (index) } {} (name) span.quiet { ": " (meaning) } }
+            }
+        }
+    }
+}
