@@ -61,7 +61,8 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
     let has = |wanted: fn(&Op) -> bool| workload.tasks.iter().flat_map(|task| &task.script).any(wanted);
     if !metas.is_empty() {
         all.push(
-            "a wait that did not have to wait when it was recorded is not in it: chains may be longer in truth"
+            "a wait for a lock, or for a channel that several tasks read, is in it only if it had to wait: chains may be longer \
+             in truth"
                 .to_owned(),
         );
         all.push(match metas.iter().all(|meta| meta.costs.switch.is_some()) {

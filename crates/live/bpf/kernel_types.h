@@ -58,6 +58,25 @@ enum {
 	SIGCHLD = 17,
 };
 
+/* From include/linux/socket.h and include/uapi/linux/in.h. */
+enum {
+	AF_UNIX = 1,
+	AF_INET = 2,
+	AF_INET6 = 10,
+	MSG_PEEK = 2,
+	IPPROTO_TCP = 6,
+};
+
+/* From include/uapi/linux/stat.h, and numbers of calls of x86-64. */
+enum {
+	S_IFMT = 00170000,
+	S_IFIFO = 0010000,
+	CALL_READ = 0,
+	CALL_WRITE = 1,
+	CALL_READV = 19,
+	CALL_WRITEV = 20,
+};
+
 /* From include/linux/sched.h: flags of a task. */
 enum {
 	PF_EXITING = 0x00000004,
@@ -201,6 +220,60 @@ struct task_struct {
 	struct signal_struct *signal;
 	const struct cred *cred;
 	struct css_set *cgroups;
+	struct files_struct *files;
+};
+
+struct pt_regs {
+	unsigned long di;
+	unsigned long orig_ax;
+};
+
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
+};
+
+struct tcp_sock {
+	__u32 write_seq;
+	__u32 copied_seq;
+};
+
+struct unix_sock {
+	struct sock *peer;
 };
 
 struct bpf_iter__task {

@@ -130,6 +130,7 @@ struct note {
 };
 
 #include "notes.bpf.h"
+#include "channels.bpf.h"
 
 /* The timer whose function this CPU executes. */
 struct expiry {

@@ -34,6 +34,7 @@ enum kind {
 	KIND_DELIVERY = 13,
 	KIND_ALARM = 14,
 	KIND_LAST = 15,
+	KIND_PASS = 16,
 };
 
 enum {

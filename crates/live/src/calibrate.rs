@@ -2,7 +2,7 @@
 //! What the schedule of recorded tasks costs on this machine, measured just before a recording.
 //!
 //! Some threads switch, wake each other and compute, followed by the recorder's programs like the tasks that come after
-//! them; so these programs' own time is in the numbers. It takes a third of a second.
+//! them; so these programs' own time is in the numbers. It takes less than half a second.
 
 use crate::LiveError;
 use crate::event::{self, Kind};
@@ -30,6 +30,8 @@ pub struct Calibration {
     pub wake: Quantiles,
     /// Sending an interrupt to another CPU. `None` if this process may use one CPU only, or nothing was ever sent.
     pub interrupt: Option<Quantiles>,
+    /// Being seen to write bytes to a pipe or socket, or to read some.
+    pub pass: Quantiles,
     /// A tick, or another interrupt that a task cannot help.
     pub tick: Quantiles,
     /// How many of these there are in a second.
@@ -42,6 +44,9 @@ impl Calibration {
     /// # Errors
     /// If they cannot be loaded.
     pub(crate) fn measure(set: &ProbeSet, cpus: &CpuSet) -> Result<Calibration, LiveError> {
+        let usable = crate::hardware::usable().map_err(LiveError::file("the affinity of this process"))?;
+        let here = usable.first().unwrap_or(CpuId(0));
+        let unseen = handover::pass(here).map_err(LiveError::file("a pipe"))?;
         let probes = Probes::load(set, cpus, Roots::ChildrenOf(kernel::thread_id()?))?;
         let _links = probes.attach()?;
         let inbox = Rc::default();
@@ -50,8 +55,6 @@ impl Calibration {
             receive(&ring, PERIOD)?;
             interrupts(&inbox)
         };
-        let usable = crate::hardware::usable().map_err(LiveError::file("the affinity of this process"))?;
-        let here = usable.first().unwrap_or(CpuId(0));
         let switch = handover::switch(here);
         let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
         let wake = near.less(switch.median);
@@ -65,8 +68,9 @@ impl Calibration {
                 (sent >= 0.5).then(|| far.less(near.median).divided(sent))
             }
         };
+        let pass = handover::pass(here).map_err(LiveError::file("a pipe"))?.less(unseen.median);
         let (tick, ticks_a_second) = handover::ticks(here);
-        Ok(Calibration { switch, wake, interrupt, tick, ticks_a_second })
+        Ok(Calibration { switch, wake, interrupt, pass, tick, ticks_a_second })
     }
 
     /// As a recording keeps them.
@@ -79,6 +83,7 @@ impl Calibration {
             switch: Some(cost(self.switch)),
             wake: Some(cost(self.wake)),
             interrupt: self.interrupt.map(cost),
+            pass: Some(cost(self.pass)),
             ticks: Some(cost(self.tick.divided(1.0 / self.ticks_a_second.max(1e-9)))),
             probe: None,
         }
@@ -90,6 +95,7 @@ impl Calibration {
             switch_ns: self.switch.median as u64,
             wake_ns: self.wake.median as u64,
             interrupt_ns: self.interrupt.map_or(0, |quantiles| quantiles.median as u64),
+            pass_ns: self.pass.median as u64,
             tick_ns_in_s: (self.tick.median * self.ticks_a_second) as u64,
         }
     }

@@ -10,11 +10,13 @@
 //!    nothing in the recording says what that task waited for.
 //! 4. Whom an interrupt borrowed is never a cause.
 //! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
-//! 6. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
+//! 6. A task that reads from a pipe or socket needs what was written, also if it found it there ([`crate::channels`]).
+//! 7. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
 //!    ends lasts until that, however much it is.
 //!
 //! Replay in this order cannot deadlock: every step stands at a time, and each waits only for what stands no later.
 
+use crate::channels::{Channels, Posts};
 use crate::event::{Event, Kind, Number, Slept, Waker};
 use crate::life::{self, Attributes, Life, Step};
 use crate::overhead::Overheads;
@@ -22,6 +24,7 @@ use crate::split::Pool;
 use crate::timing::{self, Expired};
 use ids::{CpuSet, Nanos};
 use std::collections::BTreeMap;
+use std::mem::take;
 use workload::{Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 
 /// What the conversion must know of the machine that was recorded.
@@ -67,17 +70,14 @@ pub fn convert_what_fits(
     overheads: &Overheads,
     most: usize,
 ) -> (Converted, bool) {
-    let (sleeps, others): (Vec<Event>, Vec<Event>) =
-        events.iter().cloned().partition(|event| matches!(event.kind, Kind::Sleep(_)));
+    let (many, others): (Vec<Event>, Vec<Event>) =
+        events.iter().cloned().partition(|event| matches!(event.kind, Kind::Sleep(_) | Kind::Pass(_)));
     let mut conversion = Conversion::new(others, host);
-    for event in &sleeps {
-        let Kind::Sleep(slept) = &event.kind else { unreachable!("parted above") };
-        conversion.sleep(event, slept);
-    }
+    many.iter().for_each(|event| conversion.add(event));
     conversion.finish(name, overheads, most)
 }
 
-/// A conversion that goes on. Nearly all events are sleeps; each is forgotten as soon as it was taken.
+/// A conversion that goes on. Nearly all events are sleeps and passes; each is forgotten as soon as it was taken.
 pub struct Conversion<'a> {
     host: &'a Host,
     index: BTreeMap<Number, usize>,
@@ -86,15 +86,17 @@ pub struct Conversion<'a> {
     leaders: BTreeMap<u32, usize>,
     /// The last signal of each number that each process got from a task: when, from whom, at which of its CPU times.
     sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
-    signals: u32,
+    /// Of each signal.
+    posts: Posts,
+    channels: Channels,
     first: Nanos,
     last: Nanos,
     orphans: u64,
 }
 
 impl<'a> Conversion<'a> {
-    /// Takes all events that are not sleeps, in any order. All tasks exist from here on: a task may be woken by one that is
-    /// born after it fell asleep.
+    /// Takes all events that are neither sleeps nor passes, in any order. All tasks exist from here on: a task may be woken
+    /// by one that is born after it fell asleep.
     pub fn new(mut others: Vec<Event>, host: &'a Host) -> Conversion<'a> {
         others.sort_by_key(|event| event.time);
         let births = others.iter().filter_map(|event| match &event.kind {
@@ -108,9 +110,18 @@ impl<'a> Conversion<'a> {
         };
         let lives: Vec<Life> = births.values().map(life).collect();
         let first = lives.iter().map(|life| life.born).min().unwrap_or_default();
-        let (leaders, sent) = (BTreeMap::new(), BTreeMap::new());
-        let mut conversion =
-            Conversion { host, index, lives, leaders, sent, signals: 0, first, last: first, orphans: 0 };
+        let mut conversion = Conversion {
+            host,
+            index,
+            lives,
+            leaders: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            posts: Posts::new(),
+            channels: Channels::default(),
+            first,
+            last: first,
+            orphans: 0,
+        };
         others.iter().for_each(|event| conversion.take(event));
         conversion
     }
@@ -188,7 +199,7 @@ impl<'a> Conversion<'a> {
                     life.parts.ends_with(*ticks);
                 }
             }
-            Kind::Sleep(_) => unreachable!("sleeps are taken apart from the others"),
+            Kind::Sleep(_) | Kind::Pass(_) => unreachable!("these are taken apart from the others"),
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
             }
@@ -202,14 +213,15 @@ impl<'a> Conversion<'a> {
         if signal == 0 || self.lives[sender].tgid == tgid {
             return;
         }
-        let posted = self.new_signal();
+        let posted = self.new_signal(sender, work);
         self.lives[index].steps.push(Step::new(event.time, event.work, Op::WorkUntilPosted(posted)));
         self.lives[sender].steps.push(Step::new(time, work, Op::Post(posted)));
     }
 
-    fn new_signal(&mut self) -> SignalId {
-        self.signals += 1;
-        SignalId(self.signals - 1)
+    /// Which this task posts at this CPU time of its own.
+    fn new_signal(&mut self, poster: usize, work: Nanos) -> SignalId {
+        self.posts.push((poster as u32, work));
+        SignalId(self.posts.len() as u32 - 1)
     }
 
     fn birth(&mut self, index: usize, event: &Event, leads: bool) {
@@ -224,9 +236,17 @@ impl<'a> Conversion<'a> {
         self.lives[parent].steps.push(Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
-    /// Takes a sleep; they may come in any order.
-    pub fn sleep(&mut self, event: &Event, slept: &Slept) {
+    /// Takes a sleep or a pass; they may come in any order, but passes of one task in that of time.
+    pub fn add(&mut self, event: &Event) {
         let Some(index) = self.find(event) else { return };
+        match &event.kind {
+            Kind::Sleep(slept) => self.sleep(index, event, slept),
+            Kind::Pass(passed) => self.channels.take(index as u32, event.time, event.work, *passed),
+            _ => unreachable!("the others were there at the start"),
+        }
+    }
+
+    fn sleep(&mut self, index: usize, event: &Event, slept: &Slept) {
         self.last = self.last.max(slept.wake);
         let length = slept.wake.since(event.time);
         let waker = match slept.waker {
@@ -241,7 +261,7 @@ impl<'a> Conversion<'a> {
         // it and two sleeps look like one; then it stands behind what the task did in that turn.
         let (op, time) = match waker {
             Some((waker, work)) => {
-                let signal = self.new_signal();
+                let signal = self.new_signal(waker, work);
                 self.lives[waker].steps.push(Step::new(slept.wake, work, Op::Post(signal)));
                 (Op::Await(signal), event.time.max(slept.wake))
             }
@@ -253,6 +273,9 @@ impl<'a> Conversion<'a> {
         let life = &mut self.lives[index];
         if let Some(expiry) = slept.expiry.filter(|_| matches!(op, Op::Sleep(_, Sleep::Timer))) {
             life.expiries.push(Expired { step: life.steps.len() as u32, expiry, length });
+        }
+        if matches!(slept.waker, Waker::SoftInterrupt(NET_RX) | Waker::Unseen) && !slept.io_wait {
+            life.arrivals.insert(event.time, slept.wake);
         }
         let counts = Some((slept.switches, slept.interrupts));
         life.steps.push(Step { counts, ..Step::new(time, event.work, op) });
@@ -280,6 +303,7 @@ impl<'a> Conversion<'a> {
             timing::find_grids(&mut life.steps, &life.expiries);
             life.expiries = Vec::new();
         }
+        take(&mut self.channels).join(&mut self.lives, &mut self.posts);
         let cut = self.cut(most);
         let mut pool = Pool::default();
         self.lives.iter().for_each(|life| pool.add(&life.parts));
@@ -305,7 +329,8 @@ impl<'a> Conversion<'a> {
                 script,
             });
         }
-        let workload = Workload { name: name.to_owned(), tasks, signals: self.signals, ..Workload::default() };
+        let workload =
+            Workload { name: name.to_owned(), tasks, signals: self.posts.len() as u32, ..Workload::default() };
         let wall = self.last.since(self.first);
         (Converted { workload, wall, cpu, scheduling, unfinished, orphans: self.orphans }, cut)
     }
@@ -322,7 +347,7 @@ impl<'a> Conversion<'a> {
         let (_, &mut end, _) = times.select_nth_unstable(keep);
         drop(times);
         self.last = end;
-        let mut posted = vec![false; self.signals as usize];
+        let mut posted = vec![false; self.posts.len()];
         for life in &mut self.lives {
             life.steps.retain(|step| step.time < end);
             for step in &life.steps {
@@ -362,27 +387,30 @@ impl<'a> Conversion<'a> {
     }
 
     fn number_signals_anew(&mut self) {
-        let mut new = vec![u32::MAX; self.signals as usize];
-        self.signals = 0;
+        let mut new = vec![u32::MAX; self.posts.len()];
+        let mut posts = Posts::new();
         for step in self.lives.iter_mut().flat_map(|life| &mut life.steps) {
             if let Op::Post(signal) | Op::Await(signal) | Op::WorkUntilPosted(signal) = &mut step.op {
                 let number = &mut new[signal.0 as usize];
                 if *number == u32::MAX {
-                    *number = self.signals;
-                    self.signals += 1;
+                    *number = posts.len() as u32;
+                    posts.push(self.posts[signal.0 as usize]);
                 }
                 *signal = SignalId(*number);
             }
         }
+        self.posts = posts;
     }
 }
 
+/// The softirq in which packets arrive, in include/linux/interrupt.h.
+const NET_RX: u8 = 3;
+
 /// What ended a sleep that no recorded task ended. `device`: the sleeper was in `io_schedule()`, or in state D.
 pub(crate) fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> Sleep {
-    // Numbers of softirqs: include/linux/interrupt.h.
+    // More of them.
     const TIMER: u8 = 1;
     const NET_TX: u8 = 2;
-    const NET_RX: u8 = 3;
     const BLOCK: u8 = 4;
     const IRQ_POLL: u8 = 5;
     const HRTIMER: u8 = 8;
@@ -410,4 +438,4 @@ pub fn command_line<Argument: AsRef<str>>(arguments: impl IntoIterator<Item = Ar
 
 #[cfg(test)]
 #[path = "convert_tests.rs"]
-mod tests;
+pub(crate) mod tests;

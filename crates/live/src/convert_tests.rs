@@ -8,15 +8,15 @@ use proptest::prelude::*;
 
 const PAGE: u64 = 4096;
 
-fn host() -> Host {
+pub(crate) fn host() -> Host {
     Host { cpus: CpuSet::first_n(4), page_bytes: PAGE, groups: BTreeMap::from([(9, "/build".to_owned())]) }
 }
 
-fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
+pub(crate) fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
     Event { time: Nanos::from_us(time_us), task, work: Nanos::from_us(work_us), kind }
 }
 
-fn birth(time_us: u64, task: Number, parent: Option<Number>, parent_work_us: u64) -> Event {
+pub(crate) fn birth(time_us: u64, task: Number, parent: Option<Number>, parent_work_us: u64) -> Event {
     let kind = Kind::Birth { parent, pid: 100 + task, tgid: 100 + task, cpu: CpuId(0), comm: "parent".to_owned() };
     event(time_us, task, parent_work_us, kind)
 }
@@ -27,7 +27,7 @@ fn exec(time_us: u64, task: Number, work_us: u64, comm: &str, arguments: &[&str]
     event(time_us, task, work_us, kind)
 }
 
-fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, waker: Waker) -> Event {
+pub(crate) fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, waker: Waker) -> Event {
     let slept = Slept {
         wake: Nanos::from_us(wake_us),
         waker,
@@ -42,7 +42,7 @@ fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, waker: Waker) -
     event(time_us, task, work_us, Kind::Sleep(slept))
 }
 
-fn by(task: Number, work_us: u64) -> Waker {
+pub(crate) fn by(task: Number, work_us: u64) -> Waker {
     Waker::Task(task, Nanos::from_us(work_us))
 }
 
@@ -55,7 +55,7 @@ fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rss_pages: u6
     )
 }
 
-fn end(time_us: u64, task: Number, work_us: u64) -> Event {
+pub(crate) fn end(time_us: u64, task: Number, work_us: u64) -> Event {
     event(time_us, task, work_us, Kind::End { switches: 0, interrupts: 0 })
 }
 
@@ -76,7 +76,7 @@ fn short(script: &[Op]) -> String {
     script.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-fn scripts(events: &[Event]) -> Vec<String> {
+pub(crate) fn scripts(events: &[Event]) -> Vec<String> {
     let converted = convert("test", events, &host(), &Overheads::default());
     assert_eq!(converted.orphans, 0);
     converted.workload.tasks.iter().map(|task| short(&task.script)).collect()
@@ -373,7 +373,7 @@ fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
 
 /// 10 us for a switch, 3 for a wakeup, 7 for an interrupt, 1 ms of ticks in a second.
 const OVERHEADS: Overheads =
-    Overheads { switch_ns: 10_000, wake_ns: 3_000, interrupt_ns: 7_000, tick_ns_in_s: 1_000_000 };
+    Overheads { switch_ns: 10_000, wake_ns: 3_000, interrupt_ns: 7_000, pass_ns: 0, tick_ns_in_s: 1_000_000 };
 
 fn slept(mut event: Event, switches: u32, interrupts: u32) -> Event {
     let Kind::Sleep(slept) = &mut event.kind else { panic!("a sleep") };
@@ -444,7 +444,7 @@ fn who_was_there_before_begins_at_zero_and_who_goes_on_ends_where_it_is() {
 }
 
 /// Whether all tasks come to their end, if each goes on as far as it can.
-fn comes_to_its_end(workload: &Workload) -> bool {
+pub(crate) fn comes_to_its_end(workload: &Workload) -> bool {
     let mut posted = vec![false; workload.signals as usize];
     let mut rest: Vec<&[Op]> = workload.tasks.iter().map(|task| &task.script[..]).collect();
     loop {

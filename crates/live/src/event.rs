@@ -88,6 +88,8 @@ pub enum Kind {
     },
     /// The task handles SIGALRM now.
     Alarm,
+    /// Bytes passed through a channel.
+    Pass(Passed),
     /// The task wants SIGALRM (`alarm(2)`, `setitimer(2)` of real time).
     SetAlarm {
         /// After this time; 0: not any more.
@@ -177,6 +179,26 @@ pub struct Slept {
     pub limit: Option<Nanos>,
 }
 
+/// Bytes that a task wrote to a pipe or socket, or read from one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Passed {
+    /// Which: a pipe, or one direction of a connection. Equal for those who write and those who read.
+    pub channel: u64,
+    /// Written, not read.
+    pub written: bool,
+    /// How far.
+    pub amount: Amount,
+}
+
+/// How far bytes have come in a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Amount {
+    /// So many more than before.
+    Bytes(u64),
+    /// Up to this position, of which only the lower bits are known: the sequence number of TCP.
+    Position(u32),
+}
+
 /// A timer that expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expiry {
@@ -257,6 +279,9 @@ mod wire {
     pub const DELIVERY: u32 = 13;
     pub const ALARM: u32 = 14;
     pub const LAST: u32 = 15;
+    pub const PASS: u32 = 16;
+    pub const PASS_WRITTEN: u32 = 1 << 0;
+    pub const PASS_SEQUENCE: u32 = 1 << 1;
     pub const NOBODY: u32 = u32::MAX;
     pub const IDLE_TASK: u32 = u32::MAX;
     pub const OTHER_TASK: u32 = u32::MAX - 1;
@@ -288,6 +313,8 @@ pub enum Glance {
     End,
     /// A sleep.
     Sleep,
+    /// Bytes that passed through a channel.
+    Pass,
     /// Anything else.
     Other,
 }
@@ -298,6 +325,7 @@ pub fn glance(raw: &[u8]) -> Glance {
         Some(wire::BIRTH) => Glance::Birth,
         Some(wire::END) => Glance::End,
         Some(wire::SLEEP) => Glance::Sleep,
+        Some(wire::PASS) => Glance::Pass,
         _ => Glance::Other,
     }
 }
@@ -404,6 +432,7 @@ impl<'a> Reader<'a> {
             wire::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
             wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
             wire::LAST => self.last()?,
+            wire::PASS => self.pass()?,
             wire::SWITCH => self.switch(task)?,
             wire::WAKE => self.wake()?,
             wire::RENAME => Kind::Rename { comm: self.comm()? },
@@ -426,6 +455,13 @@ impl<'a> Reader<'a> {
     fn last(&mut self) -> Option<Kind> {
         let (switches, interrupts) = (self.u32()?, self.u32()?);
         Some(Kind::Last { switches, interrupts, ticks: self.ticks()? })
+    }
+
+    fn pass(&mut self) -> Option<Kind> {
+        let (channel, amount, flags, _unused) = (self.u64()?, self.u64()?, self.u32()?, self.u32()?);
+        let sequence = flags & wire::PASS_SEQUENCE != 0;
+        let amount = if sequence { Amount::Position(amount as u32) } else { Amount::Bytes(amount) };
+        Some(Kind::Pass(Passed { channel, written: flags & wire::PASS_WRITTEN != 0, amount }))
     }
 
     fn exit(&mut self) -> Option<Kind> {

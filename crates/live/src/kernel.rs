@@ -6,7 +6,7 @@ use crate::convert::{Host, command_line};
 use ids::CpuSet;
 use libbpf_rs::btf::{
     Btf, BtfType,
-    types::{Composite, DataSec, MemberAttr, Struct, Typedef, Var},
+    types::{Composite, DataSec, Func, MemberAttr, Struct, Typedef, Var},
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,6 +102,20 @@ pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LiveError> {
         reason: "it tells wakeups by interrupts from those by tasks",
     };
     Ok(count.ok_or_else(|| missing("__preempt_count"))? - rq.ok_or_else(|| missing("runqueues"))?)
+}
+
+/// Those of these sections of programs (`tp_btf/TRACEPOINT`, `fexit/FUNCTION`) that the kernel has something for.
+///
+/// # Errors
+/// If its BTF cannot be read.
+pub fn hooks<'a>(sections: &[&'a str]) -> Result<Vec<&'a str>, LiveError> {
+    let btf = Btf::from_vmlinux().map_err(LiveError::bpf("read the kernel's BTF"))?;
+    let has = |section: &&str| match section.split_once('/') {
+        Some(("tp_btf", tracepoint)) => btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some(),
+        Some((_, function)) => btf.type_by_name::<Func<'_>>(function).is_some(),
+        None => false,
+    };
+    Ok(sections.iter().copied().filter(|section| has(section)).collect())
 }
 
 /// Offset of a per-CPU variable in its section.

@@ -14,6 +14,7 @@
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
 pub mod calibrate;
+mod channels;
 mod complaints;
 pub mod convert;
 mod cost;

@@ -5,6 +5,7 @@ use crate::overhead::{Counts, Overheads};
 use crate::split::{Parts, Pool};
 use crate::timing::Expired;
 use ids::{CpuSet, Nanos, Policy};
+use std::collections::BTreeMap;
 use workload::Op;
 
 /// Who is ended while it works has worked at least so long since it slept last; less is the way to its end.
@@ -26,12 +27,14 @@ pub(crate) struct Step {
     pub work: Nanos,
     /// How often it had got a CPU, and how many interrupts it had sent, if that is known here.
     pub counts: Option<(u32, u32)>,
+    /// If it is a post or a fork: somebody was woken by it.
+    pub woke: bool,
     pub op: Op,
 }
 
 impl Step {
     pub fn new(time: Nanos, work: Nanos, op: Op) -> Step {
-        Step { time, work, counts: None, op }
+        Step { time, work, counts: None, woke: true, op }
     }
 
     /// Order at one instant: a task that sleeps does nothing more before it is woken.
@@ -73,6 +76,10 @@ pub(crate) struct Life {
     pub alarm: Option<Nanos>,
     /// Its sleeps that timers ended.
     pub expiries: Vec<Expired>,
+    /// Its sleeps that packets may have ended: from when to when.
+    pub arrivals: BTreeMap<Nanos, Nanos>,
+    /// When bytes passed that it wrote or read.
+    pub passes: Vec<Nanos>,
 }
 
 impl Life {
@@ -96,6 +103,8 @@ impl Life {
             who: None,
             alarm: None,
             expiries: Vec::new(),
+            arrivals: BTreeMap::new(),
+            passes: Vec::new(),
         }
     }
 }
@@ -119,7 +128,11 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Ve
             script.push(Op::Work { user, system: own - user });
         }
     };
+    let mut passes = &life.passes[..];
     for step in life.steps.drain(..) {
+        let (before, rest) = passes.split_at(passes.partition_point(|pass| *pass <= step.time));
+        passes = rest;
+        progress.counts.passes += before.len() as u64;
         progress.counts.count(&step);
         if matches!(step.op, Op::WorkUntil { .. } | Op::WorkUntilPosted(_)) {
             // It takes the place of the work before it. If there is next to none, its task slept until then.
@@ -135,6 +148,7 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Ve
     if let Some((_, counts)) = last {
         progress.counts.set(counts);
     }
+    progress.counts.passes += passes.len() as u64;
     work_until(&mut progress, total, &mut script);
     script.shrink_to_fit();
     (script, total - before, progress.work)
@@ -148,7 +162,7 @@ impl Counts {
     /// Takes in what a step says. A fork wakes the child.
     fn count(&mut self, step: &Step) {
         step.counts.into_iter().for_each(|counts| self.set(counts));
-        self.wakes += u64::from(matches!(step.op, Op::Post(_) | Op::Fork(_)));
+        self.wakes += u64::from(step.woke && matches!(step.op, Op::Post(_) | Op::Fork(_)));
     }
 }
 

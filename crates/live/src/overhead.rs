@@ -21,6 +21,8 @@ pub struct Overheads {
     pub wake_ns: u64,
     /// For an interrupt sent to another CPU, beyond that.
     pub interrupt_ns: u64,
+    /// For being seen to write or read bytes.
+    pub pass_ns: u64,
     /// For ticks, in each second of its own time.
     pub tick_ns_in_s: u64,
 }
@@ -34,6 +36,8 @@ pub struct Counts {
     pub wakes: u64,
     /// Interrupts that it sent to other CPUs.
     pub interrupts: u64,
+    /// How often bytes passed that it wrote or read.
+    pub passes: u64,
 }
 
 impl Overheads {
@@ -41,6 +45,7 @@ impl Overheads {
     pub fn of(&self, counts: Counts, time: Nanos) -> Nanos {
         let ticks = u128::from(time.0) * u128::from(self.tick_ns_in_s) / 1_000_000_000;
         let switches = counts.switches * self.switch_ns;
-        Nanos(switches + counts.wakes * self.wake_ns + counts.interrupts * self.interrupt_ns + ticks as u64)
+        let (wakes, interrupts) = (counts.wakes * self.wake_ns, counts.interrupts * self.interrupt_ns);
+        Nanos(switches + wakes + interrupts + counts.passes * self.pass_ns + ticks as u64)
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct ProbeSet {
     pub object: &'static Aligned<[u8]>,
     /// The tracepoints that its programs are attached to.
     pub tracepoints: &'static [&'static str],
+    /// The sections of programs that are loaded only where the kernel has what they are attached to.
+    pub optional: &'static [&'static str],
 }
 
 /// Which tasks begin the tree that is followed.
@@ -53,6 +55,12 @@ impl Probes {
             ObjectBuilder::default().open_memory(&set.object.0).map_err(LiveError::bpf("read Weir's own programs"))?;
         let mask_words = (cpus.words().len() as u32).max(1);
         let preempt_count_from_rq = kernel::preempt_count_from_rq(set.tracepoints)?;
+        let hooks = kernel::hooks(set.optional)?;
+        for mut program in open.progs_mut() {
+            if hooks.iter().any(|hook| program.section() == *hook) {
+                program.set_autoload(true);
+            }
+        }
         let mut map =
             open.maps_mut().find(|map| is_settings(&map.name().to_string_lossy())).expect("tree.bpf.h has settings");
         map.set_initial_value(&settings(roots, mask_words, preempt_count_from_rq))
@@ -67,7 +75,8 @@ impl Probes {
             let action = format!("attach {}", program.name().to_string_lossy());
             program.attach_trace().map_err(LiveError::bpf(action))
         };
-        self.object.progs_mut().filter(|program| !is_iterator(program)).map(attach).collect()
+        let is_wanted = |program: &libbpf_rs::ProgramMut<'_>| program.autoload() && !is_iterator(program);
+        self.object.progs_mut().filter(is_wanted).map(attach).collect()
     }
 
     /// Runs a program once for each task of the machine.
@@ -197,7 +206,7 @@ impl Inbox {
         match event::glance(raw) {
             Glance::Birth => self.births += 1,
             Glance::End => self.ends += 1,
-            Glance::Sleep | Glance::Other => {}
+            Glance::Sleep | Glance::Pass | Glance::Other => {}
         }
     }
 

@@ -4,8 +4,8 @@
 use crate::LiveError;
 use crate::calibrate::Calibration;
 use crate::convert::{Conversion, Converted};
-use crate::cost::{Metering, thread_cpu_time};
-use crate::event::{self, Glance, Kind};
+use crate::cost::{Sampling, thread_cpu_time};
+use crate::event::{self, Glance};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
@@ -40,7 +40,9 @@ static PROBES: ProbeSet = ProbeSet {
         "signal_generate",
         "signal_deliver",
         "itimer_state",
+        "sys_exit",
     ],
+    optional: &["tp_btf/sock_send_length", "tp_btf/sock_recv_length"],
 };
 
 /// Whom to record.
@@ -75,8 +77,8 @@ pub struct RecordSummary {
     pub scheduling: Nanos,
     /// What scheduling costs here.
     pub calibration: Calibration,
-    /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it. It is
-    /// contained in the times of the tasks that ran then.
+    /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it in a tenth of
+    /// the time. It is contained in the times of the tasks that ran then.
     pub probes: Nanos,
     /// How often they ran.
     pub probe_runs: u64,
@@ -143,7 +145,6 @@ pub(crate) fn run(
     whom.check()?;
     kernel::check()?;
     let host = kernel::host()?;
-    let metering = Metering::start()?;
     let calibration = Calibration::measure(&PROBES, &host.cpus)?;
     let roots = match whom {
         Whom::Command(_) => Roots::NextChildOf(kernel::thread_id()?),
@@ -154,27 +155,29 @@ pub(crate) fn run(
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
     let (began, cpu_before) = (Instant::now(), thread_cpu_time()?);
+    let mut ear = Ear { ring: &ring, inbox: &inbox, sampling: Sampling::start()? };
     let (status, asked) = match whom {
         Whom::Command(command) => {
             let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
             let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
             let name = || program.to_string_lossy().into_owned();
             let child = spawned.map_err(|source| LiveError::Spawn { command: name(), source })?;
-            record_until_end(child, limit, &ring, &inbox, signals)?
+            record_until_end(child, limit, &mut ear, signals)?
         }
         Whom::Processes(_) | Whom::Machine => {
             probes.want(whom.processes(), std::process::id())?;
             probes.for_each_task("on_existing")?;
-            watch_until_end(limit, &ring, &inbox, signals)?;
+            watch_until_end(limit, &mut ear, signals)?;
             (ExitStatus::default(), false)
         }
     };
     probes.for_each_task("on_last")?;
-    receive(&ring, Duration::ZERO)?;
+    ear.receive(Duration::ZERO)?;
     let consumer = thread_cpu_time()?.since(cpu_before);
-    let cost = probes.cost()?;
-    let listened = Nanos(began.elapsed().as_nanos() as u64 * kernel::online()?.len() as u64);
-    drop(metering);
+    let (elapsed, cost) = (began.elapsed(), probes.cost()?);
+    let cost = cost.scaled(elapsed, ear.sampling.sampled());
+    let listened = Nanos(elapsed.as_nanos() as u64 * kernel::online()?.len() as u64);
+    drop(ear);
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
     let received = inbox.borrow().events;
@@ -222,18 +225,28 @@ impl Whom<'_> {
     }
 }
 
+/// Who listens to the programs.
+struct Ear<'a> {
+    ring: &'a RingBuffer<'a>,
+    inbox: &'a RefCell<Inbox>,
+    sampling: Sampling,
+}
+
+impl Ear<'_> {
+    /// See [`receive`].
+    fn receive(&mut self, period: Duration) -> Result<(), LiveError> {
+        self.sampling.turn()?;
+        receive(self.ring, period)
+    }
+}
+
 /// Receives events until all tasks have ended, the time is over, or somebody asks for an end.
-fn watch_until_end(
-    limit: Option<Duration>,
-    ring: &RingBuffer<'_>,
-    inbox: &RefCell<Inbox>,
-    signals: &Signals,
-) -> Result<(), LiveError> {
+fn watch_until_end(limit: Option<Duration>, ear: &mut Ear<'_>, signals: &Signals) -> Result<(), LiveError> {
     let began = Instant::now();
     loop {
         let left = limit.map_or(PERIOD, |limit| limit.saturating_sub(began.elapsed()).min(PERIOD));
-        receive(ring, left)?;
-        let inbox = inbox.borrow();
+        ear.receive(left)?;
+        let inbox = ear.inbox.borrow();
         if inbox.births == 0 {
             return Err(LiveError::NothingSeen);
         }
@@ -250,18 +263,15 @@ fn convert(name: &str, inbox: &mut Inbox, calibration: &Calibration) -> Result<(
     let host = kernel::host()?;
     let mut others = Vec::new();
     inbox.each(|raw| {
-        if event::glance(raw) != Glance::Sleep {
+        if !matches!(event::glance(raw), Glance::Sleep | Glance::Pass) {
             others.push(event::parse(raw).map_err(LiveError::Malformed)?);
         }
         Ok(())
     })?;
     let mut conversion = Conversion::new(others, &host);
     inbox.drain(|raw| {
-        if event::glance(raw) == Glance::Sleep {
-            let event = event::parse(raw).map_err(LiveError::Malformed)?;
-            if let Kind::Sleep(slept) = &event.kind {
-                conversion.sleep(&event, slept);
-            }
+        if matches!(event::glance(raw), Glance::Sleep | Glance::Pass) {
+            conversion.add(&event::parse(raw).map_err(LiveError::Malformed)?);
         }
         Ok(())
     })?;
@@ -273,8 +283,7 @@ fn convert(name: &str, inbox: &mut Inbox, calibration: &Calibration) -> Result<(
 fn record_until_end(
     mut child: Child,
     limit: Option<Duration>,
-    ring: &RingBuffer<'_>,
-    inbox: &RefCell<Inbox>,
+    ear: &mut Ear<'_>,
     signals: &Signals,
 ) -> Result<(ExitStatus, bool), LiveError> {
     let (mut status, mut stopped, mut asked) = (None, false, false);
@@ -282,13 +291,13 @@ fn record_until_end(
     let began = Instant::now();
     let mut last_news = began;
     loop {
-        receive(ring, PERIOD)?;
+        ear.receive(PERIOD)?;
         stopped |= signals.pass_on(child.id());
         if !stopped && limit.is_some_and(|limit| began.elapsed() >= limit) {
             (stopped, asked) = (true, true);
             signals::send(child.id(), Signal::SIGTERM as i32);
         }
-        let inbox = inbox.borrow();
+        let inbox = ear.inbox.borrow();
         if inbox.events != seen {
             seen = inbox.events;
             last_news = Instant::now();
@@ -306,7 +315,7 @@ fn record_until_end(
         if stopped {
             // Whoever waits for a task hears of its end before that has left its CPU for the last time.
             drop(inbox);
-            receive(ring, PERIOD)?;
+            ear.receive(PERIOD)?;
             return Ok((status, asked));
         }
     }

@@ -6,6 +6,7 @@ use live::signals::Signals;
 use live::{LiveError, RecordOptions, Recorded, Whom, record};
 use std::ffi::OsString;
 use std::fs;
+use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -112,6 +113,67 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     let change = |op: &Op| matches!(op, Op::Change { policy: Some(new), cpus: None } if i32::from(new.1) == after);
     assert!(before == after || niced.script.iter().any(change), "{before} to {after}: {:?}", niced.script);
     assert!(niced.peak_rss_bytes > 100 << 10 && niced.peak_rss_bytes < 16 << 20, "{}", niced.peak_rss_bytes);
+}
+
+fn awaits(task: &TaskSpec) -> usize {
+    task.script.iter().filter(|op| matches!(op, Op::Await(_))).count()
+}
+
+/// The reader comes 200 ms after the line, so nobody wakes it.
+#[test]
+fn a_reader_that_finds_its_data_awaits_the_writer_all_the_same() {
+    let Some(recorded) = record_script("(echo line; exec true writer) | (sleep 0.2; read line; exec true reader)")
+    else {
+        return;
+    };
+    let [writer] = commands(&recorded, "true writer")[..] else { panic!("one writer: {recorded:?}") };
+    let [reader] = commands(&recorded, "true reader")[..] else { panic!("one reader: {recorded:?}") };
+    let posted: Vec<&Op> = writer.script.iter().filter(|op| matches!(op, Op::Post(_))).collect();
+    let from_writer = reader.script.iter().filter(|op| match op {
+        Op::Await(signal) => posted.contains(&&Op::Post(*signal)),
+        _ => false,
+    });
+    // One for the first byte: a shell reads byte by byte, and the line was written at once.
+    assert_eq!(from_writer.count(), 1, "{:?}\n{:?}", writer.script, reader.script);
+}
+
+const MESSAGES: usize = 50;
+
+/// Not a test: what the next one records.
+#[test]
+#[ignore = "is run by another test"]
+fn two_threads_that_answer_each_other() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let answer = move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        for _ in 0..MESSAGES {
+            stream.read_exact(&mut [0]).expect("a question");
+            stream.write_all(&[0]).expect("sent");
+        }
+    };
+    let server = std::thread::Builder::new().name("server".into()).spawn(answer).expect("a thread");
+    let mut stream = std::net::TcpStream::connect(address).expect("a server");
+    for _ in 0..MESSAGES {
+        stream.write_all(&[0]).expect("sent");
+        stream.read_exact(&mut [0]).expect("an answer");
+    }
+    server.join().expect("it ends");
+}
+
+/// The kernel hands the bytes over in softirqs, whose wakeups name nobody.
+#[test]
+fn who_waits_for_packets_of_the_machine_itself_awaits_their_sender() {
+    let program = std::env::current_exe().expect("this program");
+    let script = format!("exec {} --ignored --exact two_threads_that_answer_each_other", program.display());
+    let Some(recorded) = record_script(&script) else { return };
+    let tasks = &recorded.recording.workload.tasks;
+    let server = tasks.iter().find(|task| task.name == "server").expect("the server's thread");
+    let client = tasks.iter().max_by_key(|task| awaits(task)).expect("there are tasks");
+    for task in [server, client] {
+        let others = task.script.iter().filter(|op| matches!(op, Op::Sleep(..))).count();
+        assert!(awaits(task) > MESSAGES * 8 / 10 && others < MESSAGES / 10, "{}: {:?}", task.name, task.script);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use ids::CpuId;
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::spin_loop;
+use std::io::{self, Read, Write};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -79,6 +80,28 @@ pub(super) fn yields(cpu: CpuId, threads: usize) -> Quantiles {
     std::thread::scope(|scope| {
         let sides: Vec<_> = (0..threads).map(|_| scope.spawn(side)).collect();
         Quantiles::of(sides.into_iter().flat_map(|side| side.join().expect("it does not panic")).collect())
+    })
+}
+
+/// Writing a byte to a pipe, or reading one that is there: half of what both take.
+///
+/// # Errors
+/// If there can be no pipe.
+pub(crate) fn pass(cpu: CpuId) -> io::Result<Quantiles> {
+    const PASSES: u32 = 100;
+    const ROUNDS: usize = 50;
+    let (mut reader, mut writer) = io::pipe()?;
+    on(cpu, || {
+        let mut round = || -> io::Result<f64> {
+            let before = own_ns();
+            for _ in 0..PASSES {
+                writer.write_all(&[0])?;
+                reader.read_exact(&mut [0])?;
+            }
+            Ok((own_ns() - before) / f64::from(2 * PASSES))
+        };
+        let rounds = (0..ROUNDS).map(|_| round()).collect::<io::Result<Vec<f64>>>()?;
+        Ok(Quantiles::of(rounds))
     })
 }
 

@@ -263,6 +263,7 @@ impl<S: Sink> Feed<S> {
                 self.over |= self.stage_gone && self.alive == 0;
             }
             Kind::Sleep(_)
+            | Kind::Pass(_)
             | Kind::Exec { .. }
             | Kind::Exit { .. }
             | Kind::Who { .. }

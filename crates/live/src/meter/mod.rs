@@ -44,6 +44,7 @@ static PROBES: ProbeSet = ProbeSet {
         "cpuhp_enter",
         "cpuhp_exit",
     ],
+    optional: &[],
 };
 
 /// Whom a meter follows.

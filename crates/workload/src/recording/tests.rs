@@ -87,7 +87,9 @@ fn costs(number: u64) -> Costs {
     match number % 3 {
         0 => Costs::default(),
         1 => Costs { switch: cost(number), probe: cost(1), ..Costs::default() },
-        _ => Costs { switch: cost(2), wake: cost(3), interrupt: cost(4), ticks: cost(5), probe: cost(6) },
+        _ => {
+            Costs { switch: cost(2), wake: cost(3), interrupt: cost(4), ticks: cost(5), probe: cost(6), pass: cost(7) }
+        }
     }
 }
 

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What passes through pipes and sockets between the tasks of the tree. A program includes this after notes.bpf.h, and has
+ * work_now(), a task's CPU time.
+ *
+ * A read that finds its data does not wait, so no wakeup tells what it needed; on a machine with fewer CPUs it might have
+ * waited. So each read and each write is told with its channel and the bytes that passed; which write a read needed is
+ * found out later, by counting (src/channels.rs).
+ *
+ * 1. A pipe is its inode: numbers of inodes come again after 2^32 others, addresses at once.
+ * 2. A TCP connection is its addresses and ports, in the direction of the bytes. Both ends know positions in it, which
+ *    are better than counts: sequence numbers.
+ * 3. Another socket of this machine is the one that receives.
+ *
+ * The tracepoints of sockets are there since 6.3; their programs are loaded where they are. Pipes have none, and programs at
+ * the kernel's functions may be forbidden (lockdown), so the ends of system calls are looked at. That takes some 100 ns of
+ * every call on the machine. Bytes that splice(2) moves are not seen.
+ */
+#ifndef WEIR_CHANNELS_BPF_H
+#define WEIR_CHANNELS_BPF_H
+
+#include "notes.bpf.h"
+#include <bpf/bpf_endian.h>
+
+/* Of a pass: which way, and what its amount is. */
+enum {
+	PASS_WRITTEN = 1 << 0,
+	PASS_SEQUENCE = 1 << 1, /* the sequence number behind the last byte, and not how many bytes passed */
+};
+
+struct pass {
+	struct head head;
+	__u64 channel;
+	__u64 amount;
+	__u32 flags;
+	__u32 unused;
+};
+
+static __u64 work_now(struct task_struct *task, struct note *note, __u64 now);
+
+static void report_pass(struct task_struct *current, struct note *note, __u64 channel, __u64 amount, __u32 flags)
+{
+	struct pass *event = RESERVE(pass);
+	__u64 now;
+
+	if (!event)
+		return;
+	now = bpf_ktime_get_ns();
+	fill_head(&event->head, KIND_PASS, note->member.task, now, work_now(current, note, now));
+	event->channel = channel;
+	event->amount = amount;
+	event->flags = flags;
+	event->unused = 0;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
+
+/* Of an open file of the calling task: its inode. */
+static struct inode *inode_of(struct task_struct *current, unsigned int descriptor)
+{
+	struct fdtable *table = BPF_CORE_READ(current, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+
+	if (descriptor >= BPF_CORE_READ(table, max_fds))
+		return NULL;
+	bpf_probe_read_kernel(&file, sizeof(file), files + descriptor);
+	return BPF_CORE_READ(file, f_inode);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_call_end, struct pt_regs *registers, long result)
+{
+	struct task_struct *current;
+	struct inode *inode;
+	struct note *note;
+	long call;
+
+	/* Other processors have other registers, and other numbers of calls. */
+	if (result <= 0 || !bpf_core_field_exists(registers->orig_ax))
+		return 0;
+	call = registers->orig_ax;
+	if (call != CALL_READ && call != CALL_WRITE && call != CALL_READV && call != CALL_WRITEV)
+		return 0;
+	current = bpf_get_current_task_btf();
+	note = note_of(current);
+	if (!note)
+		return 0;
+	inode = inode_of(current, registers->di);
+	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFIFO)
+		report_pass(current, note, BPF_CORE_READ(inode, i_ino), result,
+			    call == CALL_WRITE || call == CALL_WRITEV ? PASS_WRITTEN : 0);
+	return 0;
+}
+
+/* Of an IPv6 address as much as tells it from others; of an IPv4 address that is written as one, that. */
+static __u32 word_of(const struct in6_addr *address)
+{
+	const __u32 *words = address->in6_u.u6_addr32;
+
+	if (!words[0] && !words[1] && words[2] == bpf_htonl(0xffff))
+		return words[3];
+	return words[0] ^ words[1] ^ words[2] ^ words[3];
+}
+
+/* The two ends differ in which of their addresses is their own. */
+static __u64 connection(struct sock *socket, bool written)
+{
+	__u32 own = socket->__sk_common.skc_rcv_saddr, other = socket->__sk_common.skc_daddr;
+	__u16 own_port = socket->__sk_common.skc_num, other_port = bpf_ntohs(socket->__sk_common.skc_dport);
+	__u64 from, to;
+
+	if (socket->__sk_common.skc_family == AF_INET6) {
+		struct in6_addr address;
+
+		BPF_CORE_READ_INTO(&address, socket, __sk_common.skc_v6_rcv_saddr);
+		own = word_of(&address);
+		BPF_CORE_READ_INTO(&address, socket, __sk_common.skc_v6_daddr);
+		other = word_of(&address);
+	}
+	from = (__u64)own << 16 | own_port;
+	to = (__u64)other << 16 | other_port;
+	/* A large odd number spreads one of them over all bits. */
+	return written ? from * 0x9e3779b97f4a7c15ull ^ to : to * 0x9e3779b97f4a7c15ull ^ from;
+}
+
+static void report_socket(struct sock *socket, long bytes, __u32 flags)
+{
+	bool written = flags & PASS_WRITTEN;
+	__u16 family = socket->__sk_common.skc_family;
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct note *note = note_of(current);
+	struct tcp_sock *tcp = (void *)socket;
+	__u64 receiver = (__u64)socket;
+
+	if (!note)
+		return;
+	if (family == AF_UNIX) {
+		if (written)
+			receiver = (__u64)BPF_CORE_READ((struct unix_sock *)socket, peer);
+		if (receiver)
+			report_pass(current, note, receiver, bytes, flags);
+	} else if ((family == AF_INET || family == AF_INET6) && socket->sk_protocol == IPPROTO_TCP) {
+		report_pass(current, note, connection(socket, written),
+			    written ? BPF_CORE_READ(tcp, write_seq) : BPF_CORE_READ(tcp, copied_seq),
+			    flags | PASS_SEQUENCE);
+	}
+}
+
+SEC("?tp_btf/sock_send_length")
+int BPF_PROG(on_sent, struct sock *socket, int bytes, int flags)
+{
+	if (bytes > 0)
+		report_socket(socket, bytes, PASS_WRITTEN);
+	return 0;
+}
+
+SEC("?tp_btf/sock_recv_length")
+int BPF_PROG(on_received, struct sock *socket, int bytes, int flags)
+{
+	if (bytes > 0 && !(flags & MSG_PEEK))
+		report_socket(socket, bytes, 0);
+	return 0;
+}
+
+#endif
