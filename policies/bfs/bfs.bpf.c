@@ -120,7 +120,7 @@ static __always_inline bool is_refused(struct task_struct *p, s32 cpu)
 }
 
 /* The kernel goes on to call a CPU idle that has left. */
-#define IDLE_REFUSED(search, cpu) (is_leaving(cpu) || is_refused((search)->task, cpu))
+#define IDLE_REFUSED(p, cpu) (is_leaving(cpu) || is_refused(p, cpu))
 #include <weir/idle.bpf.h>
 
 /* ---- 2, 4: turns and levels ---- */
@@ -155,10 +155,20 @@ static void settle(struct task_struct *p, struct task *t, u64 now)
 
 /* ---- 10: locality ---- */
 
-/* What is added to deadlines of tasks that are farther than one cache. */
-static __always_inline u64 turn_bias(struct task_struct *p, enum distance far)
+/* A task's turn in ms, as ns. */
+static __always_inline u64 turn_ns(struct task_struct *p)
 {
-	return far > SAME_CACHE ? ratio_of(p->static_prio) * rr_ms / 128 << (far - SAME_CACHE) : 0;
+	return ratio_of(p->static_prio) * rr_ms / 128;
+}
+
+/* What is added to deadlines of tasks that are farther than one cache. */
+static __always_inline u64 turn_bias(struct task_struct *p, s32 last, s32 cpu)
+{
+	last &= MAX_CPU_MASK;
+	cpu &= MAX_CPU_MASK;
+	if (cache_begin[last] == cache_begin[cpu])
+		return 0;
+	return turn_ns(p) << (node_begin[last] == node_begin[cpu] ? 1 : 2);
 }
 
 /* 0.467 counts each CPU among its own siblings, if it has any. */
@@ -177,20 +187,20 @@ static __always_inline enum distance distance_seen(s32 last, s32 cpu)
 /* A task's deadline as `cpu` sees it. */
 static __noinline u64 effective(struct task_struct *p, u64 deadline, s32 cpu)
 {
-	s32 last = scx_bpf_task_cpu(p);
-	enum distance far = distance(last, cpu);
+	s32 last;
 
-	switch (bias) {
-	case BIAS_TURN:
-		return deadline + turn_bias(p, far);
-	case BIAS_SHIFT:
+	if (bias == BIAS_NONE)
+		return deadline;
+	last = scx_bpf_task_cpu(p);
+	if (bias == BIAS_TURN)
+		return deadline + turn_bias(p, last, cpu);
+	if (bias == BIAS_SHIFT)
 		return deadline << distance_seen(last, cpu);
-	}
-	if (bias == BIAS_NONE || last == cpu || READ_ONCE(cpu_of(last)->sticky) != p->pid)
+	if (last == cpu || READ_ONCE(cpu_of(last)->sticky) != p->pid)
 		return deadline;
 	if (bias == BIAS_STICKY_ADD)
 		return deadline + ratios[NICE_LEVELS - 1] * deadline_unit_ns;
-	return deadline << far;
+	return deadline << distance(last, cpu);
 }
 
 /* ---- 7: preemption ---- */
@@ -201,6 +211,7 @@ static void pick_again(s32 cpu, u64 key)
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
+/* The bias never makes a running task later, so who is not late without it is passed over first. */
 static void preempt_latest(struct task_struct *p, struct task *t)
 {
 	u32 last = scx_bpf_task_cpu(p);
@@ -211,14 +222,14 @@ static void preempt_latest(struct task_struct *p, struct task *t)
 	for_range(cpu, 0, nr_cpus) {
 		u64 key = READ_ONCE(cpu_of(cpu)->key);
 
-		if (key <= latest || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_refused(p, cpu))
+		if (key <= latest)
 			continue;
 		if (bias == BIAS_TURN)
-			key -= turn_bias(p, distance(last, cpu));
-		if (key > latest) {
-			latest = key;
-			victim = cpu;
-		}
+			key -= turn_bias(p, last, cpu);
+		if (key <= latest || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_refused(p, cpu))
+			continue;
+		latest = key;
+		victim = cpu;
 	}
 	if (victim >= 0)
 		pick_again(victim, t->key);

@@ -93,7 +93,7 @@ static struct task *task_of(struct task_struct *p)
 }
 
 /* The kernel goes on to call a CPU idle that has left. */
-#define IDLE_REFUSED(search, cpu) is_leaving(cpu)
+#define IDLE_REFUSED(p, cpu) is_leaving(cpu)
 #include <weir/idle.bpf.h>
 
 /* ---- 1: turns and levels ---- */

@@ -11,7 +11,7 @@
  *    good enough (`rank_enough`): lower ranks are as good.
  * 5. Whoever finds a CPU claims it. If another was faster, the search begins anew.
  *
- * A policy may define IDLE_REFUSED(search, cpu) before it includes this: such a CPU is not taken.
+ * A policy may define IDLE_REFUSED(p, cpu) before it includes this: such a CPU is not taken.
  */
 #ifndef WEIR_IDLE_BPF_H
 #define WEIR_IDLE_BPF_H
@@ -19,7 +19,7 @@
 #include "topology.bpf.h"
 
 #ifndef IDLE_REFUSED
-#define IDLE_REFUSED(search, cpu) false
+#define IDLE_REFUSED(p, cpu) false
 #endif
 
 #define IDLE_ATTEMPTS 4
@@ -116,7 +116,7 @@ static __always_inline void rate(const struct idle_search *s, struct idle_found 
 		WRITE_ONCE(f->cache_busy, rank_cache_busy);
 		return;
 	}
-	if (!bpf_cpumask_test_cpu(cpu, s->allowed) || IDLE_REFUSED(s, cpu))
+	if (!bpf_cpumask_test_cpu(cpu, s->allowed) || IDLE_REFUSED(s->task, cpu))
 		return;
 	merit = merit_alone(s, cpu);
 	if (merit < READ_ONCE(f->cache_merit)) {
@@ -179,48 +179,59 @@ static __noinline void search_places(const struct idle_search *s, struct idle_fo
 }
 
 /* Near places first, and no farther than something better can be. */
-static __always_inline void search_machine(const struct idle_search *s, struct idle_found *f)
-{
-	u32 last = s->last & MAX_CPU_MASK;
-
-	search_own_cache(s, f);
-	if (READ_ONCE(f->merit) >> 16 > least_rank(SAME_NODE))
-		search_places(s, f, node_begin[last], node_end[last]);
-	if (READ_ONCE(f->merit) >> 16 > least_rank(OTHER_NODE)) {
-		search_places(s, f, 0, node_begin[last]);
-		search_places(s, f, node_end[last], nr_online);
-	}
-}
-
-/* The best idle CPU for `p`, which ran on `last`; -1 if none is idle. */
-static __always_inline s32 find_idle_cpu(struct task_struct *p, u32 last)
+static __noinline s32 search_machine(struct task_struct *p, u32 last, const struct cpumask *idle, const struct cpumask *whole)
 {
 	struct idle_found *f = &idle_found[bpf_get_smp_processor_id() & MAX_CPU_MASK];
-	struct idle_search s = { .task = p, .allowed = p->cpus_ptr, .last = last };
+	struct idle_search s = { .task = p, .allowed = p->cpus_ptr, .idle = idle, .whole = whole, .last = last };
 
+	last &= MAX_CPU_MASK;
 	WRITE_ONCE(f->merit, NO_MERIT);
 	WRITE_ONCE(f->best, -1);
-	s.idle = scx_bpf_get_idle_cpumask();
-	s.whole = scx_bpf_get_idle_smtmask();
-	if (bpf_cpumask_test_cpu(last, last_idle_first ? s.idle : s.whole) && bpf_cpumask_test_cpu(last, s.allowed) &&
-	    !IDLE_REFUSED(&s, last))
-		WRITE_ONCE(f->best, last);
-	else if (bpf_cpumask_intersects(s.idle, s.allowed))
-		search_machine(&s, f);
-	scx_bpf_put_idle_cpumask(s.whole);
-	scx_bpf_put_idle_cpumask(s.idle);
+	search_own_cache(&s, f);
+	if (READ_ONCE(f->merit) >> 16 > least_rank(SAME_NODE))
+		search_places(&s, f, node_begin[last], node_end[last]);
+	if (READ_ONCE(f->merit) >> 16 > least_rank(OTHER_NODE)) {
+		search_places(&s, f, 0, node_begin[last]);
+		search_places(&s, f, node_end[last], nr_online);
+	}
 	return READ_ONCE(f->best);
+}
+
+/*
+ * The best idle CPU for `p`, which ran on `last`; -1 if none is idle. That is the most frequent answer where all CPUs are
+ * busy, and it comes before anything else is looked at.
+ */
+static __noinline s32 find_idle_cpu(struct task_struct *p, u32 last)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask(), *whole;
+	bool last_idles = bpf_cpumask_test_cpu(last, idle);
+	s32 best = -1;
+
+	if (last_idles || bpf_cpumask_intersects(idle, p->cpus_ptr)) {
+		whole = scx_bpf_get_idle_smtmask();
+		if (last_idles && (last_idle_first || bpf_cpumask_test_cpu(last, whole)) &&
+		    bpf_cpumask_test_cpu(last, p->cpus_ptr) && !IDLE_REFUSED(p, last))
+			best = last;
+		else
+			best = search_machine(p, last, idle, whole);
+		scx_bpf_put_idle_cpumask(whole);
+	}
+	scx_bpf_put_idle_cpumask(idle);
+	return best;
 }
 
 /* 5: the same, claimed. */
 static __noinline s32 claim_idle_cpu(struct task_struct *p, s32 last)
 {
+	s32 cpu;
 	int attempt;
 
 	last &= MAX_CPU_MASK;
-	for_range(attempt, 0, IDLE_ATTEMPTS) {
-		s32 cpu = find_idle_cpu(p, last);
-
+	cpu = find_idle_cpu(p, last);
+	if (cpu < 0 || scx_bpf_test_and_clear_cpu_idle(cpu))
+		return cpu;
+	for_range(attempt, 1, IDLE_ATTEMPTS) {
+		cpu = find_idle_cpu(p, last);
 		if (cpu < 0 || scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
 	}
