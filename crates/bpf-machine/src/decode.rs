@@ -12,6 +12,8 @@ use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, Symbol};
 pub(crate) struct Program {
     /// All functions, one after the other.
     pub ops: Vec<Op>,
+    /// The same in quick form.
+    pub quick: Vec<Op>,
     /// Instruction slot in its function, by op.
     pub slots: Vec<u32>,
     /// Line of the source as the object has it, by op.

@@ -65,7 +65,9 @@ impl Engine<'_> {
         if x.depth == MAX_FRAMES {
             return Err(FaultKind::CallDepth(MAX_FRAMES));
         }
+        let caller = self.program.line(x);
         let frame = &mut x.frames[x.depth as usize];
+        frame.caller = caller;
         frame.function = function;
         frame.return_pc = x.pc as u32 + 1;
         frame.saved.copy_from_slice(&x.regs[6..10]);
@@ -92,6 +94,12 @@ impl Engine<'_> {
 
     fn frame_slot(&self, x: &Execution, depth: u32) -> u32 {
         1 + x.stack * MAX_FRAMES + depth
+    }
+
+    /// Where the innermost frame ends in the storage of its region.
+    #[inline]
+    pub fn frame_end(&self, x: &Execution) -> usize {
+        self.memory.storage_end(self.regions.stacks, self.frame_slot(x, x.depth - 1))
     }
 
     /// r10 is the end of the innermost frame's stack.
@@ -145,7 +153,7 @@ impl Engine<'_> {
 
     /// Gives `value` to the caller.
     #[inline]
-    fn pop(&mut self, x: &mut Execution, value: u64) {
+    pub fn pop(&mut self, x: &mut Execution, value: u64) {
         let frame = x.frame();
         let (return_pc, saved) = (frame.return_pc, frame.saved);
         x.depth -= 1;

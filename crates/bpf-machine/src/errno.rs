@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Error numbers that helpers give, as Linux numbers them on every architecture that has BPF.
 
+pub(crate) const EPERM: i32 = 1;
 pub(crate) const ENOENT: i32 = 2;
 pub(crate) const E2BIG: i32 = 7;
 pub(crate) const EAGAIN: i32 = 11;

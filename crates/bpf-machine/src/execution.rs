@@ -14,8 +14,8 @@ pub(crate) const STACK_BYTES: u32 = 512;
 /// Bytes from one frame to the next: those between belong to nobody, so that no frame can reach another one.
 pub(crate) const FRAME_STRIDE: u32 = 2 * STACK_BYTES;
 
-/// r0 to r10.
-pub(crate) const REGS: usize = 11;
+/// r0 to r10, and more, so that a number of four bits needs no check.
+pub(crate) const REGS: usize = 16;
 
 /// How often each activation of a function may pass `may_goto`, and how long loops of helpers and iterators may be, as
 /// `BPF_MAX_LOOPS` of the kernel.
@@ -152,11 +152,14 @@ pub(crate) struct Frame {
     pub loops_left: u32,
     /// What happens when it returns.
     pub then: Then,
+    /// Own line of the call that led here.
+    pub caller: SourceLine,
 }
 
 impl Default for Frame {
     fn default() -> Frame {
-        Frame { function: FunctionId(0), return_pc: 0, saved: [0; 4], loops_left: 0, then: Then::Return }
+        let (function, caller) = (FunctionId(0), SourceLine::default());
+        Frame { function, return_pc: 0, saved: [0; 4], loops_left: 0, then: Then::Return, caller }
     }
 }
 

@@ -7,6 +7,17 @@ use crate::FaultKind;
 use crate::errno::{E2BIG, EINVAL, negative};
 use crate::execution::MAX_LOOPS;
 
+/// Which of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IterNum {
+    /// [`new`]
+    New,
+    /// [`next`]
+    Next,
+    /// [`destroy`]
+    Destroy,
+}
+
 /// `bpf_iter_num_new(it, start, end)`: -EINVAL if the range is backwards, -E2BIG if it has more than 8 Mi numbers; the
 /// iterator is empty then.
 ///

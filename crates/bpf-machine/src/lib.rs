@@ -20,6 +20,7 @@ mod machine;
 mod maps;
 mod memory;
 mod op;
+mod quick;
 
 pub use coverage::{Coverage, FileCoverage, LineCoverage};
 pub use execution::{CodeSite, Execution, Next, PausePoints, Step};

@@ -4,8 +4,10 @@
 use crate::decode::{Places, Program, decode};
 use crate::engine::{Engine, Regions};
 use crate::execution::{CodeSite, Execution, MAX_LOOPS, Next, REGS, STACK_BYTES, Step};
+use crate::iter_num::IterNum;
 use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::op::Code;
+use crate::quick::{Known, quick};
 use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
 use std::cell::Cell;
@@ -40,6 +42,11 @@ pub trait Resolver {
     fn kfunc(&self, kfunc: &KfuncRef) -> Option<u32>;
     /// Guest address of a kernel variable.
     fn variable(&self, name: &str) -> Option<GuestAddr>;
+    /// Which of [`mod@crate::iter_num`] a kfunc is, if it is one and the machine may do it itself; the host hears of such calls
+    /// by [`Host::counts`].
+    fn iterator(&self, _kfunc: &KfuncRef) -> Option<IterNum> {
+        None
+    }
 }
 
 /// What a host function may touch of the machine that called it.
@@ -61,6 +68,8 @@ pub struct Context<'a> {
 pub trait Host {
     /// Calls kfunc number `kfunc` (as the [`Resolver`] numbered it).
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
+    /// The machine did this kfunc itself, as the [`Resolver`] allowed.
+    fn counts(&mut self, _kfunc: u32) {}
     /// Calls a helper that the machine does not have itself (time, current task, …).
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
     /// `bpf_timer_start`: fire in `nsecs`, or at `nsecs` with flag 1 (ABS); flag 2 pins it to this CPU.
@@ -153,6 +162,7 @@ impl Machine {
         execution.depth = 1;
         execution.frames[0].function = function;
         execution.frames[0].loops_left = MAX_LOOPS;
+        execution.frames[0].caller = SourceLine::default();
         execution.paused = false;
         execution.pause_behind = false;
         execution.fresh = true;
@@ -292,5 +302,17 @@ fn resolve(
         kfunc_numbers: &kfunc_numbers,
         resolver,
     };
-    decode(object, &places)
+    let mut program = decode(object, &places)?;
+    let own = |(kfunc, number): (&KfuncRef, &Option<u32>)| {
+        let code = match resolver.iterator(kfunc)? {
+            IterNum::New => Code::IterNew,
+            IterNum::Next => Code::IterNext,
+            IterNum::Destroy => Code::IterDestroy,
+        };
+        number.map(|number| (number, code))
+    };
+    let iterators: Vec<(u32, Code)> = object.kfuncs.iter().zip(&kfunc_numbers).filter_map(own).collect();
+    let constant: Vec<RegionId> = handles().filter_map(|map| maps.constant(map)).collect();
+    program.quick = quick(&program.ops, &Known { memory, constant: &constant, iterators: &iterators });
+    Ok(program)
 }

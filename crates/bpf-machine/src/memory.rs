@@ -32,8 +32,9 @@ pub enum Access {
     ReadWrite,
 }
 
-/// An array of guest objects of one size.
+/// An array of guest objects of one size. It takes a cache line, so that finding one by its number is a shift.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct Region {
     /// All slots, `pitch` bytes each.
     data: Vec<u8>,
@@ -60,6 +61,14 @@ impl Region {
         (fits && slot < self.slots).then_some(slot as usize * self.pitch + inside as usize)
     }
 
+    /// The same for a few bytes whose number is known. A slot that does not exist lies beyond `data`.
+    #[inline(always)]
+    fn find_few<const N: usize>(&self, offset: u32) -> Option<usize> {
+        const { assert!(N <= 8) };
+        let (slot, inside) = (offset >> self.shift, offset & self.mask);
+        (inside + N as u32 <= self.size).then_some(slot as usize * self.pitch + inside as usize)
+    }
+
     /// Slot and offset in it of the object that `offset` falls into.
     #[inline(always)]
     fn object_at(&self, offset: u32) -> Option<(u32, u32)> {
@@ -75,6 +84,14 @@ fn pitch(size: u32) -> usize {
         0..4 => size as usize,
         _ => (lines | 1) * LINE,
     }
+}
+
+/// Little-endian bytes as a number.
+#[inline(always)]
+fn word<const N: usize>(bytes: [u8; N]) -> u64 {
+    let mut word = [0; 8];
+    word[..N].copy_from_slice(&bytes);
+    u64::from_le_bytes(word)
 }
 
 /// All guest memory of one machine.
@@ -308,21 +325,47 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn load_le<const N: usize>(&self, addr: GuestAddr) -> Option<u64> {
         let (_, region, offset) = self.split(addr)?;
-        let at = region.find(offset, N as u32)?;
-        let mut word = [0; 8];
-        word[..N].copy_from_slice(region.data.get(at..at + N)?);
-        Some(u64::from_le_bytes(word))
+        let bytes = region.data.get(region.find_few::<N>(offset)?..)?.first_chunk::<N>()?;
+        Some(word(*bytes))
     }
 
     /// Stores the low `N` bytes; `None` where [`Memory::bad_store`] says why.
     #[inline(always)]
     pub(crate) fn store_le<const N: usize>(&mut self, addr: GuestAddr, value: u64) -> Option<()> {
         let region = self.regions.get_mut(((addr >> 32) as u32 ^ KERNEL_HALF) as usize)?;
-        let at = region.find(addr as u32, N as u32)?;
+        let at = region.find_few::<N>(addr as u32)?;
         if region.access != Access::ReadWrite {
             return None;
         }
-        region.data.get_mut(at..at + N)?.copy_from_slice(&value.to_le_bytes()[..N]);
+        region.data.get_mut(at..)?.first_chunk_mut::<N>()?.copy_from_slice(&value.to_le_bytes()[..N]);
+        Some(())
+    }
+
+    /// Where an access of this address lies in the storage of its region, if it is one of a region's object. It stays there.
+    pub(crate) fn place(&self, addr: GuestAddr, len: u32) -> Option<(RegionId, usize)> {
+        let (number, region, offset) = self.split(addr)?;
+        Some((RegionId(number as u16), region.find(offset, len)?))
+    }
+
+    /// Where the object of a slot ends in the storage of its region. Programs may not reach all of it.
+    #[inline]
+    pub(crate) fn storage_end(&self, region: RegionId, slot: u32) -> usize {
+        let r = self.region(region);
+        slot as usize * r.pitch + r.size as usize
+    }
+
+    /// Loads `N` bytes from a [`Memory::place`].
+    #[inline(always)]
+    pub(crate) fn load_at<const N: usize>(&self, region: u16, at: usize) -> Option<u64> {
+        let bytes = self.regions.get(usize::from(region))?.data.get(at..)?.first_chunk::<N>()?;
+        Some(word(*bytes))
+    }
+
+    /// Stores the low `N` bytes at a [`Memory::place`], which programs may write.
+    #[inline(always)]
+    pub(crate) fn store_at<const N: usize>(&mut self, region: u16, at: usize, value: u64) -> Option<()> {
+        let region = self.regions.get_mut(usize::from(region))?;
+        region.data.get_mut(at..)?.first_chunk_mut::<N>()?.copy_from_slice(&value.to_le_bytes()[..N]);
         Some(())
     }
 

@@ -99,12 +99,63 @@ pub(crate) enum Code {
     Poison,
     /// Faults: kfunc with name `imm` in the texts does not exist.
     MissingKfunc,
+
+    // From here on only in the quick form of a program (`quick`). A number says how many instructions an op stands for.
+    /// `dst` = `imm`.
+    Const2, Const3,
+    /// The same, and the last instruction jumps.
+    ConstJump2, ConstJump3,
+    /// `dst` = `src` + `imm`.
+    Sum2,
+    /// `dst` = `src` << `imm`.
+    MovLsh2,
+    /// `dst` = (`dst` & low half of `imm`) << its high half.
+    AndLsh2,
+    /// `dst` = `src`; the register that the low byte of `at` names = that of the next byte.
+    MovMov2,
+    /// `dst` = `imm`, `src` = `at`.
+    SetSet2,
+    /// `dst` &= `imm` on 32 bits; jumps if that gives 0, or something else.
+    AndJz2, AndJnz2,
+    /// Loads from `src` + high half of `imm`; jumps if 32 bits of that are the low half, or are not.
+    Load8Jeq2, Load8Jne2, Load32Jeq2, Load32Jne2,
+    /// Loads from `imm` + `src`.
+    Table8x3, Table16x3, Table32x3, Table64x3,
+    /// Loads from place `imm` of region `at`.
+    Global8x2, Global16x2, Global32x2, Global64x2,
+    /// Loads, or stores `src`, `imm` bytes below the end of the frame.
+    FrameLoad8, FrameLoad16, FrameLoad32, FrameLoad64,
+    FrameStore8, FrameStore16, FrameStore32, FrameStore64,
+    /// Kfunc `imm`, which the machine has itself: `iter_num`.
+    IterNew, IterNext, IterDestroy,
+    /// `dst` = `src`, then kfunc `imm`; the first on 64 or 32 bits.
+    MovKfunc2, MovwKfunc2,
+    /// Helper `imm`, which only the host has.
+    HostHelper,
+    /// `bpf_task_storage_get`, and the same for cgroups.
+    StorageGet,
 }
 
 impl Code {
     /// Whether [`Op::at`] is the index of an op.
     pub fn may_jump(self) -> bool {
         (Code::Ja as u8..=Code::Jset32X as u8).contains(&(self as u8)) || self == Code::MayGoto
+    }
+
+    /// Whether it jumps if a register equals a number, or does not.
+    pub fn compares_with_number(self) -> bool {
+        matches!(self, Code::Jeq64K | Code::Jeq32K | Code::Jne64K | Code::Jne32K)
+    }
+
+    /// Whether such a jump is taken, with this in the register.
+    pub fn holds(self, register: u64, number: u64) -> bool {
+        match self {
+            Code::Jeq64K => register == number,
+            Code::Jne64K => register != number,
+            Code::Jeq32K => register as u32 == number as u32,
+            Code::Jne32K => register as u32 != number as u32,
+            other => unreachable!("{other:?} compares with no number"),
+        }
     }
 }
 

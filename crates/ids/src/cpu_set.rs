@@ -70,6 +70,11 @@ impl CpuSet {
         self.next_common_from(self, from)
     }
 
+    /// The words of what both sets hold. Allocates nothing.
+    pub fn common_words(&self, other: &CpuSet) -> impl Iterator<Item = u64> {
+        self.words.iter().zip(&other.words).map(|(a, b)| a & b)
+    }
+
     /// The lowest CPU at or above `from` that both sets hold. Allocates nothing.
     pub fn next_common_from(&self, other: &CpuSet, from: CpuId) -> Option<CpuId> {
         let words = self.words.len().min(other.words.len());

@@ -7,7 +7,7 @@ mod timer;
 use crate::engine::Engine;
 use crate::errno::{E2BIG, EAGAIN, EINVAL, negative};
 use crate::execution::{Execution, MAX_LOOPS, Then};
-use crate::{Context, FaultKind, GuestAddr, Host};
+use crate::{Context, FaultKind, GuestAddr, Host, Maps, Memory};
 
 /// What became of a call.
 pub(crate) enum Outcome {
@@ -34,6 +34,13 @@ pub(crate) fn is_of_spin_lock(helper: u32) -> bool {
     matches!(helper, SPIN_LOCK | SPIN_UNLOCK)
 }
 
+/// Whether [`call`] has it itself.
+pub(crate) fn is_own(helper: u32) -> bool {
+    matches!(helper,
+        1..=4 | 45 | 87..=89 | SPIN_LOCK | SPIN_UNLOCK | 113 | 115 | 130..=134 | 156 | 157 | 164 | 169..=172 | 181 | 182
+        | 194 | 195 | 210 | 211)
+}
+
 /// Calls a helper with the arguments in r1 to r5.
 pub(crate) fn call<H: Host>(
     engine: &mut Engine<'_>,
@@ -47,7 +54,8 @@ pub(crate) fn call<H: Host>(
         2 | 3 | 87..=89 => change(engine, x.cpu, helper, args)?,
         SPIN_LOCK => return lock(engine, x, host, args[0]),
         SPIN_UNLOCK => unlock(engine, x, host, args[0])?,
-        156 | 157 | 210 | 211 => storage(engine, helper, args)?,
+        156 | 210 => storage_get(engine.memory, engine.maps, args)?,
+        157 | 211 => storage_delete(engine.memory, engine.maps, args)?,
         164 => return for_each(engine, x, args),
         181 => return begin_loop(engine, x, args),
         194 => exchange_pointer(engine, args[0], args[1])?,
@@ -140,22 +148,25 @@ fn unlock<H: Host>(
     Ok(0)
 }
 
-/// `bpf_task_storage_get(map, task, value, flags)`, `…_delete(map, task)`, and the same for cgroups.
-fn storage(engine: &mut Engine<'_>, helper: u32, args: [u64; 5]) -> Result<u64, FaultKind> {
-    let (memory, maps) = (&mut *engine.memory, &mut *engine.maps);
+/// `bpf_task_storage_get(map, task, value, flags)`, and the same for cgroups.
+#[inline]
+pub(crate) fn storage_get(memory: &mut Memory, maps: &mut Maps, args: [u64; 5]) -> Result<u64, FaultKind> {
     let map = maps.at(memory, args[0])?;
     let (owner, initial, flags) = (args[1], args[2], args[3]);
-    if matches!(helper, 157 | 211) {
-        if owner == 0 {
-            return Ok(negative(EINVAL));
-        }
-        return Ok(status(maps.delete(memory, map, &owner.to_le_bytes())));
-    }
     if owner == 0 || flags & !STORAGE_CREATE != 0 {
         return Ok(0);
     }
     let create = (flags == STORAGE_CREATE).then_some((initial != 0).then_some(initial));
     Ok(maps.storage(memory, map, owner, create)?.unwrap_or(0))
+}
+
+/// `bpf_task_storage_delete(map, task)`, and the same for cgroups.
+fn storage_delete(memory: &Memory, maps: &mut Maps, args: [u64; 5]) -> Result<u64, FaultKind> {
+    let map = maps.at(memory, args[0])?;
+    if args[1] == 0 {
+        return Ok(negative(EINVAL));
+    }
+    Ok(status(maps.delete(memory, map, &args[1].to_le_bytes())))
 }
 
 /// `bpf_for_each_map_elem(map, callback, context, flags)`.

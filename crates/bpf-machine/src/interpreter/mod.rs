@@ -12,7 +12,7 @@ use crate::helpers::{self, Outcome};
 use crate::op::{Code, Op};
 use crate::{Context, FaultKind, Host, SourceLine};
 use bpf_object::FunctionId;
-use straight::{Blocks, Guard, Progress, Stop};
+use straight::{Blocks, Guard, Progress, Quick, Stop};
 
 impl Execution {
     /// Whether it stops before `op`, if it did not just stop there.
@@ -37,15 +37,7 @@ impl Program {
     #[inline]
     pub(crate) fn line(&self, x: &Execution) -> SourceLine {
         let line = self.own[x.pc];
-        if line.is_known() { line } else { self.own_line_of_caller(x) }
-    }
-
-    /// The own line of the innermost caller that has one.
-    #[cold]
-    fn own_line_of_caller(&self, x: &Execution) -> SourceLine {
-        let frames = x.frames[1..x.depth as usize].iter().rev();
-        let mut lines = frames.map(|frame| self.own[frame.return_pc as usize - 1]);
-        lines.find(|line| line.is_known()).unwrap_or_default()
+        if line.is_known() { line } else { x.frames[x.depth as usize - 1].caller }
     }
 }
 
@@ -56,22 +48,14 @@ impl Engine<'_> {
             x.fresh = false;
             self.begin(x);
         }
+        // Whoever may pause, and whoever is counted, goes through the instructions as they are.
+        let quick = x.pause == PausePoints::default();
         loop {
             let left = x.budget.saturating_sub(x.executed);
-            let loops_left = x.frame().loops_left;
-            let mut progress = Progress { pc: x.pc, left, loops_left, probe_reads: x.probe_reads };
-            let (ops, memory) = (&self.program.ops, &mut *self.memory);
-            let stop = match &mut self.counts {
-                None if left < ops.len() as u64 => straight::run(ops, &mut x.regs, memory, &mut progress, &mut Guard),
-                None => straight::run(ops, &mut x.regs, memory, &mut progress, &mut Blocks),
-                Some(counts) => straight::run(ops, &mut x.regs, memory, &mut progress, *counts),
-            };
-            x.pc = progress.pc;
-            x.executed += left - progress.left;
-            x.probe_reads = progress.probe_reads;
-            x.frame().loops_left = progress.loops_left;
+            let (stop, left_then) = self.straight(x, host, left, quick);
+            x.executed += left - left_then;
             match stop {
-                Stop::Special if progress.left == 0 => return Err(FaultKind::Budget(x.budget)),
+                Stop::Special if left_then == 0 => return Err(FaultKind::Budget(x.budget)),
                 Stop::Special => {
                     if let Some(step) = self.special(x, host)? {
                         return Ok(step);
@@ -81,8 +65,31 @@ impl Engine<'_> {
                 Stop::Budget => return Err(FaultKind::Budget(x.budget)),
                 Stop::BadLoad { addr, size } => return Err(self.memory.bad_load(addr, size)),
                 Stop::BadStore { addr, size } => return Err(self.memory.bad_store(addr, size)),
+                Stop::BadCall(fault) => return Err(fault),
             }
         }
+    }
+
+    /// Runs the inner loop; what is left of the budget then.
+    #[inline(always)]
+    fn straight<H: Host>(&mut self, x: &mut Execution, host: &mut H, left: u64, quick: bool) -> (Stop, u64) {
+        let program = self.program;
+        let (ops, loops_left) = (&program.ops, x.frame().loops_left);
+        let mut progress = Progress { pc: x.pc, left, loops_left, probe_reads: x.probe_reads };
+        let stop = match self.counts.take() {
+            Some(counts) => {
+                let stop = straight::run(ops, self, x, host, &mut progress, &mut *counts);
+                self.counts = Some(counts);
+                stop
+            }
+            None if left < ops.len() as u64 => straight::run(ops, self, x, host, &mut progress, &mut Guard),
+            None if quick => straight::run(&program.quick, self, x, host, &mut progress, &mut Quick),
+            None => straight::run(ops, self, x, host, &mut progress, &mut Blocks),
+        };
+        x.pc = progress.pc;
+        x.probe_reads = progress.probe_reads;
+        x.frame().loops_left = progress.loops_left;
+        (stop, progress.left)
     }
 
     /// Executes one op that the inner loop left alone. `Some` ends the run.

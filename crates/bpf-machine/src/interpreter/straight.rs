@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The inner loop: arithmetic, jumps, loads and stores. It leaves calls and all that can pause to the outer loop, so
-//! that it needs neither the host nor the frames.
+//! The inner loop: arithmetic, jumps, loads and stores, and plain calls where nothing can pause. It leaves the rest to the
+//! outer loop.
 //!
 //! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two jumps is
 //! shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and where lines
 //! are counted, each op is looked at. So the loop is compiled for each [`Count`].
 
-use crate::Memory;
-use crate::execution::REGS;
+use crate::engine::Engine;
+use crate::execution::{Execution, REGS, Then};
 use crate::op::{Code, Op};
+use crate::{Context, FaultKind, Host, helpers, iter_num};
+use bpf_object::FunctionId;
 
 /// Why the inner loop stopped.
 pub(super) enum Stop {
@@ -22,6 +24,16 @@ pub(super) enum Stop {
     BadLoad { addr: u64, size: u32 },
     /// A store that faults.
     BadStore { addr: u64, size: u32 },
+    /// A call that faults.
+    BadCall(FaultKind),
+}
+
+/// What the host may touch in a call of the op at `pc`, up to which so many instructions were executed.
+#[inline(always)]
+fn context<'c>(engine: &'c mut Engine<'_>, x: &Execution, pc: usize, executed: u64) -> Context<'c> {
+    let own = engine.program.own[pc];
+    let line = if own.is_known() { own } else { x.frames[x.depth as usize - 1].caller };
+    Context { memory: engine.memory, maps: engine.maps, cpu: x.cpu, line, executed: x.executed + executed }
 }
 
 /// What the inner loop changes besides registers and memory.
@@ -40,17 +52,27 @@ pub(super) struct Progress {
 pub(super) trait Count {
     /// Whether the budget is looked at before each op.
     const EACH: bool;
+    /// Whether the host is called from here.
+    const CALLS: bool = false;
     /// The op with this index is executed.
     fn executes(&mut self, _: usize) {}
     /// It was not, after all.
     fn takes_back(&mut self, _: usize) {}
 }
 
-/// Nobody: the budget is longer than the program.
+/// Nobody: the budget is longer than the program. The program is in its quick form.
+pub(super) struct Quick;
+
+/// Nobody, but it may have to pause.
 pub(super) struct Blocks;
 
 /// Nobody but who guards the budget.
 pub(super) struct Guard;
+
+impl Count for Quick {
+    const EACH: bool = false;
+    const CALLS: bool = true;
+}
 
 impl Count for Blocks {
     const EACH: bool = false;
@@ -75,17 +97,24 @@ impl Count for [u64] {
 /// Upper half of arena addresses in user space: where the kernel maps an arena on x86 by default (contract 3.2).
 const ARENA_USER_BASE: u64 = 1 << 44;
 
+/// A frame, and a place in a region, exist as long as the program.
+const STAYS: &str = "it was looked up when the program was loaded";
+
 /// Runs until something stops it. One function, however long: the dispatch has to be one jump table.
-pub(super) fn run<C: Count + ?Sized>(
+pub(super) fn run<C: Count + ?Sized, H: Host>(
     ops: &[Op],
-    r: &mut [u64; REGS],
-    memory: &mut Memory,
+    engine: &mut Engine<'_>,
+    x: &mut Execution,
+    host: &mut H,
     progress: &mut Progress,
     count: &mut C,
 ) -> Stop {
     use Code::*;
     let mut pc = progress.pc;
     let mut left = progress.left;
+    let all = left;
+    let stacks = engine.regions.stacks.0;
+    let mut frame_end = engine.frame_end(x);
     // Ops from here to `pc` are executed and not yet taken from `left`.
     let mut from = pc;
     let stop = loop {
@@ -98,12 +127,12 @@ pub(super) fn run<C: Count + ?Sized>(
         let k = op.imm as u64;
         macro_rules! dst {
             () => {
-                r[op.dst as usize]
+                x.regs[op.dst as usize]
             };
         }
         macro_rules! src {
             () => {
-                r[op.src as usize]
+                x.regs[op.src as usize]
             };
         }
 
@@ -143,7 +172,7 @@ pub(super) fn run<C: Count + ?Sized>(
         macro_rules! load {
             ($bytes:literal, $extend:expr) => {{
                 let addr = src!().wrapping_add(i64::from(op.at) as u64);
-                match memory.load_le::<$bytes>(addr) {
+                match engine.memory.load_le::<$bytes>(addr) {
                     Some(value) => dst!() = $extend(value),
                     None if op.probe => {
                         progress.probe_reads += 1;
@@ -159,14 +188,201 @@ pub(super) fn run<C: Count + ?Sized>(
         macro_rules! store {
             ($bytes:literal, $value:expr) => {{
                 let addr = dst!().wrapping_add(i64::from(op.at) as u64);
-                if memory.store_le::<$bytes>(addr, $value).is_none() {
+                if engine.memory.store_le::<$bytes>(addr, $value).is_none() {
                     pc -= 1;
                     break Stop::BadStore { addr, size: $bytes };
                 }
             }};
         }
+        // Loads of several instructions, of which the load is number `$nth`.
+        macro_rules! load_from {
+            ($bytes:literal, $addr:expr, $nth:literal) => {{
+                let addr = $addr;
+                match engine.memory.load_le::<$bytes>(addr) {
+                    Some(value) => dst!() = value,
+                    None => {
+                        pc = pc + $nth - 2;
+                        break Stop::BadLoad { addr, size: $bytes };
+                    }
+                }
+            }};
+        }
+        macro_rules! table {
+            ($bytes:literal) => {{
+                load_from!($bytes, k.wrapping_add(src!()), 3);
+                pc += 2;
+            }};
+        }
+        macro_rules! global {
+            ($bytes:literal) => {{
+                dst!() = engine.memory.load_at::<$bytes>(op.at as u16, k as usize).expect(STAYS);
+                pc += 1;
+            }};
+        }
+        macro_rules! load_and_jump {
+            ($bytes:literal, $compare:ident) => {{
+                load_from!($bytes, src!().wrapping_add((op.imm >> 32) as u64), 1);
+                pc += 1;
+                jump!((dst!() as u32).$compare(&(k as u32)))
+            }};
+        }
+        macro_rules! frame {
+            () => {
+                frame_end.wrapping_sub(k as usize)
+            };
+        }
+        macro_rules! frame_load {
+            ($bytes:literal) => {
+                dst!() = engine.memory.load_at::<$bytes>(stacks, frame!()).expect(STAYS)
+            };
+        }
+        macro_rules! frame_store {
+            ($bytes:literal) => {
+                engine.memory.store_at::<$bytes>(stacks, frame!(), src!()).expect(STAYS)
+            };
+        }
+        // A call whose value is that of `$call`, which gets the host and its context.
+        macro_rules! call {
+            ($call:expr) => {{
+                let mut context = context(engine, x, pc - 1, all - left + (pc - from) as u64);
+                match $call(&mut *host, x.arguments(), &mut context) {
+                    Ok(value) => x.regs[0] = value,
+                    Err(fault) => {
+                        pc -= 1;
+                        break Stop::BadCall(fault);
+                    }
+                }
+            }};
+        }
+        macro_rules! iterate {
+            ($kfunc:path) => {
+                call!(|host: &mut H, args, context: &mut Context<'_>| {
+                    host.counts(k as u32);
+                    $kfunc(context, args)
+                })
+            };
+        }
+
+        // The innermost frame is another one from here on.
+        macro_rules! go_on_elsewhere {
+            () => {{
+                left -= (pc - from) as u64;
+                pc = x.pc;
+                from = pc;
+                progress.loops_left = x.frame().loops_left;
+                frame_end = engine.frame_end(x);
+                if left < ops.len() as u64 {
+                    break Stop::NearBudget;
+                }
+            }};
+        }
 
         match op.code {
+            Call if C::CALLS => {
+                x.pc = pc - 1;
+                x.frame().loops_left = progress.loops_left;
+                if let Err(fault) = engine.push(x, FunctionId(op.at as u32), Then::Return) {
+                    pc -= 1;
+                    break Stop::BadCall(fault);
+                }
+                go_on_elsewhere!()
+            }
+            Exit if C::CALLS && x.depth > 1 && matches!(x.frame().then, Then::Return) => {
+                engine.pop(x, x.regs[0]);
+                go_on_elsewhere!()
+            }
+            Kfunc if C::CALLS => {
+                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context));
+            }
+            MovKfunc2 => {
+                dst!() = src!();
+                pc += 1;
+                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context));
+            }
+            MovwKfunc2 => {
+                dst!() = u64::from(src!() as u32);
+                pc += 1;
+                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context));
+            }
+            HostHelper => call!(|host: &mut H, args, context: &mut Context<'_>| host.helper(k as u32, args, context)),
+            StorageGet => {
+                call!(|_, args, context: &mut Context<'_>| { helpers::storage_get(context.memory, context.maps, args) })
+            }
+            IterNext => iterate!(iter_num::next),
+            IterNew => iterate!(iter_num::new),
+            IterDestroy => iterate!(iter_num::destroy),
+
+            Const2 => {
+                dst!() = k;
+                pc += 1;
+            }
+            Const3 => {
+                dst!() = k;
+                pc += 2;
+            }
+            ConstJump2 => {
+                dst!() = k;
+                pc += 1;
+                jump!(true)
+            }
+            ConstJump3 => {
+                dst!() = k;
+                pc += 2;
+                jump!(true)
+            }
+            Sum2 => {
+                dst!() = src!().wrapping_add(k);
+                pc += 1;
+            }
+            MovLsh2 => {
+                dst!() = src!().wrapping_shl(k as u32);
+                pc += 1;
+            }
+            AndLsh2 => {
+                dst!() = u64::from(dst!() as u32 & k as u32).wrapping_shl((k >> 32) as u32);
+                pc += 1;
+            }
+            MovMov2 => {
+                dst!() = src!();
+                x.regs[op.at as usize % REGS] = x.regs[(op.at >> 8) as usize % REGS];
+                pc += 1;
+            }
+            SetSet2 => {
+                dst!() = k;
+                src!() = i64::from(op.at) as u64;
+                pc += 1;
+            }
+            AndJz2 => {
+                dst!() = u64::from(dst!() as u32 & k as u32);
+                pc += 1;
+                jump!(dst!() == 0)
+            }
+            AndJnz2 => {
+                dst!() = u64::from(dst!() as u32 & k as u32);
+                pc += 1;
+                jump!(dst!() != 0)
+            }
+            Load8Jeq2 => load_and_jump!(1, eq),
+            Load8Jne2 => load_and_jump!(1, ne),
+            Load32Jeq2 => load_and_jump!(4, eq),
+            Load32Jne2 => load_and_jump!(4, ne),
+            Table8x3 => table!(1),
+            Table16x3 => table!(2),
+            Table32x3 => table!(4),
+            Table64x3 => table!(8),
+            Global8x2 => global!(1),
+            Global16x2 => global!(2),
+            Global32x2 => global!(4),
+            Global64x2 => global!(8),
+            FrameLoad8 => frame_load!(1),
+            FrameLoad16 => frame_load!(2),
+            FrameLoad32 => frame_load!(4),
+            FrameLoad64 => frame_load!(8),
+            FrameStore8 => frame_store!(1),
+            FrameStore16 => frame_store!(2),
+            FrameStore32 => frame_store!(4),
+            FrameStore64 => frame_store!(8),
+
             Add64K => alu64k!(u64::wrapping_add),
             Add64X => alu64x!(u64::wrapping_add),
             Add32K => alu32k!(u32::wrapping_add),
@@ -312,7 +528,7 @@ pub(super) fn run<C: Count + ?Sized>(
         }
     };
     // An op that faults has been executed; the next one to look at is that one.
-    let faulted = matches!(stop, Stop::BadLoad { .. } | Stop::BadStore { .. });
+    let faulted = matches!(stop, Stop::BadLoad { .. } | Stop::BadStore { .. } | Stop::BadCall(_));
     progress.pc = pc;
     progress.left = left - (pc - from) as u64 - u64::from(faulted);
     stop

@@ -3,7 +3,7 @@
 
 use super::hash::{HashStore, Shape};
 use super::{Map, MapHandle, Maps, QueueStore, Ring, Store, Timers, is_storage};
-use crate::{Access, GuestAddr, LoadError, Memory};
+use crate::{Access, GuestAddr, LoadError, Memory, RegionId};
 use bpf_object::{MapDef, MapKind};
 
 /// Most bytes that the values of one map may take. A region spans 4 GiB; no known scheduler needs 100 MB.
@@ -46,9 +46,18 @@ impl Maps {
                 _ => definition.key_size,
             };
             let (name, kind, value_size) = (name.clone(), *kind, *value_size);
-            maps.list.push(Map { name, kind, key_size, value_size, store, has_timers: false });
+            let frozen = definition.read_only;
+            maps.list.push(Map { name, kind, key_size, value_size, store, frozen, has_timers: false });
         }
         Ok(maps)
+    }
+
+    /// Where the only value of a section lies that nobody may write any more.
+    pub(crate) fn constant(&self, map: MapHandle) -> Option<RegionId> {
+        match self.get(map) {
+            Map { frozen: true, store: Store::Array { values, .. }, .. } => Some(*values),
+            _ => None,
+        }
     }
 
     /// Address of the only value of a data section.

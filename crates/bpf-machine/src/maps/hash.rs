@@ -53,6 +53,12 @@ impl HashStore {
         self.index.find(hash(key), |slot| memory.slot(self.keys, slot) == key)
     }
 
+    /// The same where keys are the addresses of owners.
+    #[inline]
+    pub fn find_owner(&self, memory: &Memory, owner: GuestAddr) -> Option<u32> {
+        self.index.find(hash(&owner.to_le_bytes()), |slot| memory.get_u64(self.keys, slot, 0) == owner)
+    }
+
     /// Notes that a program used a slot.
     #[inline]
     pub fn touch(&mut self, slot: u32) {

@@ -101,7 +101,7 @@ impl Index {
 }
 
 /// Hash of a key. Multiplicative, without a secret: nobody attacks a simulated map, and results must repeat.
-#[inline]
+#[inline(always)]
 pub(super) fn hash(key: &[u8]) -> u32 {
     // 2^64 divided by the golden ratio spreads consecutive keys evenly (Knuth, TAOCP 6.4).
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -11,7 +11,7 @@ mod timer;
 pub use timer::TimerId;
 pub(crate) use timer::{Timer, Timers};
 
-use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP};
+use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 use crate::{FaultKind, GuestAddr, Memory, RegionId};
 use bpf_object::MapKind;
 use hash::HashStore;
@@ -55,6 +55,8 @@ pub(crate) struct Map {
     pub key_size: u32,
     pub value_size: u32,
     store: Store,
+    /// User space may not write it either, as libbpf freezes what is constant (`BPF_MAP_FREEZE`).
+    frozen: bool,
     /// A timer was initialised in one of its values.
     has_timers: bool,
 }
@@ -197,7 +199,10 @@ impl Maps {
         cpu: u32,
     ) -> Result<(), i32> {
         let maps = self.list.len() as u32;
-        let Map { key_size, value_size, store, has_timers, .. } = &mut self.list[map.0 as usize];
+        let Map { key_size, value_size, store, frozen, has_timers, .. } = &mut self.list[map.0 as usize];
+        if *frozen {
+            return Err(-EPERM);
+        }
         if key.len() != *key_size as usize || value.len() != *value_size as usize {
             return Err(-EINVAL);
         }
@@ -317,6 +322,7 @@ impl Maps {
 
     /// The value that a storage map keeps for `owner`, made from `initial` (zeroes if `None`) when missing and
     /// `create`. `None` if there is none, or no room.
+    #[inline]
     pub(crate) fn storage(
         &mut self,
         memory: &mut Memory,
@@ -328,11 +334,11 @@ impl Maps {
             Map { kind, store: Store::Hash(store), value_size, .. } if is_storage(*kind) => (store, value_size),
             other => return Err(wrong_kind("a storage map", other)),
         };
-        let key = owner.to_le_bytes();
-        if let Some(slot) = store.find(memory, &key) {
+        if let Some(slot) = store.find_owner(memory, owner) {
             return Ok(Some(store.value(memory, slot, 0)));
         }
         let Some(initial) = create else { return Ok(None) };
+        let key = owner.to_le_bytes();
         if let Some(initial) = initial {
             copy(memory, initial, *value_size, &mut self.value)?;
         }

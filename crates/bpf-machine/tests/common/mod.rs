@@ -2,7 +2,8 @@
 //! A small kernel for tests: a few kfuncs and helpers, and timers that the test fires.
 #![allow(dead_code)]
 
-use bpf_machine::{Context, FaultKind, GuestAddr, Host, Resolver, TimerId, iter_num};
+use bpf_machine::iter_num::{self, IterNum};
+use bpf_machine::{Context, FaultKind, GuestAddr, Host, Resolver, TimerId};
 use bpf_object::KfuncRef;
 
 /// Kfuncs by number.
@@ -23,6 +24,15 @@ impl Resolver for TestKernel {
         KFUNCS.iter().position(|name| *name == kfunc.name).map(|at| at as u32)
     }
 
+    fn iterator(&self, kfunc: &KfuncRef) -> Option<IterNum> {
+        match kfunc.name.as_str() {
+            "iter_num_new" => Some(IterNum::New),
+            "iter_num_next" => Some(IterNum::Next),
+            "iter_num_destroy" => Some(IterNum::Destroy),
+            _ => None,
+        }
+    }
+
     fn variable(&self, name: &str) -> Option<GuestAddr> {
         (name == "kernel").then_some(VARIABLE)
     }
@@ -30,13 +40,20 @@ impl Resolver for TestKernel {
 
 impl Host for TestKernel {
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-        self.calls.push((kfunc, args));
+        match kfunc {
+            0 => self.calls.push((kfunc, args)),
+            _ => self.counts(kfunc),
+        }
         match kfunc {
             0 => Ok(args[0].wrapping_add(args[1])),
             1 => iter_num::new(cx, args),
             2 => iter_num::next(cx, args),
             _ => iter_num::destroy(cx, args),
         }
+    }
+
+    fn counts(&mut self, kfunc: u32) {
+        self.calls.push((kfunc, [0; 5]));
     }
 
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {

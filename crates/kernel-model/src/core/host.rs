@@ -12,8 +12,9 @@ use ids::{CpuId, Nanos};
 const TIMER_ABSOLUTE: u64 = 1;
 
 impl Host for Core {
+    #[inline]
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-        self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
+        self.counts(kfunc);
         self.context.locks.in_flight = cx.executed;
         self.context.running.call = Some(Call { callee: Callee::Kfunc(kfunc), line: cx.line });
         let result = kfuncs::call(self, kfunc, args, cx)?;
@@ -21,6 +22,12 @@ impl Host for Core {
         Ok(result)
     }
 
+    #[inline]
+    fn counts(&mut self, kfunc: u32) {
+        self.output.usage.calls[kfuncs::nature(kfunc)] += 1;
+    }
+
+    #[inline]
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
         self.output.usage.calls[kfuncs::helper_nature(helper)] += 1;
         self.context.running.call = Some(Call { callee: Callee::Helper(helper), line: cx.line });

@@ -2,7 +2,9 @@
 //! Built-in idle tracking and the default choice of a CPU (contract 1.8).
 
 use super::{Core, DirectDispatch};
+use crate::guest::IdleMask;
 use crate::ops::Op;
+use bpf_machine::{GuestAddr, Memory};
 use ids::{CpuId, CpuSet, Locality, Place, TaskId, Topology};
 
 /// `-EBUSY`.
@@ -247,6 +249,13 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
+    /// The words of a mask; its node exists.
+    fn words(&self, IdleMask { node, smt }: IdleMask) -> impl Iterator<Item = u64> {
+        let within = node.map_or(&self.spans.all, |node| &self.spans.node[node as usize]);
+        let mask = if smt && self.spans.smt { &self.masks.cores } else { &self.masks.cpus };
+        mask.common_words(within)
+    }
+
     /// `reset_idle_masks`: every online CPU counts as idle, and as one of an idle core.
     pub fn reset(&mut self) {
         (self.masks.cpus, self.masks.cores) = (self.spans.online.clone(), self.spans.online.clone());
@@ -480,21 +489,34 @@ impl Core {
         self.check_builtin_idle() && self.check_cpu(cpu).is_some_and(|cpu| self.claim_idle(cpu))
     }
 
-    /// The mask of idle CPUs, or of idle cores (`smt`), flat or of a node. Misuse is reported; the mask is empty then.
-    pub fn idle_mask(&mut self, node: Option<i32>, smt: bool) -> CpuSet {
-        let node = match node.map(|node| self.check_node(node)) {
-            Some(Err(_)) => return CpuSet::new(),
-            Some(Ok(node)) => Some(node),
-            None if !self.check_flat("SCX_OPS_BUILTIN_IDLE_PER_NODE enabled") => return CpuSet::new(),
-            None => None,
-        };
-        if !self.check_builtin_idle() {
-            return CpuSet::new();
+    /// A copy for the program of the mask of idle CPUs, or of idle cores, flat or of a node. Misuse is reported; the mask
+    /// is empty then.
+    pub fn hand_out_idle_mask(&mut self, memory: &mut Memory, mask: IdleMask) -> GuestAddr {
+        match self.may_see(mask) {
+            true => self.objects.idle_masks.get(memory, mask, self.idle.words(mask)),
+            false => self.objects.idle_masks.get(memory, mask, std::iter::empty()),
         }
-        let Idle { spans, masks, .. } = &self.idle;
-        let within = node.map_or(&spans.all, |node| &spans.node[node as usize]);
-        let mask = if smt && spans.smt { &masks.cores } else { &masks.cpus };
-        mask.intersection(within)
+    }
+
+    /// Makes the copies anew that the program holds: a claim shows in the kernel's live masks at once.
+    pub fn refresh_idle_masks(&mut self, memory: &mut Memory) {
+        let mut from = 0;
+        while let Some((slot, held)) = self.objects.idle_masks.next_held(from) {
+            match self.may_see(held) {
+                true => self.objects.idle_masks.update(memory, slot, self.idle.words(held)),
+                false => self.objects.idle_masks.update(memory, slot, std::iter::empty()),
+            }
+            from = slot + 1;
+        }
+    }
+
+    /// Whether the program may see it; reported if not.
+    pub fn may_see(&mut self, mask: IdleMask) -> bool {
+        let exists = match mask.node {
+            Some(node) => self.check_node(node).is_ok(),
+            None => self.check_flat("SCX_OPS_BUILTIN_IDLE_PER_NODE enabled"),
+        };
+        exists && self.check_builtin_idle()
     }
 
     /// The shared "distribute" choice of the cpumask kfuncs: a CPU of the mask, or the number of CPUs if it is empty.

@@ -107,7 +107,7 @@ impl Objects {
             hz: 1000,
             initialized: false,
             cpumasks: CpumaskPool::new(memory, cpus),
-            idle_masks: IdleMasks::new(memory),
+            idle_masks: IdleMasks::new(memory, cpus),
             iterators: Iterators::default(),
             fixed_masks: FixedMasks::new(memory, cpus),
             root_cgroup: RootCgroup::new(memory),

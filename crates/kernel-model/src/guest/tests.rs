@@ -237,10 +237,10 @@ fn idle_masks_are_held_and_given_back() {
     let cpus = IdleMask { node: None, smt: false };
     let cores = IdleMask { node: None, smt: true };
     let masks = &mut objects.idle_masks;
-    let first = masks.get(&mut memory, cpus, &"0-3".parse().unwrap());
-    let second = masks.get(&mut memory, cores, &"2".parse().unwrap());
+    let first = masks.get(&mut memory, cpus, [0xf].into_iter());
+    let second = masks.get(&mut memory, cores, [4].into_iter());
     assert_ne!(first, second);
-    assert_eq!(masks.get(&mut memory, cpus, &"0-2".parse().unwrap()), first, "one copy of each");
+    assert_eq!(masks.get(&mut memory, cpus, [7].into_iter()), first, "one copy of each");
     assert_eq!((masks.next_held(0), masks.next_held(1), masks.next_held(2)), (Some((0, cpus)), Some((1, cores)), None));
     assert!(masks.put(&memory, second) && !masks.put(&memory, second));
     assert_eq!(masks.next_held(1), None);

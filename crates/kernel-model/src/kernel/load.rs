@@ -7,6 +7,7 @@ use crate::core::{Running, ops_flags};
 use crate::kfuncs;
 use crate::ops::{OP_COUNT, Op};
 use crate::{Effect, LaunchError, guest};
+use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
 use ids::Nanos;
@@ -66,6 +67,9 @@ impl Resolver for Symbols {
     }
     fn variable(&self, name: &str) -> Option<u64> {
         self.variables.get(name).copied()
+    }
+    fn iterator(&self, kfunc: &KfuncRef) -> Option<IterNum> {
+        kfuncs::iterator(&kfunc.name)
     }
 }
 

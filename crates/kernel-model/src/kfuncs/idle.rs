@@ -4,24 +4,14 @@
 use super::args::{bad, int, mask, task, word};
 use crate::core::Core;
 use crate::guest::IdleMask;
-use bpf_machine::{Context, FaultKind, GuestAddr, Memory};
-
-/// Makes the copies anew that the program holds: a claim shows in the kernel's live masks at once.
-fn refresh(core: &mut Core, memory: &mut Memory) {
-    let mut from = 0;
-    while let Some((slot, held)) = core.objects.idle_masks.next_held(from) {
-        let set = core.idle_mask(held.node, held.smt);
-        core.objects.idle_masks.update(memory, slot, &set);
-        from = slot + 1;
-    }
-}
+use bpf_machine::{Context, FaultKind, GuestAddr};
 
 /// scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, is_idle).
 pub(super) fn select_cpu_dfl(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = task(core, cx.memory, a[0])?;
     let (cpu, is_idle) = core.select_cpu_dfl(task, a[1] as i32, a[2]);
     cx.memory.store(a[3], 1, is_idle.into())?;
-    refresh(core, cx.memory);
+    core.refresh_idle_masks(cx.memory);
     int(cpu)
 }
 
@@ -34,7 +24,7 @@ fn select_and(
     let task = task(core, cx.memory, p)?;
     let allowed = mask(core, cx, allowed)?;
     let cpu = core.select_cpu_and(task, prev_cpu as i32, wake_flags, &allowed, flags);
-    refresh(core, cx.memory);
+    core.refresh_idle_masks(cx.memory);
     int(cpu)
 }
 
@@ -58,7 +48,7 @@ fn pick(
 ) -> Result<u64, FaultKind> {
     let allowed = mask(core, cx, allowed)?;
     let cpu = choose(core, &allowed);
-    refresh(core, cx.memory);
+    core.refresh_idle_masks(cx.memory);
     int(cpu)
 }
 
@@ -85,19 +75,18 @@ pub(super) fn pick_any_cpu_node(core: &mut Core, a: [u64; 5], cx: &mut Context<'
 /// scx_bpf_test_and_clear_cpu_idle(cpu).
 pub(super) fn test_and_clear(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let was_idle = core.test_and_clear_cpu_idle(a[0] as i32);
-    refresh(core, cx.memory);
+    core.refresh_idle_masks(cx.memory);
     Ok(was_idle.into())
 }
 
 fn get(core: &mut Core, cx: &mut Context<'_>, which: IdleMask) -> Result<u64, FaultKind> {
-    let set = core.idle_mask(which.node, which.smt);
-    // A node that does not exist, "no node" (-1) included, has an empty mask; the core has reported it where that is an
-    // error. It gets no copy of its own, so that their number stays bounded.
-    let exists = which.node.is_none_or(|node| (0..core.nodes() as i32).contains(&node));
-    if !exists {
+    // A node that does not exist, "no node" (-1) included, has an empty mask; the core reports it where that is an error. It
+    // gets no copy of its own, so that their number stays bounded.
+    if which.node.is_some_and(|node| !(0..core.nodes() as i32).contains(&node)) {
+        core.may_see(which);
         return Ok(core.objects.fixed_masks.empty(cx.memory));
     }
-    Ok(core.objects.idle_masks.get(cx.memory, which, &set))
+    Ok(core.hand_out_idle_mask(cx.memory, which))
 }
 
 /// scx_bpf_get_idle_cpumask().

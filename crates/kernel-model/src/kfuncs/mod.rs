@@ -15,6 +15,7 @@ mod text;
 
 use crate::core::Core;
 use crate::ops::Group;
+use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Context, FaultKind};
 use table::{KFUNCS, Kfunc};
 
@@ -36,6 +37,16 @@ pub(crate) fn find(name: &str, parameters: u32, version: (u16, u16)) -> Option<u
     let number = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name).ok()?;
     let kfunc = &KFUNCS[number];
     (kfunc.parameters == parameters && kfunc.exists_in(version)).then_some(number as u32)
+}
+
+/// The kfuncs that touch nothing but the program's memory, and are called most: the machine does them itself.
+pub(crate) fn iterator(name: &str) -> Option<IterNum> {
+    match name {
+        "bpf_iter_num_new" => Some(IterNum::New),
+        "bpf_iter_num_next" => Some(IterNum::Next),
+        "bpf_iter_num_destroy" => Some(IterNum::Destroy),
+        _ => None,
+    }
 }
 
 /// Whether a kfunc takes a task from the queue that its first argument names.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The quick form of a program: the same ops at the same indices, but where two or three in a row are something that
+//! compilers write often, the first of them does it all and goes on behind them. The others stay, for jumps that lead
+//! there. What is executed, and counted, is the same.
+//!
+//! Patterns are those that make up most of what schedulers execute: addresses of global variables and elements of tables,
+//! constants that user space sets before the object is loaded, accesses to the stack, and tests of what a kfunc returned.
+
+use crate::execution::STACK_BYTES;
+use crate::helpers;
+use crate::op::{Code, Op, Reg};
+use crate::{Memory, RegionId};
+
+/// What is known when a program is loaded.
+pub(crate) struct Known<'a> {
+    pub memory: &'a Memory,
+    /// Regions that nobody writes any more.
+    pub constant: &'a [RegionId],
+    /// What the machine does of the host's kfuncs, by their numbers.
+    pub iterators: &'a [(u32, Code)],
+}
+
+/// The quick form of `ops`.
+pub(crate) fn quick(ops: &[Op], known: &Known<'_>) -> Vec<Op> {
+    let quick = |at: usize| known.three(&ops[at..]).or_else(|| known.two(&ops[at..])).unwrap_or(known.one(ops[at]));
+    (0..ops.len()).map(quick).collect()
+}
+
+impl Known<'_> {
+    /// An instruction with a quick form of its own.
+    fn one(&self, op: Op) -> Op {
+        use Code::*;
+        let code = match op.code {
+            Helper if op.imm == 156 || op.imm == 210 => StorageGet,
+            Helper if !helpers::is_own(op.imm as u32) => HostHelper,
+            Kfunc => self.iterator(&op).unwrap_or(Kfunc),
+            Load8 | Load16 | Load32 | Load64 if op.src == Reg::FRAME => return frame(op, op.code).unwrap_or(op),
+            Store8X | Store16X | Store32X | Store64X if op.dst == Reg::FRAME => {
+                return frame(op, op.code).unwrap_or(op);
+            }
+            other => other,
+        };
+        Op { code, ..op }
+    }
+
+    /// What the machine does instead of calling a kfunc of the host.
+    fn iterator(&self, op: &Op) -> Option<Code> {
+        self.iterators.iter().find(|(kfunc, _)| i64::from(*kfunc) == op.imm).map(|(_, code)| *code)
+    }
+
+    fn two(&self, ops: &[Op]) -> Option<Op> {
+        use Code::*;
+        let [a, b, ..] = ops else { return None };
+        let same = a.dst == b.dst;
+        Some(match (a.code, b.code) {
+            (Mov64K, Load8 | Load16 | Load32 | Load64) if same && b.src == a.dst => match self.constant(a, b) {
+                Some(value) => Op { code: Const2, imm: value, ..*a },
+                None => self.global(a, b)?,
+            },
+            (Mov64K, _) if b.code.compares_with_number() && same => match b.code.holds(a.imm as u64, b.imm as u64) {
+                true => Op { code: ConstJump2, at: b.at, ..*a },
+                false => Op { code: Const2, ..*a },
+            },
+            (Mov64K, Add64X) if same && b.src != a.dst => Op { code: Sum2, src: b.src, ..*a },
+            (Mov64X, Add64K) if same => Op { code: Sum2, imm: b.imm, ..*a },
+            (Mov64X, Lsh64K) if same => Op { code: MovLsh2, imm: b.imm, ..*a },
+            (And32K, Lsh64K) if same => Op { code: AndLsh2, imm: i64::from(a.imm as u32) | (b.imm & 63) << 32, ..*a },
+            (And32K, Jeq32K) if same && b.imm == 0 => Op { code: AndJz2, at: b.at, ..*a },
+            (And32K, Jne32K) if same && b.imm == 0 => Op { code: AndJnz2, at: b.at, ..*a },
+            (Load8, Jeq32K) if same => self.load_and_jump(Load8Jeq2, a, b)?,
+            (Load8, Jne32K) if same => self.load_and_jump(Load8Jne2, a, b)?,
+            (Load32, Jeq32K) if same => self.load_and_jump(Load32Jeq2, a, b)?,
+            (Load32, Jne32K) if same => self.load_and_jump(Load32Jne2, a, b)?,
+            (Mov64X, Kfunc) if self.iterator(b).is_none() => Op { code: MovKfunc2, imm: b.imm, ..*a },
+            (Mov32X, Kfunc) if self.iterator(b).is_none() => Op { code: MovwKfunc2, imm: b.imm, ..*a },
+            (Mov64X, Mov64X) => Op { code: MovMov2, at: b.dst as i32 | (b.src as i32) << 8, ..*a },
+            (Mov64K | Mov32K, Mov64K | Mov32K) => {
+                let [first, second] =
+                    [a, b].map(|op| if op.code == Mov64K { op.imm } else { i64::from(op.imm as u32) });
+                Op { code: SetSet2, src: b.dst, at: i32::try_from(second).ok()?, imm: first, ..*a }
+            }
+            _ => return None,
+        })
+    }
+
+    fn three(&self, ops: &[Op]) -> Option<Op> {
+        use Code::*;
+        let [a, b, c, ..] = ops else { return None };
+        let same = a.dst == b.dst && b.dst == c.dst;
+        match (a.code, b.code, c.code) {
+            (Mov64K, Load8 | Load16 | Load32 | Load64, _)
+                if same && b.src == a.dst && c.code.compares_with_number() =>
+            {
+                let imm = self.constant(a, b)?;
+                Some(match c.code.holds(imm as u64, c.imm as u64) {
+                    true => Op { code: ConstJump3, at: c.at, imm, ..*a },
+                    false => Op { code: Const3, imm, ..*a },
+                })
+            }
+            (Mov64K, Add64X, Load8 | Load16 | Load32 | Load64) if same && b.src != a.dst && c.src == c.dst => {
+                let code = sized(c.code, [Table8x3, Table16x3, Table32x3, Table64x3]);
+                let imm = a.imm.wrapping_add(i64::from(c.at));
+                (!c.probe).then_some(Op { code, src: b.src, imm, ..*a })
+            }
+            _ => None,
+        }
+    }
+
+    /// What a load `b` gives from the address that `a` sets, if nobody changes that.
+    fn constant(&self, a: &Op, b: &Op) -> Option<i64> {
+        let (region, _) = self.place(a, b)?;
+        let load = || self.memory.load(address(a, b), bytes(b.code)).ok();
+        self.constant.contains(&region).then(load).flatten().map(|value| value as i64)
+    }
+
+    /// A load `b` from the address that `a` sets.
+    fn global(&self, a: &Op, b: &Op) -> Option<Op> {
+        use Code::*;
+        let (region, at) = self.place(a, b)?;
+        let code = sized(b.code, [Global8x2, Global16x2, Global32x2, Global64x2]);
+        Some(Op { code, at: i32::from(region.0), imm: at as i64, ..*a })
+    }
+
+    fn place(&self, a: &Op, b: &Op) -> Option<(RegionId, usize)> {
+        self.memory.place(address(a, b), bytes(b.code)).filter(|_| !b.probe)
+    }
+
+    /// A load `a` and a jump `b`.
+    fn load_and_jump(&self, code: Code, a: &Op, b: &Op) -> Option<Op> {
+        let imm = i64::from(a.at) << 32 | i64::from(b.imm as u32);
+        (!a.probe).then_some(Op { code, at: b.at, imm, ..*a })
+    }
+}
+
+/// Where a load `b` reads from the address that `a` sets.
+fn address(a: &Op, b: &Op) -> u64 {
+    (a.imm as u64).wrapping_add(i64::from(b.at) as u64)
+}
+
+/// Bytes of a load or store.
+fn bytes(code: Code) -> u32 {
+    sized(code, [1, 2, 4, 8])
+}
+
+/// The one of four that belongs to 1, 2, 4, or 8 bytes.
+fn sized<T: Copy>(code: Code, four: [T; 4]) -> T {
+    use Code::*;
+    match code {
+        Load8 | Store8X => four[0],
+        Load16 | Store16X => four[1],
+        Load32 | Store32X => four[2],
+        Load64 | Store64X => four[3],
+        other => unreachable!("{other:?} is no plain load or store"),
+    }
+}
+
+/// An access to the stack, if it stays in its frame.
+fn frame(op: Op, code: Code) -> Option<Op> {
+    use Code::*;
+    let below = i64::from(op.at).checked_neg()?;
+    let within = i64::from(bytes(code)) <= below && below <= i64::from(STACK_BYTES);
+    let four = match code {
+        Load8 | Load16 | Load32 | Load64 => [FrameLoad8, FrameLoad16, FrameLoad32, FrameLoad64],
+        _ => [FrameStore8, FrameStore16, FrameStore32, FrameStore64],
+    };
+    (within && !op.probe).then_some(Op { code: sized(code, four), imm: below, ..op })
+}
