@@ -61,6 +61,7 @@ fn the_decision_is_named() {
     let cases = [
         ("KEEPS", "put_nowhere", "enqueue", "OP2(void, slow_enqueue"),
         ("PINS", "put_on_cpu", "enqueue", "SCX_DSQ_LOCAL_ON | 0"),
+        ("BLIND", "put_on_cpu", "select_cpu", "SCX_DSQ_LOCAL, SCX_SLICE_DFL"),
         ("STACK", "overtaken", "enqueue", "dsq_insert_by_key"),
         ("GREEDY", "long_slice", "enqueue", insert),
     ];
@@ -92,6 +93,25 @@ fn a_dispatch_that_brings_nothing_is_named() {
     let document = explain_json(directory.path(), &["--worst", "1"]);
     let suspect = &document["waits"][0]["suspects"][0];
     assert_eq!((&suspect["op"], &suspect["reason"]), (&"dispatch".into(), &"left_idle".into()), "{document:#}");
+}
+
+/// A CPU that idles while another one is chosen, and tasks that are taken from behind.
+#[test]
+fn what_was_overlooked_is_named() {
+    let directory = workspace("slow.bpf.c", "BLIND");
+    let work = r#"{"tasks": {"hog": {"loop": 1, "run": 100000}, "late": {"instance": 2, "loop": 5, "run": 2000, "sleep": 7000}}}"#;
+    std::fs::write(directory.path().join("load.json"), work).unwrap();
+    save(directory.path(), &["./it.bpf.o"]);
+    let json = explain_json(directory.path(), &["--worst", "1", "--waits", "wakeup"]);
+    let reasons = |json: &Value| -> Vec<String> {
+        let suspects = json["waits"][0]["suspects"].as_array().unwrap();
+        suspects.iter().map(|suspect| format!("{} {}", suspect["op"], suspect["reason"]).replace('"', "")).collect()
+    };
+    assert!(reasons(&json).contains(&"select_cpu missed_idle".to_owned()), "{json:#}");
+    let directory = workspace("slow.bpf.c", "RANDOM");
+    save(directory.path(), &["./it.bpf.o"]);
+    let json = explain_json(directory.path(), &["--worst", "1"]);
+    assert_eq!(reasons(&json)[0], "dispatch passed_over", "{json:#}");
 }
 
 /// A stall: the message, the verdict, the op and line, the last events, the dump.

@@ -38,6 +38,8 @@ enum Task {
     Sabotage(sabotage::Arguments),
     /// Make small mistakes in a policy's source, drawn by a seed, and tell which of them its tests notice
     Mutants(mutants::Arguments),
+    /// Tell whether `weir explain` names the callbacks in which small mistakes were made that stall or slow a run
+    ExplainedMutants(mutants::explain::Arguments),
     /// Compare lrz with lrzip, zstd and xz on files of hundreds of megabytes
     #[command(subcommand)]
     Lrz(lrz::Task),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Task::RecordingCost(arguments) => end("recording-cost", predict::cost::execute(&arguments).map(|()| true)),
         Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
         Task::Mutants(arguments) => end("mutants", mutants::execute(&arguments)),
+        Task::ExplainedMutants(arguments) => end("explained-mutants", mutants::explain::execute(&arguments)),
         Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
         Task::Objects(arguments) => end("objects", objects::execute(&arguments)),

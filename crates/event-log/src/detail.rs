@@ -39,6 +39,8 @@ pub enum DetailKind {
     },
     /// The scheduler's `enqueue` ended and put the task into no queue: it keeps the task itself, or lost it.
     Kept,
+    /// The scheduler's `select_cpu` chose the CPU of the event before.
+    Chose,
     /// The scheduler's `dispatch` was called for the CPU, until it brought something or did nothing more.
     Dispatched {
         /// The CPU has something to run now that it had not before.

@@ -27,6 +27,7 @@ fn words(story: &Story<'_>, task: TaskId, happening: &Happening) -> String {
             DetailKind::Placed { .. }
             | DetailKind::Left { .. }
             | DetailKind::Dispatched { .. }
+            | DetailKind::Chose
             | DetailKind::Passed => "moved in its queue".to_owned(),
         },
     }

@@ -133,6 +133,7 @@ pub fn suspect_sentence(story: &Story<'_>, account: &Account, suspect: &Suspect)
         Reason::LeftIdle { calls } => {
             format!("{site} was called {} for idle CPUs and brought nothing", times(calls))
         }
+        Reason::MissedIdle { cpu } => format!("{site} chose another CPU than CPU {cpu}, which idled"),
         Reason::WokeNobody => format!("{site} queued it and woke no idle CPU"),
         Reason::PassedOver { tasks } => format!("{site} took {} from behind it", counted(tasks, "task")),
         Reason::PreemptedNobody => format!("{site} queued it while all CPUs were busy, and preempted nobody"),
@@ -156,6 +157,7 @@ pub(crate) fn reason_word(reason: Reason) -> &'static str {
         Reason::PutOnCpu { .. } => "put_on_cpu",
         Reason::LeftIdle { .. } => "left_idle",
         Reason::WokeNobody => "woke_nobody",
+        Reason::MissedIdle { .. } => "missed_idle",
         Reason::PassedOver { .. } => "passed_over",
         Reason::PreemptedNobody => "preempted_nobody",
         Reason::Overtaken { .. } => "overtaken",

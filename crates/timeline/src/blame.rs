@@ -6,19 +6,20 @@
 //!
 //! 1. In none, as `enqueue` put it nowhere: `enqueue`.
 //! 2. In a CPU's own queue: whoever put it there, above all if other CPUs idled meanwhile.
-//! 3. In another queue, first, while `dispatch` took tasks from behind it: `dispatch`.
+//! 3. In another queue while `dispatch` took tasks from behind it: `dispatch`.
 //! 4. In another queue while a CPU idled where it was allowed: `dispatch` if that was called there and brought nothing;
 //!    else whoever put it into the queue and woke no CPU.
 //! 5. In another queue while all CPUs were busy. Most of that time somebody ran who had a CPU already: whoever queued
 //!    it and took no CPU away, and whoever gave that slice. Or somebody who came later: whoever gave it its place. Or
 //!    those before it: the same.
-//! 6. A task that lost its CPU: also whoever took that away.
+//! 6. A CPU idled when the task was woken, and went on idling: also whoever chose another CPU.
+//! 7. Whoever gave a CPU to the one that ran longest instead. A task that lost its CPU: also whoever took that away.
 
 use crate::Timeline;
 use crate::task::{Departure, Stand, Why};
 use crate::wait::{Account, Order, dispatches_within, has_one_order, union};
 use event_log::{CallbackSite, KickFlags, SwitchReason};
-use ids::{CpuId, DsqId, Nanos};
+use ids::{CpuId, DsqId, Nanos, TaskId};
 
 /// Numbers of ops, as [`event_log::op_name`] counts.
 const ENQUEUE: u8 = 2;
@@ -52,7 +53,12 @@ pub enum Reason {
     },
     /// It queued the task while a CPU idled, and no CPU came to take it.
     WokeNobody,
-    /// It took so many tasks from behind the one that waited while that one was the first.
+    /// It chose another CPU than this one, which idled and went on idling.
+    MissedIdle {
+        /// Which.
+        cpu: CpuId,
+    },
+    /// It took so many tasks from behind the one that waited.
     PassedOver {
         /// How many.
         tasks: u64,
@@ -122,13 +128,14 @@ impl Timeline {
                 }
             }
         }
+        if let Some((site, cpu)) = self.missed_idle(account) {
+            blame(site, Reason::MissedIdle { cpu });
+        }
         if let Some(runner) = account.runners.first() {
-            match runner.slice_ns {
-                Some(slice_ns) if runner.order == Order::Before => {
-                    blame(runner.slice_site, Reason::LongSlice { slice_ns })
-                }
-                _ => blame(runner.site, Reason::RanOther),
+            if let Some(slice_ns) = runner.slice_ns.filter(|_| runner.order == Order::Before) {
+                blame(runner.slice_site, Reason::LongSlice { slice_ns });
             }
+            blame(runner.site, Reason::RanOther);
         }
         if let Some((site, reason)) = self.took_cpu(account) {
             blame(site, reason);
@@ -151,21 +158,38 @@ impl Timeline {
         account.idle_cpus.iter().map(|cpu| calls(cpu) as u64).sum()
     }
 
-    /// How many tasks left the queue for CPUs where the one that waited was allowed while it was the first.
+    /// How many tasks left the queue from behind the one that waited, for CPUs where that was allowed.
     fn passed_over(&self, account: &Account, queue: DsqId, from: Nanos, to: Nanos) -> u64 {
         if !has_one_order(queue) {
             return 0;
         }
-        let to_allowed = |&(time, task, place): &(Nanos, ids::TaskId, usize)| {
+        // To the queue of a CPU where it was allowed, by a call of `dispatch`.
+        let to_allowed = |&(time, task): &(Nanos, TaskId)| {
             let stands = &self.task(task).stands;
-            let stand = stands[..stands.partition_point(|stand| stand.to <= time)].last();
-            place == 0
-                && stand.is_some_and(|stand| match stand.departure {
-                    Departure::Dispatched { to, .. } => account.allowed.contains(to),
-                    _ => false,
-                })
+            let next = stands[stands.partition_point(|stand| stand.from < time)..].iter();
+            let mut next = next.take_while(|stand| stand.from == time).filter(|stand| stand.site.op == DISPATCH);
+            next.any(|stand| stand.queue.and_then(DsqId::local_cpu).is_some_and(|cpu| account.allowed.contains(cpu)))
         };
-        self.leavers(queue, account.wait.task, from, to).iter().filter(|leaver| to_allowed(leaver)).count() as u64
+        self.left_from_behind(queue, account.wait.task, from, to).iter().filter(|left| to_allowed(left)).count() as u64
+    }
+
+    /// The CPU that idled where the task was allowed when it was woken, and for half of the wait from then on, and was not
+    /// chosen; and the callback that chose another.
+    fn missed_idle(&self, account: &Account) -> Option<(CallbackSite, CpuId)> {
+        let wait = &account.wait;
+        if !wait.is_wakeup() {
+            return None;
+        }
+        let choices = &self.task(wait.task).choices;
+        let choice = choices[..choices.partition_point(|choice| choice.time <= wait.from)].last()?;
+        let woken = wait.from.since(choice.time);
+        let idles = |cpu: &CpuId| {
+            let idle = self.cpus[cpu.index()].idle_within(choice.time, wait.to);
+            idle.first()
+                .is_some_and(|(from, to)| *from == choice.time && to.since(*from).0 * 2 >= (wait.length() + woken).0)
+        };
+        let missed = account.idle_cpus.iter().filter(|&cpu| cpu != choice.cpu).find(idles)?;
+        Some((choice.site, missed))
     }
 
     /// What took the CPU of a task that lost it.

@@ -22,5 +22,5 @@ pub use blame::{Reason, Suspect};
 pub use chain::{Chain, Kind, Link};
 pub use queue::{Change, Queue};
 pub use recorder::{Happening, LAST, Recorder, Timeline};
-pub use task::{Cpu, Departure, Dispatched, Kick, Phase, Stand, Stint, Task, What, Why, Words};
+pub use task::{Choice, Cpu, Departure, Dispatched, Kick, Phase, Stand, Stint, Task, What, Why, Words};
 pub use wait::{Account, Order, Runner, Wait};

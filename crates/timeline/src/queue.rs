@@ -57,18 +57,17 @@ impl Timeline {
         self.queues.get(&queue).map_or(Vec::new(), |queue| queue.order(time, true).0)
     }
 
-    /// Who left `queue` between `from` and `to`, in order, and how many of its tasks stood before `task` then; those
-    /// that left before `task` came are not told.
-    pub(crate) fn leavers(&self, queue: DsqId, task: TaskId, from: Nanos, to: Nanos) -> Vec<(Nanos, TaskId, usize)> {
+    /// Who left `queue` between `from` and `to` from behind `task`, in order.
+    pub(crate) fn left_from_behind(&self, queue: DsqId, task: TaskId, from: Nanos, to: Nanos) -> Vec<(Nanos, TaskId)> {
         let Some(queue) = self.queues.get(&queue) else { return Vec::new() };
         let (mut order, first) = queue.order(from, false);
         let mut found = Vec::new();
         for &(time, change) in queue.changes[first..].iter().take_while(|(time, _)| *time <= to) {
             if let Change::Left(other) = change
                 && let Some(place) = order.iter().position(|&stands| stands == task)
-                && other != task
+                && order[place + 1..].contains(&other)
             {
-                found.push((time, other, place));
+                found.push((time, other));
             }
             change.apply(&mut order);
         }

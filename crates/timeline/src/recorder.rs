@@ -2,7 +2,7 @@
 //! The sink that keeps what a timeline is made of.
 
 use crate::queue::{Change, Queue};
-use crate::task::{Cpu, Departure, Dispatched, Kick, Phase, Stand, Stint, Task, What, Why, Words};
+use crate::task::{Choice, Cpu, Departure, Dispatched, Kick, Phase, Stand, Stint, Task, What, Why, Words};
 use event_log::{CallbackSite, Detail, DetailKind, Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::{BTreeMap, VecDeque};
@@ -231,6 +231,7 @@ impl Sink for Recorder {
             allowed: vec![(time, info.allowed.clone())],
             phases: vec![Phase { from: time, to: Nanos::MAX, what: What::Sleeps { cause: None } }],
             stands: Vec::new(),
+            choices: Vec::new(),
             words: Vec::new(),
             last: VecDeque::new(),
         });
@@ -273,7 +274,11 @@ impl Sink for Recorder {
             EventKind::Kick { target, flags } => self.cpu(target).kicks.push(Kick { time, by: cpu, flags, site }),
             EventKind::LockWait { lock, waited } => self.cpu(cpu).lock_waits.push((time, lock, waited)),
             EventKind::Hotplug { online } => self.hotplug(time, cpu, online),
-            EventKind::SelectCpu { .. } => self.kept.sees_queues |= site.op != 0,
+            EventKind::SelectCpu { chosen, .. } => {
+                if let Some(task) = self.task_mut(task) {
+                    task.choices.push(Choice { time, cpu: chosen, site });
+                }
+            }
             _ => {}
         }
         self.happened(task, || Happening::Event(*event));
@@ -302,6 +307,12 @@ impl Sink for Recorder {
             }
             DetailKind::Dispatched { found } => {
                 self.cpu(cpu).dispatches.push(Dispatched { time, found: *found });
+                return;
+            }
+            DetailKind::Chose => {
+                if let Some(choice) = self.task_mut(task).and_then(|task| task.choices.last_mut()) {
+                    choice.site = site;
+                }
                 return;
             }
             DetailKind::Kept => {

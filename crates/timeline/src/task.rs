@@ -21,6 +21,8 @@ pub struct Task {
     pub phases: Vec<Phase>,
     /// Where it stood, in order.
     pub stands: Vec<Stand>,
+    /// CPUs that were chosen for it, in order.
+    pub choices: Vec<Choice>,
     /// What it waited for of other tasks, in order.
     pub words: Vec<Words>,
     /// Its last events, at most [`crate::LAST`], in order.
@@ -149,6 +151,17 @@ pub enum Departure {
     },
     /// It was put somewhere else.
     Moved,
+}
+
+/// A CPU was chosen for a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// When.
+    pub time: Nanos,
+    /// Which.
+    pub cpu: CpuId,
+    /// Which callback and line did.
+    pub site: CallbackSite,
 }
 
 /// What a task waited for of another one, in words.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Schedulers that make tasks wait, each by one decision in one op; one for each macro:
  * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks; PINS puts every task into
- * the queue of CPU 0; STACK takes the last that came first; GREEDY gives slices of half a second.
+ * the queue of CPU 0; BLIND chooses CPU 0 always and puts every task into its queue from there; STACK takes the last that came first;
+ * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
  * Without a macro it is a plain queue.
  */
 #include <weir/scx.bpf.h>
@@ -9,6 +10,14 @@
 LICENSE("GPL");
 
 #define QUEUE 0
+
+#if defined(BLIND)
+OP3(s32, slow_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	dsq_insert(p, SCX_DSQ_LOCAL, SCX_SLICE_DFL, 0);
+	return 0;
+}
+#endif
 
 OP2(void, slow_enqueue, struct task_struct *, p, u64, enq_flags)
 {
@@ -36,6 +45,15 @@ OP2(void, slow_dispatch, s32, cpu, struct task_struct *, prev)
 	if (cpu == 1)
 		return;
 #endif
+#if defined(RANDOM)
+	struct task_struct *p;
+	u32 skip = bpf_get_prandom_u32() % 4;
+
+	for_each_queued(p, QUEUE) {
+		if (skip-- == 0 && dsq_move(&p_it, p, SCX_DSQ_LOCAL))
+			return;
+	}
+#endif
 	dsq_move_to_local(QUEUE);
 }
 
@@ -50,6 +68,9 @@ OP1(void, slow_exit, struct scx_exit_info *, info)
 }
 
 SCHEDULER(slow_ops,
+#if defined(BLIND)
+	.select_cpu = (void *)slow_select_cpu,
+#endif
 	.enqueue = (void *)slow_enqueue,
 	.dispatch = (void *)slow_dispatch,
 	.init = (void *)slow_init,

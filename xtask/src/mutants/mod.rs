@@ -2,6 +2,8 @@
 //! Do the tests of a policy notice small mistakes in its source? Mutants are drawn by a seed: one operator or one constant
 //! differs. Each is compiled as the policy is, and the policy's tests run with its object, and with its headers.
 
+mod callbacks;
+pub mod explain;
 mod explained;
 mod sites;
 mod source;

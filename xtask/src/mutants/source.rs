@@ -26,6 +26,25 @@ pub struct Mutant {
     site: Site,
 }
 
+impl Mutant {
+    /// Which file of the policy, in the order of [`Source::files`].
+    pub fn file(&self) -> usize {
+        self.file
+    }
+
+    /// Where in that file.
+    pub fn offset(&self) -> usize {
+        self.site.at
+    }
+
+    /// File, without its folder, and line.
+    pub fn line(&self, source: &Source) -> Option<(String, u64)> {
+        let (path, text) = &source.files[self.file];
+        let line = text[..self.site.at].matches('\n').count() as u64 + 1;
+        Some((path.rsplit('/').next()?.to_owned(), line))
+    }
+}
+
 impl Source {
     /// Reads `policies/NAME/NAME.bpf.c` and what it includes of `policies/include/weir`.
     ///

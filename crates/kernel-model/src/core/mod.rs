@@ -564,6 +564,14 @@ impl Core {
         }
     }
 
+    /// The same of what `op` did as a whole.
+    #[inline]
+    pub fn detail_of(&mut self, op: Op, task: TaskId, kind: impl FnOnce(&Core) -> DetailKind) {
+        let outer = self.blame(Some(op), None);
+        self.detail(task, kind);
+        self.blame(outer.0, outer.1);
+    }
+
     /// `bpf_trace_printk`: the text goes to the log, with whoever runs on this CPU.
     pub fn print(&mut self, text: String) {
         let (cpu, site) = (self.context.cpu, self.site());

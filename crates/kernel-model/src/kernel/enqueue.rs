@@ -91,9 +91,7 @@ impl Kernel {
             entry.owner = Owner::Bpf(seq);
             entry.custody = true;
             self.show_flags(task);
-            let outer = self.core.blame(Some(Op::Enqueue), None);
-            self.core.detail(task, |_| DetailKind::Kept);
-            self.core.blame(outer.0, outer.1);
+            self.core.detail_of(Op::Enqueue, task, |_| DetailKind::Kept);
         }
     }
 

@@ -155,9 +155,8 @@ impl Kernel {
             }
         }
         self.core.context.buffer.cpu = None;
-        let outer = self.core.blame(Some(Op::Dispatch), None);
-        self.core.detail(TaskId::NONE, |_| DetailKind::Dispatched { found: !matches!(found, Found::Nothing) });
-        self.core.blame(outer.0, outer.1);
+        let brought = !matches!(found, Found::Nothing);
+        self.core.detail_of(Op::Dispatch, TaskId::NONE, |_| DetailKind::Dispatched { found: brought });
         found
     }
 }

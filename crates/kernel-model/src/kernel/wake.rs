@@ -8,7 +8,7 @@ use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunStat
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
 use crate::ops::Op;
-use event_log::{EventKind, Waker, modelled_pid};
+use event_log::{DetailKind, EventKind, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use two_forms::two_forms;
 
@@ -234,7 +234,8 @@ impl Kernel {
 
     async fn select_cpu_ext(&mut self, task: TaskId, wake_flags: u64) -> CpuId {
         let prev = self.core.task_cpu(task);
-        let chosen = if self.has(Op::SelectCpu) && !self.core.bypassing() {
+        let asked = self.has(Op::SelectCpu) && !self.core.bypassing();
+        let chosen = if asked {
             let args = [self.addr(task), u64::from(prev.0), wake_flags];
             let cpu = self.call_deciding(Op::SelectCpu, &args, task).await.unwrap_or(prev.0);
             self.core.task_mut(task).selected_cpu = CpuId(cpu);
@@ -250,6 +251,9 @@ impl Kernel {
             cpu
         };
         self.core.log(task, EventKind::SelectCpu { prev, chosen });
+        if asked {
+            self.core.detail_of(Op::SelectCpu, task, |_| DetailKind::Chose);
+        }
         chosen
     }
 

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Does `weir explain` name the callback in which a mistake was made? Mutants are drawn from all policies; those that stall,
+//! or double the 99th percentile of a wait, are run again, saved and explained.
+//!
+//! 1. A mutant counts if a run that does not stall without it does with it, or if the 99th percentile of its wakeup latency or
+//!    of its waits is at least twice that without it, in one of [`WORKLOADS`]. The first of these decides.
+//! 2. It is *named* if a suspect of one of the three longest waits (or of the stall) has the line of the mutant, or is an op to
+//!    which that line belongs ([`Callbacks`]). It is *first* if that is the first suspect of the longest wait.
+//! 3. The same question is asked of the run without the mutant: an answer that would be right there too says little.
+
+use super::callbacks::Callbacks;
+use super::source::{Mutant, Source};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is run: workload and duration. A stall takes 30 s, and costs little where nobody sleeps.
+const WORKLOADS: [(&str, &str); 5] =
+    [("hogs", "35s"), ("preempt-mix", "1s"), ("build", "2s"), ("periodic-4", "1s"), ("video", "2s")];
+/// Where.
+const MACHINE: &str = "laptop-2c4t";
+/// So many of the longest waits are asked about.
+const WAITS: &str = "3";
+/// A run that takes longer never ends.
+const LIMIT: Duration = Duration::from_secs(60);
+/// SCX_EXIT_ERROR_STALL.
+const STALL: u64 = 1026;
+/// What has to be named.
+const PERCENT: usize = 80;
+
+/// `explained-mutants`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  cargo xtask explained-mutants                              30 of them, half an hour
+  cargo xtask explained-mutants bfs --count 10 --seed 2
+  cargo xtask explained-mutants --write docs/explained-mutants.md
+
+It runs target/debug/weir: build that first. Exit status: 0 if at least 80 % are
+named, 1 if not, 2 if the command itself cannot work.")]
+pub struct Arguments {
+    /// The policies, in turn
+    #[arg(default_values_t = ["bfs".to_owned(), "vrq".to_owned(), "fifo".to_owned()])]
+    policies: Vec<String>,
+    /// How many that count
+    #[arg(long, default_value_t = 30)]
+    count: usize,
+    /// Which ones
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Stop after this time, in minutes
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// Write what came of it to this document
+    #[arg(long)]
+    write: Option<PathBuf>,
+}
+
+/// How a mutant shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Symptom {
+    Stall,
+    /// This measure is so much larger, in percent.
+    Slow {
+        measure: &'static str,
+        percent: u64,
+    },
+}
+
+/// What was said of a mutant.
+struct Judged {
+    policy: String,
+    mutant: Mutant,
+    workload: &'static str,
+    symptom: Symptom,
+    callbacks: BTreeSet<String>,
+    /// What was said first.
+    said: String,
+    named: bool,
+    first: bool,
+    /// The same answer without the mutant.
+    named_without: bool,
+    first_without: bool,
+}
+
+/// Runs it. Whether enough are named.
+///
+/// # Errors
+/// If a policy has no source, or a run without a mutant fails.
+pub fn execute(arguments: &Arguments) -> Result<bool> {
+    let root = crate::root();
+    let began = Instant::now();
+    let mut benches = Vec::new();
+    for policy in &arguments.policies {
+        let source = Source::read(root, policy)?;
+        let bench = Bench::new(root, policy)?;
+        ensure!(bench.compile(&source, None)?, "{policy} does not compile");
+        let plain = bench.simulate(&WORKLOADS)?.context("a run without a mutant does not end")?;
+        benches.push((Callbacks::of(&source), bench, plain, source));
+    }
+    let mut drawn: Vec<_> = benches.iter().map(|(.., source)| source.draw(arguments.seed)).collect();
+    let (mut judged, mut tried): (Vec<Judged>, u64) = (Vec::new(), 0);
+    while judged.len() < arguments.count && began.elapsed() < Duration::from_secs(60 * arguments.minutes) {
+        let mut all_drawn = true;
+        for (draw, (callbacks, bench, plain, source)) in drawn.iter_mut().zip(&benches) {
+            let Some(mutant) = draw.next() else { continue };
+            all_drawn = false;
+            tried += 1;
+            let Some(one) = bench.judge(source, callbacks, plain, mutant)? else { continue };
+            eprintln!(
+                "{:3} of {tried} {}: {}",
+                judged.len() + 1,
+                if one.named { "named" } else { "MISSED" },
+                one.mutant.name
+            );
+            judged.push(one);
+            if judged.len() == arguments.count {
+                break;
+            }
+        }
+        if all_drawn {
+            break;
+        }
+    }
+    if judged.is_empty() {
+        bail!("of {tried} mutants none stalls or doubles a percentile");
+    }
+    let text = document(&judged, tried, arguments);
+    match &arguments.write {
+        Some(path) => fs::write(path, text).with_context(|| path.display().to_string())?,
+        None => print!("{text}"),
+    }
+    let named = judged.iter().filter(|one| one.named).count();
+    Ok(named * 100 >= judged.len() * PERCENT)
+}
+
+/// Where mutants of a policy are compiled and run.
+struct Bench {
+    /// A folder like the repository, with `policies/` alone.
+    tree: PathBuf,
+    policy: String,
+    weir: PathBuf,
+}
+
+impl Bench {
+    fn new(root: &Path, policy: &str) -> Result<Bench> {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let (tree, weir) = (target.join("explained-mutants").join(policy), target.join("debug/weir"));
+        ensure!(weir.exists(), "{} is missing; cargo build -p weir makes it", weir.display());
+        fs::create_dir_all(&tree)?;
+        let profile = root.join(format!("policies/{policy}/profile.toml"));
+        fs::copy(&profile, tree.join(format!("{policy}.toml"))).with_context(|| profile.display().to_string())?;
+        Ok(Bench { tree, policy: policy.to_owned(), weir })
+    }
+
+    fn compile(&self, source: &Source, mutant: Option<&Mutant>) -> Result<bool> {
+        for (path, text) in source.files(mutant) {
+            let to = self.tree.join(path);
+            fs::create_dir_all(to.parent().context("a file of a folder")?)?;
+            fs::write(&to, text).with_context(|| to.display().to_string())?;
+        }
+        let source = self.tree.join(format!("policies/{0}/{0}.bpf.c", self.policy));
+        let object = self.tree.join(format!("{}.bpf.o", self.policy));
+        Ok(bpf_clang::compile_in(&self.tree, &source, &object, &["-Wno-error"]).is_ok())
+    }
+
+    /// The first run of each; `None`: they do not begin, or do not end. Saved as `WORKLOAD.weirrun`.
+    fn simulate(&self, workloads: &[(&str, &str)]) -> Result<Option<Vec<Value>>> {
+        let mut runs = Vec::new();
+        for (workload, duration) in workloads {
+            let (object, save) = (format!("./{}.bpf.o", self.policy), format!("{workload}.weirrun"));
+            let arguments = ["sim", &object, "-m", MACHINE, "-w", workload, "--for", duration, "--seed", "0"];
+            let output = self.weir(&[&arguments[..], &["--format", "json", "--save", &save]].concat())?;
+            let Some(mut document) = output else { return Ok(None) };
+            runs.push(document["runs"][0].take());
+        }
+        Ok(Some(runs))
+    }
+
+    /// What `weir` prints as JSON; `None` if it refuses, or does not end.
+    fn weir(&self, arguments: &[&str]) -> Result<Option<Value>> {
+        let (out, began) = (self.tree.join("out.json"), Instant::now());
+        let mut child = Command::new(&self.weir)
+            .args(arguments)
+            .current_dir(&self.tree)
+            .stdout(fs::File::create(&out)?)
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| self.weir.display().to_string())?;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if began.elapsed() > LIMIT {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        match status.code() {
+            Some(0 | 1) => Ok(Some(serde_json::from_slice(&fs::read(&out)?)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// What comes of a mutant; `None`: it does not count.
+    fn judge(&self, source: &Source, callbacks: &Callbacks, plain: &[Value], mutant: Mutant) -> Result<Option<Judged>> {
+        if !self.compile(source, Some(&mutant))? {
+            return Ok(None);
+        }
+        for (workload, plain) in WORKLOADS.iter().zip(plain) {
+            let Some(runs) = self.simulate(&[*workload])? else { return Ok(None) };
+            let Some(symptom) = symptom(plain, &runs[0]) else { continue };
+            let place = callbacks.at(mutant.file(), mutant.offset());
+            let line = mutant.line(source);
+            let said = self.explain(workload.0, &symptom)?;
+            ensure!(self.compile(source, None)?, "{} does not compile", self.policy);
+            self.simulate(&[*workload])?;
+            let without = match symptom {
+                Symptom::Stall => self.explain(workload.0, &Symptom::Slow { measure: "queue_wait_ns", percent: 0 })?,
+                Symptom::Slow { .. } => self.explain(workload.0, &symptom)?,
+            };
+            let hits = |suspect: &Suspect| place.contains(&suspect.op) || suspect.place == line;
+            return Ok(Some(Judged {
+                policy: self.policy.clone(),
+                workload: workload.0,
+                symptom,
+                said: said.first().map_or("nothing".to_owned(), |suspect| suspect.sentence.clone()),
+                named: said.iter().any(hits),
+                first: said.first().is_some_and(hits),
+                named_without: without.iter().any(hits),
+                first_without: without.first().is_some_and(hits),
+                callbacks: place,
+                mutant,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// The suspects, the first of the longest wait first.
+    fn explain(&self, workload: &str, symptom: &Symptom) -> Result<Vec<Suspect>> {
+        let file = format!("{workload}.weirrun");
+        let what: &[&str] = match symptom {
+            Symptom::Stall => &["--ejection"],
+            Symptom::Slow { measure: "wakeup_latency_ns", .. } => &["--worst", WAITS, "--waits", "wakeup"],
+            Symptom::Slow { .. } => &["--worst", WAITS],
+        };
+        let arguments = [&["explain", &file], what, &["--format", "json"]].concat();
+        let document = self.weir(&arguments)?.with_context(|| format!("{}: no explanation of {file}", self.policy))?;
+        let waits = match symptom {
+            Symptom::Stall => vec![document["ejection"]["wait"].clone()],
+            Symptom::Slow { .. } => document["waits"].as_array().cloned().unwrap_or_default(),
+        };
+        // As many as the text shows of each.
+        const SHOWN: usize = 4;
+        let suspects = waits.iter().flat_map(|wait| wait["suspects"].as_array().into_iter().flatten().take(SHOWN));
+        Ok(suspects.map(Suspect::read).collect())
+    }
+}
+
+/// One that `weir explain` names.
+struct Suspect {
+    op: String,
+    place: Option<(String, u64)>,
+    sentence: String,
+}
+
+impl Suspect {
+    fn read(suspect: &Value) -> Suspect {
+        let text = |key: &str| suspect[key].as_str().unwrap_or_default().to_owned();
+        let place = suspect["file"].as_str().map(str::to_owned).zip(suspect["line"].as_u64());
+        Suspect { op: text("op"), place, sentence: text("sentence") }
+    }
+}
+
+/// How a run shows that something is wrong which was not before.
+fn symptom(plain: &Value, run: &Value) -> Option<Symptom> {
+    let stalls = |run: &Value| run["exit"]["kind"] == STALL;
+    if stalls(run) && !stalls(plain) {
+        return Some(Symptom::Stall);
+    }
+    if run["outcome"] == "ejected" {
+        return None;
+    }
+    ["wakeup_latency_ns", "queue_wait_ns"].into_iter().find_map(|measure| {
+        let p99 = |run: &Value| run[measure]["p99"].as_u64().filter(|&p99| p99 > 0);
+        let (before, now) = (p99(plain)?, p99(run)?);
+        (now >= 2 * before).then_some(Symptom::Slow { measure, percent: now * 100 / before })
+    })
+}
+
+fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
+    let count = |counts: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| counts(one)).count();
+    let percent = |part: usize| part * 100 / judged.len();
+    let mut text = String::new();
+    let (all, named, first) = (judged.len(), count(&|one| one.named), count(&|one| one.first));
+    let (named_without, first_without) = (count(&|one| one.named_without), count(&|one| one.first_without));
+    let policies = arguments.policies.join(" ");
+    let _ = writeln!(
+        text,
+        "# What `weir explain` says of mutants\n\n\
+         Made by `cargo xtask explained-mutants {policies} --count {} --seed {}`. Of {tried} small mistakes in the sources of policies,\n\
+         {all} stall a run, or double the 99th percentile of a wait, in one of five workloads on `{MACHINE}`. A mistake is *named* if a\n\
+         suspect of one of the three longest waits, or of the stall, is a callback to which its line belongs, or that line; *first* if\n\
+         the first suspect of the longest wait is. The same question asked of the run without the mistake shows how much is chance.\n\n\
+         | | of {all} | | without the mistake |\n|---|---|---|---|\n\
+         | named | {named} | {} % | {} % |\n| named first | {first} | {} % | {} % |\n",
+        arguments.count,
+        arguments.seed,
+        percent(named),
+        percent(named_without),
+        percent(first),
+        percent(first_without),
+    );
+    for (title, wanted) in [("Missed", false), ("Named", true)] {
+        let _ = writeln!(text, "## {title}\n");
+        for one in judged.iter().filter(|one| one.named == wanted) {
+            let how = match &one.symptom {
+                Symptom::Stall => "stalls".to_owned(),
+                Symptom::Slow { measure, percent } => {
+                    format!("`{measure}.p99` {}.{:02}-fold", percent / 100, percent % 100)
+                }
+            };
+            let callbacks: Vec<&str> = one.callbacks.iter().map(String::as_str).collect();
+            let of = if callbacks.is_empty() { "data".to_owned() } else { callbacks.join(", ") };
+            let first = if one.first { "; named first" } else { "" };
+            let _ = writeln!(
+                text,
+                "- {}: `{}`\n  (of {of}){first}\n  {how} in {}: {}",
+                one.policy, one.mutant.name, one.workload, one.said
+            );
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
