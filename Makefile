@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all test-asan test-vm bench deps
+.PHONY: help demo test test-all test-asan test-vm bench deps install
 
 help:
 	@echo "make demo      a film beside compilers, on two simulated machines, under the kernel's scheduler, fifo and bfs"
@@ -8,6 +8,7 @@ help:
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
 	@echo "make bench     how fast the simulator is"
+	@echo "make install   the program, its manual, completions and headers below DESTDIR/PREFIX (/usr/local)"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
 demo: deps
@@ -41,6 +42,33 @@ test-vm: deps
 
 bench: deps
 	@. ./tools/deps.sh; cargo bench --workspace --locked -q
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+PROFILE ?= release
+BUILT = $${CARGO_TARGET_DIR:-target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+# Neither the program nor what it carries shall tell where it was built: a package is the same bytes on every machine.
+install: deps
+	@. ./tools/deps.sh; set -e; \
+	registry=$${CARGO_HOME:-$$HOME/.cargo}; built=$$(realpath -m "$(BUILT)"); \
+	for pair in "$$registry=/usr/src/cargo" "$$built=/usr/src/weir/built" "$$PWD=/usr/src/weir"; do \
+		RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$$pair"; CFLAGS="$$CFLAGS -ffile-prefix-map=$$pair"; \
+	done; \
+	export RUSTFLAGS CFLAGS; set -x; \
+	cargo build --profile $(PROFILE) --locked -q -p weir; \
+	install -D -m 755 -s "$$built/weir" "$(DESTDIR)$(PREFIX)/bin/weir"; \
+	weir="$(DESTDIR)$(PREFIX)/bin/weir"; \
+	! grep -q -a -F -e "$$PWD" -e "$$registry" "$$weir"; \
+	"$$weir" generate man "$(SHARE)/man/man1"; \
+	"$$weir" generate completions target/completions; \
+	install -D -m 644 target/completions/weir "$(SHARE)/bash-completion/completions/weir"; \
+	install -D -m 644 target/completions/_weir "$(SHARE)/zsh/site-functions/_weir"; \
+	install -D -m 644 target/completions/weir.fish "$(SHARE)/fish/vendor_completions.d/weir.fish"; \
+	"$$weir" generate headers "$(DESTDIR)$(PREFIX)/include"; \
+	install -D -m 644 LICENSE "$(SHARE)/doc/weir/LICENSE"; \
+	install -m 644 README.md CHANGELOG.md "$(SHARE)/doc/weir"
 
 deps:
 	@. ./tools/deps.sh

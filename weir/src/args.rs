@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Parser, Debug)]
 #[command(
     name = "weir",
-    version,
+    version = crate::output::FULL_VERSION,
     after_help = "\
 Examples:
   weir list                           what ships with weir
@@ -57,6 +57,9 @@ pub enum Command {
     Report(Report),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
+    /// Write man pages, completions of shells, or headers for policies into a folder, to be installed
+    #[command(hide = true)]
+    Generate(Generate),
     /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
     #[command(hide = true)]
     GuardCpus {
@@ -65,6 +68,34 @@ pub enum Command {
         /// Those that shall not
         offline: String,
     },
+}
+
+/// `weir generate`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+Examples:
+  weir generate man /usr/local/share/man/man1
+  weir generate completions .             weir (bash), _weir (zsh), weir.fish
+  weir generate headers include           include/weir/scx.bpf.h and others
+
+make install does all of this. Exit status: 0 fine, 2 bad usage or input."
+)]
+pub struct Generate {
+    /// What to write
+    pub what: Generated,
+    /// Where; the folder is made if it is not there
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+}
+
+/// What `weir generate` writes.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Generated {
+    Man,
+    Completions,
+    Headers,
 }
 
 /// What `weir list` lists.
@@ -417,7 +448,7 @@ pub struct Explain {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Which of its runs
-    #[command(flatten, next_help_heading = "Which run, if the file has several")]
+    #[command(flatten, next_help_heading = "Which run, if the file has several [default: the first of its seeds]")]
     pub which: Which,
     /// Why this task waited: its longest wait, or that at --at
     #[arg(long, value_name = "T", conflicts_with_all = ["worst", "chain", "ejection"])]

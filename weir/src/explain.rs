@@ -31,7 +31,7 @@ pub fn explain(args: &Explain) -> Result<()> {
         bail!("an explanation is no table; expected --format text or json");
     }
     let saved = Saved::open(&args.file)?;
-    let number = saved.choose(&args.which)?;
+    let (number, among) = saved.choose(&args.which)?;
     let run = &saved.runs[number];
     let parts = parts(args, run)?;
     let mut recorder = Recorder::new(saved.cpus(number)?);
@@ -49,10 +49,19 @@ pub fn explain(args: &Explain) -> Result<()> {
             told.extend(to_json(&story, args, parts, run)?);
             format!("{document:#}\n")
         }
-        _ => wrap("", &run.name()) + "\n\n" + &to_text(&story, args, parts, run)?,
+        _ => wrap("", &title(run, among)) + "\n\n" + &to_text(&story, args, parts, run)?,
     };
     output::print(&text)?;
     Ok(())
+}
+
+/// Which run it is, and that there are others.
+fn title(run: &OneRun, among: usize) -> String {
+    match (among, run.tags.draw) {
+        (1, _) => run.name(),
+        (_, Some(1..)) => format!("{} (of {among} runs: --seed and --draw pick another)", run.name()),
+        _ => format!("{} (of {among}: --seed picks another)", run.name()),
+    }
 }
 
 /// What was asked for, or what matters most.

@@ -9,6 +9,7 @@ mod compare;
 mod compile;
 mod coverage;
 mod explain;
+mod generate;
 mod input;
 mod inspect;
 mod list;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Generate(args) => generate::generate(args).map(|()| FINE),
         Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
         Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };

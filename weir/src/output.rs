@@ -16,6 +16,9 @@ const COLUMNS: std::ops::RangeInclusive<usize> = 80..=240;
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// The same with the commit that was built, if that is known.
+pub const FULL_VERSION: &str = env!("WEIR_VERSION");
+
 /// Where the reports of a command go, and how they look.
 pub struct Delivery<'a> {
     /// The format on standard output.

@@ -76,7 +76,7 @@ fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
         saved.add(&format!("events/{index}"), events)?;
     }
     let text = json!({
-        "weir": output::VERSION,
+        "weir": output::FULL_VERSION,
         "command_line": setup.command_line,
         "schedulers": schedulers,
         "machines": machines,

@@ -134,11 +134,11 @@ impl Saved {
         Ok(Saved { path: path.to_owned(), container, setup, runs })
     }
 
-    /// The run that was asked for.
+    /// The run that was asked for, and among how many: of runs that differ in nothing but seed and draw, the first.
     ///
     /// # Errors
-    /// If there is none, or several.
-    pub fn choose(&self, which: &Which) -> Result<usize> {
+    /// If there is none, or several that differ in more.
+    pub fn choose(&self, which: &Which) -> Result<(usize, usize)> {
         let is = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
         let fits = |run: &OneRun| {
             let Tags { scheduler, machine, workload, seed, draw, .. } = &run.tags;
@@ -157,17 +157,29 @@ impl Saved {
             names.join("; ") + more
         };
         match found.as_slice() {
-            [one] => Ok(*one),
+            [first, others @ ..] if others.iter().all(|&other| self.is_repetition(*first, other)) => {
+                let order = |&&run: &&usize| (self.runs[run].tags.draw, self.runs[run].tags.seed);
+                Ok((*found.iter().min_by_key(order).expect("it has a first"), found.len()))
+            }
             [] => {
                 let all: Vec<usize> = (0..self.runs.len()).collect();
                 bail!("{place}: no such run; it has {}", some(&all))
             }
             several => {
                 let count = counted(several.len() as u64, "run");
-                let expected = "expected --scheduler, --machine, --workload, --seed or --draw that leave one";
+                let expected = "expected --scheduler, --machine or --workload that leave one";
                 bail!("{place}: {count} to choose from: {}; {expected}", some(several))
             }
         }
+    }
+
+    /// Whether two runs differ in nothing but what is drawn.
+    fn is_repetition(&self, one: usize, other: usize) -> bool {
+        let what = |run: usize| {
+            let Tags { scheduler, machine, workload, .. } = &self.runs[run].tags;
+            (scheduler, machine, workload)
+        };
+        what(one) == what(other)
     }
 
     /// Tells a run to `sink`, and gives the scheduler's object, where it was simulated and had one.
@@ -236,7 +248,7 @@ impl Saved {
             format!("{hash:032x}") == wanted.log_hash,
             "{}: made again, it is another run (its events have another hash): this is weir {}, the file is of weir {}",
             wanted.name(),
-            crate::output::VERSION,
+            crate::output::FULL_VERSION,
             self.setup.weir
         );
         Ok(object)

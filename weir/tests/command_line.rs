@@ -141,7 +141,94 @@ fn help_has_examples_and_fits_a_terminal() {
         }
     }
     assert_eq!(weir(here, &[]).status.code(), Some(2), "nothing to do");
-    assert_eq!(text(&weir(here, &["--version"]).stdout), concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
+    let version = text(&weir(here, &["--version"]).stdout);
+    let rest = version.strip_prefix(concat!("weir ", env!("CARGO_PKG_VERSION"))).expect("the version stands first");
+    let commit = rest.trim_end().strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
+    let is_commit = |text: &str| text.len() == 12 && text.chars().all(|c| c.is_ascii_hexdigit());
+    assert!(rest == "\n" || commit.is_some_and(is_commit), "{version:?}");
+}
+
+/// The build script finds the commit where there is one: in the environment, in git, in a tarball of `git archive`.
+#[test]
+fn a_build_knows_its_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.rs");
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let built = Command::new(rustc).args(["--edition", "2024", "-o"]).arg(&script).arg(&source).output().unwrap();
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let package = folder.path().join("weir");
+    std::fs::create_dir(&package).unwrap();
+    let version = |profile: &str, given: Option<&str>| {
+        let mut command = Command::new(&script);
+        command.current_dir(&package).env("CARGO_MANIFEST_DIR", &package).env("CARGO_PKG_VERSION", "1.2");
+        command.env("PROFILE", profile).env_remove("WEIR_COMMIT").envs(given.map(|commit| ("WEIR_COMMIT", commit)));
+        let output = text(&command.output().unwrap().stdout);
+        let line = output.lines().find_map(|line| line.strip_prefix("cargo::rustc-env=WEIR_VERSION="));
+        line.expect(&output).to_owned()
+    };
+    let given = "0123456789abcdef0123456789abcdef01234567";
+    assert_eq!(version("release", None), "1.2", "a folder without git");
+    assert_eq!(version("debug", Some(given)), "1.2 (0123456789ab)");
+    std::fs::write(package.join("commit"), "$Format:%H$\n").unwrap();
+    assert_eq!(version("release", None), "1.2", "nobody made a tarball");
+    std::fs::write(package.join("commit"), format!("{}\n", given.replace('0', "f"))).unwrap();
+    assert_eq!(version("release", None), "1.2 (f123456789ab)");
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=n", "-c", "user.email=e"]).args(arguments);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    if !git(&["init", "-q"]).status.success() {
+        return;
+    }
+    git(&["add", "weir"]);
+    git(&["commit", "-q", "-m", "Begin"]);
+    let head = text(&git(&["rev-parse", "HEAD"]).stdout);
+    assert_eq!(version("release", None), format!("1.2 ({})", &head[..12]));
+    assert_eq!(version("debug", None), "1.2 (f123456789ab)", "debug builds do not ask git");
+}
+
+/// What `make install` writes beside the program.
+#[test]
+fn man_pages_completions_and_headers_are_generated() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |what: &str| {
+        let output = weir(folder.path(), &["generate", what, what]);
+        assert_eq!(output.status.code(), Some(0), "{what}: {}", text(&output.stderr));
+        let mut names: Vec<String> = std::fs::read_dir(folder.path().join(what))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let pages = made("man");
+    for command in ["weir", "weir-sim", "weir-run", "weir-explain", "weir-compare", "weir-record"] {
+        assert!(pages.contains(&format!("{command}.1")), "{pages:?}");
+    }
+    let page = std::fs::read_to_string(folder.path().join("man/weir-explain.1")).unwrap();
+    assert!(page.contains(".TH") && page.contains("\\-\\-worst") && page.contains("Examples:"), "{page}");
+    assert_eq!(made("completions"), ["_weir", "weir", "weir.fish"]);
+    let bash = std::fs::read_to_string(folder.path().join("completions/weir")).unwrap();
+    assert!(bash.contains("--ejection") && bash.contains("_weir()"));
+    assert_eq!(made("headers"), ["weir"]);
+    // They are all that a policy needs.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let source = root.join("policies/bfs/bfs.bpf.c");
+    let include = format!("-I{}", folder.path().join("headers").display());
+    let object = folder.path().join("bfs.bpf.o");
+    let clang = Command::new(bpf_clang::find().unwrap())
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", &include, "-c"])
+        .arg(source)
+        .arg("-o")
+        .arg(&object)
+        .output()
+        .unwrap();
+    assert!(clang.status.success(), "{}", text(&clang.stderr));
+    assert!(weir(folder.path(), &["inspect", "./bfs.bpf.o"]).status.success());
+    let refused = weir(folder.path(), &["generate", "man", "/dev/null/x"]);
+    assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1));
 }
 
 /// A machine that is printed and read again runs the same, to the last event: a regular one, this one, one of every

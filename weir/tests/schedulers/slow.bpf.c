@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Schedulers that make tasks wait, each by one decision in one op; one for each macro:
  * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks; PINS puts every task into
- * the queue of CPU 0; BLIND chooses CPU 0 always and puts every task into its queue from there; STACK takes the last that came first;
+ * the queue of CPU 0; BLIND does so in select_cpu; STACK takes the last that came first;
  * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
  * Without a macro it is a plain queue.
  */

@@ -302,22 +302,25 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
     let (all, named, first) = (judged.len(), count(&|one| one.named), count(&|one| one.first));
     let (named_without, first_without) = (count(&|one| one.named_without), count(&|one| one.first_without));
     let policies = arguments.policies.join(" ");
-    let _ = writeln!(
-        text,
-        "# What `weir explain` says of mutants\n\n\
-         Made by `cargo xtask explained-mutants {policies} --count {} --seed {}`. Of {tried} small mistakes in the sources of policies,\n\
-         {all} stall a run, or double the 99th percentile of a wait, in one of five workloads on `{MACHINE}`. A mistake is *named* if a\n\
-         suspect of one of the three longest waits, or of the stall, is a callback to which its line belongs, or that line; *first* if\n\
-         the first suspect of the longest wait is. The same question asked of the run without the mistake shows how much is chance.\n\n\
-         | | of {all} | | without the mistake |\n|---|---|---|---|\n\
-         | named | {named} | {} % | {} % |\n| named first | {first} | {} % | {} % |\n",
-        arguments.count,
-        arguments.seed,
-        percent(named),
-        percent(named_without),
-        percent(first),
-        percent(first_without),
+    let made = format!(
+        "Made by `cargo xtask explained-mutants {policies} --count {} --seed {}`. Of {tried} small mistakes in the \
+         sources of policies, {all} stall a run, or double the 99th percentile of a wait, in one of five workloads on \
+         `{MACHINE}`. A mistake is *named* if a suspect of one of the three longest waits, or of the stall, is a \
+         callback to which its line belongs, or that line; *first* if the first suspect of the longest wait is. The \
+         same question asked of the run without the mistake shows how much is chance.",
+        arguments.count, arguments.seed,
     );
+    let _ = writeln!(text, "# What `weir explain` says of mutants\n");
+    made.split(". ").for_each(|sentence| {
+        let _ = writeln!(
+            text,
+            "{}",
+            report::wrap("", &format!("{}.", sentence.trim_end_matches('.'))).replace("\n  ", "\n")
+        );
+    });
+    let _ = writeln!(text, "\n| | of {all} | | without the mistake |\n|---|---|---|---|");
+    let _ = writeln!(text, "| named | {named} | {} % | {} % |", percent(named), percent(named_without));
+    let _ = writeln!(text, "| named first | {first} | {} % | {} % |\n", percent(first), percent(first_without));
     for (title, wanted) in [("Missed", false), ("Named", true)] {
         let _ = writeln!(text, "## {title}\n");
         for one in judged.iter().filter(|one| one.named == wanted) {
@@ -330,11 +333,11 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
             let callbacks: Vec<&str> = one.callbacks.iter().map(String::as_str).collect();
             let of = if callbacks.is_empty() { "data".to_owned() } else { callbacks.join(", ") };
             let first = if one.first { "; named first" } else { "" };
-            let _ = writeln!(
-                text,
-                "- {}: `{}`\n  (of {of}){first}\n  {how} in {}: {}",
+            let item = format!(
+                "{}, `{}` (of {of}){first}: {how} in {}: {}.",
                 one.policy, one.mutant.name, one.workload, one.said
             );
+            let _ = writeln!(text, "{}", report::wrap("", &format!("- {item}")));
         }
         text.push('\n');
     }
