@@ -199,8 +199,8 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
 	unsigned int flags;
-	int on_rq;
-	int on_cpu;
+	__u8 on_rq;
+	__u8 on_cpu;
 	struct task_struct *real_parent;
 	int prio;
 	int static_prio;

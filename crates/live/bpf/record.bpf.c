@@ -585,6 +585,14 @@ static bool is_wanted(struct task_struct *task)
 	return answer && *answer;
 }
 
+/* One byte has been enough since 7.2 and was the lowest of four before: CO-RE does not bridge that by itself. */
+#define IS_SET(task, member)                                          \
+	({                                                            \
+		__u8 byte_ = 0;                                       \
+		bpf_core_read(&byte_, sizeof(byte_), &(task)->member); \
+		byte_ != 0;                                           \
+	})
+
 /* A task that is there already begins with what it does: it runs, or it sleeps. */
 SEC("iter/task")
 int on_existing(struct bpf_iter__task *context)
@@ -607,7 +615,7 @@ int on_existing(struct bpf_iter__task *context)
 	note->switched_in_ns = now;
 	note->work_ns = work_ns;
 	report_who(task, note, now, work_ns);
-	if (task->__state && !task->on_rq) {
+	if (task->__state && !IS_SET(task, on_rq)) {
 		note->blocked_ns = now;
 		note->blocked_work_ns = work_ns;
 		note->blocked_cpu = task->thread_info.cpu;
@@ -636,7 +644,7 @@ int on_last(struct bpf_iter__task *context)
 		return 0;
 	now = bpf_ktime_get_ns();
 	fill_head(&event->head, KIND_LAST, note->member.task, now,
-		  task->on_cpu && !note->blocked ? work_now(task, note, now) : task->se.sum_exec_runtime);
+		  IS_SET(task, on_cpu) && !note->blocked ? work_now(task, note, now) : task->se.sum_exec_runtime);
 	event->switches = note->switches;
 	event->interrupts = note->interrupts;
 	event->utime_ns = task->utime;

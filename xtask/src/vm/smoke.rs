@@ -27,6 +27,7 @@ fn list() -> Vec<Step> {
     vec![
         Step::new("kernel", &CPUS.to_string(), 10),
         Step::new("measure", "", 60),
+        Step::new("record", "", 60),
         Step::new("command", "fifo", 60),
         Step::new("command", "bfs", 60),
         Step::new("ejection", "", 60),
