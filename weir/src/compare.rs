@@ -13,12 +13,12 @@ pub fn compare(args: &Compare) -> Result<bool> {
     for &file in named.iter().filter(|_| args.report.is_some()) {
         output::check(&[file, ("--report", args.report.as_deref())])?;
     }
-    let mut all = Runs { command: Some(command_line(args)), ..Runs::default() };
+    let mut all = Runs::default();
+    all.command = Some(command_line(args));
     for path in &args.files {
-        let Runs { records, details, .. } = Runs::read(path)?;
-        let file = path.display().to_string();
-        all.records.extend(records.into_iter().map(|record| report::Record { file: Some(file.clone()), ..record }));
-        all.details.extend(details);
+        let mut runs = Runs::read(path)?;
+        runs.records.iter_mut().for_each(|record| record.file = Some(path.display().to_string()));
+        all.extend(runs);
     }
     let view = output::view(args.all);
     let text = match args.format {

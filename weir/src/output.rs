@@ -40,8 +40,7 @@ impl Delivery<'_> {
         print(&reports(runs, refusals, self.format, self.all))?;
         dump(runs, self.format);
         if let Some(path) = self.report {
-            let command = Some(setup.command_line.clone());
-            let shown = pages::Runs { command, ..pages::Runs::from_json(report::to_json(runs).as_bytes())? };
+            let shown = pages::Runs::of(path, save::container(setup, runs)?)?;
             pages::write(path, &shown, &refusals.to_text().lines().map(str::to_owned).collect::<Vec<_>>())?;
         }
         Ok(())

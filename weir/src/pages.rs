@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reports as pages: `--report` of `weir sim`, `weir run` and `weir compare`, and `weir report`.
+//! Reports as pages: `--report` of `weir sim`, `weir run` and `weir compare`, and `weir report`. All of them show saved
+//! runs, so that all show the same: of one run of each setup the events too, made again or read.
 
 use crate::args::Report;
+use crate::saved::Saved;
 use crate::{input, output, save};
 use anyhow::{Context, Result, bail};
+use event_log::Tee;
+use ids::Topology;
+use measures::Collector;
+use page::Track;
 use report::{Details, Outcome, Record};
 use saved_run::SavedRun;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
+use timeline::Recorder;
 
 /// What a page is made of.
 #[derive(Default)]
@@ -16,41 +22,77 @@ pub struct Runs {
     pub details: Vec<Details>,
     /// The command that made them, if it is known.
     pub command: Option<String>,
+    /// Where their events are: from which record on, and the file, or why there are none.
+    sources: Vec<(usize, Result<Saved, String>)>,
 }
 
 impl Runs {
     /// The runs of a document, as [`report::to_json`] writes it.
-    pub fn from_json(json: &[u8]) -> Result<Runs> {
+    fn from_json(json: &[u8], source: Result<Saved, String>) -> Result<Runs> {
         let (records, details) = (report::read_json(json)?, report::read_details(json)?);
-        Ok(Runs { records, details, command: None })
+        Ok(Runs { records, details, command: None, sources: vec![(0, source)] })
+    }
+
+    /// The runs of a saved run.
+    pub fn of(path: &Path, saved: SavedRun) -> Result<Runs> {
+        let Some(json) = saved.part(save::RUNS)? else { bail!("a saved run without runs") };
+        let source = Saved::of(path, saved).map_err(|error| format!("{error:#}"));
+        let command = source.as_ref().ok().map(|saved| saved.command_line().to_owned());
+        Ok(Runs { command, ..Runs::from_json(&json, source)? })
     }
 
     /// The runs of a saved run, or of JSON.
     pub fn read(path: &Path) -> Result<Runs> {
-        let place = || path.display().to_string();
         let bytes = input::read(path, input::RUNS)?;
-        if !SavedRun::is_saved_run(&bytes) {
-            return Runs::from_json(&bytes).with_context(place);
-        }
-        let saved = SavedRun::from_bytes(&bytes).with_context(place)?;
-        let Some(json) = saved.part(save::RUNS).with_context(place)? else {
-            bail!("{}: a saved run without runs", place());
+        let runs = if SavedRun::is_saved_run(&bytes) {
+            SavedRun::from_bytes(&bytes).map_err(Into::into).and_then(|saved| Runs::of(path, saved))
+        } else {
+            Runs::from_json(&bytes, Err("JSON of runs has no events; weir sim --save keeps what makes them".to_owned()))
         };
-        let runs = Runs::from_json(&json).with_context(place)?;
-        Ok(Runs { command: command_line(&saved).with_context(place)?, ..runs })
+        runs.with_context(|| path.display().to_string())
+    }
+
+    /// Adds the runs of another file.
+    pub fn extend(&mut self, other: Runs) {
+        let before = self.records.len();
+        self.records.extend(other.records);
+        self.details.extend(other.details);
+        self.sources.extend(other.sources.into_iter().map(|(first, source)| (before + first, source)));
     }
 
     /// Whether all of them came to their end.
     pub fn are_complete(&self) -> bool {
         self.records.iter().all(|record| record.ending.outcome() == Outcome::Completed)
     }
+
+    /// The events of the runs that a page looks at closely.
+    fn tracks(&self) -> Vec<(usize, Result<Track, String>)> {
+        page::close_ups(&self.records).into_iter().map(|run| (run, self.track(run))).collect()
+    }
+
+    /// The events of the run that has this place among the records.
+    fn track(&self, record: usize) -> Result<Track, String> {
+        let Some((first, source)) = self.sources.iter().rfind(|(first, _)| *first <= record) else {
+            return Err("nobody knows where it comes from".to_owned());
+        };
+        let saved = source.as_ref().map_err(Clone::clone)?;
+        let run = self.records[*first..record].iter().filter(|record| record.tags.part.is_none()).count();
+        track(saved, run).map_err(|error| format!("{error:#}"))
+    }
 }
 
-/// The command line in a saved run, if it has one.
-fn command_line(saved: &SavedRun) -> Result<Option<String>> {
-    let Some(setup) = saved.part(save::SETUP)? else { return Ok(None) };
-    let setup: Value = serde_json::from_slice(&setup).context(save::SETUP)?;
-    Ok(setup.get("command_line").and_then(Value::as_str).map(str::to_owned))
+/// The events of one run of a file.
+fn track(saved: &Saved, run: usize) -> Result<Track> {
+    let cpus = saved.cpus(run)?;
+    let mut sinks = Tee(Recorder::new(cpus), Collector::with_idle_gaps(&Topology::flat(cpus as u32)));
+    saved.tell(run, &mut sinks)?;
+    let Tee(recorder, collector) = sinks;
+    let one = &saved.runs[run];
+    let mut timeline = recorder.finish(one.end());
+    for (task, saved) in timeline.tasks.iter_mut().zip(&one.tasks) {
+        task.info.name.clone_from(&saved.name);
+    }
+    Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()) })
 }
 
 /// Writes the page of these runs, and says so.
@@ -60,6 +102,7 @@ pub fn write(path: &Path, runs: &Runs, refused: &[String]) -> Result<()> {
         command: runs.command.as_deref(),
         records: &runs.records,
         details: &runs.details,
+        tracks: &runs.tracks(),
         refused,
     });
     std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;

@@ -90,7 +90,7 @@ struct Followed {
 
 /// Runs and reports. False if something was wrong with the run.
 pub fn run(args: &Run) -> Result<bool> {
-    if args.save.is_some() {
+    if args.save.is_some() || args.report.is_some() {
         input::remember();
     }
     let named = args.scheduler.as_slice();
@@ -223,8 +223,8 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     });
     let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
-    let log =
-        args.save.as_ref().map(|_| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
+    let keeps = args.save.is_some() || args.report.is_some();
+    let log = keeps.then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
     let mut meter = Meter::start(&machine, scope, Tee(trace, log))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut played) = (None, None);
@@ -273,7 +273,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
     let fine = report.is_fine();
-    let machines: Vec<_> = args.save.iter().map(|_| select::machine("host")).collect::<Result<_>>()?;
+    let machines: Vec<_> = keeps.then(|| select::machine("host")).into_iter().collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
     let (save, report_page) = (args.save.as_deref(), args.report.as_deref());

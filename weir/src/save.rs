@@ -39,7 +39,8 @@ pub fn save(path: &Path, setup: &Setup<'_>, runs: &[RunReport]) -> Result<()> {
     std::fs::write(path, bytes).with_context(place)
 }
 
-fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
+/// The file that keeps these runs.
+pub fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
     let mut saved = SavedRun::new();
     saved.add(RUNS, report::to_json(runs).as_bytes())?;
     let mut schedulers = Vec::new();

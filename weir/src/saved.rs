@@ -120,7 +120,15 @@ impl Saved {
                 place()
             );
         }
-        let container = SavedRun::from_bytes(&bytes).with_context(place)?;
+        Saved::of(path, SavedRun::from_bytes(&bytes).with_context(place)?)
+    }
+
+    /// The same of a file that was read, or that `path` would be.
+    ///
+    /// # Errors
+    /// As [`Saved::open`].
+    pub fn of(path: &Path, container: SavedRun) -> Result<Saved> {
+        let place = || path.display().to_string();
         let json = |name: &str| -> Result<Value> {
             let Some(text) = container.part(name).with_context(place)? else {
                 bail!("{}: a saved run without {name}", place());
@@ -132,6 +140,11 @@ impl Saved {
         let runs = serde_json::from_value(json(save::RUNS)?["runs"].take())
             .with_context(|| format!("{}: {}", place(), save::RUNS))?;
         Ok(Saved { path: path.to_owned(), container, setup, runs })
+    }
+
+    /// The command line that made them, with all defaults filled in.
+    pub fn command_line(&self) -> &str {
+        &self.setup.command_line
     }
 
     /// The run that was asked for, and among how many: of runs that differ in nothing but seed and draw, the first.

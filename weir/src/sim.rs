@@ -58,7 +58,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         bail!("--trace and --log are for one run, and these are {count}{hint}");
     }
     output::check(&files(args))?;
-    if args.save.is_some() {
+    if args.save.is_some() || args.report.is_some() {
         input::remember();
     }
     let (schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;

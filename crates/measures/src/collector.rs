@@ -88,6 +88,19 @@ impl Collector {
         }
     }
 
+    /// The same, and [`Collector::idle_gaps`] is known afterwards: memory grows with their number.
+    pub fn with_idle_gaps(topology: &Topology) -> Collector {
+        let mut collector = Collector::new(topology);
+        collector.idle.keep_gaps();
+        collector
+    }
+
+    /// The times between 0 and `end` in which some CPU idled while a task that was allowed there waited, in order. They add
+    /// up to [`RunMeasures::idle_while_runnable`]. Empty without [`Collector::with_idle_gaps`], but for one at the end.
+    pub fn idle_gaps(&self, end: Nanos) -> Vec<(Nanos, Nanos)> {
+        self.idle.gaps(end)
+    }
+
     /// The measures of the run that ends now.
     ///
     /// # Panics

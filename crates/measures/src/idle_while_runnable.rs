@@ -41,6 +41,8 @@ pub(crate) struct IdleWhileRunnable {
     bad_groups: u32,
     since: Nanos,
     total: Nanos,
+    /// The times that make up the total, if they are kept.
+    gaps: Option<Vec<(Nanos, Nanos)>>,
 }
 
 impl IdleWhileRunnable {
@@ -55,7 +57,26 @@ impl IdleWhileRunnable {
             bad_groups: 0,
             since: Nanos::ZERO,
             total: Nanos::ZERO,
+            gaps: None,
         }
+    }
+
+    /// Keeps each time that adds to the answer.
+    pub(crate) fn keep_gaps(&mut self) {
+        self.gaps = Some(Vec::new());
+    }
+
+    /// These times between 0 and `end`, in order; those that touch are one.
+    pub(crate) fn gaps(&self, end: Nanos) -> Vec<(Nanos, Nanos)> {
+        let open = (self.bad_groups > 0).then_some((self.since, end));
+        let mut gaps: Vec<(Nanos, Nanos)> = Vec::new();
+        for (from, to) in self.gaps.iter().flatten().copied().chain(open).filter(|(from, to)| from < to) {
+            match gaps.last_mut().filter(|last| last.1 == from) {
+                Some(last) => last.1 = to,
+                None => gaps.push((from, to)),
+            }
+        }
+        gaps
     }
 
     /// The group of the tasks that may run on `allowed`; CPUs that the machine lacks do not count.
@@ -128,6 +149,9 @@ impl IdleWhileRunnable {
                 self.bad_groups -= 1;
                 if self.bad_groups == 0 {
                     self.total += now - self.since;
+                    if let Some(gaps) = &mut self.gaps {
+                        gaps.push((self.since, now));
+                    }
                 }
             }
             _ => {}

@@ -166,6 +166,17 @@
     return load;
   };
 
+  // A timeline is unpacked when its run is looked at for the first time.
+  const timelines = new WeakSet();
+  const showTimeline = async (article) => {
+    const frame = one(".timeline", article);
+    if (!frame || timelines.has(frame)) return;
+    timelines.add(frame);
+    const data = Timelines.model(await decode(frame.dataset.source));
+    drawTimeline(frame, data, { time, tell, quiet });
+    frame.dataset.ready = "";
+  };
+
   const closeUp = () => {
     const loads = all(".tasks").map(tasks);
     const articles = all("#close-up article");
@@ -174,7 +185,7 @@
       const chosen = chooser ? Number(chooser.value) : 0;
       articles.forEach((article, index) => { article.hidden = index !== chosen; });
       if (one(".tasks", articles[chosen])) loads[all(".tasks").indexOf(one(".tasks", articles[chosen]))]();
-      document.dispatchEvent(new CustomEvent("run", { detail: chosen }));
+      showTimeline(articles[chosen]);
     };
     chooser?.addEventListener("change", show);
     if (articles.length) show();

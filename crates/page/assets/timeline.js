@@ -1,198 +1,366 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The timeline of a run: what each CPU ran, from the whole run to microseconds. Data come as columns of varints and are
-// unpacked once; what is too dense for pixels is drawn from buckets that were filled then, so a picture never takes
-// longer than its number of pixels.
+// The picture of a timeline: rows that share one axis of time, from the whole run to microseconds.
 "use strict";
-const Timeline = (() => {
-  const NONE = 0xffffffff;
+const drawTimeline = (frame, data, { time, tell, quiet }) => {
+  const { find, NONE } = Timelines;
+  const canvas = frame.querySelector("canvas");
+  const pen = canvas.getContext("2d");
+  const NARROWEST = 20;
+  const [AXIS, CHAIN, STEPS, STRIP, GAP] = [18, 16, 38, 8, 6];
+  const REASONS = ["", "the CPU was idle", "it went to sleep", "it ended", "it yielded", "its slice ended",
+    "it was preempted", "a higher class took the CPU", "its affinity, class or scheduler changed"];
+  const KINDS = ["ran", "polled a lock", "waited for a CPU", "slept until a timer rang", "waited for a device",
+    "waited for something outside"];
+  const view = { from: 0, to: data.end };
+  let [chosen, cursor, focus, found] = [-1, -1, null, null];
+  let colours = {};
 
-  // Unpacks the columns that `crates/page/src/track.rs` wrote.
-  const unpack = (buffer) => {
-    const bytes = new Uint8Array(buffer);
-    const length = new DataView(buffer).getUint32(0, true);
-    const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
-    let at = 4 + length;
-    for (const name of Object.keys(head.columns)) {
-      const column = new Float64Array(head.columns[name]);
-      for (let index = 0; index < column.length; index++) {
-        let value = 0, scale = 1, byte;
-        do { byte = bytes[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
-        column[index] = value;
-      }
-      head.columns[name] = column;
+  // Rows from top to bottom: what draws them, and what they say of a time.
+  const rows = [];
+  const add = (name, height, draw, say, cpu = -1) => {
+    const top = rows.length ? rows.at(-1).top + rows.at(-1).height + (cpu > 0 ? laneGap : GAP) : AXIS;
+    rows.push({ name, top, height, draw, say, cpu });
+  };
+  const laneHeight = Math.max(3, Math.min(26, Math.floor(460 / data.lanes.length)));
+  const laneGap = laneHeight > 6 ? 2 : 0;
+
+  const name = (task) => task === NONE ? "nobody" : `${data.names[task]?.[1] ?? "?"} [${data.names[task]?.[0] ?? "?"}]`;
+  const span = (ticks) => time(ticks * data.unit);
+  const step = () => 10 ** Math.floor(Math.log10((view.to - view.from) * data.unit / 4));
+  const clock = (ticks) => {
+    const places = Math.max(0, Math.min(9, 9 - Math.floor(Math.log10(step()))));
+    return `${(ticks * data.unit / 1e9).toFixed(places)} s`;
+  };
+  const hue = (task, light) => `hsl(${(task * 137.508) % 360} 55% ${light}%)`;
+  const dim = (task) => found && !found.has(task);
+
+  let [left, width] = [0, 0];
+  const scale = () => width / (view.to - view.from);
+  const xOf = (ticks) => left + (ticks - view.from) * scale();
+  const timeAt = (x) => view.from + (x - left) / scale();
+
+  const bar = (from, to, top, height) => {
+    const begin = Math.max(left, xOf(from));
+    pen.fillRect(begin, top, Math.max(1, Math.min(left + width, xOf(to)) - begin), height);
+  };
+  // Intervals in sight; those that share a pixel once.
+  const each = ({ from, to }, act) => {
+    const pixel = 1 / scale();
+    for (let index = find(to, view.from); index < from.length && from[index] < view.to;) {
+      act(index);
+      const next = index + 1;
+      index = next < to.length && to[next] - to[index] < pixel ? Math.max(next, find(to, to[index] + pixel)) : next;
     }
-    return head;
   };
 
-  // The stints of a CPU with buckets of several widths: the share of each that was busy, and who had most of it.
-  class Lane {
-    constructor(from, to, task, end) {
-      Object.assign(this, { from, to, task, end });
-      let count = 512;
-      while (count < from.length / 4 && count < 1 << 20) count *= 2;
-      const width = end / count;
-      const busy = new Float32Array(count), most = new Float32Array(count), who = new Uint32Array(count).fill(NONE);
-      for (let index = 0; index < from.length; index++) {
-        const last = Math.min(count - 1, Math.floor(to[index] / width));
-        for (let bucket = Math.min(count - 1, Math.floor(from[index] / width)); bucket <= last; bucket++) {
-          const part = Math.min(to[index], (bucket + 1) * width) - Math.max(from[index], bucket * width);
-          busy[bucket] += part / width;
-          if (part >= most[bucket]) { most[bucket] = part; who[bucket] = task[index]; }
-        }
+  const drawLane = (lane, { top, height }) => {
+    const light = colours.dark ? 62 : 46;
+    const first = find(lane.to, view.from);
+    const count = find(lane.from, view.to) - first;
+    if (count > 2 * width) {
+      const level = lane.level(1 / scale());
+      const last = Math.min(level.busy.length - 1, Math.ceil(view.to / level.width));
+      for (let bucket = Math.max(0, Math.floor(view.from / level.width)); bucket <= last; bucket++) {
+        const share = level.busy[bucket];
+        if (!share) continue;
+        pen.globalAlpha = dim(level.who[bucket]) ? 0.2 : 1;
+        pen.fillStyle = hue(level.who[bucket], light);
+        const tall = Math.max(1, height * Math.min(1, share));
+        bar(bucket * level.width, (bucket + 1) * level.width, top + height - tall, tall);
       }
-      this.levels = [{ width, busy, most, who }];
-      while (this.levels.at(-1).busy.length > 512) this.levels.push(Lane.coarser(this.levels.at(-1)));
+      pen.globalAlpha = 1;
+      return;
     }
-
-    static coarser({ width, busy, most, who }) {
-      const half = busy.length / 2;
-      const up = { width: width * 2, busy: new Float32Array(half), most: new Float32Array(half), who: new Uint32Array(half) };
-      for (let index = 0; index < half; index++) {
-        const [a, b] = [2 * index, 2 * index + 1];
-        up.busy[index] = (busy[a] + busy[b]) / 2;
-        const best = most[a] >= most[b] ? a : b;
-        up.most[index] = most[best];
-        up.who[index] = who[best];
-      }
-      return up;
+    for (let index = first; index < first + count; index++) {
+      const task = lane.task[index];
+      pen.globalAlpha = dim(task) ? 0.2 : 1;
+      pen.fillStyle = hue(task, light);
+      bar(lane.from[index], lane.to[index], top, height);
+      const [begin, end] = [Math.max(left, xOf(lane.from[index])), Math.min(left + width, xOf(lane.to[index]))];
+      if (end - begin < 34 || height < 12) continue;
+      pen.save();
+      pen.beginPath();
+      pen.rect(begin, top, end - begin, height);
+      pen.clip();
+      pen.fillStyle = colours.dark ? "#000" : "#fff";
+      pen.fillText(data.names[task][1], begin + 4, top + height / 2 + 4);
+      pen.restore();
     }
-
-    // The first stint that ends after `time`.
-    first(time) {
-      let [low, high] = [0, this.to.length];
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (this.to[middle] <= time) low = middle + 1; else high = middle;
-      }
-      return low;
-    }
-
-    // The finest buckets that are no narrower than a pixel.
-    level(pixel) {
-      return this.levels.find((level) => level.width >= pixel) ?? this.levels.at(-1);
-    }
-  }
-
-  // A number that changes in steps, with the least and greatest value of buckets.
-  class Steps {
-    constructor(ups, downs, end) {
-      ups.sort();
-      downs.sort();
-      const count = ups.length + downs.length;
-      this.time = new Float64Array(count);
-      this.value = new Int32Array(count);
-      let [up, down, now] = [0, 0, 0];
-      for (let index = 0; index < count; index++) {
-        const rises = down >= downs.length || (up < ups.length && ups[up] < downs[down]);
-        this.time[index] = rises ? ups[up++] : downs[down++];
-        now += rises ? 1 : -1;
-        this.value[index] = now;
-      }
-      this.most = 0;
-      for (const value of this.value) if (value > this.most) this.most = value;
-      let buckets = 512;
-      while (buckets < count / 4 && buckets < 1 << 20) buckets *= 2;
-      const width = end / buckets;
-      const [low, high] = [new Int32Array(buckets).fill(0x7fffffff), new Int32Array(buckets)];
-      let value = 0, bucket = 0;
-      const touch = (upto) => {
-        for (; ; bucket++) {
-          low[bucket] = Math.min(low[bucket], value);
-          high[bucket] = Math.max(high[bucket], value);
-          if (bucket >= upto) break;
-        }
-      };
-      for (let index = 0; index < count; index++) {
-        touch(Math.min(buckets - 1, Math.floor(this.time[index] / width)));
-        // What holds for no time is no value.
-        if (index + 1 < count && this.time[index + 1] === this.time[index]) { value = this.value[index]; continue; }
-        value = this.value[index];
-        touch(bucket);
-      }
-      touch(buckets - 1);
-      this.levels = [{ width, low, high }];
-      while (this.levels.at(-1).low.length > 512) {
-        const fine = this.levels.at(-1), half = fine.low.length / 2;
-        const up = { width: fine.width * 2, low: new Int32Array(half), high: new Int32Array(half) };
-        for (let index = 0; index < half; index++) {
-          up.low[index] = Math.min(fine.low[2 * index], fine.low[2 * index + 1]);
-          up.high[index] = Math.max(fine.high[2 * index], fine.high[2 * index + 1]);
-        }
-        this.levels.push(up);
-      }
-    }
-
-    // Index of the last step at or before `time`.
-    index(time) {
-      let [low, high] = [0, this.time.length];
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (this.time[middle] <= time) low = middle + 1; else high = middle;
-      }
-      return low - 1;
-    }
-
-    at(time) {
-      const index = this.index(time);
-      return index < 0 ? 0 : this.value[index];
-    }
-  }
-
-  // Rows of intervals one after the other, given by gaps and lengths.
-  const rows = (gaps, lengths, counts) => {
-    const result = [];
-    let index = 0;
-    for (const count of counts) {
-      const [from, to] = [new Float64Array(count), new Float64Array(count)];
-      let now = 0;
-      for (let row = 0; row < count; row++, index++) {
-        from[row] = now += gaps[index];
-        to[row] = now += lengths[index];
-      }
-      result.push({ from, to });
-    }
-    return result;
+    pen.globalAlpha = 1;
   };
 
-  const model = (buffer) => {
-    const head = unpack(buffer);
-    const { columns, end } = head;
-    let first = 0;
-    const cut = (column, count) => column.subarray(first, first + count);
-    const lanes = rows(columns.gap, columns.length, columns.stints).map(({ from, to }, cpu) => {
-      const count = columns.stints[cpu];
-      const lane = new Lane(from, to, cut(columns.task, count), end);
-      lane.wait = cut(columns.wait, count);
-      lane.reason = cut(columns.reason, count);
-      first += count;
-      return lane;
-    });
-    const [unserved] = [columns.late ?? []];
-    const total = lanes.reduce((sum, lane) => sum + lane.from.length, 0);
-    const [begin, stop] = [new Float64Array(total), new Float64Array(total)];
-    const waits = [], served = [];
-    let place = 0;
-    for (const lane of lanes) {
-      begin.set(lane.from, place);
-      stop.set(lane.to, place);
-      place += lane.from.length;
-      for (let index = 0; index < lane.from.length; index++) {
-        if (!lane.wait[index]) continue;
-        waits.push(lane.from[index] - lane.wait[index]);
-        served.push(lane.from[index]);
+  const drawSteps = (steps, { top, height }, most, line, colour) => {
+    const y = (value) => top + height - value / Math.max(1, most) * (height - 2);
+    pen.fillStyle = colours.raised;
+    pen.fillRect(left, top, width, height);
+    pen.fillStyle = pen.strokeStyle = colour;
+    const level = steps.level(1 / scale());
+    if (level) {
+      const last = Math.min(level.low.length - 1, Math.ceil(view.to / level.width));
+      for (let bucket = Math.max(0, Math.floor(view.from / level.width)); bucket <= last; bucket++) {
+        pen.globalAlpha = 0.35;
+        bar(bucket * level.width, (bucket + 1) * level.width, y(level.high[bucket]), top + height - y(level.high[bucket]));
+        pen.globalAlpha = 1;
+        bar(bucket * level.width, (bucket + 1) * level.width, y(level.low[bucket]), top + height - y(level.low[bucket]));
+      }
+    } else {
+      let index = find(steps.time, view.from) - 1;
+      for (; index < steps.time.length && (index < 0 || steps.time[index] < view.to); index++) {
+        const [from, value] = index < 0 ? [0, 0] : [steps.time[index], steps.value[index]];
+        const to = index + 1 < steps.time.length ? steps.time[index + 1] : data.end;
+        if (value && to > view.from) bar(from, to, y(value), top + height - y(value));
       }
     }
-    for (const from of unserved) waits.push(from);
-    const at = (list) => Float64Array.from(list);
-    const bad = rows(columns.bad_gap, columns.bad_length, [columns.bad_gap.length])[0];
-    const locks = rows(columns.lock_gap, columns.lock_length, columns.locks);
-    const chain = rows(columns.chain_gap, columns.chain_length, [columns.chain_gap.length])[0];
-    Object.assign(chain, { task: columns.chain_task, kind: columns.chain_kind });
-    return {
-      ...head, lanes, bad, locks, chain,
-      running: new Steps(begin, stop, end), waiting: new Steps(at(waits), at(served), end),
+    if (line) {
+      pen.strokeStyle = colours.ink;
+      pen.setLineDash([4, 3]);
+      pen.strokeRect(left - 1, y(line), width + 2, 0);
+      pen.setLineDash([]);
+    }
+  };
+
+  const drawChain = ({ top, height }) => each(data.chain, (index) => {
+    // Running is tall, waiting for a CPU is half as tall and red, sleeping is a line.
+    const kind = data.chain.kind[index];
+    const tall = kind < 2 ? height : kind === 2 ? height / 2 : 2;
+    pen.fillStyle = kind < 2 ? colours.accent : kind === 2 ? colours.bad : colours.quiet;
+    bar(data.chain.from[index], data.chain.to[index], top + (height - tall) / 2, tall);
+  });
+
+  const drawBad = (top, height, alpha) => {
+    pen.globalAlpha = alpha;
+    pen.fillStyle = colours.bad;
+    each(data.bad, (index) => bar(data.bad.from[index], data.bad.to[index], top, height));
+    pen.globalAlpha = 1;
+  };
+
+  const inside = ({ from, to }, ticks) => {
+    const index = find(from, ticks) - 1;
+    return index >= 0 && ticks < to[index] ? index : -1;
+  };
+
+  const sayStint = (cpu, index) => {
+    const lane = data.lanes[cpu];
+    const [from, to, wait, code] = [lane.from[index], lane.to[index], lane.wait[index], lane.reason[index]];
+    const lines = [`${name(lane.task[index])} on CPU ${cpu}`, `from ${clock(from)} for ${span(to - from)}`];
+    if (wait) lines.push(`waited ${span(wait)} for a CPU, ${code & 1 ? "since it was woken" : "since it lost one"}`);
+    if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
+    return lines.join("\n");
+  };
+  const sayLane = (cpu, ticks) => {
+    const lane = data.lanes[cpu];
+    const index = find(lane.to, ticks);
+    if (index < lane.from.length && lane.from[index] <= ticks) return sayStint(cpu, index);
+    const [from, to] = [index ? lane.to[index - 1] : 0, index < lane.from.length ? lane.from[index] : data.end];
+    const waits = inside(data.bad, ticks) >= 0 ? "\nwhile a task waits that may run on some idle CPU" : "";
+    return `CPU ${cpu} runs no task\nfrom ${clock(from)} for ${span(to - from)}${waits}`;
+  };
+
+  const axis = () => {
+    pen.fillStyle = pen.strokeStyle = colours.quiet;
+    const unit = step() / data.unit;
+    const every = [1, 2, 5, 10, 20].map((times) => times * unit).find((ticks) => ticks * scale() > 96) ?? 50 * unit;
+    for (let ticks = Math.ceil(view.from / every) * every; ticks < view.to; ticks += every) {
+      const x = xOf(ticks);
+      pen.globalAlpha = 0.35;
+      pen.fillRect(x, AXIS - 4, 1, canvas.clientHeight);
+      pen.globalAlpha = 1;
+      if (x + 60 < left + width) pen.fillText(clock(ticks), x + 2, 11);
+    }
+  };
+
+  const drawFocus = () => {
+    if (!focus) return;
+    const { top, height } = rows.find((row) => row.cpu === Math.max(0, focus.cpu));
+    pen.strokeStyle = colours.ink;
+    pen.lineWidth = 2;
+    const [from, to] = [Math.max(left, xOf(focus.from)), Math.min(left + width, xOf(focus.from + focus.length))];
+    if (to > from) pen.strokeRect(from, top - 1, to - from, height + 2);
+    pen.lineWidth = 1;
+  };
+
+  const draw = () => {
+    const began = performance.now();
+    const density = devicePixelRatio;
+    const [wide, tall] = [canvas.clientWidth, rows.at(-1).top + rows.at(-1).height + 4];
+    canvas.style.height = `${tall}px`;
+    if (canvas.width !== Math.round(wide * density) || canvas.height !== Math.round(tall * density)) {
+      [canvas.width, canvas.height] = [Math.round(wide * density), Math.round(tall * density)];
+    }
+    left = wide < 500 ? 52 : 96;
+    width = wide - left - 2;
+    pen.setTransform(density, 0, 0, density, 0, 0);
+    pen.clearRect(0, 0, wide, tall);
+    pen.font = "12px system-ui, sans-serif";
+    axis();
+    const lanes = rows.filter((row) => row.cpu >= 0);
+    drawBad(lanes[0].top, tall - lanes[0].top, 0.25);
+    const every = Math.ceil(13 / (laneHeight + laneGap));
+    for (const row of rows) {
+      pen.fillStyle = row.cpu === chosen && row.cpu >= 0 ? colours.accent : colours.quiet;
+      const label = wide < 500 ? row.name.replace("CPU ", "").split(" ")[0] : row.name;
+      if (row.cpu < 0 || row.cpu % every === 0) pen.fillText(label, 2, row.top + Math.min(row.height, 20) / 2 + 4);
+      row.draw(row);
+      if (row.cpu === chosen && row.cpu >= 0) {
+        pen.strokeStyle = colours.accent;
+        pen.strokeRect(left - 1, row.top - 1, width + 2, row.height + 2);
+      }
+    }
+    drawFocus();
+    canvas.dataset.ms = (performance.now() - began).toFixed(2);
+    canvas.dataset.from = view.from * data.unit;
+    canvas.dataset.to = view.to * data.unit;
+  };
+  let pending = false;
+  const redraw = () => {
+    if (pending) return;
+    pending = true;
+    requestAnimationFrame(() => { pending = false; draw(); });
+  };
+  const repaint = () => {
+    const style = (colour) => {
+      const probe = frame.querySelector(".probe");
+      probe.style.color = `var(--${colour})`;
+      return getComputedStyle(probe).color;
     };
+    for (const colour of ["ink", "quiet", "raised", "accent", "bad", "run", "scheduler", "ground"]) colours[colour] = style(colour);
+    const [red] = colours.ground.match(/[\d.]+/g).map(Number);
+    colours.dark = red < 128;
+    redraw();
   };
 
-  return { model, NONE };
-})();
+  const look = (from, to) => {
+    const length = Math.max(NARROWEST, Math.min(data.end, to - from));
+    view.from = Math.max(0, Math.min(data.end - length, from));
+    view.to = view.from + length;
+    redraw();
+  };
+  const zoom = (factor, at = (view.from + view.to) / 2) => {
+    const length = Math.max(NARROWEST, (view.to - view.from) / factor);
+    const part = (at - view.from) / (view.to - view.from);
+    look(at - part * length, at + (1 - part) * length);
+  };
+  const pan = (share) => look(view.from + share * (view.to - view.from), view.to + share * (view.to - view.from));
+  const whole = () => { focus = null; look(0, data.end); };
+
+  add("longest chain", CHAIN, drawChain, (ticks) => {
+    const index = inside(data.chain, ticks);
+    if (index < 0) return "";
+    const { from, to, task, kind } = data.chain;
+    return `the longest chain of causes: ${name(task[index])} ${KINDS[kind[index]]} for ${span(to[index] - from[index])}`;
+  });
+  const cpus = data.lanes.length;
+  add("CPUs that run", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colours.run),
+    (ticks) => `${data.running.at(ticks)} of ${cpus} CPUs run tasks at ${clock(ticks)}`);
+  add("tasks waiting", STEPS, (row) => drawSteps(data.waiting, row, data.waiting.most, 0, colours.scheduler),
+    (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks)}; at most ${data.waiting.most}`);
+  add("idle beside", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {
+    const index = inside(data.bad, ticks);
+    if (index < 0) return "no CPU idles beside a task that may run there";
+    return `some CPU idles for ${span(data.bad.to[index] - data.bad.from[index])} beside a task that may run there`;
+  });
+  const locked = data.locks.some((lock) => lock.from.length);
+  data.lanes.forEach((lane, cpu) => add(`CPU ${cpu}`, laneHeight, (row) => {
+    drawLane(lane, row);
+    if (!locked) return;
+    pen.fillStyle = colours.ink;
+    each(data.locks[cpu], (index) => bar(data.locks[cpu].from[index], data.locks[cpu].to[index], row.top + row.height - 3, 3));
+  }, (ticks) => {
+    const index = inside(data.locks[cpu], ticks);
+    const lock = index < 0 ? "" : `\nwaits ${span(data.locks[cpu].to[index] - data.locks[cpu].from[index])} for a lock`;
+    return sayLane(cpu, ticks) + lock;
+  }, cpu));
+
+  // The stint before or after the cursor on the chosen CPU, by keys.
+  const walk = (way) => {
+    if (chosen < 0) chosen = 0;
+    const lane = data.lanes[chosen];
+    const near = find(lane.to, (view.from + view.to) / 2);
+    cursor = Math.max(0, Math.min(lane.from.length - 1, cursor < 0 ? near : cursor + way));
+    if (!lane.from.length) return;
+    const middle = (lane.from[cursor] + lane.to[cursor]) / 2;
+    if (middle < view.from || middle > view.to) look(middle - (view.to - view.from) / 2, middle + (view.to - view.from) / 2);
+    const { left: x, top: y } = canvas.getBoundingClientRect();
+    tell(sayStint(chosen, cursor), x + xOf(middle), y + rows.find((row) => row.cpu === chosen).top + laneHeight);
+    redraw();
+  };
+  const choose = (way) => {
+    chosen = Math.max(0, Math.min(cpus - 1, chosen + way));
+    cursor = -1;
+    walk(0);
+  };
+  const KEYS = {
+    ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(0.5),
+    0: whole, PageDown: () => choose(1), PageUp: () => choose(-1), n: () => walk(1), p: () => walk(-1),
+  };
+  canvas.addEventListener("keydown", (event) => {
+    if (!KEYS[event.key] || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    KEYS[event.key]();
+  });
+  frame.querySelectorAll("[data-key]").forEach((button) => button.addEventListener("click", () => KEYS[button.dataset.key]()));
+
+  // The pointer: hover tells, dragging moves, two fingers or the wheel with Ctrl zoom.
+  const fingers = new Map();
+  const local = (event) => event.clientX - canvas.getBoundingClientRect().left;
+  canvas.addEventListener("pointerdown", (event) => {
+    fingers.set(event.pointerId, local(event));
+    canvas.setPointerCapture(event.pointerId);
+  });
+  for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, (event) => fingers.delete(event.pointerId));
+  canvas.addEventListener("pointermove", (event) => {
+    const x = local(event);
+    const before = fingers.get(event.pointerId);
+    if (before === undefined) {
+      const y = event.clientY - canvas.getBoundingClientRect().top;
+      const row = rows.find(({ top, height }) => y >= top && y < top + height + laneGap);
+      const text = row && x >= left ? row.say(timeAt(x)) : "";
+      return tell(text, event.clientX, event.clientY);
+    }
+    quiet();
+    const others = [...fingers].filter(([id]) => id !== event.pointerId);
+    fingers.set(event.pointerId, x);
+    if (!others.length) return look(view.from - (x - before) / scale(), view.to - (x - before) / scale());
+    const still = others[0][1];
+    if (Math.abs(before - still) > 8) zoom(Math.abs(x - still) / Math.abs(before - still), timeAt(still));
+  });
+  canvas.addEventListener("pointerleave", quiet);
+  canvas.addEventListener("dblclick", (event) => zoom(4, timeAt(local(event))));
+  canvas.addEventListener("wheel", (event) => {
+    if (event.ctrlKey || event.metaKey || document.activeElement === canvas) {
+      event.preventDefault();
+      zoom(Math.exp(-event.deltaY / 300), timeAt(local(event)));
+    }
+  }, { passive: false });
+
+  const search = frame.querySelector("[data-find]");
+  search.addEventListener("input", () => {
+    const wanted = search.value.toLowerCase();
+    const fits = ([pid, task]) => `${pid} ${task}`.toLowerCase().includes(wanted);
+    found = wanted ? new Set(data.names.flatMap((task, index) => fits(task) ? [index] : [])) : null;
+    redraw();
+  });
+
+  const list = frame.querySelector(".longest");
+  list.replaceChildren(...data.longest.map((wait) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    const where = wait.cpu < 0 ? "and got none" : `then CPU ${wait.cpu}`;
+    button.textContent = `${span(wait.length)}: ${name(wait.task)} from ${(wait.from * data.unit / 1e9).toFixed(6)} s, ${where}`;
+    button.addEventListener("click", () => {
+      focus = wait;
+      chosen = wait.cpu;
+      look(wait.from - wait.length / 4, wait.from + wait.length * 1.25);
+      canvas.scrollIntoView({ block: "nearest" });
+    });
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
+  }));
+
+  new ResizeObserver(redraw).observe(canvas);
+  document.addEventListener("repaint", repaint);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  matchMedia("print").addEventListener("change", repaint);
+  repaint();
+};

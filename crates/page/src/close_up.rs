@@ -3,6 +3,7 @@
 
 use crate::owners::{OWNERS, legend};
 use crate::plot::cpus::cpus;
+use crate::track::encode;
 use crate::{Report, data, runs};
 use ids::Nanos;
 use maud::{Markup, html};
@@ -14,6 +15,8 @@ const TYPICAL: [&str; 3] = ["makespan_ns", "wakeup_latency_ns.mean", "elapsed_ns
 
 /// Locks that a table shows.
 const LOCKS: usize = 30;
+/// Stints in the timelines of a page: a million take some 6 MB.
+const STINTS: usize = 1_000_000;
 /// Tasks that stand in the page as text, for print and where scripts do not run.
 const TASKS: usize = 10;
 
@@ -60,7 +63,7 @@ pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
                 @for (index, (name, run, details)) in chosen.iter().enumerate() {
                     article id={ "run-" (index) } {
                         h3 { (name) }
-                        (one(index, name, &report.records[*run], details))
+                        (one(report, (index, name, *run), details, STINTS / chosen.len()))
                     }
                 }
             }
@@ -78,7 +81,8 @@ fn name(setup: &Setup, record: &Record) -> String {
     }
 }
 
-fn one(index: usize, name: &str, record: &Record, details: &Details) -> Markup {
+fn one(report: &Report<'_>, (index, name, run): (usize, &str, usize), details: &Details, share: usize) -> Markup {
+    let record = &report.records[run];
     let dump = record.ending.ejected.as_ref().map(|exit| exit.dump.as_str()).filter(|dump| !dump.is_empty());
     let dump = dump.map(|dump| dump.lines().map(report::escape).collect::<Vec<_>>().join("\n"));
     html! {
@@ -88,8 +92,38 @@ fn one(index: usize, name: &str, record: &Record, details: &Details) -> Markup {
             (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning))))
             figure { (plot) }
         }
+        (timeline(report, run, index, name, share))
         (locks(details.locks.as_deref().unwrap_or_default()))
         (tasks(index, &details.tasks))
+    }
+}
+
+/// The timeline, with at most `share` stints.
+fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: usize) -> Markup {
+    let track = report.tracks.iter().find(|(of, _)| *of == run).map(|(_, track)| track);
+    let source = format!("timeline-data-{index}");
+    html! {
+        @if let Some(Ok(track)) = track {
+            h4 { "Timeline" }
+            div.timeline.scripted data-source=(source) {
+                p {
+                    @for (key, label, text) in BUTTONS {
+                        button type="button" data-key=(key) aria-label=(label) title=(label) { (text) } " "
+                    }
+                    label { "Find a task " input type="search" data-find; }
+                }
+                canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
+                span.probe {}
+                p.quiet {
+                    "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has a colour of its own. Where a                      CPU's row is too dense for single tasks, its height says which share of the time it ran tasks. The red                      ground is time in which some CPU idled although a task waited that may run there; black ticks at the foot                      of a row are waits for locks. In the longest chain of causes tall is running, half as tall and red is                      waiting for a CPU, a line is sleeping; the dashed line above the CPUs that run is all of them."
+                }
+                details { summary { "The longest waits" } ol.longest {} }
+            }
+            noscript { p.quiet { "The timeline needs scripts." } }
+            (data::element(&source, &encode(track, share)))
+        } @else if let Some(Err(reason)) = track {
+            p.quiet { "There is no timeline: " (report::escape(reason)) }
+        }
     }
 }
 
@@ -124,6 +158,15 @@ fn locks(locks: &[Lock]) -> Markup {
         }
     }
 }
+
+/// What can be pressed beside a timeline: the key that does the same, what it does, and how it looks.
+const BUTTONS: [(&str, &str, &str); 5] = [
+    ("ArrowLeft", "earlier", "◀"),
+    ("ArrowRight", "later", "▶"),
+    ("+", "zoom in", "+"),
+    ("-", "zoom out", "−"),
+    ("0", "the whole run", "All"),
+];
 
 /// Columns of the table of tasks, as the script has them.
 const HEAD: [&str; 12] =

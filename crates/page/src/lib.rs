@@ -16,9 +16,11 @@ mod measured;
 mod owners;
 mod plot;
 mod runs;
+mod track;
 mod waits;
 
 pub use close_up::close_ups;
+pub use track::Track;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -27,10 +29,14 @@ use report::{Content, Details, Record, Table, content};
 use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("../assets/style.css");
-const SCRIPT: &str = include_str!("../assets/page.js");
+const SCRIPT: &str = concat!(
+    include_str!("../assets/model.js"),
+    include_str!("../assets/timeline.js"),
+    include_str!("../assets/page.js")
+);
 
 /// What a page is made of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Report<'a> {
     /// The version of the program.
     pub version: &'a str,
@@ -40,6 +46,9 @@ pub struct Report<'a> {
     pub records: &'a [Record],
     /// What else is known of each run.
     pub details: &'a [Details],
+    /// What happened in runs, or why that is not known, with their places among the records: those of [`close_ups`] are
+    /// shown.
+    pub tracks: &'a [(usize, Result<Track, String>)],
     /// Setups that could not run at all, one sentence each.
     pub refused: &'a [String],
 }
@@ -181,7 +190,8 @@ fn foot(content: &Content) -> Markup {
             @if let Some(unvalidated) = &content.unvalidated { p { (unvalidated) } }
             p.scripted {
                 "Keys: Tab goes from picture to picture; the arrow keys go through the values of one. On a timeline the \
-                 arrows move, + and - zoom, 0 shows all of it, and Page Up and Page Down change the CPU."
+                 arrows move, + and - zoom, 0 shows all of it, Page Up and Page Down choose a CPU, n and p go from task to \
+                 task on it."
             }
         }
     }

@@ -22,6 +22,7 @@ fn of(runs: &[RunReport]) -> (String, Value) {
         command: Some("weir sim a b"),
         records: &records,
         details: &details,
+        tracks: &[],
         refused: &["c on m: refused: <no> such thing".to_owned()],
     });
     (html, serde_json::from_str(&json).unwrap())
