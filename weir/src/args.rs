@@ -254,7 +254,7 @@ pub struct Sim {
     /// Write all that is known of the runs to FILE.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Write the report as a page that needs no network: tables, plots, tasks
+    /// Write the report as a page that needs no network: tables, plots, timelines, tasks
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
 }
@@ -353,7 +353,7 @@ pub struct Run {
     /// Write all that is known of the run, each event too, to FILE.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Write the report as a page that needs no network: tables, plots, tasks
+    /// Write the report as a page that needs no network: tables, plots, timelines, tasks
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
     /// The command and its arguments
@@ -388,7 +388,7 @@ pub struct Compare {
     /// Show all measures, not only those that matter most
     #[arg(long)]
     pub all: bool,
-    /// Write the comparison as a page that needs no network: tables, plots, tasks
+    /// Write the comparison as a page that needs no network: tables, plots, timelines, tasks
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
 }

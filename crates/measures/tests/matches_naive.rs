@@ -98,7 +98,7 @@ impl Story {
 }
 
 fn collect(records: &[Record], elapsed: Nanos) -> RunMeasures {
-    let mut collector = Collector::new(&topology());
+    let mut collector = Collector::with_idle_gaps(&topology());
     let mut tasks = Vec::new();
     for record in records {
         match record {
@@ -112,7 +112,14 @@ fn collect(records: &[Record], elapsed: Nanos) -> RunMeasures {
         }
     }
     let cpus = vec![CpuAccount { idle: elapsed, ..CpuAccount::default() }; CPUS as usize];
-    collector.finish(Totals { elapsed, cpus, tasks, ..Totals::default() })
+    let gaps = collector.idle_gaps(elapsed);
+    let measures = collector.finish(Totals { elapsed, cpus, tasks, ..Totals::default() });
+    // They are what the total consists of, in order and apart.
+    assert_eq!(gaps.iter().map(|(from, to)| to.0 - from.0).sum::<u64>(), measures.idle_while_runnable.0);
+    assert!(
+        gaps.iter().all(|(from, to)| from < to && *to <= elapsed) && gaps.windows(2).all(|two| two[0].1 < two[1].0)
+    );
+    measures
 }
 
 #[derive(PartialEq)]

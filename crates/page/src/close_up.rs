@@ -3,7 +3,7 @@
 
 use crate::owners::{OWNERS, legend};
 use crate::plot::cpus::cpus;
-use crate::track::encode;
+use crate::track::{cut, encode};
 use crate::{Report, data, runs};
 use ids::Nanos;
 use maud::{Markup, html};
@@ -111,6 +111,9 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
                         button type="button" data-key=(key) aria-label=(label) title=(label) { (text) } " "
                     }
                     label { "Find a task " input type="search" data-find; }
+                }
+                @if let Some(cut) = cut(&track.timeline, share) {
+                    p.note { "The run has too many switches for a page. It shows the first " (cut) "." }
                 }
                 canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
                 span.probe {}

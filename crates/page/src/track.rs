@@ -82,7 +82,7 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 /// When the timeline has to end so that at most `most` stints begin before; `None` if it need not.
-fn cut(timeline: &Timeline, most: usize) -> Option<Nanos> {
+pub fn cut(timeline: &Timeline, most: usize) -> Option<Nanos> {
     let mut begins: Vec<Nanos> = timeline.cpus.iter().flat_map(|cpu| &cpu.stints).map(|stint| stint.from).collect();
     if begins.len() <= most {
         return None;
