@@ -223,7 +223,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
       probe.style.color = `var(--${colour})`;
       return getComputedStyle(probe).color;
     };
-    for (const colour of ["ink", "quiet", "raised", "accent", "bad", "run", "scheduler", "ground"]) colours[colour] = style(colour);
+    const names = ["ink", "quiet", "raised", "accent", "bad", "run", "scheduler", "ground"];
+    for (const colour of names) colours[colour] = style(colour);
     const [red] = colours.ground.match(/[\d.]+/g).map(Number);
     colours.dark = red < 128;
     redraw();
@@ -346,7 +347,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const button = document.createElement("button");
     button.type = "button";
     const where = wait.cpu < 0 ? "and got none" : `then CPU ${wait.cpu}`;
-    button.textContent = `${span(wait.length)}: ${name(wait.task)} from ${(wait.from * data.unit / 1e9).toFixed(6)} s, ${where}`;
+    const since = (wait.from * data.unit / 1e9).toFixed(6);
+    button.textContent = `${span(wait.length)}: ${name(wait.task)} from ${since} s, ${where}`;
     button.addEventListener("click", () => {
       focus = wait;
       chosen = wait.cpu;
