@@ -43,7 +43,13 @@ fn every_way_to_a_page_gives_the_same_page() {
     std::fs::write(directory.path().join("c.json"), weir(directory.path(), &format!("{line} --format json")).stdout)
         .unwrap();
     assert_eq!(weir(directory.path(), "report c.json").status.code(), Some(0));
-    assert!(!read("c.html").contains("weir sim") && read("a.html").contains("weir sim fifo bfs --machine laptop-2c4t"));
+    assert!(
+        !read("c.html").contains("id=\"command\"") && read("c.html").contains("There is no timeline: JSON of runs")
+    );
+    assert!(
+        read("a.html").contains("weir sim fifo bfs --machine laptop-2c4t")
+            && read("a.html").contains("timeline-data-1")
+    );
     let compared = weir(directory.path(), "compare a.weirrun c.json --report d.html");
     assert_eq!(compared.status.code(), Some(0), "{}", text(&compared.stderr));
     assert!(read("d.html").contains("fifo (a.weirrun)"), "names tell files apart");
