@@ -16,7 +16,12 @@ pub fn measured(index: usize, table: &Table) -> Markup {
     let marked = table.rows.iter().flat_map(|row| &row.cells).filter_map(|cell| cell.versus.as_ref()).any(is_marked);
     html! {
         div.verdict {
-            @for sentence in &table.sentences { p { (sentence) } }
+            @for sentence in &table.sentences {
+                p {
+                    (sentence.text)
+                    @if !sentence.ranges.is_empty() { " " span.quiet { "95 %: " (sentence.ranges.join("; ")) "." } }
+                }
+            }
             @if table.sentences.is_empty() && table.setups.len() == 1 { (alone(table)) }
             @for note in &table.notes { (note_of(note)) }
         }
@@ -76,7 +81,7 @@ fn text_of(measure: &Measure, value: u64) -> String {
 fn row_of(table: &Table, index: usize, row: &Row) -> Markup {
     let id = format!("why-{index}-{}", row.measure.key.replace('.', "-"));
     html! {
-        tr.detail[row.measure.rank == Rank::Detail || row.is_same] data-key=(row.measure.key) {
+        tr.detail[!row.is_shown] data-key=(row.measure.key) {
             th scope="row" {
                 button.why type="button" aria-expanded="false" aria-controls=(id) { (row.measure.label) }
             }

@@ -83,12 +83,15 @@ fn medians_are_those_of_the_runs_and_sentences_those_of_the_text() {
     let content = report::content(&records);
     let table = &content.tables[0];
     assert!(!table.sentences.is_empty());
-    for sentence in table.sentences.iter().chain([&content.explanation]) {
+    for sentence in table.sentences.iter().map(|sentence| &sentence.text).chain([&content.explanation]) {
         assert!(html.contains(sentence.as_str()), "{sentence}");
         assert!(text.contains(&words(sentence)), "{sentence}");
     }
+    let makespan = table.rows.iter().find(|row| row.measure.key == "makespan_ns").unwrap();
+    let range = makespan.cells[1].versus.as_ref().unwrap().range.clone().unwrap();
+    assert!(table.sentences[0].ranges.contains(&format!("makespan {range}")), "{:?}", table.sentences);
     // Marks and ranges as the text has them.
-    for row in table.rows.iter().filter(|row| !row.is_same && row.measure.rank <= measures::catalogue::Rank::Table) {
+    for row in table.rows.iter().filter(|row| row.is_shown) {
         let versus = row.cells[1].versus.as_ref().unwrap();
         let range = versus.range.clone().unwrap_or_default();
         assert!(text.contains(&words(&format!("{} {}", row.measure.label, row.cells[0].text))), "{}", row.measure.key);

@@ -73,7 +73,7 @@ pub(crate) fn words(group: &Group<'_>) -> String {
 
 /// Whether a measure is worth a row: it is asked for, and something is known of it. How long a run took is said if
 /// its work did not end.
-fn is_shown(group: &Group<'_>, measure: usize, view: View) -> bool {
+pub(crate) fn is_shown(group: &Group<'_>, measure: usize, view: View) -> bool {
     let known = |measure: usize| group.setups.iter().any(|setup| setup.median(measure).is_some());
     let ended = |setup: &Setup<'_>| setup.runs.iter().all(|run| run.value("makespan_ns").is_some());
     view.all

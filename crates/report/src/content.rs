@@ -2,12 +2,12 @@
 //! What a report says of several runs, as data: for those who lay it out themselves, such as a page. It is made by what
 //! makes the text, so both say the same.
 
-use crate::comparison::{difference, explanation, is_same, range_of, said_once};
+use crate::comparison::{difference, explanation, is_same, is_shown, range_of, said_once};
 use crate::notes::{Note, of_setup, outcome};
 use crate::numbers::{GLUE, value_text};
 use crate::setups::{self, Compared, Group, Judgement, groups};
-use crate::{Record, printable_record, sentence, unvalidated_effects};
-use measures::catalogue::{CATALOGUE, Measure, Rank};
+use crate::{Record, View, printable_record, sentence, unvalidated_effects};
+use measures::catalogue::{Better, CATALOGUE, Measure, Rank};
 
 /// All of it.
 #[derive(Clone, Debug)]
@@ -34,11 +34,20 @@ pub struct Table {
     /// Each measure that is known of some setup.
     pub rows: Vec<Row>,
     /// How the setups differ, or what came of the only one.
-    pub sentences: Vec<String>,
+    pub sentences: Vec<Sentence>,
     /// What is the same in all of several setups, with its value; nothing of measures that are 0.
     pub same: Vec<String>,
     /// What a reader must know beside the numbers.
     pub notes: Vec<Note>,
+}
+
+/// What is said of a setup.
+#[derive(Clone, Debug)]
+pub struct Sentence {
+    /// The words.
+    pub text: String,
+    /// The ranges of the differences that matter most: `makespan -1.0 to -0.2 %`.
+    pub ranges: Vec<String>,
 }
 
 /// Runs that differ by chance alone.
@@ -57,8 +66,8 @@ pub struct Row {
     pub measure: &'static Measure,
     /// For each setup.
     pub cells: Vec<Cell>,
-    /// All setups have the same, to a tenth of a percent.
-    pub is_same: bool,
+    /// It is one of those that matter, and says something that the others do not.
+    pub is_shown: bool,
 }
 
 /// A measure of one setup.
@@ -113,14 +122,21 @@ fn table(group: &Group<'_>, records: &[Record]) -> Table {
         runs: setup.runs.iter().filter_map(place).collect(),
     };
     let others = group.setups[1..].iter().zip(&group.compared);
-    let mut sentences: Vec<String> = others.map(|(other, compared)| sentence::of(group, other, compared)).collect();
-    sentences.retain(|sentence| !sentence.is_empty());
+    let said = |(other, compared)| Sentence {
+        text: plain(&sentence::of(group, other, compared)),
+        ranges: headline_ranges(compared),
+    };
+    let mut sentences: Vec<Sentence> = others.map(said).collect();
+    sentences.retain(|sentence| !sentence.text.is_empty());
     if group.setups.iter().all(|setup| setup.runs.len() == 1) {
-        let ended = |setup: &setups::Setup<'_>| format!("{} {}.", setup.name, outcome(setup.runs[0]));
+        let ended = |setup: &setups::Setup<'_>| Sentence {
+            text: format!("{} {}.", setup.name, outcome(setup.runs[0])),
+            ranges: Vec::new(),
+        };
         sentences.splice(0..0, group.setups.iter().filter(|setup| !setup.is_part()).map(ended));
     }
     let known = |&measure: &usize| group.setups.iter().any(|setup| setup.median(measure).is_some());
-    let shown = |&measure: &usize| CATALOGUE[measure].rank <= Rank::Table;
+    let shown = |&measure: &usize| is_shown(group, measure, View::default());
     let same: Vec<usize> = (0..CATALOGUE.len()).filter(shown).filter(|&measure| is_all_same(group, measure)).collect();
     Table {
         title: group.title.clone(),
@@ -129,7 +145,7 @@ fn table(group: &Group<'_>, records: &[Record]) -> Table {
         setups: group.setups.iter().map(setup).collect(),
         rows: (0..CATALOGUE.len()).filter(known).map(|measure| row(group, measure)).collect(),
         same: same.iter().filter_map(|&measure| said_once(first, measure)).map(|text| plain(&text)).collect(),
-        sentences: sentences.iter().map(|sentence| plain(sentence)).collect(),
+        sentences,
         notes: group.setups.iter().flat_map(of_setup).collect(),
     }
 }
@@ -148,7 +164,16 @@ fn row(group: &Group<'_>, measure: usize) -> Row {
         }
     };
     let cells = group.setups.iter().enumerate().map(cell).collect();
-    Row { measure: &CATALOGUE[measure], cells, is_same: is_all_same(group, measure) }
+    let is_shown = is_shown(group, measure, View::default()) && !is_all_same(group, measure);
+    Row { measure: &CATALOGUE[measure], cells, is_shown }
+}
+
+/// What the sentences rest on.
+fn headline_ranges(compared: &Compared) -> Vec<String> {
+    let headline =
+        |&measure: &usize| CATALOGUE[measure].rank == Rank::Headline && CATALOGUE[measure].better != Better::Neither;
+    let range = |measure: usize| Some(format!("{} {}", CATALOGUE[measure].label, range_of(compared, measure)?));
+    (0..CATALOGUE.len()).filter(headline).filter_map(range).collect()
 }
 
 fn is_all_same(group: &Group<'_>, measure: usize) -> bool {

@@ -23,7 +23,7 @@ mod summary;
 mod table;
 
 pub use comparison::comparison;
-pub use content::{Cell, Content, Row, Setup, Table, Versus, content};
+pub use content::{Cell, Content, Row, Sentence, Setup, Table, Versus, content};
 pub use csv::to_csv;
 pub use details::{Buckets, Cpu, Details, Distributions, Latency, Lock, Task, read_details};
 pub use doubts::Doubt;

@@ -28,7 +28,7 @@ fn draw(title: &str, class: &str, size: (u32, u32), cpus: &[Cpu]) -> Markup {
             .margin_right(14)
             .margin_top(8)
             .x_label_area_size(28)
-            .y_label_area_size(44)
+            .y_label_area_size(50)
             .build_cartesian_2d(-0.5..count - 0.5, 0.0..100.0)
             .expect("drawing into memory");
         let ink = Paint::Text.color();
