@@ -40,13 +40,15 @@ pub(crate) struct Alarms {
     cpus: u32,
     timers: Vec<(TimerKey, CpuId)>,
     timer_numbers: BTreeMap<TimerKey, u32>,
+    /// The slot of the one that was taken last.
+    ringing: u32,
 }
 
 impl Alarms {
     /// For a machine of this size.
     pub fn new(cpus: usize, order: Option<Draw>) -> Alarms {
         let (queue, cpus) = (EventQueue::default(), cpus as u32);
-        Alarms { queue, order, cpus, timers: Vec::new(), timer_numbers: BTreeMap::new() }
+        Alarms { queue, order, cpus, timers: Vec::new(), timer_numbers: BTreeMap::new(), ringing: 0 }
     }
 
     /// Sets or moves an alarm.
@@ -89,6 +91,16 @@ impl Alarms {
         self.timer_numbers.get(&key).map(|&number| self.timers[number as usize].1)
     }
 
+    /// Whether their order is drawn where they are due at the same time. Then each that is set draws.
+    pub fn are_drawn(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// Whether the alarm of `cpu`, if it had been due now, would have been taken before what happens now.
+    pub fn comes_before_this(&self, cpu: CpuId) -> bool {
+        cpu.0 < self.ringing
+    }
+
     /// When it is due.
     pub fn due(&mut self, alarm: Alarm) -> Option<Nanos> {
         let slot = self.slot(alarm);
@@ -103,6 +115,7 @@ impl Alarms {
     /// Takes the next one.
     pub fn pop(&mut self) -> Option<(Nanos, Alarm)> {
         let (time, slot) = self.queue.pop()?;
+        self.ringing = slot;
         let alarm = if slot < self.cpus {
             Alarm::Cpu(CpuId(slot))
         } else if slot < 2 * self.cpus {

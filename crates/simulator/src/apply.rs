@@ -18,6 +18,7 @@ impl<M: Model> Run<'_, M> {
     pub fn apply(&mut self, cpu: CpuId, mut charge: Charge) {
         self.model.take_output(&mut self.output);
         self.instructions += self.output.usage.instructions;
+        self.end_ahead(cpu);
         if self.output.locks.is_empty() && self.cpus[cpu.index()].script.is_empty() {
             charge.scheduler += price(&self.machine.costs, &self.output.usage);
             self.cpus[cpu.index()].charge(charge);

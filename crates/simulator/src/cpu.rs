@@ -5,6 +5,7 @@
 //! owes, it is busy and nothing else happens on it. When all is paid, the current task runs (or the CPU idles), and
 //! the ticks that nobody needs to see take their share.
 
+use crate::ahead::Ahead;
 use crate::interrupt::Interrupt;
 use crate::operations::Pending;
 use crate::script::Script;
@@ -69,6 +70,10 @@ pub(crate) struct Cpu {
     pub spins_for: Vec<(CpuId, u64)>,
     /// What is left of an operation that takes locks, after what it owes.
     pub script: Script,
+    /// An operation that was played ahead of its time.
+    pub ahead: Option<Ahead>,
+    /// Its steps, from its lock on.
+    pub played: Script,
     /// An operation of the kernel that waits, and is amidst it.
     pub operation: Option<Box<Pending>>,
     /// It spins until that may go on, or begin.
@@ -98,6 +103,8 @@ impl Cpu {
             awaits: Vec::new(),
             spins_for: Vec::new(),
             script: Script::default(),
+            ahead: None,
+            played: Script::default(),
             operation: None,
             parked: false,
             waits_for_lock: false,
@@ -105,6 +112,11 @@ impl Cpu {
             settled: Nanos::ZERO,
             account: CpuAccount::default(),
         }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> CpuId {
+        self.number
     }
 
     /// When all that it owes is paid; not before the last [`Cpu::settle`]. Meaningless while it spins.
@@ -153,6 +165,11 @@ impl Cpu {
         self.owes.interrupt += charge.interrupt;
         self.owes.scheduler += charge.scheduler;
         debug_assert!(charge.locked <= charge.scheduler, "it is a part of it");
+    }
+
+    /// So much of the scheduler's code, which is still owed, is not executed after all.
+    pub fn refund(&mut self, scheduler: Nanos) {
+        self.owes.scheduler -= scheduler;
     }
 
     /// So much of the time that its task ran was more than the work that got done.

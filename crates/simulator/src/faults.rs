@@ -260,6 +260,7 @@ impl<M: Model> Run<'_, M> {
         let entry = &mut self.cpus[BOOT_CPU.index()];
         entry.offline = true;
         entry.next_tick = later(entry.next_tick, length);
+        self.take_all_back();
         self.alarms.postpone(length);
         self.postpone_starts(length);
         let at = self.now + length;

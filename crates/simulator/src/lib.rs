@@ -3,6 +3,9 @@
 
 mod act;
 mod advance;
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 mod alarms;
 mod apply;
 mod cost;

@@ -45,6 +45,17 @@ struct Waiter {
     caller: &'static str,
 }
 
+/// A CPU will take a lock that is free, and give it back; nobody else has wanted it before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreseen {
+    pub cpu: CpuId,
+    pub caller: &'static str,
+    /// When it will ask for it.
+    pub at: Nanos,
+    /// When it will have given it back.
+    pub free: Nanos,
+}
+
 /// What one caller did with a lock.
 #[derive(Debug)]
 struct Row {
@@ -71,6 +82,7 @@ struct Entry {
     /// When it is free, unless it is held.
     free: Nanos,
     waiting: VecDeque<Waiter>,
+    foreseen: Option<Foreseen>,
     /// When those get it who came before its holder had gone: they have it in the future. For locks on which it matters how
     /// many wait.
     ahead: VecDeque<Nanos>,
@@ -85,6 +97,8 @@ pub(crate) struct Locks {
     /// The runqueues' by CPU, then the others in the order in which they were met.
     table: Vec<Entry>,
     others: BTreeMap<Lock, LockNumber>,
+    /// The one that was asked for last.
+    recent: LockNumber,
     /// How CPUs wait.
     pub spinning: Spinning,
 }
@@ -95,7 +109,8 @@ impl Locks {
         let costs = machine.effects.locks.clone()?;
         let topology = machine.topology.clone();
         let table = (0..topology.len() as u32).map(|cpu| Entry::new(Lock::Runqueue(CpuId(cpu)))).collect();
-        Some(Box::new(Locks { costs, topology, table, others: BTreeMap::new(), spinning: Spinning::Queued }))
+        let (others, recent, spinning) = (BTreeMap::new(), LockNumber(0), Spinning::Queued);
+        Some(Box::new(Locks { costs, topology, table, others, recent, spinning }))
     }
 
     /// Part of the wakeup path in which the runqueue of the target is locked.
@@ -108,10 +123,14 @@ impl Locks {
         if let Lock::Runqueue(cpu) = lock {
             return LockNumber(cpu.0);
         }
-        *self.others.entry(lock).or_insert_with(|| {
+        if self.table[self.recent.0 as usize].lock == lock {
+            return self.recent;
+        }
+        self.recent = *self.others.entry(lock).or_insert_with(|| {
             self.table.push(Entry::new(lock));
             LockNumber(self.table.len() as u32 - 1)
-        })
+        });
+        self.recent
     }
 
     /// The lock itself.
@@ -122,7 +141,39 @@ impl Locks {
     /// Whether nobody has it at this time, nor later, as far as is known.
     pub fn is_free(&self, number: LockNumber, time: Nanos) -> bool {
         let entry = &self.table[number.0 as usize];
-        !entry.held && entry.free <= time
+        !entry.held && entry.free <= time && entry.foreseen.is_none()
+    }
+
+    /// Who will take it.
+    pub fn foreseen(&self, number: LockNumber) -> Option<Foreseen> {
+        self.table[number.0 as usize].foreseen
+    }
+
+    /// It will be taken, which is free. It is as it was until [`Locks::fulfil`].
+    pub fn foresee(&mut self, number: LockNumber, foreseen: Foreseen) {
+        self.table[number.0 as usize].foreseen = Some(foreseen);
+    }
+
+    /// What was foreseen will not be.
+    pub fn forget(&mut self, number: LockNumber) {
+        self.table[number.0 as usize].foreseen = None;
+    }
+
+    /// What was foreseen, if anything, has begun.
+    pub fn fulfil(&mut self, number: LockNumber) {
+        if let Some(Foreseen { cpu, caller, at, free }) = self.table[number.0 as usize].foreseen.take() {
+            self.grant(number, Waiter { cpu, since: at, caller });
+            self.give(number, free);
+        }
+    }
+
+    /// When `cpu`, which asks for it at this time, will have a lock that is free, and the lines that it protects.
+    pub fn granted(&self, number: LockNumber, cpu: CpuId, at: Nanos) -> Nanos {
+        let entry = &self.table[number.0 as usize];
+        at + entry.last.map_or(Nanos::ZERO, |last| {
+            let line = self.costs.line(self.topology.locality(last, cpu));
+            Nanos(line + line * entry.lines())
+        })
     }
 
     /// At most so long `cpu` waits for cache lines when it takes a lock that is free.
@@ -178,10 +229,7 @@ impl Locks {
         };
         let at = entry.free.max(next.since) + way;
         let waited = if contended { at - next.since } else { Nanos::ZERO };
-        let lines = match entry.lock {
-            Lock::Runqueue(_) | Lock::Bpf(_) => Nanos::ZERO,
-            Lock::Global(_) | Lock::Bypass(_) | Lock::Dsq(_) => Nanos(QUEUE_LINES * line),
-        };
+        let lines = Nanos(line * entry.lines());
         if self.spinning != Spinning::Queued && contended {
             entry.ahead.push_back(at);
         }
@@ -228,14 +276,24 @@ impl Entry {
             row: 0,
             free: Nanos::ZERO,
             waiting: VecDeque::new(),
+            foreseen: None,
             ahead: VecDeque::new(),
             rows: Vec::new(),
         }
     }
 
-    /// Place of this caller's row. There are few callers.
+    /// Lines that come from whoever had it last, besides its own.
+    fn lines(&self) -> u64 {
+        match self.lock {
+            Lock::Runqueue(_) | Lock::Bpf(_) => 0,
+            Lock::Global(_) | Lock::Bypass(_) | Lock::Dsq(_) => QUEUE_LINES,
+        }
+    }
+
+    /// Place of this caller's row. There are few callers, and mostly a name is the same string.
     fn row_of(&mut self, caller: &'static str) -> usize {
-        self.rows.iter().position(|row| row.caller == caller).unwrap_or_else(|| {
+        let is_it = |row: &Row| std::ptr::eq(row.caller, caller) || row.caller == caller;
+        self.rows.iter().position(is_it).unwrap_or_else(|| {
             let zero = Nanos::ZERO;
             let (wait_total, wait_max, hold_total, hold_max) = (zero, zero, zero, zero);
             self.rows.push(Row { caller, count: 0, contended: 0, wait_total, wait_max, hold_total, hold_max });

@@ -9,6 +9,7 @@
 //!
 //! The rest of this is in `advance` (a CPU goes on), `act` (a task acts) and `apply` (what a call of the kernel left).
 
+use crate::ahead::Spared;
 use crate::alarms::{Alarm, Alarms};
 use crate::cpu::Cpu;
 use crate::interrupt::{Interrupt, Load};
@@ -144,6 +145,8 @@ pub(crate) struct Run<'a, M> {
     pub speed: Option<Box<Speed>>,
     /// Who has which lock of the kernel; `None`: nobody ever waits for one.
     pub locks: Option<Box<Locks>>,
+    /// Events that were spared, as nobody else wanted a lock.
+    pub spared: Spared,
     /// Operations of the kernel that wait.
     pub operations: Operations,
     /// Who has which lock of the workload; `None`: it has none.
@@ -219,6 +222,7 @@ impl<'a, M: Model> Run<'a, M> {
             player: Player::new(workload),
             speed,
             locks: Locks::new(machine),
+            spared: Spared::default(),
             operations: Operations::default(),
             shared_locks: SharedLocks::new(machine, &workload.locks, seed),
             noise,
@@ -304,7 +308,10 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    fn has_more(&self) -> bool {
+    fn has_more(&mut self) -> bool {
+        if self.alarms.next_due().is_none() && self.spared.is_any() {
+            self.take_all_back();
+        }
         let Left { alive, ready, asleep, starts } = self.left.without(self.beside);
         let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks() || self.operations.are_planned();
         let waits_for_deadline = alive > 0 && self.deadline.is_some();
@@ -453,9 +460,9 @@ impl<'a, M: Model> Run<'a, M> {
         let ejected = self.model.exit_info().filter(|_| self.end == Some(End::Ejected)).cloned();
         let left = self.left.without(self.beside);
         let complete = ejected.is_none() && left.alive == 0 && left.starts == 0;
-        if ejected.is_none() && !complete {
-            self.now = self.deadline.unwrap_or(self.now).max(self.now);
-        }
+        let end = if ejected.is_none() && !complete { self.deadline.unwrap_or(self.now) } else { self.now };
+        self.end_all_ahead(end.max(self.now));
+        self.now = end.max(self.now);
         for cpu in 0..self.cpus.len() {
             self.settle(CpuId(cpu as u32));
         }

@@ -4,6 +4,7 @@
 //! The kernel did it all at one instant. The CPU goes through the steps in their time: it stops before each lock until
 //! that time has come, unless nothing else happens before, so locks are asked for in the order of time. What follows the
 //! last lock is known at once.
+//! Most operations take one lock that nobody else wants: those need no event either (`ahead`).
 //! Interprocessor interrupts leave at the end, when the CPU has given its locks back.
 
 use crate::cost::price;
@@ -32,9 +33,9 @@ pub(crate) enum Step {
 /// Steps that are still to be taken.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    steps: Vec<Step>,
+    pub steps: Vec<Step>,
     /// Of these, taken.
-    taken: usize,
+    pub taken: usize,
 }
 
 impl Script {
@@ -59,7 +60,7 @@ impl Script {
         }
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.steps.clear();
         self.taken = 0;
     }
@@ -110,15 +111,17 @@ impl<M: Model> Run<'_, M> {
         let end = self.cpus[cpu.index()].free_at() + charge.scheduler + all;
         if is_first && self.is_alone(cpu, end) {
             self.play_at_once(cpu);
+        } else if is_first {
+            self.play_ahead(cpu);
         }
     }
 
     /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no events.
-    fn is_alone(&self, cpu: CpuId, end: Nanos) -> bool {
-        let (locks, now) = (self.locks.as_ref().expect("there is a script"), self.now);
+    fn is_alone(&mut self, cpu: CpuId, end: Nanos) -> bool {
         if !self.is_first(end) {
             return false;
         }
+        let (locks, now) = (self.locks.as_ref().expect("there is a script"), self.now);
         let steps = &self.cpus[cpu.index()].script.steps;
         let takes = steps.iter().filter_map(|step| if let Step::Take(number, _) = step { Some(*number) } else { None });
         let mut lines = Nanos::ZERO;
@@ -171,6 +174,7 @@ impl<M: Model> Run<'_, M> {
                     Step::Send(target) => self.send(cpu, target),
                     Step::Take(..) if at > self.now && !(ready.is_empty() && self.is_first(at)) => break,
                     Step::Take(number, caller) => {
+                        self.ask_for_lock(cpu, number, at);
                         let locks = self.locks.as_mut().expect("there is a script");
                         let Some(grant) = locks.take(number, cpu, caller, at) else {
                             self.cpus[cpu.index()].waits_for_lock = true;
@@ -195,11 +199,6 @@ impl<M: Model> Run<'_, M> {
                 self.wait_until_free(cpu);
             }
         }
-    }
-
-    /// Whether nothing else happens up to `time`: then nobody else asks for a lock before.
-    fn is_first(&self, time: Nanos) -> bool {
-        self.alarms.next_due().is_none_or(|due| due > time)
     }
 
     /// `cpu`, which owes nothing after `from`, has the lock then or later; it spins until that.
