@@ -2,8 +2,8 @@
 /*
  * bfs: one queue in virtual-deadline order, after Con Kolivas' BFS 0.357 (2010) to 0.467 (2015).
  *
- * 1. One queue. All tasks that wait stand in a single queue for the whole machine; a task that runs is not in it.
- *    Every CPU sees every task, so latency depends on the load per CPU and on nothing else.
+ * 1. One queue (<weir/one-queue.bpf.h>). All tasks that wait stand in a single queue for the whole machine; a task that
+ *    runs is not in it. Every CPU sees every task, so latency depends on the load per CPU and on nothing else.
  *
  * 2. Slice and deadline (<weir/deadline.bpf.h>). A task gets a slice and a virtual deadline together, and uses both up
  *    together. Nice levels share one slice of 6 ms; only the deadline tells them apart: 41 ms away for nice 0, 250 ms
@@ -61,10 +61,6 @@
 
 LICENSE("GPL");
 
-#define QUEUE_DSQ 0
-#define IDLE_DSQ 1		/* SCHED_IDLE */
-#define PINNED_DSQ 16		/* + CPU: the kernel's threads of that CPU */
-
 /* 10: what a CPU thinks of tasks from elsewhere. */
 #define BIAS_NONE 0
 #define BIAS_TURN 1	/* all tasks: + their turn in ms, as ns, shifted by distance */
@@ -83,6 +79,8 @@ struct task {
 	u64 key;	/* deadline and level */
 	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
 	u32 weight;	/* 11 */
+	u64 waits_until;
+	bool waits;	/* for its last CPU: <weir/wait.bpf.h> */
 	bool searched;	/* no CPU was idle a moment ago */
 	bool sync;	/* woken by a task that is about to sleep */
 	bool displaced;	/* stopped while it could go on */
@@ -102,55 +100,30 @@ struct cpu {
 
 struct cpu cpus[MAX_CPUS];
 
-static __always_inline struct cpu *cpu_of(s32 cpu)
-{
-	return &cpus[cpu & MAX_CPU_MASK];
-}
+static bool is_refused(struct task_struct *p, s32 cpu);
+static bool waits(struct task_struct *p, s32 cpu);
+static u64 effective(struct task_struct *p, u64 deadline, s32 cpu);
 
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
+/* The kernel goes on to call a CPU idle that has left. */
+#define IDLE_REFUSED(p, cpu) (is_leaving(cpu) || is_refused(p, cpu))
+#define PICK_REFUSED(p, cpu) (is_refused(p, cpu) || waits(p, cpu))
+#define PICK_BIASED (bias != BIAS_NONE)
+#define PICK_SEEN(p, deadline, cpu) effective(p, deadline, cpu)
+#define POLICY_NOW() now_ns()
+#define ON_RENEWAL(p, t) ((t)->weight = smt_weight_after_slice(p, (t)->weight))
+#include <weir/one-queue.bpf.h>
+#include <weir/wait.bpf.h>
 
-static __always_inline bool is_refused(struct task_struct *p, s32 cpu)
+static bool is_refused(struct task_struct *p, s32 cpu)
 {
 	struct task *t;
 
 	return smt_nice && (t = task_of(p)) && is_outweighed(p, t->weight, cpu);
 }
 
-/* The kernel goes on to call a CPU idle that has left. */
-#define IDLE_REFUSED(p, cpu) (is_leaving(cpu) || is_refused(p, cpu))
-#include <weir/idle.bpf.h>
-
-/* ---- 2, 4: turns and levels ---- */
-
-static __always_inline void note_promotion(struct task_struct *p)
+static bool waits(struct task_struct *p, s32 cpu)
 {
-	struct task *t = task_of(p);
-
-	if (t)
-		t->promoted = true;
-}
-
-#define ON_PROMOTION(p) note_promotion(p)
-#include <weir/idle-level.bpf.h>
-
-static void set_key(struct task_struct *p, struct task *t)
-{
-	t->key = with_level(p, t->turn.deadline);
-}
-
-/* The task stops, or would: it is charged, and renewed if its slice is empty. One that was promoted has had its turn. */
-static void settle(struct task_struct *p, struct task *t, u64 now)
-{
-	charge(&t->turn, now);
-	if (t->turn.slice_ns < SLICE_EMPTY_NS || p->policy == SCHED_BATCH || t->promoted) {
-		renew(&t->turn, now);
-		t->weight = smt_weight_after_slice(p, t->weight);
-	}
-	t->promoted = false;
-	set_key(p, t);
+	return waits_for_another(p, cpu);
 }
 
 /* ---- 10: locality ---- */
@@ -205,7 +178,8 @@ static __noinline u64 effective(struct task_struct *p, u64 deadline, s32 cpu)
 
 /* ---- 7: preemption ---- */
 
-static void pick_again(s32 cpu, u64 key)
+/* The CPU picks again, and counts as running the task for which it was told. */
+static void tell_victim(s32 cpu, u64 key)
 {
 	WRITE_ONCE(cpu_of(cpu)->key, key);
 	kick(cpu, SCX_KICK_PREEMPT);
@@ -232,7 +206,7 @@ static void preempt_latest(struct task_struct *p, struct task *t)
 		victim = cpu;
 	}
 	if (victim >= 0)
-		pick_again(victim, t->key);
+		tell_victim(victim, t->key);
 }
 
 /* ---- The life of a task, in order ---- */
@@ -270,37 +244,16 @@ SLEEPABLE_OP2(s32, bfs_init_task, struct task_struct *, p, struct scx_init_task_
 OP3(s32, bfs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	struct task *t = task_of(p);
-	s32 cpu;
 
-	if (!t)
+	if (t && has_to_wait(p, prev_cpu)) {
+		t->waits = !scx_bpf_test_and_clear_cpu_idle(prev_cpu);
+		if (!t->waits) {
+			set_key(p, t);
+			dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, 0);
+		}
 		return prev_cpu;
-	cpu = claim_idle_cpu(p, prev_cpu);
-	t->searched = cpu < 0;
-	t->sync = wake_flags & SCX_WAKE_SYNC;
-	if (cpu < 0)
-		return prev_cpu;
-	set_key(p, t);
-	dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, 0);
-	return cpu;
-}
-
-/*
- * A thread of the kernel that belongs to one CPU: that CPU's own queue, by the same rule of preemption. A CPU on its way
- * offline looks into no queue of ours.
- */
-static void enqueue_pinned(struct task_struct *p, struct task *t, u64 enq_flags)
-{
-	s32 cpu = scx_bpf_task_cpu(p);
-
-	if (is_leaving(cpu) || scx_bpf_test_and_clear_cpu_idle(cpu)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, enq_flags);
-		return;
 	}
-	dsq_insert_by_key(p, PINNED_DSQ + cpu, t->turn.slice_ns, t->turn.deadline, enq_flags);
-	if (scx_bpf_test_and_clear_cpu_idle(cpu))
-		kick(cpu, SCX_KICK_IDLE);
-	else if (!t->displaced && READ_ONCE(cpu_of(cpu)->key) > t->key)
-		pick_again(cpu, t->key);
+	return select_idle_cpu(p, prev_cpu, wake_flags);
 }
 
 /* 7, 8: nothing idles, so who shall make way for a task that has just been put into the queue? */
@@ -322,8 +275,14 @@ static void preempt(struct task_struct *p, struct task *t)
  */
 static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 {
-	s32 last = scx_bpf_task_cpu(p), cpu = t->searched ? -1 : claim_idle_cpu(p, last);
+	s32 last = scx_bpf_task_cpu(p), cpu;
 
+	if (t->waits) {
+		t->waits = false;
+		insert_by_level(p, QUEUE_DSQ, &t->turn, enq_flags);
+		return begin_to_wait(p, t);
+	}
+	cpu = t->searched ? -1 : claim_idle_cpu(p, last);
 	if (cpu >= 0) {
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags);
 	} else {
@@ -338,62 +297,16 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 
 OP2(void, bfs_enqueue, struct task_struct *, p, u64, enq_flags)
 {
-	struct task *t = task_of(p);
-
-	if (!t) {
-		scx_error("task %d has no storage", p->pid);
-		return;
-	}
-	count_at(&t->counted_at, scx_bpf_task_cpu(p));
-	set_key(p, t);
-	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1)
-		enqueue_pinned(p, t, enq_flags);
-	else
-		enqueue_shared(p, t, enq_flags);
-	t->searched = t->sync = t->displaced = t->child = false;
+	enqueue(p, enq_flags);
 }
 
-/* ---- 3: pick ---- */
-
-#define PICK_REFUSED(p, cpu) is_refused(p, cpu)
-#define PICK_BIASED (bias != BIAS_NONE)
-#define PICK_SEEN(p, deadline, cpu) effective(p, deadline, cpu)
-#include <weir/pick.bpf.h>
-
-/* The best task that is not later than `limit`, and not of SCHED_IDLE. */
-static bool take_normal(s32 cpu, u64 limit)
-{
-	u64 own = first_deadline(PINNED_DSQ + cpu);
-
-	if (take(QUEUE_DSQ, cpu, own < limit ? own : limit))
-		return true;
-	return own <= limit && own != NO_LIMIT && take_first(PINNED_DSQ + cpu, cpu, limit);
-}
-
-/* The task begins, or goes on with what it has left. */
 static __always_inline void begin(struct task_struct *p, struct task *t, s32 cpu, u64 now)
 {
-	struct cpu *c = cpu_of(cpu);
-
-	t->turn.since = now;
-	t->displaced = t->child = false;
-	c->early = now - c->last_tick <= half_tick_ns;
-	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
+	begin_turn(t, cpu, now);
 	smt_runs(p, t->weight, cpu);
 }
 
-/* The CPU takes somebody else, or nobody. `limit` and `idle_limit` are how late they may be. */
-static __noinline bool take_somebody(s32 cpu, u64 limit, u64 idle_limit, u64 now)
-{
-	bool wanted = !idle_limit || scx_bpf_dsq_nr_queued(QUEUE_DSQ);
-
-	if (wanted && promote(cpu, now))
-		return true;
-	if (take_normal(cpu, limit))
-		return true;
-	return idle_limit && take(IDLE_DSQ, cpu, idle_limit);
-}
-
+/* 3 */
 OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	u64 now = now_ns(), limit = NO_LIMIT, idle_limit = NO_LIMIT;
@@ -401,7 +314,7 @@ OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 	struct task *t;
 
 	if (!stays || !(t = task_of(prev))) {
-		if (!take_somebody(cpu, limit, idle_limit, now))
+		if (!take_by_level(cpu, limit, idle_limit, now))
 			smt_idles(cpu);
 		return;
 	}
@@ -413,7 +326,7 @@ OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 		limit = effective(prev, t->turn.deadline, cpu);
 		idle_limit = 0;
 	}
-	if (take_somebody(cpu, limit, idle_limit, now))
+	if (take_by_level(cpu, limit, idle_limit, now))
 		return;
 	if (stays) {
 		begin(prev, t, cpu, now);
@@ -432,6 +345,7 @@ OP1(void, bfs_running, struct task_struct *, p)
 	if (!t)
 		return;
 	count_at(&t->counted_at, cpu);
+	t->waits_until = 0;
 	note_last_task(cpu, p);
 	if (c->sticky == p->pid)
 		c->sticky = 0;
@@ -440,21 +354,9 @@ OP1(void, bfs_running, struct task_struct *, p)
 	begin(p, t, cpu, now_ns());
 }
 
-/* 5: the kernel looks at the slice after this. */
 OP1(void, bfs_tick, struct task_struct *, p)
 {
-	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
-	struct task *t = task_of(p);
-	u64 now = now_ns();
-
-	c->last_tick = now;
-	if (!t)
-		return;
-	charge(&t->turn, now);
-	if (tick_ends(&t->turn, c->early)) {
-		t->turn.slice_ns = 0;
-		task_set_slice(p, 0);
-	}
+	tick(p);
 }
 
 OP2(void, bfs_stopping, struct task_struct *, p, bool, runnable)
@@ -471,33 +373,22 @@ OP2(void, bfs_stopping, struct task_struct *, p, bool, runnable)
 		c->sticky = p->pid;
 }
 
-/* 9: the kernel queues a waiting task anew after this; a running one may have to go. */
 OP2(void, bfs_set_weight, struct task_struct *, p, u32, weight)
 {
 	struct task *t = task_of(p);
-	u32 ratio = ratio_of(p->static_prio);
-	s64 later;
 
 	if (!t)
 		return;
-	later = ((s64)ratio - t->turn.ratio) * (s64)deadline_unit_ns;
-	t->turn.ratio = ratio;
 	t->weight = smt_weight(p);
-	if (!scx_bpf_task_running(p))
-		t->turn.deadline += later;
-	else if (later > 0)
-		kick(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
-	set_key(p, t);
+	change_nice(p, t);
 }
 
 /* ---- The machine ---- */
 
-/* A task of a higher class takes the CPU: what waits for this CPU alone is put back, so that others can take it. */
 OP2(void, bfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
 	cpu_of(cpu)->sticky = 0;
-	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
-		scx_bpf_reenqueue_local___v1();
+	put_local_back();
 }
 
 /* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
@@ -510,28 +401,14 @@ SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 
 OP1(void, bfs_cpu_offline, s32, cpu)
 {
-	cpu_goes(cpu);
-	cpu_of(cpu)->key = 0;
+	leave_queues(cpu);
 	smt_idles(cpu);
-	give_away(cpu, QUEUE_DSQ);
-	give_away(cpu, IDLE_DSQ);
-	give_away(cpu, PINNED_DSQ + cpu);
 }
 
 SLEEPABLE_OP0(s32, bfs_init)
 {
-	s32 error = scx_bpf_create_dsq(QUEUE_DSQ, -1);
-	int cpu;
-
-	topology_init();
-	deadline_init(nr_online);
-	if (!error)
-		error = scx_bpf_create_dsq(IDLE_DSQ, -1);
-	for_range(cpu, 0, nr_cpus) {
-		if (!error)
-			error = scx_bpf_create_dsq(PINNED_DSQ + cpu, -1);
-	}
-	return error;
+	wait_init();
+	return make_queues();
 }
 
 OP1(void, bfs_exit, struct scx_exit_info *, info)

@@ -307,7 +307,8 @@ With --faults CPUs go and come, and the machine sleeps, for real. Times count
 from the start of the command or the workload. What this machine cannot do is
 refused before anything happens. However weir ends, CPUs are as they were found,
 after SIGKILL too. But affinities change for good: a task that may run on such
-CPUs alone may run anywhere afterwards, and cpusets of cgroup v1 lose them.
+CPUs alone may run anywhere afterwards, unless --keep-affinity renews that, and
+cpusets of cgroup v1 lose them.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C
@@ -316,6 +317,7 @@ Examples:
   sudo weir run bfs --faults cpu1:offline@2s,cpu1:online@5s -- make -j4
   sudo weir run bfs -w preempt-mix          the same as weir sim bfs -w ..., real
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
+  sudo weir run bfs@gc --keep-affinity      as the -gc branch did it
   sudo weir run --monitor 5                 only watch
 
 Exit status: 0 fine, 1 the scheduler was ejected, the command failed or events
@@ -334,6 +336,9 @@ pub struct Run {
     /// Do this to the machine, as weir sim does: cpu3:offline@1s,cpu3:online@2s,suspend@3s+2s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
+    /// Renew the affinity of tasks, which the kernel widens when their last CPU goes, as soon as one of theirs is back
+    #[arg(long)]
+    pub keep_affinity: bool,
     /// Launch profile of a scheduler that is given as a path
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,

@@ -58,7 +58,9 @@ fn policies() -> Result<Vec<(String, String)>> {
     for policy in policies::all() {
         rows.push((policy.name.to_owned(), policy.summary.to_owned()));
         let profile = Profile::from_toml(&format!("{}/profile.toml", policy.name), policy.profile)?;
-        rows.extend(profile.presets().map(|preset| (format!("{}@{preset}", policy.name), String::new())));
+        rows.extend(
+            profile.described_presets().map(|(preset, doc)| (format!("{}@{preset}", policy.name), doc.to_owned())),
+        );
         let tunable =
             |(name, tunable): (&str, &launch_profile::Tunable)| (format!("  ,{name}=..."), tunable.doc.clone());
         rows.extend(profile.tunables().map(tunable));

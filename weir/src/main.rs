@@ -26,6 +26,7 @@ mod save;
 mod saved;
 mod select;
 mod sim;
+mod suites;
 mod watch;
 mod workload;
 

@@ -3,6 +3,7 @@
 
 use crate::args::Format;
 use crate::refusals::Refusals;
+use crate::suites::Suites;
 use crate::{pages, save};
 use anyhow::{Context, Result, bail};
 use report::{Record, RunReport, Tags, View};
@@ -25,6 +26,8 @@ pub struct Delivery<'a> {
     pub format: Format,
     /// All measures, not only those that matter most.
     pub all: bool,
+    /// Tests that have a form of their own.
+    pub suites: &'a Suites,
     /// The file that keeps them.
     pub save: Option<&'a Path>,
     /// The page that shows them.
@@ -37,13 +40,22 @@ impl Delivery<'_> {
         if let Some(path) = self.save {
             save::save(path, setup, runs)?;
         }
-        print(&reports(runs, refusals, self.format, self.all))?;
+        print(&self.reports(runs, refusals))?;
         dump(runs, self.format);
         if let Some(path) = self.report {
             let shown = pages::Runs::of(path, save::container(setup, runs)?)?;
             pages::write(path, &shown, &refusals.to_text().lines().map(str::to_owned).collect::<Vec<_>>())?;
         }
         Ok(())
+    }
+
+    /// These runs in the format, with the schedulers that could not be loaded; CSV has no place for those.
+    fn reports(&self, runs: &[RunReport], refusals: &Refusals) -> String {
+        match self.format {
+            Format::Text => self.suites.to_text(runs, view(self.all)) + &refusals.to_text(),
+            Format::Json => report::to_json_with(runs, &refusals.to_json()),
+            Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
+        }
     }
 }
 
@@ -52,15 +64,6 @@ pub fn view(all: bool) -> View {
     let screen = io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let columns = screen.map_or(0, |(width, _)| usize::from(width.0));
     View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all }
-}
-
-/// These runs in a format, with the schedulers that could not be loaded; CSV has no place for those.
-fn reports(runs: &[RunReport], refusals: &Refusals, format: Format, all: bool) -> String {
-    match format {
-        Format::Text => report::to_text(runs, view(all)) + &refusals.to_text(),
-        Format::Json => report::to_json_with(runs, &refusals.to_json()),
-        Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
-    }
 }
 
 /// Which run it is, among several.

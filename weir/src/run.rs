@@ -11,11 +11,13 @@ use crate::args::{Format, Run};
 use crate::output::{self, Delivery, create, print, quote};
 use crate::refusals::Refusals;
 use crate::select::{self, Scheduler};
+use crate::suites::Suites;
 use crate::{input, save};
 use anyhow::{Context, Result, anyhow, bail};
 use event_log::{LogWriter, Tee, perfetto};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos};
+use live::affinity::Keeper;
 use live::faults::{Faults, Guardian};
 use live::meter::{Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
@@ -47,6 +49,8 @@ struct Outside<'a> {
     deadline: Option<Instant>,
     /// After the scheduler: it goes before the CPUs come back, or it would be loaded once more.
     faults: Option<Faults>,
+    /// Affinities that are renewed.
+    affinities: Option<Keeper>,
 }
 
 impl Outside<'_> {
@@ -55,6 +59,7 @@ impl Outside<'_> {
         if let Some(statistics) = &mut self.statistics {
             self.unread |= !statistics.tell_if_due(self.scheduler.as_ref())?;
         }
+        renew_affinities(&mut self.affinities)?;
         match &mut self.scheduler {
             Some(scheduler) => scheduler.ejected(),
             None => Ok(None),
@@ -97,7 +102,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
     let signals = Signals::block()?;
     let options = Options { duration: args.duration, ..Options::default() };
-    let workload = args.workload.as_deref().map(select::workload).transpose()?;
+    let workload = args.workload.as_deref().map(|name| select::workload(name, online_cpus()?)).transpose()?;
     let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
     let stage = stage.map_err(live::LiveError::from)?;
     let watches = args.command.is_empty() && stage.is_none();
@@ -127,8 +132,23 @@ pub fn run(args: &Run) -> Result<bool> {
     let beside = !watches && args.format != Format::Text;
     let statistics = every.map(|every| Statistics::start(every, args.format, beside)).transpose()?;
     let duration = args.duration;
-    let outside = Outside { signals: &signals, scheduler, statistics, unread: false, duration, deadline: None, faults };
+    let affinities = args.keep_affinity.then(Keeper::start).transpose()?;
+    let (unread, deadline) = (false, None);
+    let outside = Outside { signals: &signals, scheduler, statistics, unread, duration, deadline, faults, affinities };
     if watches { watch(args, outside) } else { measure(args, &schedulers, stage.as_ref(), outside) }
+}
+
+/// How many CPUs this machine has.
+fn online_cpus() -> Result<u32> {
+    Ok(select::machine("host")?.online_cpus().len() as u32)
+}
+
+/// Gives tasks back what they had, if CPUs came.
+fn renew_affinities(keeper: &mut Option<Keeper>) -> Result<()> {
+    if let Some((cpus, tasks)) = keeper.as_mut().map(Keeper::look).transpose()?.flatten() {
+        eprintln!("weir: CPUs {cpus} are back; affinity renewed of {}", report::counted(tasks as u64, "task"));
+    }
+    Ok(())
 }
 
 /// Somebody who brings the CPUs back if this process is killed.
@@ -175,10 +195,15 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         }
         std::thread::sleep(LOOK);
     }
-    let Some(loaded) = outside.scheduler else { return end_and_tell_faults(outside.faults) };
+    let Some(loaded) = outside.scheduler else {
+        let fine = end_and_tell_faults(outside.faults)?;
+        renew_affinities(&mut outside.affinities)?;
+        return Ok(fine);
+    };
     let name = loaded.name().to_owned();
     let ended = loaded.end()?;
     let faults_fine = end_and_tell_faults(outside.faults)?;
+    renew_affinities(&mut outside.affinities)?;
     match args.format {
         Format::Json => {
             let outcome = if ended.was_ejected { report::Outcome::Ejected } else { report::Outcome::Completed };
@@ -263,6 +288,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         ejected = ejected.or(ended.ejection());
     }
     let fault = end_faults(outside.faults)?;
+    renew_affinities(&mut outside.affinities)?;
     if let (Some(_), Some(child)) = (&ejected, &mut child) {
         // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
         let ended = command::wait(child, outside.signals)?;
@@ -277,7 +303,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
     let (save, report_page) = (args.save.as_deref(), args.report.as_deref());
-    let how = Delivery { format: args.format, all: false, save, report: report_page };
+    let how = Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: report_page };
     how.deliver(&[report], &Refusals::default(), &setup)?;
     Ok(fine)
 }
@@ -309,6 +335,9 @@ fn command_line(args: &Run) -> String {
     }
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
+    }
+    if args.keep_affinity {
+        words.push("--keep-affinity".to_owned());
     }
     if !args.command.is_empty() {
         words.extend(["--".to_owned(), workload_name(args)]);

@@ -3,6 +3,7 @@
 //! hash, a real one is read event by event.
 
 use crate::args::{Args, Command, Sim};
+use crate::suites::Suites;
 use crate::{input, save, select, sim};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bpf_object::LinkedObject;
@@ -252,11 +253,14 @@ impl Saved {
         };
         let object = saved.object.as_ref().map(|part| self.part(part)).transpose()?;
         let scheduler = select::saved_scheduler(&saved.name, object, args.profile.as_deref())?;
-        let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
+        let machine = self.machine(run)?;
+        let cpus = machine.online_cpus().len() as u32;
+        let names = Suites::of(&args.workloads)?.workloads;
+        let workloads = names.iter().map(|name| select::workload(name, cpus)).collect::<Result<Vec<_>>>()?;
         let Some(workload) = workloads.into_iter().find(|workload| workload.name == wanted.tags.workload) else {
             bail!("{}: its command line names no workload {:?}", save::SETUP, wanted.tags.workload);
         };
-        let (hash, object) = sim::make_again(&args, &scheduler, &self.machine(run)?, &workload, &wanted.tags, sink)?;
+        let (hash, object) = sim::make_again(&args, &scheduler, &machine, &workload, &wanted.tags, sink)?;
         ensure!(
             format!("{hash:032x}") == wanted.log_hash,
             "{}: made again, it is another run (its events have another hash): this is weir {}, the file is of weir {}",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From what stands on the command line to schedulers, machines and workloads. Files are read by [`crate::input`].
 
+use crate::suites::SUITES;
 use crate::{compile, input};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{Object, ObjectError};
@@ -239,9 +240,11 @@ fn shipped_workloads() -> impl Iterator<Item = (&'static str, &'static [u8])> + 
     RECORDED.iter().copied().chain(synthetic)
 }
 
-/// Name and description of each of them.
+/// Name and description of each of them, of those that are made, and of those that stand for several.
 pub fn describe_workloads() -> Result<Vec<(String, String)>> {
-    shipped_workloads().map(|(name, bytes)| Ok((name.to_owned(), describe(name, bytes)?))).collect()
+    let read = shipped_workloads().map(|(name, bytes)| Ok((name.to_owned(), describe(name, bytes)?)));
+    let made = workload::generated().iter().chain(&SUITES).map(|(name, what)| Ok((name.to_string(), what.to_string())));
+    read.chain(made).collect()
 }
 
 fn describe(name: &str, bytes: &[u8]) -> Result<String> {
@@ -255,15 +258,21 @@ fn describe(name: &str, bytes: &[u8]) -> Result<String> {
 }
 
 /// Parts, each a shipped workload by name or a file: `PART{+PART}` with `PART = [LABEL=]NAME{,key=value}`.
-pub fn workload(what: &str) -> Result<Workload> {
-    Ok(recorded(what)?.0)
+/// What depends on the machine is made for one of so many CPUs.
+pub fn workload(what: &str, cpus: u32) -> Result<Workload> {
+    Ok(recorded(what, Some(cpus))?.0)
 }
 
-/// The same, and how the recordings among the parts were made.
-pub fn recorded(what: &str) -> Result<(Workload, Vec<RecordingMeta>)> {
+/// The same, and how the recordings among the parts were made. Without a machine, `load=` is refused.
+pub fn recorded(what: &str, cpus: Option<u32>) -> Result<(Workload, Vec<RecordingMeta>)> {
     let mut metas = Vec::new();
     let mut parts = Vec::new();
-    for part in PartSpec::parse_all(what)? {
+    for mut part in PartSpec::parse_all(what)? {
+        cpus.iter().for_each(|&cpus| part.set_cpus(cpus));
+        if let Some(made) = workload::generate(&part.what, cpus.unwrap_or(1)) {
+            parts.push((part, made));
+            continue;
+        }
         let bytes = workload_bytes(&part.what)?;
         let workload = if Recording::is_recording(&bytes) {
             let Recording { meta, workload } = Recording::from_bytes(&part.what, &bytes)?;
@@ -278,7 +287,10 @@ pub fn recorded(what: &str) -> Result<(Workload, Vec<RecordingMeta>)> {
 }
 
 fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
-    let names = shipped_workloads().map(|(name, _)| name);
+    let names = shipped_workloads().map(|(name, _)| name).chain(workload::generated().iter().map(|(name, _)| *name));
+    if let Some((suite, what)) = SUITES.iter().find(|(suite, _)| *suite == name) {
+        bail!("{suite} is several workloads ({what}), for weir sim and alone there; expected one of them");
+    }
     if let Some((_, bytes)) = shipped_workloads().find(|shipped| shipped.0 == name) {
         return Ok(Cow::Borrowed(bytes));
     }

@@ -7,6 +7,7 @@ use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::refusals::Refusals;
 use crate::select::{self, Loadable, Scheduler};
+use crate::suites::{self, Suites};
 use crate::{coverage, input, notes, save};
 use anyhow::{Context, Result, bail};
 use bpf_object::LinkedObject;
@@ -50,9 +51,10 @@ struct Done {
 
 /// Runs and reports. False if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
-    let seeds = seeds(args);
+    let suites = Suites::of(&args.workloads)?;
+    let seeds = seeds(args, &suites);
     let draws = args.draws.unwrap_or(1) as usize;
-    let count = args.schedulers.len() * args.machines.len() * args.workloads.len() * draws * seeds.len();
+    let count = args.schedulers.len() * args.machines.len() * suites.workloads.len() * draws * seeds.len();
     if count > 1 && (args.trace.is_some() || args.log.is_some()) {
         let hint = if seeds.len() > 1 && args.draws.is_none() { "; --seed 0 makes one of each setup" } else { "" };
         bail!("--trace and --log are for one run, and these are {count}{hint}");
@@ -67,11 +69,11 @@ pub fn sim(args: &Sim) -> Result<bool> {
     notes::tell_needless(&args.without, &nominal);
     let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
     let machines = nominal.iter().map(|machine| drawn(machine, args)).collect::<Result<Vec<_>>>()?;
-    let workloads = args.workloads.iter().map(|name| select::workload(name)).collect::<Result<Vec<_>>>()?;
+    let workloads = workloads(&suites.workloads, &nominal)?;
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
-    for workload in &workloads {
-        for machine in &machines {
+    for workloads in &workloads {
+        for (machine, workload) in machines.iter().zip(workloads) {
             for scheduler in &schedulers {
                 for &(draw, ref machine) in machine {
                     runs.extend(seeds.iter().map(|&seed| Run { scheduler, machine, workload, faults, draw, seed }));
@@ -81,7 +83,8 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     if args.format == Format::Text {
         eprintln!("{}", report::escape(&command_line(args)));
-        if args.seed.is_none() && args.seeds.is_none() && args.draws.is_none() && seeds.len() > 1 {
+        let is_default = args.seed.is_none() && args.seeds.is_none() && args.draws.is_none();
+        if is_default && !suites.has_rounds() && seeds.len() > 1 {
             eprintln!("weir: {count} runs, as schedulers are compared by {SEEDS} seeds; --seed 0 makes one of each");
         }
     }
@@ -107,7 +110,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let setup =
         save::Setup { command_line: command_line(args), schedulers: &schedulers, machines: &nominal, events: vec![] };
     let (save, report) = (args.save.as_deref(), args.report.as_deref());
-    let how = Delivery { format: args.format, all: args.all, save, report };
+    let how = Delivery { format: args.format, all: args.all, suites: &suites, save, report };
     how.deliver(&reports, &refusals, &setup)?;
     if let Some(to) = &args.coverage {
         tell_coverage(&covered, to.as_deref(), args.format)?;
@@ -159,12 +162,19 @@ fn drawn(machine: &Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
     Ok((1..=draws).map(|draw| (draw, machine.drawn(draw, draws))).collect())
 }
 
-/// The seeds that were asked for.
-fn seeds(args: &Sim) -> Vec<u64> {
+/// Each workload as each machine has it: some depend on the number of CPUs.
+fn workloads(names: &[String], machines: &[Machine]) -> Result<Vec<Vec<Workload>>> {
+    let on = |name: &str, machine: &Machine| select::workload(name, machine.online_cpus().len() as u32);
+    names.iter().map(|name| machines.iter().map(|machine| on(name, machine)).collect()).collect()
+}
+
+/// The seeds that were asked for. The rounds of a test are seeds: what they draw differs.
+fn seeds(args: &Sim, suites: &Suites) -> Vec<u64> {
     match (args.seed, args.seeds) {
         (Some(seed), _) => vec![seed],
         (None, Some(seeds)) => (1..=seeds).collect(),
         (None, None) if args.draws.is_some() => (1..=SEEDS_OF_DRAW).collect(),
+        (None, None) if suites.has_rounds() => (1..=suites::ROUNDS).collect(),
         (None, None) if args.schedulers.len() > 1 => (1..=SEEDS).collect(),
         (None, None) => vec![0],
     }
@@ -180,7 +190,8 @@ fn command_line(args: &Sim) -> String {
     if let Some(duration) = args.duration {
         option("for", &duration.exact().to_string());
     }
-    match seeds(args).as_slice() {
+    let suites = Suites::of(&args.workloads).unwrap_or_default();
+    match seeds(args, &suites).as_slice() {
         [seed] if args.seeds.is_none() => option("seed", &seed.to_string()),
         seeds => option("seeds", &seeds.len().to_string()),
     }

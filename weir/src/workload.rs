@@ -24,7 +24,7 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 
 /// Prints it.
 pub fn workload(args: &Args) -> Result<()> {
-    let (workload, metas) = select::recorded(&args.workload)?;
+    let (workload, metas) = select::recorded(&args.workload, None)?;
     let span = workload.span(args.duration, PARTS)?;
     let inside = Inside::of(&workload);
     let uncertain = uncertain(&workload, &metas, &span, &inside);

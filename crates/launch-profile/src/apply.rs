@@ -46,7 +46,7 @@ impl Profile {
 
     /// Names are checked even where they are not used, so that a typing error in one preset shows at once.
     fn check_names(&self, object: &LinkedObject) -> Result<(), ProfileError> {
-        let settings = self.variables.iter().chain(self.presets.values().flatten());
+        let settings = self.variables.iter().chain(self.presets.values().flat_map(|preset| &preset.settings));
         let settings = settings.map(|(name, setting)| (name, &setting.place));
         let tunables = self.tunables.iter().map(|(name, tunable)| (name, &tunable.place));
         let sizes = self.sizes.iter().map(|(name, setting)| (name, &setting.place));

@@ -120,6 +120,34 @@ pub struct Claims {
     pub starvation_bound_ms: Option<u64>,
 }
 
+/// Claims of which each may be missing: what a table says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SomeClaims {
+    work_conserving: Option<bool>,
+    weights_honoured: Option<bool>,
+    starvation_bound_ms: Option<u64>,
+}
+
+impl Claims {
+    /// With what a table says in place of what was said before.
+    fn with(self, table: SomeClaims) -> Claims {
+        Claims {
+            work_conserving: table.work_conserving.unwrap_or(self.work_conserving),
+            weights_honoured: table.weights_honoured.unwrap_or(self.weights_honoured),
+            starvation_bound_ms: table.starvation_bound_ms.or(self.starvation_bound_ms),
+        }
+    }
+}
+
+/// A set of values that is chosen by its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Preset {
+    /// What it is, for people; empty if nobody says.
+    doc: String,
+    claims: SomeClaims,
+    settings: BTreeMap<String, Setting>,
+}
+
 /// A parsed `profile.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -144,7 +172,7 @@ pub struct Profile {
     elements: Vec<elements::ElementSetting>,
     /// Programs that are called, in order.
     calls: Vec<calls::CallSetting>,
-    presets: BTreeMap<String, BTreeMap<String, Setting>>,
+    presets: BTreeMap<String, Preset>,
     tunables: BTreeMap<String, Tunable>,
 }
 
@@ -175,7 +203,7 @@ impl Profile {
         self.left_out.iter().map(|(name, _)| name.as_str())
     }
 
-    /// What the scheduler claims.
+    /// What the scheduler claims, with the chosen preset.
     pub fn claims(&self) -> Claims {
         self.claims
     }
@@ -183,6 +211,11 @@ impl Profile {
     /// Names of the presets, in alphabetical order.
     pub fn presets(&self) -> impl Iterator<Item = &str> {
         self.presets.keys().map(String::as_str)
+    }
+
+    /// The presets in alphabetical order, each with what it is; that is empty where the profile does not say.
+    pub fn described_presets(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.presets.iter().map(|(name, preset)| (name.as_str(), preset.doc.as_str()))
     }
 
     /// The tunables by name, in alphabetical order.
@@ -194,11 +227,12 @@ impl Profile {
     /// counts. A profile that has no tunables leaves it to the object: any variable may be set then.
     pub fn select(&mut self, preset: Option<&str>, tunables: &[(String, String)]) -> Result<(), ProfileError> {
         if let Some(preset) = preset {
-            let Some(settings) = self.presets.get(preset) else {
+            let Some(Preset { settings, claims, .. }) = self.presets.get(preset).cloned() else {
                 let problem = near::unknown("preset", preset, self.presets());
                 return Err(ProfileError::new(&format!("@{preset}"), problem));
             };
-            self.variables.extend(settings.clone());
+            self.variables.extend(settings);
+            self.claims = self.claims.with(claims);
         }
         for (key, text) in tunables {
             let place = format!("{key}={text}");

@@ -5,14 +5,26 @@ use crate::apply::FLAGS;
 use crate::calls::CallSetting;
 use crate::elements::ElementSetting;
 use crate::formula::{Formula, OPERATIONS};
-use crate::{Claims, Constant, Profile, ProfileError, Setting, Source, Tunable, TunableKind, near};
+use crate::{Constant, Preset, Profile, ProfileError, Setting, SomeClaims, Source, Tunable, TunableKind, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-const KEYS: [&str; 11] =
-    ["summary", "leave-out", "ops", "rodata", "resize", "maps", "element", "call", "presets", "tunables", "claims"];
+const KEYS: [&str; 12] = [
+    "summary",
+    "leave-out",
+    "ops",
+    "rodata",
+    "resize",
+    "maps",
+    "element",
+    "call",
+    "presets",
+    "tunables",
+    "promises",
+    "claims",
+];
 
 /// Arrays and structures in each other are read to this depth: no C variable here has more levels.
 const MAX_DEPTH: usize = 8;
@@ -36,7 +48,9 @@ impl Profile {
                 "call" => profile.calls = reader.calls(value)?,
                 "presets" => profile.presets = reader.presets(reader.table(value)?)?,
                 "tunables" => profile.tunables = reader.tunables(reader.table(value)?)?,
-                "claims" => profile.claims = reader.claims(reader.table(value)?)?,
+                "promises" | "claims" => {
+                    profile.claims = profile.claims.with(reader.claims(reader.table(value)?)?);
+                }
                 _ => {
                     return Err(reader.unknown("key", key, &KEYS));
                 }
@@ -48,7 +62,7 @@ impl Profile {
 
     /// The profile's own values for tunables must be such as the command line might give.
     fn check_tunables(&self) -> Result<(), ProfileError> {
-        for (name, setting) in self.variables.iter().chain(self.presets.values().flatten()) {
+        for (name, setting) in self.variables.iter().chain(self.presets.values().flat_map(|preset| &preset.settings)) {
             if let Some(tunable) = self.tunables.get(name).filter(|_| !setting.value.is_of_machine()) {
                 let check = tunable.kind.check(&setting.value);
                 check.map_err(|problem| ProfileError::new(&setting.place, format!("`{name}`: {problem}")))?;
@@ -259,10 +273,26 @@ impl Reader<'_> {
         Ok(CallSetting { program: program.ok_or_else(missing)?, context, attached, place: self.place(call.span()) })
     }
 
-    fn presets(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, BTreeMap<String, Setting>>, ProfileError> {
+    fn presets(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Preset>, ProfileError> {
         let preset =
-            |(key, value): (&Key<'_>, &Node<'_>)| Ok((key.get_ref().to_string(), self.settings(self.table(value)?)?));
+            |(key, value): (&Key<'_>, &Node<'_>)| Ok((key.get_ref().to_string(), self.preset(self.table(value)?)?));
         table.iter().map(preset).collect()
+    }
+
+    /// `[presets.NAME]`: `doc`, `promises`, and values of variables.
+    fn preset(&self, table: &DeTable<'_>) -> Result<Preset, ProfileError> {
+        let mut preset = Preset::default();
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "doc" => preset.doc = self.string(value)?.to_owned(),
+                "promises" => preset.claims = self.claims(self.table(value)?)?,
+                name => {
+                    let setting = Setting { value: self.constant(value, MAX_DEPTH)?, place: self.place(key.span()) };
+                    preset.settings.insert(name.to_owned(), setting);
+                }
+            }
+        }
+        Ok(preset)
     }
 
     fn tunables(&self, table: &DeTable<'_>) -> Result<BTreeMap<String, Tunable>, ProfileError> {
@@ -306,12 +336,12 @@ impl Reader<'_> {
         }
     }
 
-    fn claims(&self, table: &DeTable<'_>) -> Result<Claims, ProfileError> {
-        let mut claims = Claims::default();
+    fn claims(&self, table: &DeTable<'_>) -> Result<SomeClaims, ProfileError> {
+        let mut claims = SomeClaims::default();
         for (key, value) in table {
             match key.get_ref().as_ref() {
-                "work-conserving" => claims.work_conserving = self.bool(value)?,
-                "weights-honoured" => claims.weights_honoured = self.bool(value)?,
+                "work-conserving" => claims.work_conserving = Some(self.bool(value)?),
+                "weights-honoured" => claims.weights_honoured = Some(self.bool(value)?),
                 "starvation-bound-ms" => {
                     let bound_ms = u64::try_from(self.integer(value)?)
                         .map_err(|_| self.error(value.span(), "expected milliseconds, 0 or more"))?;

@@ -21,6 +21,7 @@ pub enum Source {
     Llcs,
     Nodes,
     Hz,
+    LlcKb,
     CoreOfCpu,
     LlcOfCpu,
     NodeOfCpu,
@@ -59,13 +60,14 @@ pub enum Source {
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, Source); 41] = [
+const NAMES: [(&str, Source); 42] = [
     ("cpus", Source::Cpus),
     ("online-cpus", Source::OnlineCpus),
     ("cores", Source::Cores),
     ("llcs", Source::Llcs),
     ("nodes", Source::Nodes),
     ("hz", Source::Hz),
+    ("llc-kb", Source::LlcKb),
     ("core-of-cpu", Source::CoreOfCpu),
     ("llc-of-cpu", Source::LlcOfCpu),
     ("node-of-cpu", Source::NodeOfCpu),
@@ -130,6 +132,7 @@ impl Source {
             Source::Llcs => number(topology.llcs()),
             Source::Nodes => number(topology.nodes()),
             Source::Hz => Constant::Integer(machine.hz.into()),
+            Source::LlcKb => Constant::Integer(machine.llc_kb.into()),
             Source::CoreOfCpu => of_cpu(|place| place.core),
             Source::LlcOfCpu => of_cpu(|place| place.llc),
             Source::NodeOfCpu => of_cpu(|place| place.node),

@@ -23,6 +23,7 @@ pub(crate) fn machine() -> Machine {
         absent: CpuSet::new(),
         hz: 250,
         no_hz_idle: true,
+        llc_kb: 2048,
         noise: Default::default(),
         effects: Default::default(),
         costs: Costs {
@@ -469,4 +470,25 @@ fn claims_are_kept() {
     let profile = Profile::from_toml("p.toml", profile).unwrap();
     let expected = Claims { work_conserving: true, weights_honoured: false, starvation_bound_ms: Some(100) };
     assert_eq!((profile.summary(), profile.claims()), ("s", expected));
+}
+
+/// A preset says what it is, and what the scheduler promises otherwise than without it.
+#[test]
+fn presets_have_descriptions_and_promises_of_their_own() {
+    let text = "[promises]\nwork-conserving = true\nstarvation-bound-ms = 100\n\
+                [presets.plain]\n[presets.nice]\ndoc = \"with care\"\n[presets.nice.promises]\nwork-conserving = false";
+    let profile = Profile::from_toml("p.toml", text).unwrap();
+    assert_eq!(profile.described_presets().collect::<Vec<_>>(), [("nice", "with care"), ("plain", "")]);
+    let claims = |preset| {
+        let mut profile = profile.clone();
+        profile.select(preset, &[]).unwrap();
+        (profile.claims().work_conserving, profile.claims().starvation_bound_ms)
+    };
+    assert_eq!(
+        [claims(None), claims(Some("plain")), claims(Some("nice"))],
+        [(true, Some(100)), (true, Some(100)), (false, Some(100))]
+    );
+    let error = |text| Profile::from_toml("p.toml", text).unwrap_err().to_string();
+    assert_eq!(error("[presets.a]\ndoc = 1"), "p.toml:2: expected a string, not integer");
+    assert!(error("[presets.a.promises]\nwork = 1").starts_with("p.toml:2: unknown claim `work`"));
 }

@@ -9,10 +9,13 @@
 //!
 //! [`faults`] takes CPUs away while something runs, and brings them back.
 //!
+//! [`affinity`] keeps what tasks asked for when CPUs go and come.
+//!
 //! [`hardware`] measures what user space can see of the machine.
 //!
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
+pub mod affinity;
 pub mod calibrate;
 mod channels;
 mod complaints;

@@ -12,6 +12,7 @@
 //! description = "two sockets, two cores each, two threads a core"
 //! hz = 250                  # 24 to 10000
 //! no_hz_idle = true         # an idle CPU stops its tick
+//! llc_kb = 4096             # size of the last-level cache of a CPU; 0 (the default): not known
 //!
 //! [topology]
 //! shape = "node:2 core:2 pu:2"            # an hwloc synthetic string

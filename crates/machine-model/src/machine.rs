@@ -24,6 +24,8 @@ pub struct Machine {
     pub hz: u32,
     /// Idle CPUs stop their tick (CONFIG_NO_HZ_IDLE).
     pub no_hz_idle: bool,
+    /// Size of the last-level cache of a CPU in KiB, as far as it is known; 0: not at all.
+    pub llc_kb: u64,
     /// What things cost.
     pub costs: Costs,
     /// What differs from run to run.
@@ -171,6 +173,7 @@ mod tests {
             absent: CpuSet::new(),
             hz: 250,
             no_hz_idle: true,
+            llc_kb: 0,
             costs: Costs::zero(),
             noise: Noise::default(),
             effects: Effects::default(),

@@ -37,7 +37,7 @@ impl Machine {
     /// The reference without its effects: nothing is known of how another machine slows down.
     pub(crate) fn reference() -> Machine {
         let machine = Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks");
-        Machine { effects: Effects::default(), ..machine }
+        Machine { effects: Effects::default(), llc_kb: 0, ..machine }
     }
 }
 

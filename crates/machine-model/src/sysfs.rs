@@ -5,6 +5,7 @@
 use crate::machine::with_offline;
 use crate::{Machine, MachineError};
 use ids::{CpuId, CpuSet, Place, Topology};
+use std::cmp::Ordering;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
@@ -125,6 +126,23 @@ impl Sysfs<'_> {
         let own = package(cpu);
         Ok(all.iter().filter(|&other| package(other) == own).collect())
     }
+
+    /// What the caches of the highest level of this CPU have together, in KiB; 0 if nobody says so.
+    fn llc_kb(&self, cpu: CpuId) -> u64 {
+        let mut best = (0, 0);
+        for leaf in 0..MAX_CACHE_LEAVES {
+            let directory = format!("{CPU}/cpu{cpu}/cache/index{leaf}");
+            let Ok(Some(level)) = self.number(&format!("{directory}/level")) else { break };
+            let size = self.text(&format!("{directory}/size"));
+            let kb: u64 = size.and_then(|size| size.strip_suffix('K')?.parse().ok()).unwrap_or(0);
+            match level.cmp(&best.0) {
+                Ordering::Greater => best = (level, kb),
+                Ordering::Equal => best.1 += kb,
+                Ordering::Less => {}
+            }
+        }
+        best.1
+    }
 }
 
 impl Machine {
@@ -161,6 +179,7 @@ impl Machine {
             topology: topology.renumbered(&offline),
             absent: all.iter().filter(|cpu| !present.contains(*cpu)).collect(),
             offline,
+            llc_kb: online.first().map_or(0, |cpu| sysfs.llc_kb(cpu)),
             ..Machine::reference()
         };
         machine.validate()?;
@@ -186,6 +205,8 @@ mod tests {
         ("cpu/cpu0/cache/index0/shared_cpu_list", "0,2\n"),
         ("cpu/cpu0/cache/index1/level", "3\n"),
         ("cpu/cpu0/cache/index1/type", "Unified\n"),
+        ("cpu/cpu0/cache/index0/size", "32K\n"),
+        ("cpu/cpu0/cache/index1/size", "4096K\n"),
         // As some hypervisors say it: one cache over both nodes.
         ("cpu/cpu0/cache/index1/shared_cpu_list", "0-3\n"),
         // No machine has it; it must not count, however high its level.

@@ -13,11 +13,15 @@ impl Machine {
     /// The text of a file from which [`Machine::from_toml`] makes this machine again, with a comment for each key.
     pub fn to_toml(&self) -> String {
         // A new field must be written, too.
-        let Machine { name: _, description, topology, offline, absent, hz, no_hz_idle, costs, noise, effects } = self;
+        let Machine { name: _, description, topology, offline, absent, hz, no_hz_idle, llc_kb, costs, noise, effects } =
+            self;
         let mut text = format!("# {}\n", self.summary());
         line(&mut text, "description", quoted(description), "");
         line(&mut text, "hz", hz, "ticks a second of a busy CPU (CONFIG_HZ)");
         line(&mut text, "no_hz_idle", no_hz_idle, "an idle CPU stops its tick (CONFIG_NO_HZ_IDLE)");
+        if *llc_kb > 0 {
+            line(&mut text, "llc_kb", llc_kb, "size of the last-level cache of a CPU");
+        }
         write_topology(&mut text, topology, offline, absent);
         write_costs(&mut text, costs);
         write_noise(&mut text, noise);
@@ -249,8 +253,13 @@ mod tests {
     #[test]
     fn texts_are_quoted() {
         let machine = Machine::from_synthetic("pu:1").unwrap();
-        let machine =
-            Machine { description: "a \"b\" \\ c\n# d = \u{7}".into(), hz: 100, no_hz_idle: false, ..machine };
+        let machine = Machine {
+            description: "a \"b\" \\ c\n# d = \u{7}".into(),
+            hz: 100,
+            no_hz_idle: false,
+            llc_kb: 8192,
+            ..machine
+        };
         assert_eq!(back(&machine), machine);
     }
 

@@ -15,6 +15,9 @@ use toml::de::{DeTable, DeValue};
 /// No single cost is longer than a second: more is a typing error, and sums stay far from overflow.
 const COST_NS: RangeInclusive<u64> = 0..=1_000_000_000;
 
+/// The largest that exist have a GB or so.
+const LLC_KB: RangeInclusive<u64> = 0..=1 << 30;
+
 /// The text with its name, to turn a byte span into `file:line`.
 struct Source<'a> {
     name: &'a str,
@@ -120,6 +123,7 @@ impl Machine {
         let hz = file.required("hz").and_then(|value| file.integer("hz", value, HZ))? as u32;
         let value = file.required("no_hz_idle")?;
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
+        let llc_kb = file.optional("llc_kb").map_or(Ok(0), |value| file.integer("llc_kb", value, LLC_KB))?;
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
         let (topology, offline, absent) = topology::read(topology)?;
@@ -135,7 +139,8 @@ impl Machine {
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
-        let machine = Machine { name, description, topology, offline, absent, hz, no_hz_idle, costs, noise, effects };
+        let machine =
+            Machine { name, description, topology, offline, absent, hz, no_hz_idle, llc_kb, costs, noise, effects };
         machine.validate()?;
         Ok(machine)
     }

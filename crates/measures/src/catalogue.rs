@@ -2,7 +2,7 @@
 //! The measures of a run, each written down once: its key, what people call it, its unit, which way is better, and
 //! where the number is. Text, JSON, CSV and comparisons are all made from this table, for simulated and real runs.
 
-use crate::{LatencySummary, RunMeasures};
+use crate::{LatencySummary, PeriodSummary, RunMeasures};
 use ids::Nanos;
 
 /// What a number counts.
@@ -81,6 +81,12 @@ fn of(latency: &LatencySummary, value: Nanos) -> Option<u64> {
     (latency.count > 0).then_some(value.0)
 }
 
+/// Of the periods of timers: responses, and how late the late ones were, if there are any.
+fn of_periods(measures: &RunMeasures) -> (Option<LatencySummary>, Option<LatencySummary>) {
+    let PeriodSummary { response, late } = measures.periods;
+    (Some(response).filter(|some| some.count > 0), Some(late).filter(|some| some.count > 0))
+}
+
 use Better::{Less, More, Neither};
 use Rank::{Detail, Headline, Table};
 
@@ -89,13 +95,15 @@ use Rank::{Detail, Headline, Table};
 /// Less CPU time for the same work is better, but runs of fixed length do different work: so CPU time has no better
 /// way and work has one.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 34] = [
+pub static CATALOGUE: [Measure; 42] = [
     time("makespan_ns", "makespan", Less, Headline,
         "when the last finite task ended", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
         "time that the run covers", |m| Some(m.elapsed.0)),
     time("work_ns", "work done", More, Headline,
         "work of the workload's tasks, in time of the reference CPU", |m| m.work.map(|time| time.0)),
+    time("system_work_ns", "work in the kernel", Neither, Detail,
+        "of the work done, what the tasks had the kernel do", |m| m.system_work.map(|time| time.0)),
     time("wakeup_latency_ns.mean", "wakeup mean", Less, Headline,
         "wait of woken tasks for a CPU: mean", |m| of(&m.wakeup_latency, m.wakeup_latency.mean)),
     time("wakeup_latency_ns.p50", "wakeup p50", Less, Table,
@@ -124,8 +132,22 @@ pub static CATALOGUE: [Measure; 34] = [
         "wait for a CPU, woken or preempted: the longest", |m| of(&m.queue_wait, m.queue_wait.max)),
     number("queue_wait_ns.count", "waits served", Detail,
         "waits that ended on a CPU", |m| Some(m.queue_wait.count)),
+    time("response_ns.p50", "response p50", Less, Detail,
+        "from a timer's period to the end of its work: half are faster", |m| of_periods(m).0.map(|l| l.p50.0)),
+    time("response_ns.p99", "response p99", Less, Table,
+        "from a timer's period to the end of its work: 99 % are faster", |m| of_periods(m).0.map(|l| l.p99.0)),
+    time("response_ns.max", "response max", Less, Table,
+        "from a timer's period to the end of its work: the longest", |m| of_periods(m).0.map(|l| l.max.0)),
+    Measure { better: Less, ..number("late_ns.count", "late jobs", Table,
+        "work of a timer's period that ended after the next one began", |m| of_periods(m).0.map(|_| m.periods.late.count)) },
+    time("late_ns.p50", "late by, p50", Less, Detail,
+        "how much later late jobs ended: half were earlier", |m| of_periods(m).1.map(|l| l.p50.0)),
+    time("late_ns.max", "late by, max", Less, Table,
+        "how much later late jobs ended: the longest", |m| of_periods(m).1.map(|l| l.max.0)),
     time("idle_while_runnable_ns", "idle while runnable", Less, Table,
         "some CPU idled while a task allowed there waited", |m| Some(m.idle_while_runnable.0)),
+    number("load_milli", "load, thousandths", Detail,
+        "tasks of the workload that ran or waited, on average", |m| Some(m.load_milli())),
     number("context_switches", "context switches", Headline,
         "switches to a task of the workload", |m| Some(m.context_switches)),
     number("wakeups", "wakeups", Table,

@@ -2,9 +2,12 @@
 //! The sink that measures a run while it passes.
 
 use crate::idle_while_runnable::{GroupId, IdleWhileRunnable};
-use crate::{CpuAccount, Histogram, LockUse, Migrations, RunMeasures, TaskAccount, TaskMeasures};
+use crate::load::LoadFollower;
+use crate::{
+    CpuAccount, Histogram, LockUse, Migrations, Periods, PeriodsOfTasks, RunMeasures, TaskAccount, TaskMeasures,
+};
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
-use ids::{CpuId, CpuSet, Locality, Nanos, TaskId, Topology};
+use ids::{CpuId, CpuSet, Locality, Nanos, Policy, TaskId, Topology};
 
 /// What only the one who ran it knows at the end of a run.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,10 @@ pub struct Totals {
     /// Each task's time, by number. Each must add up to the task's life: from its announcement ([`Sink::task`]) to
     /// its [`EventKind::Exit`], or to the end of the run.
     pub tasks: Vec<TaskAccount>,
+    /// Periods of the tasks, as far as somebody plays them.
+    pub periods: PeriodsOfTasks,
+    /// Of the work of all tasks, that in the kernel, if somebody knows.
+    pub system_work: Option<Nanos>,
     /// BPF instructions executed, if somebody counted.
     pub bpf_instructions: Option<u64>,
     /// Who used which lock, if somebody knows.
@@ -48,9 +55,11 @@ struct Task {
     cpus_used: CpuSet,
     /// To 1 %: 64 buckets an octave, half a bucket off.
     wakeup_latency: Histogram<6>,
+    last_latency: Nanos,
     name: String,
     pid: u32,
     kernel_thread: bool,
+    policy: Policy,
 }
 
 /// Measures a run event by event. Memory grows with CPUs and tasks, never with time.
@@ -71,6 +80,7 @@ pub struct Collector {
     /// To 0.1 %, as all of a run's latencies meet here.
     wakeup_latency: Histogram<10>,
     queue_wait: Histogram<10>,
+    load: LoadFollower,
 }
 
 impl Collector {
@@ -85,6 +95,7 @@ impl Collector {
             migrations: Migrations::default(),
             wakeup_latency: Histogram::new(),
             queue_wait: Histogram::new(),
+            load: LoadFollower::new(),
         }
     }
 
@@ -105,26 +116,36 @@ impl Collector {
     ///
     /// # Panics
     /// If the accounts do not add up: every nanosecond has one owner, and a lost one is a bug of who kept them.
-    pub fn finish(self, totals: Totals) -> RunMeasures {
+    pub fn finish(self, mut totals: Totals) -> RunMeasures {
         let cpu = conserved_cpus(&totals, self.topology.len());
         self.assert_tasks_conserved(&totals);
-        let idle = &self.idle;
+        let (idle, work) = (&self.idle, self.work(&totals));
+        let mut periods = Periods::default();
+        let mut of_tasks = std::mem::take(&mut totals.periods);
+        let mut periods_of = |id| of_tasks.take(id).inspect(|own| periods.add(own));
         let measured = |(index, (task, &account)): (usize, (Task, &TaskAccount))| TaskMeasures {
             id: TaskId(index as u32),
             name: task.name,
             pid: task.pid,
             kernel_thread: task.kernel_thread,
+            policy: task.policy,
             account,
             cpus_allowed: idle.mask(task.group).clone(),
             cpus_used: task.cpus_used,
             wakeup_latency: task.wakeup_latency.summary(),
             wakeup_latencies: task.wakeup_latency,
+            last_latency: task.last_latency,
+            periods: periods_of(TaskId(index as u32)),
             ended: task.ended,
         };
+        let tasks = self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect();
         RunMeasures {
             elapsed: totals.elapsed,
             makespan: totals.makespan,
-            work: Some(self.work(&totals)),
+            work: Some(work),
+            system_work: totals.system_work,
+            load_average: self.load.finish(totals.elapsed),
+            periods: periods.summary(),
             context_switches: self.context_switches,
             wakeups: self.wakeups,
             idle_while_runnable: idle.total(totals.elapsed),
@@ -135,7 +156,7 @@ impl Collector {
             queue_waits: self.queue_wait.coarsened(),
             cpu,
             parts: Vec::new(),
-            tasks: self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect(),
+            tasks,
             cpus: totals.cpus,
             bpf_instructions: totals.bpf_instructions,
             lock_wait: totals.locks.as_ref().map(|locks| Nanos(locks.iter().map(|lock| lock.wait_total.0).sum())),
@@ -168,6 +189,7 @@ impl Collector {
             task.state = State::Waiting { woken: true };
             task.since = now;
             self.idle.wait(now, task.group);
+            self.load.active += 1;
         }
     }
 
@@ -192,6 +214,7 @@ impl Collector {
         }
         if matches!(reason, SwitchReason::Block | SwitchReason::Exit) {
             task.state = State::Blocked;
+            self.load.active -= 1;
         } else {
             task.state = State::Waiting { woken: false };
             task.since = now;
@@ -210,12 +233,14 @@ impl Collector {
             }
             if woken {
                 task.wakeup_latency.record(waited);
+                task.last_latency = waited;
                 if counts {
                     self.wakeup_latency.record(waited);
                 }
             }
             self.idle.stop_waiting(now, task.group);
         }
+        self.load.active += u64::from(task.state == State::Blocked);
         task.state = State::Running;
         if task.last_cpu == Some(cpu) {
             return;
@@ -231,6 +256,7 @@ impl Collector {
         let task = &mut self.tasks[id.index()];
         if task.state == State::Running {
             task.state = State::Blocked;
+            self.load.active -= 1;
         }
     }
 }
@@ -278,9 +304,11 @@ impl Sink for Collector {
             ended: None,
             cpus_used: CpuSet::new(),
             wakeup_latency: Histogram::new(),
+            last_latency: Nanos::ZERO,
             pid: info.pid,
             name: info.name.clone(),
             kernel_thread: info.kernel_thread,
+            policy: info.policy,
         });
     }
 
@@ -297,6 +325,7 @@ impl Sink for Collector {
     #[inline]
     fn event(&mut self, event: &Event) {
         let Event { time, cpu, task, .. } = *event;
+        self.load.advance(time);
         match event.kind {
             EventKind::Wakeup { .. } => self.wakeup(time, task),
             EventKind::Switch { prev, reason } => self.switch(time, cpu, prev, task, reason),

@@ -137,6 +137,11 @@ impl<const BITS: u32> Histogram<BITS> {
         low + width / 2
     }
 
+    /// The smallest value; 0 if there is none.
+    pub fn min(&self) -> Nanos {
+        Nanos(if self.count > 0 { self.min } else { 0 })
+    }
+
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.count
@@ -219,6 +224,7 @@ mod tests {
     proptest! {
         #[test]
         fn wider_buckets_are_those_of_a_coarse_histogram(values in prop::collection::vec(any::<u64>(), 0..100)) {
+            // No sum of a hundred such values is beyond 64 bits.
             let (mut fine, mut coarse) = (Histogram::<10>::new(), Histogram::<3>::new());
             for value in values.iter().map(|value| Nanos(value >> (8 + value % 50))) {
                 fine.record(value);

@@ -8,8 +8,12 @@ pub mod catalogue;
 mod collector;
 mod histogram;
 mod idle_while_runnable;
+mod load;
+mod periods;
 mod run;
 
 pub use collector::{Collector, Totals};
 pub use histogram::Histogram;
+pub use load::LoadAverage;
+pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};
 pub use run::{CpuAccount, LatencySummary, LockUse, Migrations, PartMeasures, RunMeasures, TaskAccount, TaskMeasures};

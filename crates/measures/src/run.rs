@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is known of a run when it is over.
 
-use crate::Histogram;
-use ids::{CpuSet, Nanos, TaskId};
+use crate::{Histogram, LoadAverage, PeriodSummary, Periods};
+use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// Percentiles of a latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub struct TaskMeasures {
     pub name: String,
     /// A thread of the kernel (the watchdog's worker, or one of the background), which the run's own numbers leave out.
     pub kernel_thread: bool,
+    /// Its policy when it began.
+    pub policy: Policy,
     /// Its time.
     pub account: TaskAccount,
     /// Where it was allowed, at the end.
@@ -91,6 +93,10 @@ pub struct TaskMeasures {
     pub wakeup_latency: LatencySummary,
     /// The same, each time.
     pub wakeup_latencies: Histogram<6>,
+    /// The last of them; 0 if there was none.
+    pub last_latency: Nanos,
+    /// Its periods, if a timer gave it some.
+    pub periods: Option<Box<Periods>>,
     /// When it ended; `None`: it did not.
     pub ended: Option<Nanos>,
 }
@@ -108,6 +114,8 @@ pub struct PartMeasures {
     pub account: TaskAccount,
     /// From woken to running.
     pub wakeup_latency: LatencySummary,
+    /// Periods of its tasks.
+    pub periods: PeriodSummary,
 }
 
 /// How one caller used one lock.
@@ -144,6 +152,12 @@ pub struct RunMeasures {
     pub makespan: Option<Nanos>,
     /// Work of the workload's tasks, in nanoseconds of the reference CPU; `None` where only CPU time is known.
     pub work: Option<Nanos>,
+    /// Of `work`, what its tasks had the kernel do; `None` where that is not known.
+    pub system_work: Option<Nanos>,
+    /// The load average at the end.
+    pub load_average: LoadAverage,
+    /// Periods of the workload's tasks.
+    pub periods: PeriodSummary,
     /// Switch-ins of the workload's tasks, not of idle.
     pub context_switches: u64,
     /// Tasks made runnable.
@@ -186,6 +200,13 @@ pub struct RunMeasures {
 }
 
 impl RunMeasures {
+    /// How many tasks of the workload ran or waited for a CPU on average, in thousandths.
+    pub fn load_milli(&self) -> u64 {
+        let tasks = self.tasks.iter().filter(|task| !task.kernel_thread).map(|task| &task.account);
+        let time: u128 = tasks.map(|task| u128::from((task.run + task.stolen + task.runnable).0)).sum();
+        (time * 1000 / u128::from(self.elapsed.0.max(1))) as u64
+    }
+
     /// Measures the parts of these labels, whose tasks are called `LABEL/name`. Those that do not end by themselves have
     /// no makespan, also if the end of the run ended them.
     pub fn divide<'a>(&mut self, parts: impl IntoIterator<Item = (&'a str, bool)>) {
@@ -201,7 +222,7 @@ impl RunMeasures {
             task.name.strip_prefix(label).is_some_and(|rest| rest.starts_with('/')) && !task.kernel_thread
         };
         let mut account = TaskAccount::default();
-        let mut latencies = Histogram::new();
+        let (mut latencies, mut periods) = (Histogram::new(), Periods::default());
         let (mut tasks, mut makespan) = (0, Some(Nanos::ZERO));
         for task in self.tasks.iter().filter(is_of_part) {
             let TaskAccount { work, run, stolen, runnable, blocked } = task.account;
@@ -211,10 +232,17 @@ impl RunMeasures {
             account.runnable += runnable;
             account.blocked += blocked;
             latencies.add(&task.wakeup_latencies);
+            task.periods.iter().for_each(|own| periods.add(own));
             makespan = makespan.zip(task.ended).map(|(last, ended)| last.max(ended));
             tasks += 1;
         }
-        let wakeup_latency = latencies.summary();
-        PartMeasures { label: label.to_owned(), tasks, makespan, account, wakeup_latency }
+        PartMeasures {
+            label: label.to_owned(),
+            tasks,
+            makespan,
+            account,
+            wakeup_latency: latencies.summary(),
+            periods: periods.summary(),
+        }
     }
 }

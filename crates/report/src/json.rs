@@ -55,6 +55,7 @@ fn run(run: &RunReport) -> Value {
     for measure in &CATALOGUE {
         insert(&mut object, measure.key, json!((measure.value)(&run.measures)));
     }
+    object.insert("load_average_milli".to_owned(), json!(run.measures.load_average.milli));
     object.insert("deadlocked".to_owned(), json!(ending.deadlocked));
     object.insert("failed_forks".to_owned(), json!(ending.failed_forks));
     object.insert("refused_changes".to_owned(), json!(ending.refused_changes));
@@ -146,6 +147,8 @@ pub(crate) fn part(part: &PartMeasures) -> Value {
         "runnable_ns": part.account.runnable.0,
         "blocked_ns": part.account.blocked.0,
         "wakeup_latency_ns": latency(part.wakeup_latency),
+        "response_ns": latency(part.periods.response),
+        "late_ns": latency(part.periods.late),
     })
 }
 
@@ -163,6 +166,9 @@ fn task(task: &TaskMeasures) -> Value {
         "cpus_allowed": CpuSet::to_string(&task.cpus_allowed),
         "cpus_used": CpuSet::to_string(&task.cpus_used),
         "wakeup_latency_ns": latency(task.wakeup_latency),
+        "period_ns": task.periods.as_ref().map(|periods| periods.length.0),
+        "response_ns": task.periods.as_ref().map(|periods| latency(periods.response.summary())),
+        "late_ns": task.periods.as_ref().map(|periods| latency(periods.late.summary())),
     })
 }
 

@@ -6,11 +6,13 @@ use crate::numbers::{count, counted, per_second, percent, permille, shorten, wra
 use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
-use measures::{CpuAccount, LatencySummary, RunMeasures, TaskMeasures};
+use measures::{CpuAccount, LatencySummary, PeriodSummary, RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
 /// Tasks that the table shows.
 const TOP: usize = 10;
+/// Periodic tasks that the table shows.
+const TOP_PERIODIC: usize = 8;
 /// Locks that the table shows.
 const TOP_LOCKS: usize = 5;
 /// Characters of the bar that shows who owned the CPUs.
@@ -39,6 +41,9 @@ pub fn summary(run: &RunReport) -> String {
     let _ = writeln!(text, "\n{}", latencies(measures));
     if !measures.parts.is_empty() {
         let _ = writeln!(text, "\n{}", parts(measures));
+    }
+    if let Some(table) = periodic_tasks(measures) {
+        let _ = writeln!(text, "\n{table}");
     }
     if let Some(table) = contended_locks(measures) {
         let _ = writeln!(text, "\n{table}");
@@ -95,6 +100,8 @@ fn facts(run: &RunReport) -> String {
     fact("wakeups", rate(measures.wakeups));
     let [smt, llc, node, far] = [moves.smt, moves.llc, moves.node, moves.far].map(count);
     fact("migrations", format!("{smt} in core, {llc} in cache, {node} in node, {far} far"));
+    let [whole, thousandths] = [measures.load_milli() / 1000, measures.load_milli() % 1000];
+    fact("load", format!("{whole}.{:02} tasks that ran or waited, on average", thousandths / 10));
     let idle = measures.idle_while_runnable;
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
     match &run.meter {
@@ -138,6 +145,35 @@ fn parts(measures: &RunMeasures) -> String {
         table.add_row(cells.into_iter().chain(times.map(text)));
     }
     align(&mut table)
+}
+
+/// Those whose jobs were late most often; `None` if no timer gives tasks a period.
+fn periodic_tasks(measures: &RunMeasures) -> Option<String> {
+    let periodic = |task: &TaskMeasures| {
+        Some((task.name.clone(), task.periods.as_ref()?.length, task.periods.as_ref()?.summary()))
+    };
+    let mut tasks: Vec<_> = measures.tasks.iter().filter_map(periodic).collect();
+    if tasks.is_empty() {
+        return None;
+    }
+    tasks.sort_by_key(|(_, _, periods)| std::cmp::Reverse(periods.late.count));
+    let mut table =
+        plain(&["periodic task", "period", "jobs", "response p50", "p99", "max", "late", "late by p50", "max"]);
+    for (name, length, PeriodSummary { response, late }) in tasks.into_iter().take(TOP_PERIODIC) {
+        let late_by = |time: Nanos| if late.count > 0 { time.to_string() } else { "-".to_owned() };
+        table.add_row([
+            shorten(&name, 15),
+            length.to_string(),
+            count(response.count),
+            response.p50.to_string(),
+            response.p99.to_string(),
+            response.max.to_string(),
+            count(late.count),
+            late_by(late.p50),
+            late_by(late.max),
+        ]);
+    }
+    Some(align(&mut table))
 }
 
 /// The locks for which CPUs waited longest; `None` if they never did.

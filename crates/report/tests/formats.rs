@@ -6,7 +6,7 @@ mod common;
 use common::{check, ejected, run, seeds};
 use expect_test::expect;
 use ids::Nanos;
-use measures::{PartMeasures, TaskAccount};
+use measures::{PartMeasures, PeriodSummary, TaskAccount};
 use report::{Meter, Record, RunReport, Tags, View, World, read_json, to_csv, to_json, to_text};
 
 /// Runs of a workload of two parts under two schedulers, with so many seeds.
@@ -16,6 +16,7 @@ fn composed(seeds: u64) -> Vec<RunReport> {
         tasks: 3,
         makespan,
         account: TaskAccount { work: Nanos::from_ms(20 + us), run: Nanos::from_ms(21 + us), ..TaskAccount::default() },
+        periods: PeriodSummary::default(),
         wakeup_latency: common::latency(100, us),
     };
     let one = |scheduler: &str, seed: u64, us: u64| {
@@ -104,6 +105,7 @@ fn json_keeps_the_contract() {
               "makespan_ns": null,
               "elapsed_ns": 31000000000,
               "work_ns": 1122000000,
+              "system_work_ns": null,
               "wakeup_latency_ns": {
                 "mean": 6000,
                 "p50": 3000,
@@ -122,7 +124,18 @@ fn json_keeps_the_contract() {
                 "max": 540000,
                 "count": 50000
               },
+              "response_ns": {
+                "p50": null,
+                "p99": null,
+                "max": null
+              },
+              "late_ns": {
+                "count": null,
+                "p50": null,
+                "max": null
+              },
               "idle_while_runnable_ns": 300000,
+              "load_milli": 3,
               "context_switches": 41152,
               "wakeups": 45678,
               "migrations": {
@@ -145,6 +158,11 @@ fn json_keeps_the_contract() {
               "energy_ratio_ppm": null,
               "bpf_instructions": 7654321,
               "lock_wait_ns": null,
+              "load_average_milli": [
+                0,
+                0,
+                0
+              ],
               "deadlocked": false,
               "failed_forks": 0,
               "refused_changes": 0,
@@ -225,7 +243,10 @@ fn json_keeps_the_contract() {
                     "p99": 40000,
                     "p999": 160000,
                     "max": 360000
-                  }
+                  },
+                  "period_ns": null,
+                  "response_ns": null,
+                  "late_ns": null
                 }
               ]
             }

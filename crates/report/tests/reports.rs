@@ -27,6 +27,7 @@ fn one_run() {
             context switches      24,691 (24,691/s)
             wakeups               45,678 (45,678/s)
             migrations            12 in core, 1,725 in cache, 0 in node, 0 far
+            load                  1.04 tasks that ran or waited, on average
             idle while runnable   500 us (0.1 % of the time)
             BPF instructions      7,654,321 (7,654,321/s)
             lock wait             -

@@ -48,6 +48,7 @@ impl<M: Model> Run<'_, M> {
     /// Asks the script of `id` what comes next. What needs no wakeups before is done at once.
     fn ask(&mut self, cpu: CpuId, id: TaskId) {
         let demand = self.player.next(id, self.kernel_now(), &mut self.woken).demand;
+        self.player.take_periods().for_each(|period| self.periods.end(period.task, period.length, period.response));
         if self.woken.is_empty() {
             return self.carry_out(cpu, id, demand, self.kernel_now());
         }
@@ -67,6 +68,7 @@ impl<M: Model> Run<'_, M> {
         match demand {
             Demand::Work { work, system } => {
                 debug_assert!(system <= work);
+                self.system_work += system;
                 task.begin_work(self.noise.work(id, work));
             }
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),

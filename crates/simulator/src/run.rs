@@ -29,7 +29,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Output, TaskAttributes};
 use launch_profile::{Profile, ProgramCall};
 use machine_model::Machine;
-use measures::{Collector, LockUse, Totals};
+use measures::{Collector, LockUse, PeriodsOfTasks, Totals};
 use speed::Signal;
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
@@ -169,6 +169,10 @@ pub(crate) struct Run<'a, M> {
     pub deadline: Option<Nanos>,
     pub steps: u64,
     last_exit: Option<Nanos>,
+    /// How long what periods released took.
+    pub periods: PeriodsOfTasks,
+    /// Work for which scripts had the kernel.
+    pub system_work: Nanos,
     pub failed_forks: u64,
     pub refused_changes: u64,
     pub instructions: u64,
@@ -247,6 +251,8 @@ impl<'a, M: Model> Run<'a, M> {
             deadline: workload.duration,
             steps: 0,
             last_exit: None,
+            periods: PeriodsOfTasks::default(),
+            system_work: Nanos::ZERO,
             failed_forks: 0,
             refused_changes: 0,
             instructions: 0,
@@ -471,7 +477,9 @@ impl<'a, M: Model> Run<'a, M> {
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
         let (bpf_instructions, locks) = (Some(self.instructions), lock_table(self.locks, self.shared_locks));
-        let totals = Totals { elapsed, makespan, cpus, tasks, bpf_instructions, locks, energy_ratio_ppm };
+        let (periods, system_work) = (self.periods, Some(self.system_work));
+        let totals =
+            Totals { elapsed, makespan, cpus, tasks, periods, system_work, bpf_instructions, locks, energy_ratio_ppm };
         let outcome = Outcome {
             measures: self.sinks.collector.finish(totals),
             log_hash: self.sinks.hash.finish(),

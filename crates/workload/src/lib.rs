@@ -4,6 +4,7 @@
 
 mod check;
 mod composition;
+mod generated;
 mod jobs;
 mod json;
 mod locks;
@@ -16,8 +17,9 @@ mod span;
 
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
+pub use generated::{generate, generated};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
-pub use player::{Demand, Outcome, Player};
+pub use player::{Demand, Outcome, Period, Player};
 pub use recording::{Cost, Costs, Recording, RecordingMeta};
 pub use script::{
     BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload, WorkloadError,

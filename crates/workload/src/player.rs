@@ -66,6 +66,17 @@ pub enum Demand {
     Exit,
 }
 
+/// A period of a timer or an interval that is over for its task: it has done what it had to do since the period began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Period {
+    /// Whose.
+    pub task: TaskId,
+    /// From one release to the next.
+    pub length: Nanos,
+    /// From the release to the end of what it released.
+    pub response: Nanos,
+}
+
 /// What [`Player::next`] answers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -222,6 +233,8 @@ pub struct Player<'w> {
     suspended: Vec<Queue>,
     suspensions: u64,
     references: Vec<Option<Nanos>>,
+    /// Periods that are over and that the driver has not asked for yet.
+    periods: Vec<Period>,
 }
 
 impl<'w> Player<'w> {
@@ -250,7 +263,13 @@ impl<'w> Player<'w> {
             suspended: vec![Queue::EMPTY; workload.tasks.len()],
             suspensions: 0,
             references: vec![None; workload.references as usize],
+            periods: Vec::new(),
         }
+    }
+
+    /// The periods that ended since this was last asked.
+    pub fn take_periods(&mut self) -> impl Iterator<Item = Period> + '_ {
+        self.periods.drain(..)
     }
 
     /// The spec with this index.

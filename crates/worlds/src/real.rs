@@ -6,7 +6,7 @@ use ids::Nanos;
 use live::meter::{Measured, MeterCost};
 use live::scheduler::KernelExit;
 use live::threads::{End, Played, TaskPlayed};
-use measures::RunMeasures;
+use measures::{Periods, RunMeasures};
 use report::{Ending, Exit, Meter, RunReport, Tags, World};
 
 /// What is run.
@@ -86,11 +86,15 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
         if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
             task.account.work = part.work_done;
             task.name.clone_from(&part.name);
+            task.periods.clone_from(&part.periods);
         }
     }
     let last = |tasks: &mut dyn Iterator<Item = &TaskPlayed>| tasks.map(|task| task.ended).max().unwrap_or_default();
     let behind = last(&mut played.tasks.iter()).since(last(&mut played.tasks.iter().filter(|task| !task.is_beside)));
     measures.makespan = measures.makespan.map(|makespan| makespan.since(behind));
+    let mut periods = Periods::default();
+    measures.tasks.iter().filter_map(|task| task.periods.as_ref()).for_each(|own| periods.add(own));
+    measures.periods = periods.summary();
     measures.work = Some(Nanos(measures.tasks.iter().map(|task| task.account.work.0).sum()));
 }
 

@@ -2,7 +2,7 @@
 //! The same facts from either world give the same report.
 
 use crate::{header, real, simulated};
-use ids::{CpuSet, Nanos, TaskId, Topology};
+use ids::{CpuSet, Nanos, Policy, TaskId, Topology};
 use kernel_model::{Cause, ExitInfo};
 use live::meter::{Measured, MeterCost};
 use live::scheduler::KernelExit;
@@ -20,11 +20,14 @@ fn measures() -> RunMeasures {
         pid: 4711,
         name: "comm".to_owned(),
         kernel_thread: false,
+        policy: Policy::Other,
         account: TaskAccount { run: Nanos::from_ms(3), ..TaskAccount::default() },
         cpus_allowed: CpuSet::first_n(1),
         cpus_used: CpuSet::first_n(1),
         wakeup_latency: LatencySummary::default(),
         wakeup_latencies: Histogram::new(),
+        last_latency: Nanos::ZERO,
+        periods: None,
         ended: None,
     };
     RunMeasures { tasks: vec![task], ..Collector::new(&Topology::flat(0)).finish(totals) }

@@ -31,6 +31,8 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
+#define CLOCK_MONOTONIC 1
+
 enum {
 	BPF_ANY = 0,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
@@ -55,6 +57,10 @@ static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *p, void *value, u64 flags) = (void *)156;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
+static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 clock) = (void *)169;
+static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
+static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 after_ns, u64 flags) = (void *)171;
 
 /* Whether the kernel has a weak symbol, a type, or a field. Constants once the object is loaded. */
 #define KERNEL_HAS(symbol) ((symbol) != NULL)

@@ -9,7 +9,7 @@
  *    that each has its turn in 8 s. The first that comes to an empty queue waits for 8 s.
  * 3. Nobody passes the first one, even where it may not run: else one that is bound to a CPU could wait for ever.
  *
- * A policy defines before it includes this: IDLE_DSQ, a queue that it makes, and ON_PROMOTION(p).
+ * A policy defines before it includes this: IDLE_DSQ, a queue that it makes, ON_PROMOTION(p), and POLICY_NOW(), its clock.
  */
 #ifndef WEIR_IDLE_LEVEL_BPF_H
 #define WEIR_IDLE_LEVEL_BPF_H
@@ -39,7 +39,7 @@ static __always_inline void insert_by_level(struct task_struct *p, u64 normal_ds
 	u64 dsq_id = is_idle_level(p) ? IDLE_DSQ : normal_dsq;
 
 	if (dsq_id == IDLE_DSQ && scx_bpf_dsq_nr_queued(IDLE_DSQ) == 0)
-		WRITE_ONCE(next_promotion, now_ns() + IDLE_ROUND_NS);
+		WRITE_ONCE(next_promotion, POLICY_NOW() + IDLE_ROUND_NS);
 	dsq_insert_by_key(p, dsq_id, t->slice_ns, t->deadline, enq_flags);
 }
 

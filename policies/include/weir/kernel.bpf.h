@@ -104,6 +104,11 @@ struct bpf_iter_scx_dsq {
 	u64 opaque[6];
 } __attribute__((aligned(8)));
 
+/* In a map's value; the kernel fills it. */
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
 /* Bits of task_struct.flags. */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000

@@ -14,10 +14,6 @@ LICENSE("GPL");
 #define SHARED 0
 #define NOWHERE 0xbad
 
-struct bpf_timer {
-	u64 opaque[2];
-} __attribute__((aligned(8)));
-
 struct waker {
 	struct bpf_timer timer;
 };

@@ -277,9 +277,7 @@ impl<S: Sink> Meter<S> {
             makespan: fed.makespan,
             cpus,
             tasks: fed.tasks,
-            bpf_instructions: None,
-            locks: None,
-            energy_ratio_ppm: None,
+            ..Totals::default()
         });
         // A command does what it does: only a player knows how much work that was.
         (measures.work, measures.slowed, measures.spin) = (None, None, None);

@@ -152,6 +152,9 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
             let asked_at = self.shared.now();
             let step = self.shared.advance(self.task, asked_at, &mut self.woken, &mut self.rung);
             self.played.late_timers += u64::from(step.late);
+            if let Some(period) = step.period {
+                self.played.periods.get_or_insert_default().end(period.length, period.response);
+            }
             self.wake_others();
             match step.demand {
                 None => {}

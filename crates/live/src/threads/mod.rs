@@ -43,6 +43,7 @@ pub use work::Calibration;
 
 use crate::LiveError;
 use ids::{Nanos, TaskId};
+use measures::Periods;
 use workload::Workload;
 
 /// How to play.
@@ -163,6 +164,8 @@ pub struct TaskPlayed {
     pub sleeps: u64,
     /// Timers that were already due when it came to them.
     pub late_timers: u64,
+    /// Periods of its timers, if it has any.
+    pub periods: Option<Box<Periods>>,
     /// How often it had to wait for another task.
     pub waits: u64,
     /// Tasks that it woke.

@@ -9,7 +9,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use workload::{Demand, Player, Start, TaskSpec, Workload};
+use workload::{Demand, Period, Player, Start, TaskSpec, Workload};
 
 /// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
 const LOCK_SPINS: u32 = 500;
@@ -219,6 +219,7 @@ impl<'w> Shared<'w> {
         let mut state = self.state();
         let operation = state.player.upcoming(task);
         let demand = state.player.advance(task, now, woken);
+        let period = state.player.take_periods().last();
         if self.options.log {
             let script = &self.workload.tasks[state.player.spec_of(task) as usize].script;
             let exit = (demand == Some(Demand::Exit)).then_some(script.len() as u32);
@@ -235,7 +236,7 @@ impl<'w> Shared<'w> {
             self.look_for_end(state);
         }
         let late = demand.is_none() && matches!(operation, Some((_, workload::Op::Timer { .. })));
-        Advance { demand, late }
+        Advance { demand, late, period }
     }
 
     /// When nobody is awake and nobody will come, the play is over.
@@ -367,4 +368,6 @@ pub struct Advance {
     pub demand: Option<Demand>,
     /// It was a timer that was due already.
     pub late: bool,
+    /// The period that it ended.
+    pub period: Option<Period>,
 }

@@ -11,21 +11,13 @@ LICENSE("GPL");
 
 #define SHARED_DSQ 7
 #define MAX_CPUS 1024
-#define CLOCK_MONOTONIC 1
 #define EINVAL 22
 #define BPF_MAP_TYPE_ARRAY_OF_MAPS 12
 #define BPF_MAP_TYPE_QUEUE 22
 
-struct bpf_timer {
-	u64 opaque[2];
-} __attribute__((aligned(8)));
-
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
 static void *(*const bpf_map_lookup_percpu_elem)(void *map, const void *key, u32 cpu) = (void *)195;
 static void *(*const bpf_task_storage_delete)(void *map, struct task_struct *p) = (void *)157;
-static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 clock) = (void *)169;
-static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
-static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 ns, u64 flags) = (void *)171;
 
 /* ---- What user space sets ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/bfs`, by the numbers of its theory.
 
-use crate::world::{World, only};
+use crate::world::{MS, World, only};
 use ids::{CpuId, CpuSet, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 use proptest::prelude::*;
@@ -306,4 +306,43 @@ proptest! {
             }
         }
     }
+}
+
+/// `wait_us`: a task that wakes while its last CPU works waits for that one, though another idles; so long and no longer.
+#[test]
+fn a_task_can_wait_for_its_last_cpu() {
+    let woken_beside_a_hog = |spec: &str| {
+        let mut world = World::new(spec, "node:1 core:2 pu:1", 1000);
+        let task = world.start(vec![world.pinned(1, 0)])[0];
+        world.block(task);
+        let hog = world.start(vec![world.pinned(1, -20)])[0];
+        world.kernel.set_affinity(CpuId(0), task, &only(&[0, 1])).unwrap();
+        world.settle();
+        world.wake(0, task, false);
+        (world, task, hog)
+    };
+    let (world, task, _) = woken_beside_a_hog("bfs");
+    assert_eq!(world.cpu_of(task), Some(0), "it does not wait unless it is told to");
+    // It waits for 2 ms; then the idle CPU is told.
+    let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
+    world.run_until(2 * MS - 1);
+    assert_eq!((world.cpu_of(task), world.running(0)), (None, TaskId::NONE));
+    world.run_until(2 * MS);
+    assert_eq!(world.cpu_of(task), Some(0));
+    // Its CPU is free earlier.
+    let (mut world, task, hog) = woken_beside_a_hog("bfs,wait_us=2000");
+    world.run_until(MS);
+    world.block(hog);
+    assert_eq!(world.cpu_of(task), Some(1));
+    // Its last CPU idles: there is nothing to wait for.
+    world.block(task);
+    world.wake(0, task, false);
+    assert_eq!(world.cpu_of(task), Some(1));
+    // SCHED_IDLE does not wait, and who waits in vain goes on waiting in the queue.
+    let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
+    let other = world.start(vec![world.pinned(0, -20)])[0];
+    world.run_until(3 * MS);
+    assert_eq!(world.cpu_of(task), None);
+    world.block(other);
+    assert_eq!(world.cpu_of(task), Some(0));
 }

@@ -5,7 +5,7 @@
 use bpf_object::Object;
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes};
+use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes, TimerKey};
 use launch_profile::Profile;
 use machine_model::Machine;
 
@@ -20,6 +20,8 @@ pub struct World {
     pub machine: Machine,
     pub now_ns: u64,
     output: Output,
+    /// Timers of the policy that are armed: when, and whose interrupt it is.
+    timers: Vec<(u64, TimerKey, CpuId)>,
     /// CPU time of each task.
     pub ran_ns: Vec<u64>,
     /// CPUs that were told to schedule since the list was last cleared, in order.
@@ -74,7 +76,8 @@ impl World {
         kernel.attach(CpuId(0)).unwrap();
         let (output, ran_ns) = (Output::default(), vec![]);
         let (told, inserted, began) = (vec![], vec![], vec![]);
-        let mut world = World { kernel, machine, now_ns: 0, output, ran_ns, told, inserted, began };
+        let timers = vec![];
+        let mut world = World { kernel, machine, now_ns: 0, output, timers, ran_ns, told, inserted, began };
         world.settle();
         world
     }
@@ -194,7 +197,7 @@ impl World {
     pub fn run_until(&mut self, end_ns: u64) {
         while self.now_ns < end_ns {
             let tick_at = (self.now_ns / self.tick_ns() + 1) * self.tick_ns();
-            let next = tick_at.min(end_ns);
+            let next = self.timers.iter().fold(tick_at.min(end_ns), |next, timer| next.min(timer.0));
             for cpu in 0..self.cpus() {
                 let task = self.running(cpu);
                 if task != TaskId::NONE {
@@ -204,6 +207,11 @@ impl World {
             }
             self.now_ns = next;
             self.kernel.set_now(Nanos(next));
+            while let Some(due) = self.timers.iter().position(|timer| timer.0 <= next) {
+                let (_, timer, cpu) = self.timers.swap_remove(due);
+                self.kernel.timer(cpu, timer);
+                self.settle();
+            }
             if next / WATCHDOG_NS != (next - 1) / WATCHDOG_NS {
                 self.kernel.watchdog_work(CpuId(0));
                 self.settle();
@@ -244,9 +252,16 @@ impl World {
                 return;
             }
             for effect in effects {
-                if let Effect::Resched { cpu } = effect {
-                    self.told.push(cpu);
-                    self.kernel.schedule(cpu, Leave::Preempt);
+                match effect {
+                    Effect::Resched { cpu } => {
+                        self.told.push(cpu);
+                        self.kernel.schedule(cpu, Leave::Preempt);
+                    }
+                    Effect::ArmTimer { timer: timer @ TimerKey::Bpf(_), cpu, at } => {
+                        self.timers.retain(|other| other.1 != timer);
+                        self.timers.push((at.0, timer, cpu));
+                    }
+                    _ => {}
                 }
             }
         }

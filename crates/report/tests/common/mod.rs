@@ -2,8 +2,11 @@
 //! Runs to report.
 
 use expect_test::Expect;
-use ids::{CpuSet, Nanos, TaskId};
-use measures::{CpuAccount, Histogram, LatencySummary, Migrations, RunMeasures, TaskAccount, TaskMeasures};
+use ids::{CpuSet, Nanos, Policy, TaskId};
+use measures::{
+    CpuAccount, Histogram, LatencySummary, LoadAverage, Migrations, PeriodSummary, RunMeasures, TaskAccount,
+    TaskMeasures,
+};
 use report::{Ending, Exit, RunReport, Tags, World};
 
 /// Times in the proportions that latencies have.
@@ -28,6 +31,7 @@ pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
         pid: 100 + id,
         name: name.to_owned(),
         kernel_thread: name.starts_with('k'),
+        policy: Policy::Other,
         account: TaskAccount {
             work: Nanos::from_ms(run_ms - 1),
             run: Nanos::from_ms(run_ms),
@@ -39,6 +43,8 @@ pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
         cpus_used: if id == 9 { "1,3,5,7-9,11".parse().unwrap() } else { CpuSet::first_n(1 + id as usize % 4) },
         wakeup_latency: latency(100, 4 + u64::from(id)),
         wakeup_latencies: Histogram::new(),
+        last_latency: Nanos::ZERO,
+        periods: None,
         ended: None,
     }
 }
@@ -53,6 +59,9 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         elapsed,
         makespan: Some(elapsed),
         work: None,
+        system_work: None,
+        load_average: LoadAverage::default(),
+        periods: PeriodSummary::default(),
         context_switches: 123_456 / us,
         wakeups: 45_678,
         idle_while_runnable: Nanos::from_us(us * 100),

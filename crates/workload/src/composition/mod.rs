@@ -34,6 +34,8 @@ pub struct Part {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Changes {
     pub jobs: Option<u32>,
+    /// Jobs in percent of the machine's CPUs ([`PartSpec::set_cpus`]).
+    pub load: Option<u32>,
     pub nice: i8,
     pub policy: Option<Policy>,
     pub cpus: Option<CpuSet>,
@@ -65,8 +67,14 @@ impl Workload {
         let mut duration = None;
         for (spec, mut workload) in parts {
             duration = workload.duration.map(|duration| spec.changes.start + duration);
-            if let Some(jobs) = spec.changes.jobs {
-                workload = workload.with_jobs(jobs)?;
+            match spec.changes {
+                Changes { jobs: Some(jobs), .. } => workload = workload.with_jobs(jobs)?,
+                Changes { load: Some(percent), .. } => {
+                    let problem =
+                        format!("load={percent} is a percentage of a machine's CPUs, and there is no machine");
+                    return Err(WorkloadError { place: spec.text, problem });
+                }
+                _ => {}
             }
             spec.changes.apply(&mut workload).map_err(|problem| WorkloadError { place: spec.text.clone(), problem })?;
             let count = spec.changes.count.unwrap_or(1);

@@ -19,7 +19,10 @@ pub struct PartSpec {
     keys: String,
 }
 
-const KEYS: &str = "jobs=N, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR";
+const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR";
+
+/// Most that `load` may ask for.
+const MAX_LOAD: u32 = 100_000;
 
 impl PartSpec {
     /// All parts of `W = PART{+PART}`.
@@ -50,7 +53,18 @@ impl PartSpec {
             let [key, value] = split(piece, '=')[..] else { return Err(format!("{piece:?}; expected {KEYS}")) };
             changes.set(key, &unescape(value))?;
         }
+        if changes.jobs.is_some() && changes.load.is_some() {
+            return Err("jobs and load; expected one of them".into());
+        }
         Ok(PartSpec { text: text.to_owned(), label, what, changes, keys })
+    }
+
+    /// For a machine of so many CPUs: `load` is a percentage of them, and at least one job.
+    pub fn set_cpus(&mut self, cpus: u32) {
+        if let Some(percent) = self.changes.load {
+            let jobs = (u64::from(percent) * u64::from(cpus)).div_ceil(100).max(1);
+            self.changes.jobs = Some(jobs as u32);
+        }
     }
 
     /// How the part is called in titles, if the workload is called so.
@@ -66,6 +80,10 @@ impl Changes {
         let number = |most: u32| value.parse().ok().filter(|number| (1..=most).contains(number));
         match key {
             "jobs" => self.jobs = Some(number(u32::MAX).ok_or_else(|| expected("NUMBER, 1 or more"))?),
+            "load" => {
+                let percent = number(MAX_LOAD).ok_or_else(|| expected("PERCENT of the machine's CPUs, such as 150"))?;
+                self.load = Some(percent);
+            }
             "nice" => {
                 let nice = value.parse().ok().filter(|nice| (-39..=39).contains(nice));
                 self.nice = nice.ok_or_else(|| expected("NUMBER, what is added to the nice value of its tasks"))?;

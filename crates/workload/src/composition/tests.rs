@@ -132,8 +132,11 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
+        ("all,jobs=2,load=50", r#"workload "all,jobs=2,load=50": jobs and load; expected one of them"#),
+        ("all,load=0", r#"workload "all,load=0": load=0; expected load=PERCENT of the machine's CPUs, such as 150"#),
+        ("all,load=50", "all,load=50: load=50 is a percentage of a machine's CPUs, and there is no machine"),
     ];
     for (text, expected) in cases {
         assert_eq!(error(text), expected);

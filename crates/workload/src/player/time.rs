@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Operations that look at the clock.
 
-use super::{Demand, Player};
+use super::{Demand, Period, Player};
 use crate::{Reference, Start};
-use ids::Nanos;
+use ids::{Nanos, TaskId};
 
 /// Who works until something happens looks for it this often, in its own CPU time.
 pub(super) const PIECE: Nanos = Nanos::from_ms(1);
@@ -37,8 +37,10 @@ impl Player<'_> {
         now: Nanos,
     ) -> Option<Demand> {
         let (cell, begin) = self.reference(task, reference);
-        let due = cell.unwrap_or(begin) + period;
+        let released = cell.unwrap_or(begin);
+        let due = released + period;
         *cell = Some(if due > now || absolute { due } else { now });
+        self.end_period(task, period, now.since(released));
         (due > now).then(|| Demand::Sleep(due - now, crate::Sleep::Timer))
     }
 
@@ -48,11 +50,20 @@ impl Player<'_> {
         let passed = now.since(last).0.checked_div(period.0).unwrap_or(0);
         if passed > 0 || period == Nanos::ZERO {
             *cell = Some(last + Nanos(passed * period.0));
+            self.end_period(task, period, now.since(last));
             return None;
         }
         let due = last + period;
         *cell = Some(due);
+        self.end_period(task, period, now.since(last));
         Some(Demand::Sleep(due - now, crate::Sleep::Timer))
+    }
+
+    /// A period of length 0 is none: nothing is ever in time for it.
+    fn end_period(&mut self, task: usize, length: Nanos, response: Nanos) {
+        if length > Nanos::ZERO {
+            self.periods.push(Period { task: TaskId(task as u32), length, response });
+        }
     }
 
     /// The next piece of work of a task that works as long as this; then it is asked for the same operation again.
@@ -85,6 +96,35 @@ mod tests {
 
     fn some_work() -> Demand {
         Demand::Work { work: Nanos(1), system: Nanos::ZERO }
+    }
+
+    #[test]
+    fn a_period_ends_with_what_it_released() {
+        let timer = |absolute| Op::Timer { reference: OWN, period: Nanos(100), absolute };
+        for (absolute, times, expected) in [
+            (true, &[0, 30, 100, 340][..], &[30, 240, 140][..]),
+            // The reference of one that is not absolute begins anew where it is late.
+            (false, &[0, 30, 100, 340], &[30, 240, 0]),
+        ] {
+            let workload = at_zero(&[&[work(1), timer(absolute), work(1), timer(absolute), timer(absolute), work(1)]]);
+            let mut player = Player::new(&workload);
+            player.started(TaskId(0), 0, Nanos::ZERO);
+            for &now in times {
+                player.next(TaskId(0), Nanos(now), &mut Vec::new());
+            }
+            let periods: Vec<_> = player.take_periods().collect();
+            assert!(periods.iter().all(|period| (period.task, period.length) == (TaskId(0), Nanos(100))));
+            assert_eq!(periods.iter().map(|period| period.response.0).collect::<Vec<_>>(), expected, "{absolute}");
+            assert_eq!(player.take_periods().count(), 0);
+        }
+        let tick = Op::Interval { reference: OWN, period: Nanos(100) };
+        let workload = at_zero(&[&[Op::Anchor(OWN), work(1), tick.clone(), work(1), tick]]);
+        let mut player = Player::new(&workload);
+        player.started(TaskId(0), 0, Nanos::ZERO);
+        for now in [0, 250, 280] {
+            player.next(TaskId(0), Nanos(now), &mut Vec::new());
+        }
+        assert_eq!(player.take_periods().map(|period| period.response.0).collect::<Vec<_>>(), [250, 80]);
     }
 
     #[test]

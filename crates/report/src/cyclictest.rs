@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The latency test: the lines of cyclictest, as those who compare schedulers with it are used to read them.
+
+use crate::RunReport;
+use ids::Policy;
+use measures::{RunMeasures, TaskMeasures};
+use std::fmt::Write;
+
+/// What cyclictest would print at the end, in nanoseconds (`-N`), for the periodic tasks of the part with this label, or
+/// of the whole workload. `None` if there are none.
+///
+/// `Min`, `Act`, `Avg` and `Max` are waits from a wakeup to the CPU: what a timer's interrupt takes before it wakes its
+/// thread is not in them, as it is in cyclictest's.
+pub fn cyclictest(run: &RunReport, label: Option<&str>) -> Option<String> {
+    let of_part = |task: &&TaskMeasures| {
+        label.is_none_or(|label| task.name.strip_prefix(label).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let threads: Vec<&TaskMeasures> =
+        run.measures.tasks.iter().filter(|task| task.periods.is_some()).filter(of_part).collect();
+    let first = threads.first()?;
+    let mut text = format!("{} on {}, times in ns\n", run.tags.scheduler, run.tags.machine);
+    let _ = writeln!(text, "policy: {}: loadavg: {}\n", name(first.policy), loadavg(&run.measures));
+    for (number, thread) in threads.into_iter().enumerate() {
+        let periods = thread.periods.as_ref().expect("it was filtered");
+        let latency = thread.wakeup_latency;
+        let _ = writeln!(
+            text,
+            "T:{number:2} ({:5}) P:{:2} I:{} C:{:7} Min:{:7} Act:{:8} Avg:{:8} Max:{:8}",
+            thread.pid,
+            priority(thread.policy),
+            periods.length.0 / 1000,
+            latency.count,
+            thread.wakeup_latencies.min().0,
+            thread.last_latency.0,
+            latency.mean.0,
+            latency.max.0,
+        );
+    }
+    Some(text)
+}
+
+/// As `/proc/loadavg` has it: three averages, tasks that are active and all, the number that was given out last.
+fn loadavg(measures: &RunMeasures) -> String {
+    let [one, five, fifteen] =
+        measures.load_average.milli.map(|milli| format!("{}.{:02}", milli / 1000, milli % 1000 / 10));
+    let alive = measures.tasks.iter().filter(|task| task.ended.is_none()).count();
+    let last = measures.tasks.iter().map(|task| task.pid).max().unwrap_or(0);
+    format!("{one} {five} {fifteen} {}/{alive} {last}", measures.load_average.active)
+}
+
+fn name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Fifo(_) => "fifo",
+        Policy::RoundRobin(_) => "rr",
+        Policy::Batch => "batch",
+        Policy::Idle => "idle",
+        Policy::Deadline { .. } => "deadline",
+        Policy::Other | Policy::Ext => "other",
+    }
+}
+
+fn priority(policy: Policy) -> u8 {
+    match policy {
+        Policy::Fifo(priority) | Policy::RoundRobin(priority) => priority,
+        _ => 0,
+    }
+}

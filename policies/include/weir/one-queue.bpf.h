@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What schedulers have in common whose tasks wait in one queue in the order of virtual deadlines.
+ *
+ * 1. Queues: one for the machine, one behind it for SCHED_IDLE, and for each CPU one for the kernel's threads that belong to
+ *    it, which all others would only pass over. Of the heads of the last and the first the earlier one is taken.
+ * 2. A task that stops is charged and renewed if its slice is empty; SCHED_BATCH tasks always are.
+ * 3. A tick ends slices by the rule of <weir/deadline.bpf.h>.
+ * 4. A new nice value moves the deadline of a task that waits by the difference; one that runs keeps its deadline, but
+ *    picks again if the value is worse.
+ *
+ * A policy defines before it includes this:
+ * - struct task with the members that are used here, in the storage `tasks`; struct cpu likewise, in the array `cpus`;
+ * - POLICY_NOW(), its clock; ON_RENEWAL(p, t), what else a renewed turn means;
+ * - enqueue_shared(), for tasks of the queue of the machine; tell_victim(cpu, key), for a CPU whose task is later than that;
+ * - what <weir/idle.bpf.h> and <weir/pick.bpf.h> ask for.
+ */
+#ifndef WEIR_ONE_QUEUE_BPF_H
+#define WEIR_ONE_QUEUE_BPF_H
+
+#include "deadline.bpf.h"
+#include "hotplug.bpf.h"
+#include "idle.bpf.h"
+#include "pick.bpf.h"
+
+#define QUEUE_DSQ 0
+#define IDLE_DSQ 1			/* SCHED_IDLE */
+#define PINNED_DSQ 0x20000		/* + CPU: the kernel's threads of that CPU */
+
+static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags);
+static void tell_victim(s32 cpu, u64 key);
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline void note_promotion(struct task_struct *p)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		t->promoted = true;
+}
+
+#define ON_PROMOTION(p) note_promotion(p)
+#include "idle-level.bpf.h"
+
+static void set_key(struct task_struct *p, struct task *t)
+{
+	t->key = with_level(p, t->turn.deadline);
+}
+
+/* 2: the task stops, or would. One that was promoted has had its turn. */
+static void settle(struct task_struct *p, struct task *t, u64 now)
+{
+	charge(&t->turn, now);
+	if (t->turn.slice_ns < SLICE_EMPTY_NS || p->policy == SCHED_BATCH || t->promoted) {
+		renew(&t->turn, now);
+		ON_RENEWAL(p, t);
+	}
+	t->promoted = false;
+	set_key(p, t);
+}
+
+/* To the idle CPU at once, if there is one: what ops.select_cpu answers. */
+static s32 select_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task *t = task_of(p);
+	s32 cpu;
+
+	if (!t)
+		return prev_cpu;
+	cpu = claim_idle_cpu(p, prev_cpu);
+	t->searched = cpu < 0;
+	t->sync = wake_flags & SCX_WAKE_SYNC;
+	if (cpu < 0)
+		return prev_cpu;
+	set_key(p, t);
+	dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, 0);
+	return cpu;
+}
+
+/*
+ * A thread of the kernel that belongs to one CPU: that CPU's own queue, by the same rule of preemption. A CPU on its way
+ * offline looks into no queue of ours.
+ */
+static void enqueue_pinned(struct task_struct *p, struct task *t, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	if (is_leaving(cpu) || scx_bpf_test_and_clear_cpu_idle(cpu)) {
+		dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, enq_flags);
+		return;
+	}
+	dsq_insert_by_key(p, PINNED_DSQ + cpu, t->turn.slice_ns, t->turn.deadline, enq_flags);
+	if (scx_bpf_test_and_clear_cpu_idle(cpu))
+		kick(cpu, SCX_KICK_IDLE);
+	else if (!t->displaced && READ_ONCE(cpu_of(cpu)->key) > t->key)
+		tell_victim(cpu, t->key);
+}
+
+/* What ops.enqueue does. */
+static __always_inline void enqueue(struct task_struct *p, u64 enq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (!t) {
+		scx_error("task %d has no storage", p->pid);
+		return;
+	}
+	count_at(&t->counted_at, scx_bpf_task_cpu(p));
+	set_key(p, t);
+	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1)
+		enqueue_pinned(p, t, enq_flags);
+	else
+		enqueue_shared(p, t, enq_flags);
+	t->searched = t->sync = t->displaced = t->child = false;
+}
+
+/* 1: the best task that is not later than `limit`, and not of SCHED_IDLE. */
+static bool take_normal(s32 cpu, u64 limit)
+{
+	u64 own = first_deadline(PINNED_DSQ + cpu);
+
+	if (take(QUEUE_DSQ, cpu, own < limit ? own : limit))
+		return true;
+	return own <= limit && own != NO_LIMIT && take_first(PINNED_DSQ + cpu, cpu, limit);
+}
+
+/* Somebody else for the CPU, or nobody. `limit` and `idle_limit` are how late they may be. */
+static __noinline bool take_by_level(s32 cpu, u64 limit, u64 idle_limit, u64 now)
+{
+	bool wanted = !idle_limit || scx_bpf_dsq_nr_queued(QUEUE_DSQ);
+
+	if (wanted && promote(cpu, now))
+		return true;
+	if (take_normal(cpu, limit))
+		return true;
+	return idle_limit && take(IDLE_DSQ, cpu, idle_limit);
+}
+
+/* The task begins, or goes on with what it has left. */
+static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
+{
+	struct cpu *c = cpu_of(cpu);
+
+	t->turn.since = now;
+	t->displaced = t->child = false;
+	c->early = now - c->last_tick <= half_tick_ns;
+	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
+}
+
+/* 3: what ops.tick does. The kernel looks at the slice after this. */
+static __always_inline void tick(struct task_struct *p)
+{
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	struct task *t = task_of(p);
+	u64 now = POLICY_NOW();
+
+	c->last_tick = now;
+	if (!t)
+		return;
+	charge(&t->turn, now);
+	if (tick_ends(&t->turn, c->early)) {
+		t->turn.slice_ns = 0;
+		task_set_slice(p, 0);
+	}
+}
+
+/* 4: what ops.set_weight does. The kernel queues a waiting task anew after this. */
+static __always_inline void change_nice(struct task_struct *p, struct task *t)
+{
+	u32 ratio = ratio_of(p->static_prio);
+	s64 later = ((s64)ratio - t->turn.ratio) * (s64)deadline_unit_ns;
+
+	t->turn.ratio = ratio;
+	if (!scx_bpf_task_running(p))
+		t->turn.deadline += later;
+	else if (later > 0)
+		kick(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+	set_key(p, t);
+}
+
+/* A task of a higher class takes a CPU: what waits for this CPU alone is put back, so that others can take it. */
+static __always_inline void put_local_back(void)
+{
+	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
+		scx_bpf_reenqueue_local___v1();
+}
+
+/* A CPU goes: nobody's victim, and what is counted there is for others. */
+static __always_inline void leave_queues(s32 cpu)
+{
+	cpu_goes(cpu);
+	cpu_of(cpu)->key = 0;
+	give_away(cpu, QUEUE_DSQ);
+	give_away(cpu, IDLE_DSQ);
+	give_away(cpu, PINNED_DSQ + cpu);
+}
+
+/* At init: tables, constants, queues. */
+static __always_inline s32 make_queues(void)
+{
+	s32 error = scx_bpf_create_dsq(QUEUE_DSQ, -1);
+	int cpu;
+
+	topology_init();
+	deadline_init(nr_online);
+	if (!error)
+		error = scx_bpf_create_dsq(IDLE_DSQ, -1);
+	for_range(cpu, 0, nr_cpus) {
+		if (!error)
+			error = scx_bpf_create_dsq(PINNED_DSQ + cpu, -1);
+	}
+	return error;
+}
+
+#endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tests by which authors of schedulers judged them, by name.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn weir(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(args).output().unwrap()
+}
+
+fn text(args: &[&str]) -> String {
+    let output = weir(&[&["sim"], args].concat());
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn runs(args: &[&str]) -> Vec<Value> {
+    let document: Value = serde_json::from_str(&text(&[args, &["--format", "json"]].concat())).unwrap();
+    document["runs"].as_array().unwrap().clone()
+}
+
+/// The build at every load of the author's, in rounds; jobs are in percent of the machine's CPUs.
+#[test]
+fn sanity_is_a_build_at_several_loads() {
+    let short = ["bfs", "-m", "desktop-4c", "-w", "sanity,policy=batch", "--for", "100ms"];
+    let printed = text(&[&short[..], &["--seeds", "2"]].concat());
+    let heads: Vec<&str> = printed.lines().filter(|line| line.starts_with(">>>>>") && line.contains('%')).collect();
+    assert_eq!(heads.len(), 6, "{printed}");
+    assert!(printed.contains(">>>>>150% workload\n>>>>>round 1\nreal\t-\nuser\t0m0."), "{printed}");
+    assert_eq!(printed.matches(">>>>>round 2\n").count(), 6);
+    assert!(printed.contains("bfs on desktop-4c, sanity test (the recorded build,policy=batch)"));
+    assert_eq!(runs(&short).len(), 6 * 3, "three rounds if nothing else was asked for");
+    let six = runs(&["bfs", "-m", "desktop-4c", "-w", "build,load=150", "-w", "build,jobs=6", "--for", "300ms"]);
+    assert_eq!((&six[0]["workload"], &six[0]["log_hash"]), (&"build,load=150".into(), &six[1]["log_hash"]));
+    let two = runs(&["bfs", "-m", "core:2 pu:1", "-w", "build,load=50", "-w", "build,jobs=1", "--for", "300ms"]);
+    assert_eq!(two[0]["log_hash"], two[1]["log_hash"]);
+    for refused in [
+        &["run", "-w", "sanity"][..],
+        &["workload", "build,load=50"],
+        &["sim", "bfs", "-w", "sanity,jobs=3"],
+        &["sim", "bfs", "-w", "build,jobs=3,load=50"],
+        &["sim", "bfs", "-w", "build,load=0"],
+    ] {
+        assert_eq!(weir(refused).status.code(), Some(2), "{refused:?}");
+    }
+}
+
+/// One thread for each CPU, whose lines say what the tasks of the report had.
+#[test]
+fn latency_prints_the_lines_of_cyclictest() {
+    let args = ["bfs", "-m", "core:2 pu:1", "-w", "x=latency+hogs", "--for", "300ms"];
+    let printed = text(&args);
+    let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("T: ")).collect();
+    let tasks = runs(&args)[0]["tasks"].as_array().unwrap().clone();
+    let threads: Vec<&Value> = tasks.iter().filter(|task| task["name"].as_str().unwrap().starts_with("x/T")).collect();
+    assert_eq!((lines.len(), threads.len()), (2, 2), "{printed}");
+    assert!(printed.contains("policy: other: loadavg: 0.00 0.00 0.00 "), "nobody looked before 5 s: {printed}");
+    for (number, (line, thread)) in lines.iter().zip(threads).enumerate() {
+        let after =
+            |key: &str| -> u64 { line.split(key).nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap() };
+        let latency = &thread["wakeup_latency_ns"];
+        assert_eq!(after(" I:"), 10_000 + 500 * number as u64);
+        assert_eq!(
+            [after(" C:"), after(" Avg:"), after(" Max:")].map(Value::from),
+            [latency["count"].clone(), latency["mean"].clone(), latency["max"].clone()]
+        );
+        assert!(after(" Min:") <= after(" Act:") && after(" Act:") <= after(" Max:"), "{line}");
+    }
+}
+
+/// Pictures are late where a scheduler lets hogs go first, and only there; the load is what there is.
+#[test]
+fn late_pictures_are_counted() {
+    let late = |scheduler: &str, workload: &str| {
+        let run = &runs(&[scheduler, "-m", "core:1 pu:1", "-w", workload, "--for", "4s"])[0];
+        let display = run["tasks"].as_array().unwrap().iter().find(|task| task["name"] == "film-25/display").unwrap();
+        assert_eq!(display["period_ns"], 40_000_000);
+        let (jobs, late) = (&display["response_ns"]["count"], &display["late_ns"]["count"]);
+        assert_eq!(run["late_ns"]["count"], *late, "nobody else has periods");
+        (jobs.as_u64().unwrap(), late.as_u64().unwrap(), run["load_milli"].as_u64().unwrap())
+    };
+    let (alone, none, idle) = late("bfs", "film-25+pair,start=3h");
+    assert!((90..=100).contains(&alone) && none == 0 && (300..400).contains(&idle), "{alone} {none} {idle}");
+    let (_, beside_nice, load) = late("bfs", "film-25+hogs,nice=19");
+    assert!(beside_nice == 0 && (8_300..9_000).contains(&load), "{beside_nice} {load}");
+    let (_, beside, _) = late("fifo", "film-25+hogs");
+    assert!(beside > 10, "eight hogs with 20 ms each: {beside}");
+}
