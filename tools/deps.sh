@@ -32,6 +32,14 @@ clang_is_there() {
     return 1
 }
 
+# Pages are tested in one. Ubuntu has none as a package: `chromium` there fetches another kind of package.
+browser_is_there() {
+    for browser in chromium chromium-headless-shell chromium-browser google-chrome; do
+        command -v "$browser" >/dev/null && return
+    done
+    return 1
+}
+
 # Minor version of Rust that apt would install as package $1; 0 if none.
 apt_minor() {
     minor=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: 1\.\([0-9]*\)\..*/\1/p')
@@ -74,6 +82,7 @@ missing_for_tests() {
     PATH=$PATH:/usr/sbin:/sbin
     command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
     command -v lrzip >/dev/null || echo lrzip
+    browser_is_there || apt-cache pkgnames chromium-headless-shell 2>/dev/null | grep -x chromium-headless-shell
     [ -n "${vm:-}" ] && [ "$(uname -m)" = x86_64 ] || return 0
     command -v qemu-system-x86_64 >/dev/null || echo qemu-system-x86
     [ -e /usr/bin/busybox ] || [ -e /bin/busybox ] || echo busybox-static

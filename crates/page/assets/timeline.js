@@ -31,10 +31,10 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const places = Math.max(0, Math.min(9, 9 - Math.floor(Math.log10(step()))));
     return `${(ticks * data.unit / 1e9).toFixed(places)} s`;
   };
-  const hue = (task, light) => `hsl(${(task * 137.508) % 360} 55% ${light}%)`;
+  const hue = (task) => `hsl(${(task * 137.508) % 360} 55% ${colours.dark ? 62 : 46}%)`;
   const dim = (task) => found && !found.has(task);
 
-  let [left, width] = [0, 0];
+  let [left, width, density] = [0, 0, 1];
   const scale = () => width / (view.to - view.from);
   const xOf = (ticks) => left + (ticks - view.from) * scale();
   const timeAt = (x) => view.from + (x - left) / scale();
@@ -53,28 +53,65 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     }
   };
 
-  const drawLane = (lane, { top, height }) => {
-    const light = colours.dark ? 62 : 46;
-    const first = find(lane.to, view.from);
-    const count = find(lane.from, view.to) - first;
-    if (count > 2 * width) {
-      const level = lane.level(1 / scale());
+  // Rows of CPUs are painted pixel by pixel where single tasks are too narrow: columns of an image that is as dense as the
+  // screen. `share` says how much of a column's time the CPU ran tasks, `who` had most of it.
+  const image = { canvas: document.createElement("canvas"), pixels: null, words: null, share: null, who: null, most: null };
+  const prepare = (tall) => {
+    const [wide, high] = [Math.ceil(width * density), Math.ceil(tall * density)];
+    if (image.canvas.width !== wide || image.canvas.height !== high || !image.pixels) {
+      Object.assign(image.canvas, { width: wide, height: high });
+      image.pixels = new ImageData(wide, high);
+      image.words = new Uint32Array(image.pixels.data.buffer);
+      [image.share, image.most, image.who] = [new Float32Array(wide), new Float32Array(wide), new Uint32Array(wide)];
+    }
+    image.words.fill(0);
+  };
+  const cover = (from, to, task, share) => {
+    const columns = image.share.length;
+    const [begin, end] = [(from - view.from) * scale() * density, (to - view.from) * scale() * density];
+    const last = Math.min(columns - 1, Math.floor(end));
+    for (let column = Math.max(0, Math.floor(begin)); column <= last; column++) {
+      const part = (Math.min(end, column + 1) - Math.max(begin, column)) * share;
+      image.share[column] += part;
+      if (part >= image.most[column]) { image.most[column] = part; image.who[column] = task; }
+    }
+  };
+  const paintColumns = (top, height) => {
+    const { words, share, who } = image;
+    const columns = share.length;
+    const [first, end] = [Math.round(top * density), Math.round((top + height) * density)];
+    for (let column = 0; column < columns; column++) {
+      if (!share[column]) continue;
+      const colour = dim(who[column]) ? colours.faint[who[column]] : colours.tasks[who[column]];
+      const tall = Math.max(1, Math.round((end - first) * Math.min(1, share[column])));
+      for (let row = end - tall; row < end; row++) words[row * columns + column] = colour;
+    }
+  };
+  const paintLane = (lane, first, count, { top, height }) => {
+    image.share.fill(0);
+    image.most.fill(0);
+    if (count <= 4 * image.share.length) {
+      for (let index = first; index < first + count; index++) cover(lane.from[index], lane.to[index], lane.task[index], 1);
+    } else {
+      const level = lane.level(1 / scale() / density);
       const last = Math.min(level.busy.length - 1, Math.ceil(view.to / level.width));
       for (let bucket = Math.max(0, Math.floor(view.from / level.width)); bucket <= last; bucket++) {
-        const share = level.busy[bucket];
-        if (!share) continue;
-        pen.globalAlpha = dim(level.who[bucket]) ? 0.2 : 1;
-        pen.fillStyle = hue(level.who[bucket], light);
-        const tall = Math.max(1, height * Math.min(1, share));
-        bar(bucket * level.width, (bucket + 1) * level.width, top + height - tall, tall);
+        const from = bucket * level.width;
+        if (level.busy[bucket]) cover(from, from + level.width, level.who[bucket], level.busy[bucket]);
       }
-      pen.globalAlpha = 1;
-      return;
     }
+    paintColumns(top - rows[lanesFrom].top, height);
+  };
+
+  const drawLane = (lane, row) => {
+    const first = find(lane.to, view.from);
+    const count = find(lane.from, view.to) - first;
+    if (count > width / 4) return paintLane(lane, first, count, row);
+    const { top, height } = row;
     for (let index = first; index < first + count; index++) {
       const task = lane.task[index];
       pen.globalAlpha = dim(task) ? 0.2 : 1;
-      pen.fillStyle = hue(task, light);
+      pen.fillStyle = hue(task);
       bar(lane.from[index], lane.to[index], top, height);
       const [begin, end] = [Math.max(left, xOf(lane.from[index])), Math.min(left + width, xOf(lane.to[index]))];
       if (end - begin < 34 || height < 12) continue;
@@ -87,6 +124,18 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
       pen.restore();
     }
     pen.globalAlpha = 1;
+  };
+
+  // Waits for locks, at the foot of a row.
+  const drawLocks = (locks, { top, height }) => {
+    const tall = Math.max(1, Math.min(3, Math.floor(height / 6)));
+    pen.fillStyle = colours.ink;
+    pen.beginPath();
+    each(locks, (index) => {
+      const begin = Math.max(left, xOf(locks.from[index]));
+      pen.rect(begin, top + height - tall, Math.max(1, Math.min(left + width, xOf(locks.to[index])) - begin), tall);
+    });
+    pen.fill();
   };
 
   const drawSteps = (steps, { top, height }, most, line, colour) => {
@@ -180,8 +229,10 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   };
 
   const draw = () => {
+    // Nobody sees a run that is not chosen; it is drawn when it gets its size back.
+    if (!canvas.clientWidth) return;
     const began = performance.now();
-    const density = devicePixelRatio;
+    density = devicePixelRatio;
     const [wide, tall] = [canvas.clientWidth, rows.at(-1).top + rows.at(-1).height + 4];
     canvas.style.height = `${tall}px`;
     if (canvas.width !== Math.round(wide * density) || canvas.height !== Math.round(tall * density)) {
@@ -195,16 +246,21 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     axis();
     const lanes = rows.filter((row) => row.cpu >= 0);
     drawBad(lanes[0].top, tall - lanes[0].top, 0.25);
+    prepare(tall - lanes[0].top);
     const every = Math.ceil(13 / (laneHeight + laneGap));
     for (const row of rows) {
       pen.fillStyle = row.cpu === chosen && row.cpu >= 0 ? colours.accent : colours.quiet;
       const label = wide < 500 ? row.name.replace("CPU ", "").split(" ")[0] : row.name;
       if (row.cpu < 0 || row.cpu % every === 0) pen.fillText(label, 2, row.top + Math.min(row.height, 20) / 2 + 4);
       row.draw(row);
-      if (row.cpu === chosen && row.cpu >= 0) {
-        pen.strokeStyle = colours.accent;
-        pen.strokeRect(left - 1, row.top - 1, width + 2, row.height + 2);
-      }
+    }
+    image.canvas.getContext("2d").putImageData(image.pixels, 0, 0);
+    pen.drawImage(image.canvas, left, lanes[0].top, image.canvas.width / density, image.canvas.height / density);
+    if (locked) lanes.forEach((row) => drawLocks(data.locks[row.cpu], row));
+    if (chosen >= 0) {
+      const { top, height } = lanes[chosen];
+      pen.strokeStyle = colours.accent;
+      pen.strokeRect(left - 1, top - 1, width + 2, height + 2);
     }
     drawFocus();
     canvas.dataset.ms = (performance.now() - began).toFixed(2);
@@ -227,6 +283,16 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     for (const colour of names) colours[colour] = style(colour);
     const [red] = colours.ground.match(/[\d.]+/g).map(Number);
     colours.dark = red < 128;
+    // As pixels of an image have them: alpha, blue, green, red.
+    colours.tasks = Uint32Array.from(data.names, (_, task) => {
+      const light = colours.dark ? 0.62 : 0.46;
+      const part = (offset) => {
+        const k = (offset + task * 137.508 / 30) % 12;
+        return Math.round(255 * (light - 0.55 * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+      };
+      return (255 << 24 | part(4) << 16 | part(8) << 8 | part(0)) >>> 0;
+    });
+    colours.faint = colours.tasks.map((colour) => (colour & 0xffffff | 51 << 24) >>> 0);
     redraw();
   };
 
@@ -261,12 +327,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     return `some CPU idles for ${span(data.bad.to[index] - data.bad.from[index])} beside a task that may run there`;
   });
   const locked = data.locks.some((lock) => lock.from.length);
-  data.lanes.forEach((lane, cpu) => add(`CPU ${cpu}`, laneHeight, (row) => {
-    drawLane(lane, row);
-    if (!locked) return;
-    pen.fillStyle = colours.ink;
-    each(data.locks[cpu], (index) => bar(data.locks[cpu].from[index], data.locks[cpu].to[index], row.top + row.height - 3, 3));
-  }, (ticks) => {
+  const lanesFrom = rows.length;
+  data.lanes.forEach((lane, cpu) => add(`CPU ${cpu}`, laneHeight, (row) => drawLane(lane, row), (ticks) => {
     const index = inside(data.locks[cpu], ticks);
     const lock = index < 0 ? "" : `\nwaits ${span(data.locks[cpu].to[index] - data.locks[cpu].from[index])} for a lock`;
     return sayLane(cpu, ticks) + lock;

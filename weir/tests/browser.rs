@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Pages in a real browser: Chromium without a window, told what to do by its own protocol. Without one installed these
+//! tests say so and pass; `make deps` installs one on Debian.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
+
+/// Reads commands from 3 and writes answers to 4, as `--remote-debugging-pipe` wants it; here these are 0 and 1.
+const START: &str = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+    --user-data-dir="$1" --remote-debugging-pipe 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
+
+struct Browser {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    last: u64,
+    session: Option<String>,
+    /// What went wrong in the page, and what it asked the network for.
+    complaints: Vec<String>,
+    _profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// With an empty page; `None` if no browser is installed.
+    fn start() -> Option<Browser> {
+        let works = |name: &&&str| {
+            let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            version.is_ok_and(|status| status.success())
+        };
+        let Some(name) = NAMES.iter().find(works) else {
+            eprintln!("skipped: none of {} is installed", NAMES.join(", "));
+            return None;
+        };
+        let profile = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", START, name]).arg(profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let (to, from) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let (last, session, complaints) = (0, None, Vec::new());
+        let mut browser = Browser { process, to, from, last, session, complaints, _profile: profile };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
+        let attached = browser.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        Some(browser)
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.last += 1;
+        let mut message = json!({ "id": self.last, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        write!(self.to, "{message}\0").unwrap();
+        self.to.flush().unwrap();
+        loop {
+            let answer = self.next();
+            if answer["id"] == json!(self.last) {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    fn next(&mut self) -> Value {
+        let mut bytes = Vec::new();
+        self.from.read_until(0, &mut bytes).unwrap();
+        bytes.pop();
+        let message: Value = serde_json::from_slice(&bytes).expect("the browser answers until it is ended");
+        let params = &message["params"];
+        let complaint = match message["method"].as_str() {
+            Some("Runtime.exceptionThrown") => Some(params["exceptionDetails"].to_string()),
+            Some("Runtime.consoleAPICalled") => Some(params["args"].to_string()),
+            Some("Log.entryAdded") => Some(params["entry"].to_string()),
+            Some("Network.requestWillBeSent") => {
+                let url = params["request"]["url"].as_str().unwrap_or_default();
+                (!url.starts_with("file:")).then(|| format!("asks for {url}"))
+            }
+            _ => None,
+        };
+        self.complaints.extend(complaint);
+        message
+    }
+
+    /// Opens a file on a screen of this width.
+    fn open(&mut self, file: &Path, width: u32) {
+        let screen = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", screen);
+        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        while self.next()["method"] != "Page.loadEventFired" {}
+        // The timeline of the first run is unpacked after that.
+        self.run(
+            "while (document.querySelector('.timeline') && !document.querySelector('[data-ready]')) await frame()",
+        );
+    }
+
+    /// What these statements return, once it is there. `one` and `all` find elements, `frame` waits for the next picture.
+    fn run(&mut self, statements: &str) -> Value {
+        let expression = format!(
+            "(async () => {{ const one = (s) => document.querySelector(s), all = (s) => [...document.querySelectorAll(s)];
+              const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+              const key = async (element, key) => {{
+                element.focus();
+                element.dispatchEvent(new KeyboardEvent('keydown', {{ key, bubbles: true }}));
+                await frame(); await frame();
+              }};
+              {statements} }})()"
+        );
+        let wish = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.call("Runtime.evaluate", wish);
+        assert!(answer["exceptionDetails"].is_null(), "{statements}: {}", answer["exceptionDetails"]);
+        answer["result"]["value"].clone()
+    }
+
+    fn assert_quiet(&self) {
+        assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Writes the page `a.html` of these schedulers, and gives the JSON of the same runs.
+fn page(directory: &Path, workload: &str, rest: &str) -> Value {
+    std::fs::write(directory.join("load.json"), workload).unwrap();
+    let line = format!("sim {rest} -m laptop-2c4t -w load.json --format json --report a.html");
+    let words = line.split_whitespace();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(words).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const LOAD: &str = r#"{ "tasks": {
+    "even": { "instance": 6, "loop": 40, "run": 1000, "sleep": 1000 },
+    "odd": { "instance": 3, "loop": 20, "run": 3000, "sleep": 500 } }, "global": { "duration": -1 } }"#;
+
+#[test]
+fn the_page_shows_the_numbers_of_the_json() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let json = page(directory.path(), LOAD, "fifo bfs --seed 1");
+    browser.open(&directory.path().join("a.html"), 1280);
+    let rows = browser.run(
+        "return Object.fromEntries(all('tr[data-key]').map((row) => [row.dataset.key,
+           [...row.querySelectorAll('td')].map((cell) => cell.dataset.value ?? null)]))",
+    );
+    let runs = json["runs"].as_array().unwrap();
+    assert!(rows.as_object().unwrap().len() > 25);
+    for (key, shown) in rows.as_object().unwrap() {
+        let wanted: Vec<Value> = runs
+            .iter()
+            .map(|run| {
+                key.split('.')
+                    .fold(run, |value, part| &value[part])
+                    .as_u64()
+                    .map_or(Value::Null, |n| json!(n.to_string()))
+            })
+            .collect();
+        assert_eq!(shown, &json!(wanted), "{key}");
+    }
+    // The timeline is the same run: what is marked adds up to the measure, stints are switches, and none overlap.
+    let sums = browser.run(
+        "const packed = Uint8Array.from(atob(one('#timeline-data-1').textContent), (c) => c.charCodeAt(0));
+         const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+         const data = Timelines.model(await new Response(stream).arrayBuffer());
+         const kernel = data.names.map(([, name]) => name.startsWith('['));
+         const sum = (list) => list.reduce((all, value) => all + value, 0);
+         return { idle: sum(data.bad.to.map((to, index) => to - data.bad.from[index])), unit: data.unit, end: data.end,
+           stints: sum(data.lanes.map((lane) => lane.task.filter((task) => !kernel[task]).length)),
+           apart: data.lanes.every((lane) => lane.from.every((from, index) => !index || from >= lane.to[index - 1])),
+           longest: data.longest[0].length, most: data.running.most }",
+    );
+    let run = &runs[1];
+    assert_eq!(sums["idle"], run["idle_while_runnable_ns"]);
+    assert_eq!(sums["stints"], run["context_switches"]);
+    assert_eq!(sums["end"], run["elapsed_ns"]);
+    assert_eq!(sums["longest"], run["queue_wait_ns"]["max"]);
+    assert_eq!((&sums["unit"], &sums["apart"], &sums["most"]), (&json!(1), &json!(true), &json!(4)));
+    browser.assert_quiet();
+}
+
+#[test]
+fn controls_work_by_pointer_and_by_keys() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    page(directory.path(), LOAD, "fifo bfs --seed 1");
+    browser.open(&directory.path().join("a.html"), 1280);
+    let mut holds = |statements: &str| assert_eq!(browser.run(statements), json!(true), "{statements}");
+    // A measure explains itself, and hides that again.
+    holds(
+        "const button = one('[data-key=\"wakeup_latency_ns.p99\"] button.why');
+         const row = document.getElementById(button.getAttribute('aria-controls'));
+         const before = row.hidden; button.click(); const during = row.hidden; button.click();
+         return before && !during && row.hidden && row.textContent.includes('wakeup_latency_ns.p99')",
+    );
+    holds(
+        "const row = one('[data-key=\"queue_wait_ns.p999\"]'), seen = () => row.getClientRects().length > 0;
+         const before = seen(); one('[data-all]').click(); return !before && seen()",
+    );
+    // The values of a plot, one after the other.
+    holds(
+        "const plot = one('.plot.wide'); await key(plot, 'ArrowRight'); const first = one('#tip').textContent;
+         await key(plot, 'ArrowRight'); const second = one('#tip').textContent;
+         return first.startsWith('fifo: p50 ') && second.startsWith('fifo: p90 ') && !one('#tip').hidden",
+    );
+    holds("await key(document.body, 'Escape'); return one('#tip').hidden");
+    // The choice of a run.
+    holds(
+        "const chooser = one('#run'); chooser.value = '1'; chooser.dispatchEvent(new Event('change'));
+         while (!one('#run-1 [data-ready]')) await frame();
+         return one('#run-0').hidden && !one('#run-1').hidden && one('#run-1 h3').textContent.startsWith('bfs')",
+    );
+    // All tasks, by a column, and those that are searched.
+    holds(
+        "const names = () => all('#tasks-1 tbody td:nth-child(2)').map((cell) => cell.textContent);
+         const head = all('#tasks-1 th')[1].querySelector('button'); head.click(); await frame();
+         while (names().length <= 10) await frame();
+         const up = names(); head.click(); await frame(); const down = names();
+         const sorted = up.every((name, index) => !index || up[index - 1] <= name);
+         return sorted && down[0] === up.at(-1) && all('#tasks-1 th')[1].ariaSort === 'descending'",
+    );
+    holds(
+        "const search = one('[data-search=\"tasks-1\"]'); search.value = 'ODD';
+         search.dispatchEvent(new Event('input')); await frame();
+         const found = all('#tasks-1 tbody tr'); return found.length === 3 && found.every((row) => row.textContent.includes('odd'))",
+    );
+    // The timeline: buttons, keys, the longest waits, a task that is searched.
+    holds(
+        "const canvas = one('#run-1 canvas'), length = () => canvas.dataset.to - canvas.dataset.from;
+         await frame(); const whole = length(); one('#run-1 [data-key=\"+\"]').click(); await frame(); await frame();
+         const half = length(); for (let press = 0; press < 40; press++) await key(canvas, '+');
+         const least = length(); await key(canvas, '0');
+         return half === whole / 2 && least > 0 && least <= 1000 && length() === whole",
+    );
+    holds(
+        "const canvas = one('#run-1 canvas'); await key(canvas, 'PageDown'); await key(canvas, 'n');
+         return /on CPU 0\\nfrom/.test(one('#tip').textContent)",
+    );
+    holds(
+        "const canvas = one('#run-1 canvas'); one('#run-1 .longest button').click(); await frame(); await frame();
+         return canvas.dataset.to - canvas.dataset.from < 1e8 && all('#run-1 .longest button').length === 8",
+    );
+    holds(
+        "const { left, top } = one('#run-1 canvas').getBoundingClientRect();
+         one('#run-1 canvas').dispatchEvent(new PointerEvent('pointermove', { clientX: left + 400, clientY: top + 45 }));
+         return /of 4 CPUs run tasks at/.test(one('#tip').textContent)",
+    );
+    // Light and dark.
+    holds(
+        "const ground = () => getComputedStyle(document.body).backgroundColor, theme = one('#theme');
+         const paint = (value) => { theme.value = value; theme.dispatchEvent(new Event('change')); return ground(); };
+         return paint('light') === 'rgb(255, 255, 255)' && paint('dark') === 'rgb(21, 24, 28)'",
+    );
+    browser.assert_quiet();
+}
+
+#[test]
+fn a_phone_shows_all_of_it() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    page(directory.path(), LOAD, "kernel fifo bfs vrq --seeds 2");
+    browser.open(&directory.path().join("a.html"), 380);
+    let over = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.run(over), json!(0), "something is wider than the screen");
+    let seen =
+        "return all('.plot').filter((plot) => plot.getClientRects().length).every((plot) => plot.matches('.narrow'))";
+    assert_eq!(browser.run(seen), json!(true));
+    browser.assert_quiet();
+}
+
+#[test]
+fn names_of_tasks_do_nothing() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let names = [
+        "</script><script>document.title='owned'</script>",
+        "\"><img src=x onerror=document.title='owned'>",
+        "<svg onload=document.title='owned'>",
+    ];
+    let tasks: serde_json::Map<String, Value> =
+        names.iter().map(|name| ((*name).to_owned(), json!({ "loop": 5, "run": 1000, "sleep": 1000 }))).collect();
+    let workload = json!({ "tasks": tasks, "global": { "duration": -1 } }).to_string();
+    page(directory.path(), &workload, "fifo --seed 1");
+    browser.open(&directory.path().join("a.html"), 1280);
+    let shown = browser.run(
+        "while (all('.tasks tbody tr').length < 3) await frame();
+         one('.longest').closest('details').open = true; await frame();
+         return [document.title, all('img, svg[onload]').length, all('script').length,
+           all('.tasks tbody td:nth-child(2)').map((cell) => cell.textContent)]",
+    );
+    assert!(!shown[0].as_str().unwrap().contains("owned"), "{shown}");
+    assert_eq!((&shown[1], &shown[2]), (&json!(0), &json!(3)), "two elements of data and the page's script");
+    for name in names {
+        assert!(shown[3].as_array().unwrap().iter().any(|cell| cell == name), "{name} is not shown as it is: {shown}");
+    }
+    browser.assert_quiet();
+}
