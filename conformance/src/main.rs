@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, classes, kernel, model, order, process, recorded, shares, table};
+use conformance::{Record, Scenario, classes, heir, kernel, model, order, process, recorded, shares, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -85,6 +85,18 @@ enum Command {
         #[arg(long)]
         keep: Option<PathBuf>,
     },
+    /// Play hogs and a periodic job in the running kernel, which must be one with MuQSS, and print what was measured.
+    Heir {
+        /// Begin each so much later.
+        #[arg(long, default_value_t = 0)]
+        later_us: u64,
+    },
+    /// Compare bfs with what kernels with MuQSS did: B, whose slices end at ticks, or A.
+    Heirs {
+        /// Which kernel.
+        #[arg(default_value = "B", value_parser = ["A", "B"])]
+        kernel: String,
+    },
     /// Keep of a kernel's records what a comparison needs, as text files.
     Keep {
         /// Folder of the kernel's records.
@@ -150,6 +162,15 @@ fn run(command: Command) -> Result<bool> {
             let (text, well) = order::compare(&real, &records.simulated(seed)?, records.known);
             print!("{text}");
             keep.map_or(Ok(()), |path| write(&path, &order::write(&real)))?;
+            Ok(well)
+        }
+        Command::Heir { later_us } => {
+            print!("{}", heir::play_all(std::time::Duration::from_micros(later_us))?);
+            Ok(true)
+        }
+        Command::Heirs { kernel } => {
+            let (text, well) = heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?);
+            print!("{text}");
             Ok(well)
         }
         Command::Keep { records, output } => {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `bfs` in the model beside what kernels with MuQSS, its heir, did (`conformance/heir`).
+
+use conformance::heir;
+
+/// Shares of hogs by nice, turns and gaps at several slices, responses of a periodic job beside 1 to 8 hogs: as far from the
+/// heir as that is from itself, but for what is known.
+fn compare(kernel: &str, rounds: usize) {
+    let records = heir::recorded(kernel).unwrap();
+    assert!(records.len() == rounds && records.iter().all(|record| record.len() > 100));
+    let (text, well) = heir::compare(kernel, &heir::simulated(kernel).unwrap(), &records);
+    assert!(well, "{text}");
+}
+
+#[test]
+fn bfs_does_what_its_heir_does_at_ticks() {
+    compare("B", 5);
+}
+
+#[test]
+fn bfs_does_what_its_heir_does_where_ticks_do_not_matter() {
+    compare("A", 3);
+}
+
+/// The comparison can fail: slices that end at other times are noticed, in shares too.
+#[test]
+fn slices_that_end_elsewhere_are_too_far() {
+    let (text, well) = heir::compare("B", &heir::simulated("A").unwrap(), &heir::recorded("B").unwrap());
+    assert!(
+        !well
+            && text.lines().any(|line| line.contains("nice-5") && line.contains("share") && line.ends_with("TOO FAR"))
+    );
+}
