@@ -78,6 +78,23 @@ fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
     })
 }
 
+/// What a page says of a run, by title: why its scheduler was ejected, why tasks waited longest, what it waited for.
+pub fn for_page(story: &Story<'_>, run: &OneRun) -> Vec<(&'static str, String)> {
+    let mut told = Vec::new();
+    if run.outcome == Outcome::Ejected {
+        told.push(("Why the scheduler was ejected", ejection_text(story, &run.exit, false)));
+    }
+    let worst = worst(story.timeline, SOME_WAITS, Waits::All);
+    let worst: Vec<String> = worst.iter().map(|account| wait_text(story, account, None)).collect();
+    told.push(("Why tasks waited longest", worst.join("\n")));
+    told.push((
+        "What the run waited for, from its beginning to its end",
+        chain_text(story, &story.timeline.chain(None)),
+    ));
+    told.retain(|(_, text)| !text.is_empty());
+    told
+}
+
 fn to_text(story: &Story<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<String> {
     let mut sections = Vec::new();
     if let Some(task) = &args.task {

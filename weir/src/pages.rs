@@ -4,9 +4,10 @@
 
 use crate::args::Report;
 use crate::saved::Saved;
-use crate::{input, output, save};
+use crate::{explain, input, output, save};
 use anyhow::{Context, Result, bail};
 use event_log::Tee;
+use explanation::{Source, Story};
 use ids::Topology;
 use measures::Collector;
 use page::Track;
@@ -85,14 +86,16 @@ impl Runs {
 fn track(saved: &Saved, run: usize) -> Result<Track> {
     let cpus = saved.cpus(run)?;
     let mut sinks = Tee(Recorder::new(cpus), Collector::with_idle_gaps(&Topology::flat(cpus as u32)));
-    saved.tell(run, &mut sinks)?;
+    let object = saved.tell(run, &mut sinks)?;
     let Tee(recorder, collector) = sinks;
     let one = &saved.runs[run];
     let mut timeline = recorder.finish(one.end());
     for (task, saved) in timeline.tasks.iter_mut().zip(&one.tasks) {
         task.info.name.clone_from(&saved.name);
     }
-    Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()) })
+    let source = object.as_ref().map(Source::of).unwrap_or_default();
+    let explanations = explain::for_page(&Story { timeline: &timeline, source: &source }, one);
+    Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), explanations })
 }
 
 /// Writes the page of these runs, and says so.

@@ -63,7 +63,8 @@ fn an_ejected_run_has_its_page_and_its_status() {
     let made = weir(directory.path(), &line);
     assert_eq!(made.status.code(), Some(1), "{}", text(&made.stderr));
     let page = std::fs::read_to_string(directory.path().join("a.html")).unwrap();
-    assert!(page.contains("was ejected after"));
+    assert!(page.contains("was ejected after") && page.contains("Why the scheduler was ejected"));
+    assert!(page.contains("mistaken.bpf.c:"), "it names the line");
     assert_eq!(weir(directory.path(), "report a.weirrun").status.code(), Some(1));
 }
 

@@ -27,8 +27,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const name = (task) => task === NONE ? "nobody" : `${data.names[task]?.[1] ?? "?"} [${data.names[task]?.[0] ?? "?"}]`;
   const span = (ticks) => time(ticks * data.unit);
   const step = () => 10 ** Math.floor(Math.log10((view.to - view.from) * data.unit / 4));
-  const clock = (ticks) => {
-    const places = Math.max(0, Math.min(9, 9 - Math.floor(Math.log10(step()))));
+  const clock = (ticks, more = 0) => {
+    const places = Math.max(0, Math.min(9, 9 + more - Math.floor(Math.log10(step()))));
     return `${(ticks * data.unit / 1e9).toFixed(places)} s`;
   };
   const hue = (task) => `hsl(${(task * 137.508) % 360} 55% ${colours.dark ? 62 : 46}%)`;
@@ -191,7 +191,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const sayStint = (cpu, index) => {
     const lane = data.lanes[cpu];
     const [from, to, wait, code] = [lane.from[index], lane.to[index], lane.wait[index], lane.reason[index]];
-    const lines = [`${name(lane.task[index])} on CPU ${cpu}`, `from ${clock(from)} for ${span(to - from)}`];
+    const lines = [`${name(lane.task[index])} on CPU ${cpu}`, `from ${clock(from, 3)} for ${span(to - from)}`];
     if (wait) lines.push(`waited ${span(wait)} for a CPU, ${code & 1 ? "since it was woken" : "since it lost one"}`);
     if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
     return lines.join("\n");
@@ -202,7 +202,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     if (index < lane.from.length && lane.from[index] <= ticks) return sayStint(cpu, index);
     const [from, to] = [index ? lane.to[index - 1] : 0, index < lane.from.length ? lane.from[index] : data.end];
     const waits = inside(data.bad, ticks) >= 0 ? "\nwhile a task waits that may run on some idle CPU" : "";
-    return `CPU ${cpu} runs no task\nfrom ${clock(from)} for ${span(to - from)}${waits}`;
+    return `CPU ${cpu} runs no task\nfrom ${clock(from, 3)} for ${span(to - from)}${waits}`;
   };
 
   const axis = () => {
@@ -318,9 +318,9 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   });
   const cpus = data.lanes.length;
   add("CPUs that run", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colours.run),
-    (ticks) => `${data.running.at(ticks)} of ${cpus} CPUs run tasks at ${clock(ticks)}`);
+    (ticks) => `${data.running.at(ticks)} of ${cpus} CPUs run tasks at ${clock(ticks, 3)}`);
   add("tasks waiting", STEPS, (row) => drawSteps(data.waiting, row, data.waiting.most, 0, colours.scheduler),
-    (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks)}; at most ${data.waiting.most}`);
+    (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks, 3)}; at most ${data.waiting.most}`);
   add("idle beside", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {
     const index = inside(data.bad, ticks);
     if (index < 0) return "no CPU idles beside a task that may run there";

@@ -124,6 +124,9 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
             }
             noscript { p.quiet { "The timeline needs scripts." } }
             (data::element(&source, &encode(track, share)))
+            @for (title, text) in &track.explanations {
+                details { summary { (title) } pre { (text.lines().map(report::escape).collect::<Vec<_>>().join("\n")) } }
+            }
         } @else if let Some(Err(reason)) = track {
             p.quiet { "There is no timeline: " (report::escape(reason)) }
         }

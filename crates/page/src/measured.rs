@@ -100,11 +100,20 @@ fn value_of(table: &Table, cell: &Cell) -> Markup {
         span.value { (cell.text) }
         @if let Some(versus) = &cell.versus {
             span.difference { (versus.text) " " (mark(versus)) }
-            @if table.setups.len() <= WITH_RANGES {
+            @if table.setups.len() <= WITH_RANGES && has_ranges(table) {
                 span.range { (versus.range.as_deref().unwrap_or_default()) }
             }
         }
     }
+}
+
+fn has_ranges(table: &Table) -> bool {
+    table
+        .rows
+        .iter()
+        .flat_map(|row| &row.cells)
+        .filter_map(|cell| cell.versus.as_ref())
+        .any(|versus| versus.range.is_some())
 }
 
 fn mark(versus: &Versus) -> Markup {

@@ -24,6 +24,8 @@ pub struct Track {
     pub timeline: Timeline,
     /// When some CPU idled while a task that was allowed there waited ([`measures::Collector::idle_gaps`]).
     pub idle_gaps: Vec<(Nanos, Nanos)>,
+    /// Why it went as it did: titles, and text in lines.
+    pub explanations: Vec<(&'static str, String)>,
 }
 
 /// A column's name and its numbers.

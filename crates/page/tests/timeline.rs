@@ -99,6 +99,7 @@ impl Story {
 
     fn end(self, at: u64) -> Track {
         Track {
+            explanations: vec![("Why", "a </pre><script>\nb \u{1b}[1m".to_owned())],
             timeline: self.recorder.finish(Nanos(at)),
             idle_gaps: vec![(Nanos(5), Nanos(9)), (Nanos(300), Nanos(301))],
         }
@@ -155,6 +156,7 @@ fn columns_hold_stints_waits_and_marks() {
 fn names_cannot_end_the_element_and_a_missing_timeline_says_why() {
     let (with, _) = element(&[(0, Ok(two_cpus()))]);
     let (without, data) = element(&[(0, Err("it is <gone>".to_owned()))]);
+    assert!(with.contains("<pre>a &lt;/pre&gt;&lt;script&gt;\nb \\u{1b}[1m</pre>"), "explanations are text");
     assert_eq!(with.matches("</script").count(), without.matches("</script").count() + 1, "one element of data");
     assert_eq!(data, None);
     assert!(without.contains("There is no timeline: it is &lt;gone&gt;"));

@@ -133,7 +133,9 @@ fn table(group: &Group<'_>, records: &[Record]) -> Table {
             text: format!("{} {}.", setup.name, outcome(setup.runs[0])),
             ranges: Vec::new(),
         };
-        sentences.splice(0..0, group.setups.iter().filter(|setup| !setup.is_part()).map(ended));
+        // Of one that was ejected its note says more.
+        let says = |setup: &&setups::Setup<'_>| !setup.is_part() && setup.runs[0].ending.ejected.is_none();
+        sentences.splice(0..0, group.setups.iter().filter(says).map(ended));
     }
     let known = |&measure: &usize| group.setups.iter().any(|setup| setup.median(measure).is_some());
     let shown = |&measure: &usize| is_shown(group, measure, View::default());
