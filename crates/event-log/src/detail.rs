@@ -39,6 +39,11 @@ pub enum DetailKind {
     },
     /// The scheduler's `enqueue` ended and put the task into no queue: it keeps the task itself, or lost it.
     Kept,
+    /// The callback that just ended wrote this number into what the scheduler keeps for the task.
+    Wrote {
+        /// The number.
+        value: u64,
+    },
     /// The scheduler's `select_cpu` chose the CPU of the event before.
     Chose,
     /// The scheduler's `dispatch` was called for the CPU, until it brought something or did nothing more.

@@ -28,6 +28,7 @@ fn words(story: &Story<'_>, task: TaskId, happening: &Happening) -> String {
             | DetailKind::Left { .. }
             | DetailKind::Dispatched { .. }
             | DetailKind::Chose
+            | DetailKind::Wrote { .. }
             | DetailKind::Passed => "moved in its queue".to_owned(),
         },
     }

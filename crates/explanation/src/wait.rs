@@ -18,7 +18,7 @@ const RUNNERS: usize = 6;
 /// Rows of the table of queues: a task that is enqueued again and again has hundreds.
 const STANDS: usize = 8;
 /// Suspects that are named.
-const SUSPECTS: usize = 4;
+const SUSPECTS: usize = 5;
 
 /// The wait in one sentence.
 pub fn wait_sentence(story: &Story<'_>, account: &Account) -> String {
@@ -171,6 +171,8 @@ pub fn wait_json(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Val
         value["to_ns"] = json!(stand.to.0);
         value["key"] = json!(stand.key);
         value["slice_ns"] = json!(stand.slice_ns);
+        value["key_by"] = json!(stand.key_by.and_then(|site| event_log::op_name(site.op)));
+        value["slice_by"] = json!(stand.slice_by.and_then(|site| event_log::op_name(site.op)));
         value["ahead"] = json!(stand.ahead);
         value["queued"] = json!((stand.queued > 0).then_some(stand.queued));
         value["ahead_at"] = json!(ahead_at);

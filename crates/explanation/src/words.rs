@@ -141,6 +141,10 @@ pub fn suspect_sentence(story: &Story<'_>, account: &Account, suspect: &Suspect)
         Reason::Overtaken { tasks } => format!("{site} gave it a place behind {} tasks that came later", count(tasks)),
         Reason::Behind { tasks: Some(tasks) } => format!("{site} put it behind {}", others(tasks)),
         Reason::Behind { tasks: None } => format!("{site} put it behind others"),
+        Reason::ComputedKey => format!("{site} had computed its place in the order"),
+        Reason::ComputedSlice { slice_ns } => {
+            format!("{site} had computed {}, for {}", slice_name(slice_ns), longest())
+        }
         Reason::LongSlice { slice_ns } => {
             format!("{site} gave {}, which ran longest, {}", longest(), slice_name(slice_ns))
         }
@@ -162,6 +166,8 @@ pub(crate) fn reason_word(reason: Reason) -> &'static str {
         Reason::PreemptedNobody => "preempted_nobody",
         Reason::Overtaken { .. } => "overtaken",
         Reason::Behind { .. } => "behind",
+        Reason::ComputedKey => "computed_key",
+        Reason::ComputedSlice { .. } => "computed_slice",
         Reason::LongSlice { .. } => "long_slice",
         Reason::TookCpu => "took_cpu",
         Reason::ShortSlice { .. } => "short_slice",

@@ -12,8 +12,10 @@
 //! 5. In another queue while all CPUs were busy. Most of that time somebody ran who had a CPU already: whoever queued
 //!    it and took no CPU away, and whoever gave that slice. Or somebody who came later: whoever gave it its place. Or
 //!    those before it: the same.
-//! 6. A CPU idled when the task was woken, and went on idling: also whoever chose another CPU.
-//! 7. Whoever gave a CPU to the one that ran longest instead. A task that lost its CPU: also whoever took that away.
+//! 6. Also whoever had computed the virtual time of the task, and the slice of the one that ran: the last callback that
+//!    wrote that very number into what the scheduler keeps for it.
+//! 7. A CPU idled when the task was woken, and went on idling: also whoever chose another CPU.
+//! 8. Whoever gave a CPU to the one that ran longest instead. A task that lost its CPU: also whoever took that away.
 
 use crate::Timeline;
 use crate::task::{Departure, Stand, Why};
@@ -75,6 +77,13 @@ pub enum Reason {
         /// How many; `None`: not known.
         tasks: Option<u32>,
     },
+    /// It computed the virtual time by which the task had its place.
+    ComputedKey,
+    /// It computed this slice, of who ran longest instead.
+    ComputedSlice {
+        /// In nanoseconds.
+        slice_ns: u64,
+    },
     /// It gave this slice to who ran longest instead.
     LongSlice {
         /// In nanoseconds.
@@ -128,12 +137,18 @@ impl Timeline {
                 }
             }
         }
+        if let Some(site) = main.key_by.filter(|_| main.key > 0) {
+            blame(site, Reason::ComputedKey);
+        }
         if let Some((site, cpu)) = self.missed_idle(account) {
             blame(site, Reason::MissedIdle { cpu });
         }
         if let Some(runner) = account.runners.first() {
             if let Some(slice_ns) = runner.slice_ns.filter(|_| runner.order == Order::Before) {
                 blame(runner.slice_site, Reason::LongSlice { slice_ns });
+                if let Some(site) = runner.slice_by {
+                    blame(site, Reason::ComputedSlice { slice_ns });
+                }
             }
             blame(runner.site, Reason::RanOther);
         }
@@ -173,8 +188,8 @@ impl Timeline {
         self.left_from_behind(queue, account.wait.task, from, to).iter().filter(|left| to_allowed(left)).count() as u64
     }
 
-    /// The CPU that idled where the task was allowed when it was woken, and for half of the wait from then on, and was not
-    /// chosen; and the callback that chose another.
+    /// The CPU that idled where the task was allowed when it was woken, and for half of the wait from then on, and was
+    /// not chosen; and the callback that chose another.
     fn missed_idle(&self, account: &Account) -> Option<(CallbackSite, CpuId)> {
         let wait = &account.wait;
         if !wait.is_wakeup() {

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// So many of a task's last events are kept: enough for two turns of a wakeup, its queues, a stint and its sleep.
 pub const LAST: usize = 24;
 
+/// So many numbers that callbacks wrote are kept for each task: more than a task's state has.
+const WRITTEN: usize = 64;
+
 /// Something that a task or the scheduler did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Happening {
@@ -158,26 +161,23 @@ impl Recorder {
     fn insert(&mut self, event: &Event) {
         let EventKind::Insert { dsq, key, slice_ns } = event.kind else { unreachable!("the caller looked") };
         self.kept.sees_queues = true;
-        self.stand(
-            event.task,
-            event.time,
-            Stand {
-                queue: Some(dsq),
-                from: event.time,
-                to: Nanos::MAX,
-                key,
-                slice_ns,
-                ahead: None,
-                queued: 0,
-                site: event.site,
-                departure: Departure::Stands,
-            },
-        );
+        self.stand(event.task, (event.time, event.site), Some(dsq), (key, slice_ns));
     }
 
-    fn stand(&mut self, task: TaskId, time: Nanos, stand: Stand) {
+    /// The task stands in this queue, or in none, from now on.
+    fn stand(
+        &mut self,
+        task: TaskId,
+        (time, site): (Nanos, CallbackSite),
+        queue: Option<DsqId>,
+        (key, slice_ns): (u64, u64),
+    ) {
         if let Some(task) = self.task_mut(task) {
             task.leave_queue(time, Departure::Moved);
+            let (key_by, slice_by) = (task.writer(key), task.writer(slice_ns));
+            let (to, ahead, queued, departure) = (Nanos::MAX, None, 0, Departure::Stands);
+            let stand =
+                Stand { queue, from: time, to, key, slice_ns, ahead, queued, site, key_by, slice_by, departure };
             task.stands.push(stand);
         }
     }
@@ -231,6 +231,7 @@ impl Sink for Recorder {
             allowed: vec![(time, info.allowed.clone())],
             phases: vec![Phase { from: time, to: Nanos::MAX, what: What::Sleeps { cause: None } }],
             stands: Vec::new(),
+            written: VecDeque::new(),
             choices: Vec::new(),
             words: Vec::new(),
             last: VecDeque::new(),
@@ -309,6 +310,15 @@ impl Sink for Recorder {
                 self.cpu(cpu).dispatches.push(Dispatched { time, found: *found });
                 return;
             }
+            DetailKind::Wrote { value } => {
+                if let Some(task) = self.task_mut(task) {
+                    if task.written.len() == WRITTEN {
+                        task.written.pop_front();
+                    }
+                    task.written.push_back((*value, site));
+                }
+                return;
+            }
             DetailKind::Chose => {
                 if let Some(choice) = self.task_mut(task).and_then(|task| task.choices.last_mut()) {
                     choice.site = site;
@@ -317,10 +327,7 @@ impl Sink for Recorder {
             }
             DetailKind::Kept => {
                 self.kept.sees_queues = true;
-                let (queue, ahead, departure) = (None, None, Departure::Stands);
-                let stand =
-                    Stand { queue, from: time, to: Nanos::MAX, key: 0, slice_ns: 0, ahead, queued: 0, site, departure };
-                self.stand(task, time, stand);
+                self.stand(task, (time, site), None, (0, 0));
             }
             DetailKind::Waits { what, lock, spins } => {
                 let words = Words { from: time, to: None, what: what.clone(), lock: *lock, spins: *spins };

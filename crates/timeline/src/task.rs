@@ -21,6 +21,8 @@ pub struct Task {
     pub phases: Vec<Phase>,
     /// Where it stood, in order.
     pub stands: Vec<Stand>,
+    /// Numbers that callbacks wrote into what the scheduler keeps for it, the latest last; the last few alone.
+    pub written: VecDeque<(u64, CallbackSite)>,
     /// CPUs that were chosen for it, in order.
     pub choices: Vec<Choice>,
     /// What it waited for of other tasks, in order.
@@ -34,6 +36,11 @@ impl Task {
     pub fn allowed_at(&self, time: Nanos) -> &CpuSet {
         let known = self.allowed.partition_point(|(from, _)| *from <= time);
         &self.allowed[known.saturating_sub(1)].1
+    }
+
+    /// The callback that wrote this number last.
+    pub fn writer(&self, value: u64) -> Option<CallbackSite> {
+        self.written.iter().rev().find(|(written, _)| *written == value).map(|(_, site)| *site)
     }
 
     /// Index of the phase in which it was at `time`: the last one that had begun. `None` before its birth, and from its
@@ -131,6 +138,10 @@ pub struct Stand {
     pub queued: u32,
     /// Which callback and line put it there.
     pub site: CallbackSite,
+    /// Which callback had computed its virtual time, if that is known.
+    pub key_by: Option<CallbackSite>,
+    /// Which callback had computed its slice, if that is known.
+    pub slice_by: Option<CallbackSite>,
     /// How it left.
     pub departure: Departure,
 }

@@ -65,6 +65,8 @@ pub struct Runner {
     pub slice_ns: Option<u64>,
     /// What gave it that slice.
     pub slice_site: CallbackSite,
+    /// What had computed it, if that is known.
+    pub slice_by: Option<CallbackSite>,
 }
 
 /// Where a wait went.
@@ -161,6 +163,7 @@ impl Timeline {
                     site: gave.last().map_or_else(CallbackSite::default, |gave| gave.site),
                     slice_ns: gave.last().map(|gave| gave.slice_ns),
                     slice_site: gave.first().map_or_else(CallbackSite::default, |gave| gave.site),
+                    slice_by: gave.first().and_then(|gave| gave.slice_by),
                 };
                 let (runner, longest) = runners.entry(stint.task).or_insert((turn.clone(), Nanos::ZERO));
                 runner.ran += ran;

@@ -258,7 +258,7 @@ impl Bench {
             Symptom::Slow { .. } => document["waits"].as_array().cloned().unwrap_or_default(),
         };
         // As many as the text shows of each.
-        const SHOWN: usize = 4;
+        const SHOWN: usize = 5;
         let suspects = waits.iter().flat_map(|wait| wait["suspects"].as_array().into_iter().flatten().take(SHOWN));
         Ok(suspects.map(Suspect::read).collect())
     }

@@ -320,6 +320,20 @@ impl Maps {
         Ok(())
     }
 
+    /// What all task-storage maps keep for the object at `owner`, in words of 8 bytes: zeroes where one keeps nothing.
+    pub fn kept_for(&self, memory: &Memory, owner: GuestAddr) -> Vec<u64> {
+        let mut words = Vec::new();
+        for map in (0..self.list.len() as u32).map(MapHandle).filter(|&map| is_storage(self.get(map).kind)) {
+            let size = self.get(map).value_size;
+            let value = self.lookup(memory, map, &owner.to_le_bytes(), 0);
+            let bytes = value.and_then(|value| memory.bytes(value, size).ok());
+            let whole = bytes.map_or(&[][..], |bytes| bytes.as_chunks::<8>().0);
+            words
+                .extend((0..size as usize / 8).map(|word| whole.get(word).map_or(0, |word| u64::from_le_bytes(*word))));
+        }
+        words
+    }
+
     /// The value that a storage map keeps for `owner`, made from `initial` (zeroes if `None`) when missing and
     /// `create`. `None` if there is none, or no room.
     #[inline]

@@ -7,6 +7,7 @@ use crate::core::{Callee, DirectDispatch, Running, exit_kind};
 use crate::ops::Op;
 use bpf_machine::{Fault, Step};
 use bpf_object::FunctionId;
+use event_log::DetailKind;
 use ids::{CpuId, TaskId};
 use two_forms::two_forms;
 
@@ -72,7 +73,28 @@ impl Kernel {
         let block = self.machine.argument_block(&self.execution, args);
         let locked = op.locks_runqueue().then_some(cpu);
         let running = Running { op: Some(op), direct, locked, subjects, ..Running::NONE };
-        self.execute(running, function, &[block]).await
+        let watched = subjects[0].some().or_else(|| self.core.current(self.core.context.cpu).some());
+        let watched = watched.filter(|_| self.core.details_told);
+        let before = watched.map_or(Vec::new(), |task| self.kept_for(task));
+        let result = self.execute(running, function, &[block]).await;
+        if let Some(task) = watched {
+            self.tell_written(op, task, &before);
+        }
+        result
+    }
+
+    /// What the scheduler keeps for a task.
+    fn kept_for(&self, task: TaskId) -> Vec<u64> {
+        self.machine.maps.kept_for(&self.machine.memory, self.addr(task))
+    }
+
+    /// Tells what `op` changed in that. Small numbers are left out: they are counts and flags, which tell nothing.
+    fn tell_written(&mut self, op: Op, task: TaskId, before: &[u64]) {
+        const SMALL: u64 = 1 << 10;
+        let after = self.kept_for(task);
+        for (&value, _) in after.iter().zip(before).filter(|(value, before)| value != before && **value > SMALL) {
+            self.core.detail_of(op, task, |_| DetailKind::Wrote { value });
+        }
     }
 
     /// Calls `dequeue`, after which nobody leaves custody.
