@@ -112,6 +112,10 @@ fn what_was_overlooked_is_named() {
     save(directory.path(), &["./it.bpf.o"]);
     let json = explain_json(directory.path(), &["--worst", "1"]);
     assert_eq!(reasons(&json)[0], "dispatch passed_over", "{json:#}");
+    let directory = workspace("slow.bpf.c", "PREPARED");
+    save(directory.path(), &["./it.bpf.o"]);
+    let json = explain_json(directory.path(), &["--worst", "1", "--waits", "lost"]);
+    assert_eq!(reasons(&json)[..2], ["enqueue overtaken", "stopping computed_key"], "{json:#}");
 }
 
 /// A stall: the message, the verdict, the op and line, the last events, the dump.

@@ -2,7 +2,7 @@
 /* Schedulers that make tasks wait, each by one decision in one op; one for each macro:
  * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks; PINS puts every task into
  * the queue of CPU 0; BLIND does so in select_cpu; STACK takes the last that came first;
- * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
+ * PREPARED does so too, by a number that `stopping` computed; RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
  * Without a macro it is a plain queue.
  */
 #include <weir/scx.bpf.h>
@@ -19,6 +19,22 @@ OP3(s32, slow_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 }
 #endif
 
+#if defined(PREPARED)
+struct kept {
+	u64 key;
+};
+
+TASK_STORAGE(tasks, struct kept);
+
+OP2(void, slow_stopping, struct task_struct *, p, bool, runnable)
+{
+	struct kept *kept = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (kept)
+		kept->key = -now_ns();
+}
+#endif
+
 OP2(void, slow_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	u64 slice = SCX_SLICE_DFL;
@@ -29,6 +45,10 @@ OP2(void, slow_enqueue, struct task_struct *, p, u64, enq_flags)
 #endif
 #if defined(PINS)
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | 0, slice, enq_flags);
+#elif defined(PREPARED)
+	struct kept *kept = bpf_task_storage_get(&tasks, p, NULL, 0);
+
+	dsq_insert_by_key(p, QUEUE, slice, kept ? kept->key : -now_ns(), enq_flags);
 #elif defined(STACK)
 	dsq_insert_by_key(p, QUEUE, slice, -now_ns(), enq_flags);
 #else
@@ -68,6 +88,9 @@ OP1(void, slow_exit, struct scx_exit_info *, info)
 }
 
 SCHEDULER(slow_ops,
+#if defined(PREPARED)
+	.stopping = (void *)slow_stopping,
+#endif
 #if defined(BLIND)
 	.select_cpu = (void *)slow_select_cpu,
 #endif
