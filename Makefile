@@ -60,7 +60,9 @@ install: deps
 	cargo build --profile $(PROFILE) --locked -q -p weir; \
 	install -D -m 755 -s "$$built/weir" "$(DESTDIR)$(PREFIX)/bin/weir"; \
 	weir="$(DESTDIR)$(PREFIX)/bin/weir"; \
-	! grep -q -a -F -e "$$PWD" -e "$$registry" "$$weir"; \
+	if grep -q -a -F -e "$$PWD" -e "$$registry" "$$weir"; then \
+		echo "$$weir names the folder of its build" >&2; exit 1; \
+	fi; \
 	"$$weir" generate man "$(SHARE)/man/man1"; \
 	"$$weir" generate completions target/completions; \
 	install -D -m 644 target/completions/weir "$(SHARE)/bash-completion/completions/weir"; \

@@ -19,6 +19,9 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=PATH");
     let directory = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
     let compiler = bpf_clang::find()?;
+    // What is installed does not tell where it was built.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let renamed = format!("-ffile-prefix-map={}/=", root.display());
     for name in SCHEDULERS {
         scheduler(name)?;
     }
@@ -27,7 +30,7 @@ fn main() -> Result<()> {
             .source(format!("bpf/{name}.bpf.c"))
             .obj(directory.join(format!("{name}.bpf.o")))
             .clang(&compiler)
-            .clang_args(["-Wall", "-mcpu=v3"])
+            .clang_args(["-Wall", "-mcpu=v3", &renamed])
             .build()?;
     }
     Ok(())

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Schedulers that make tasks wait, each by one decision in one op; one for each macro:
- * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks; PINS puts every task into
- * the queue of CPU 0; BLIND does so in select_cpu; STACK takes the last that came first;
- * PREPARED does so too, by a number that `stopping` computed; RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
+ * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks;
+ * PINS puts every task into the queue of CPU 0; BLIND does so in select_cpu;
+ * STACK takes the last that came first; PREPARED does so too, by a number that `stopping` computed;
+ * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
  * Without a macro it is a plain queue.
  */
 #include <weir/scx.bpf.h>

@@ -75,7 +75,7 @@ impl Kernel {
         let running = Running { op: Some(op), direct, locked, subjects, ..Running::NONE };
         let watched = subjects[0].some().or_else(|| self.core.current(self.core.context.cpu).some());
         let watched = watched.filter(|_| self.core.details_told);
-        let before = watched.map_or(Vec::new(), |task| self.kept_for(task));
+        let before = watched.map_or(Vec::new(), |task| self.kept_for(op, task));
         let result = self.execute(running, function, &[block]).await;
         if let Some(task) = watched {
             self.tell_written(op, task, &before);
@@ -83,15 +83,21 @@ impl Kernel {
         result
     }
 
-    /// What the scheduler keeps for a task.
-    fn kept_for(&self, task: TaskId) -> Vec<u64> {
-        self.machine.maps.kept_for(&self.machine.memory, self.addr(task))
+    /// What the scheduler keeps for a task, its slice and its virtual time; the latter two not in ops that insert tasks, as
+    /// the kernel itself writes them then.
+    fn kept_for(&self, op: Op, task: TaskId) -> Vec<u64> {
+        let memory = &self.machine.memory;
+        let mut words = self.machine.maps.kept_for(memory, self.addr(task));
+        if !matches!(op, Op::SelectCpu | Op::Enqueue | Op::Dispatch) {
+            words.extend([self.core.objects.slice(memory, task), self.core.objects.vtime(memory, task)]);
+        }
+        words
     }
 
     /// Tells what `op` changed in that. Small numbers are left out: they are counts and flags, which tell nothing.
     fn tell_written(&mut self, op: Op, task: TaskId, before: &[u64]) {
         const SMALL: u64 = 1 << 10;
-        let after = self.kept_for(task);
+        let after = self.kept_for(op, task);
         for (&value, _) in after.iter().zip(before).filter(|(value, before)| value != before && **value > SMALL) {
             self.core.detail_of(op, task, |_| DetailKind::Wrote { value });
         }
