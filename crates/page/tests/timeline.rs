@@ -164,9 +164,9 @@ fn names_cannot_end_the_element_and_a_missing_timeline_says_why() {
 
 /// A run that switches between two tasks `count` times, 150 ns each.
 fn many(count: u64) -> Track {
-    let mut story = Story::new(1, 2);
-    story.wake(0);
-    story.wake(1);
+    let mut story = Story::new(1, 3);
+    // The third never runs: its wait lasts to the end.
+    (0..3).for_each(|task| story.wake(task));
     story.switch(0, None, Some(0), SwitchReason::Idle);
     for index in 1..count {
         story.now = index * 150;
@@ -185,6 +185,7 @@ fn very_long_runs_are_coarse_and_cut_and_say_so() {
     let (head, columns) = unpack(&data.unwrap());
     assert_eq!(head["cut"].as_u64(), Some(150_000_000));
     assert_eq!(columns["task"].len(), 1_000_000);
+    assert_eq!((columns["lost_from"].last(), columns["lost_length"].last()), (Some(&0), Some(&1_500_000)));
     assert!(html.contains("It shows the first 150 ms"), "the page says that it is not all");
 }
 
