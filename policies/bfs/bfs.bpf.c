@@ -107,7 +107,8 @@ static u64 effective(struct task_struct *p, u64 deadline, s32 cpu);
 /* The kernel goes on to call a CPU idle that has left. */
 #define IDLE_REFUSED(p, cpu) (is_leaving(cpu) || is_refused(p, cpu))
 #define PICK_REFUSED(p, cpu) (is_refused(p, cpu) || waits(p, cpu))
-#define PICK_BIASED (bias != BIAS_NONE)
+/* A turn is added between caches only. */
+#define PICK_BIASED (bias == BIAS_TURN ? many_caches : bias != BIAS_NONE)
 #define PICK_SEEN(p, deadline, cpu) effective(p, deadline, cpu)
 #define POLICY_NOW() now_ns()
 #define ON_RENEWAL(p, t) ((t)->weight = smt_weight_after_slice(p, (t)->weight))
@@ -162,7 +163,7 @@ static __noinline u64 effective(struct task_struct *p, u64 deadline, s32 cpu)
 {
 	s32 last;
 
-	if (bias == BIAS_NONE)
+	if (bias == BIAS_NONE || (bias == BIAS_TURN && !many_caches))
 		return deadline;
 	last = scx_bpf_task_cpu(p);
 	if (bias == BIAS_TURN)
@@ -185,25 +186,38 @@ static void tell_victim(s32 cpu, u64 key)
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
+/* The key of the task that runs on `cpu`, with its bias, if `p` could preempt it; 0 if not. */
+static __noinline u64 victim_key(struct task_struct *p, s32 cpu, u64 key, u64 latest)
+{
+	if (bias == BIAS_TURN)
+		key -= turn_bias(p, scx_bpf_task_cpu(p), cpu);
+	return key > latest && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !is_refused(p, cpu) ? key : 0;
+}
+
+/* CPUs at a time: most keys are not later, and that is all there is to a CPU then. There are none behind the last one. */
+#define AT_ONCE 4
+
 /* The bias never makes a running task later, so who is not late without it is passed over first. */
 static void preempt_latest(struct task_struct *p, struct task *t)
 {
-	u32 last = scx_bpf_task_cpu(p);
 	u64 latest = t->key;
 	s32 victim = -1;
-	int cpu;
+	int first, i;
 
-	for_range(cpu, 0, nr_cpus) {
-		u64 key = READ_ONCE(cpu_of(cpu)->key);
+	for_range(first, 0, (nr_cpus + AT_ONCE - 1) / AT_ONCE) {
+		struct cpu *c = &cpus[first * AT_ONCE & MAX_CPU_MASK & -AT_ONCE];
 
-		if (key <= latest)
-			continue;
-		if (bias == BIAS_TURN)
-			key -= turn_bias(p, last, cpu);
-		if (key <= latest || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || is_refused(p, cpu))
-			continue;
-		latest = key;
-		victim = cpu;
+		/* One address with four offsets, instead of four addresses. */
+		asm volatile("" : "+r"(c));
+		#pragma unroll
+		for (i = 0; i < AT_ONCE; i++) {
+			u64 key = READ_ONCE(c[i].key);
+
+			if (key > latest && (key = victim_key(p, first * AT_ONCE + i, key, latest))) {
+				latest = key;
+				victim = first * AT_ONCE + i;
+			}
+		}
 	}
 	if (victim >= 0)
 		tell_victim(victim, t->key);

@@ -115,12 +115,19 @@ pub(crate) enum Code {
     MovMov2,
     /// `dst` = `imm`, `src` = `at`.
     SetSet2,
+    /// `dst` = `imm`; the register that the low byte of `at` names = that of the next byte.
+    SetMov2,
+    /// `dst` = `src` - the register that `at` names.
+    Difference2,
     /// `dst` &= `imm` on 32 bits; jumps if that gives 0, or something else.
     AndJz2, AndJnz2,
     /// Loads from `src` + high half of `imm`; jumps if 32 bits of that are the low half, or are not.
     Load8Jeq2, Load8Jne2, Load32Jeq2, Load32Jne2,
     /// Loads from `imm` + `src`.
     Table8x3, Table16x3, Table32x3, Table64x3,
+    /// `dst` = `imm` + `src`; loads from there, and as many bytes on as `at` without its low byte says, into the register that
+    /// the low byte names.
+    Element64x3,
     /// Loads from place `imm` of region `at`.
     Global8x2, Global16x2, Global32x2, Global64x2,
     /// Loads, or stores `src`, `imm` bytes below the end of the frame.

@@ -74,6 +74,8 @@ impl Known<'_> {
             (Mov64X, Kfunc) if self.iterator(b).is_none() => Op { code: MovKfunc2, imm: b.imm, ..*a },
             (Mov32X, Kfunc) if self.iterator(b).is_none() => Op { code: MovwKfunc2, imm: b.imm, ..*a },
             (Mov64X, Mov64X) => Op { code: MovMov2, at: b.dst as i32 | (b.src as i32) << 8, ..*a },
+            (Mov64K, Mov64X) => Op { code: SetMov2, at: b.dst as i32 | (b.src as i32) << 8, ..*a },
+            (Mov64X, Sub64X) if same && b.src != a.dst => Op { code: Difference2, at: b.src as i32, ..*a },
             (Mov64K | Mov32K, Mov64K | Mov32K) => {
                 let [first, second] =
                     [a, b].map(|op| if op.code == Mov64K { op.imm } else { i64::from(op.imm as u32) });
@@ -88,6 +90,9 @@ impl Known<'_> {
         let [a, b, c, ..] = ops else { return None };
         let same = a.dst == b.dst && b.dst == c.dst;
         match (a.code, b.code, c.code) {
+            (Mov64K, Add64X, Load64) if a.dst == b.dst && c.src == a.dst && c.dst != a.dst && b.src != a.dst => {
+                (!c.probe).then_some(Op { code: Element64x3, src: b.src, at: c.dst as i32 | c.at << 8, ..*a })
+            }
             (Mov64K, Load8 | Load16 | Load32 | Load64, _)
                 if same && b.src == a.dst && c.code.compares_with_number() =>
             {

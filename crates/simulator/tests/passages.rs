@@ -64,9 +64,59 @@ fn a_lock_without_distance_is_the_machine_repairman() {
     }
 }
 
-/// The table of a ticket lock with Z/S = 10 (Boyd-Wickizer's model), as speed-up over one CPU: within 1 %, but for the knee.
-/// There the model falls a little earlier: it settles the way to the next CPU when the lock is given back, and the formula
-/// lets it change with every CPU that comes while it lasts.
+/// Of `of` tasks that think for `think` on average, so many come within `time`: by number.
+fn arrivals(of: u32, time: f64, think: f64) -> Vec<f64> {
+    let (comes, mut share) = (1.0 - (-time / think).exp(), vec![1.0]);
+    for _ in 0..of {
+        share.push(0.0);
+        for count in (0..share.len()).rev() {
+            let one_fewer = if count > 0 { share[count - 1] } else { 0.0 };
+            share[count] = share[count] * (1.0 - comes) + one_fewer * comes;
+        }
+    }
+    share
+}
+
+/// Passages a nanosecond through a ticket lock whose way to the next CPU is settled when it is given back, with `waiting` CPUs
+/// there: `line` * (`waiting` + 1) / 2. Seen from one giving back to the next that is a Markov chain in how many wait, whatever
+/// happens between: during a way and a hold each that thinks comes with 1 - e^(-t/Z). Nobody waits: the first of all comes
+/// after Z/N, and the line with it unless it was the last one there.
+fn settled_ticket(cpus: u32, think: f64, hold: f64, line: f64) -> f64 {
+    const STEPS: u32 = 600;
+    let all = f64::from(cpus);
+    // Ways with their chances, by who waits.
+    let ways = |waiting: u32| match waiting {
+        0 => vec![(0.0, 1.0 / all), (line, 1.0 - 1.0 / all)],
+        waiting => vec![(line * f64::from(waiting + 1) / 2.0, 1.0)],
+    };
+    let size = cpus as usize;
+    let mut chances = vec![vec![0.0; size]; size];
+    for waiting in 0..cpus {
+        let (left, think_on) = (waiting.saturating_sub(1), cpus - waiting.max(1));
+        for (way, chance) in ways(waiting) {
+            // The hold is exponential: equal shares of it, at their medians.
+            for step in 0..STEPS {
+                let rest = 1.0 - (f64::from(step) + 0.5) / f64::from(STEPS);
+                for (come, share) in arrivals(think_on, way - hold * rest.ln(), think).into_iter().enumerate() {
+                    chances[waiting as usize][left as usize + come] += chance * share / f64::from(STEPS);
+                }
+            }
+        }
+    }
+    let mut now = vec![1.0 / all; size];
+    for _ in 0..3_000 {
+        now = (0..size).map(|to| (0..size).map(|from| now[from] * chances[from][to]).sum()).collect();
+    }
+    let length = |waiting: usize| {
+        let way: f64 = ways(waiting as u32).iter().map(|(way, chance)| way * chance).sum();
+        way + hold + if waiting == 0 { think / all } else { 0.0 }
+    };
+    1.0 / now.iter().enumerate().map(|(waiting, share)| share * length(waiting)).sum::<f64>()
+}
+
+/// A ticket lock with Z/S = 10, c/S = 0.2 and 1: within 1 % of what its mechanism gives, in all rows. The published table
+/// (Boyd-Wickizer's model) lets the way change with every CPU that comes while it lasts: outside of the knee that is the same
+/// within 1 %, and in it the other falls up to 10 % earlier.
 #[test]
 fn a_ticket_lock_collapses_as_its_closed_form_does() {
     for (line, knee, table) in [
@@ -76,9 +126,13 @@ fn a_ticket_lock_collapses_as_its_closed_form_does() {
         let serve = |k: f64| 10_000.0 + line as f64 * k / 2.0;
         let alone = repairman(1, 100_000.0, serve);
         for (cpus, speed_up) in table {
-            let exact = repairman(cpus, 100_000.0, serve) / alone;
-            assert!((exact - speed_up).abs() < 0.001, "{cpus} CPUs: the formula says {exact}");
-            let off = throughput(cpus, "ticket", 10_000, 100_000, line) / alone / exact - 1.0;
+            let published = repairman(cpus, 100_000.0, serve) / alone;
+            assert!((published - speed_up).abs() < 0.001, "{cpus} CPUs: the formula says {published}");
+            let found = throughput(cpus, "ticket", 10_000, 100_000, line);
+            let exact = settled_ticket(cpus, 100_000.0, 10_000.0, line as f64);
+            let off = found / exact - 1.0;
+            assert!(off.abs() < 0.01, "c/S {}, {cpus} CPUs: {:.2} % off", line as f64 / 1e4, 100.0 * off);
+            let off = found / alone / published - 1.0;
             let allowed = if knee.contains(&cpus) { -0.1..0.0 } else { -0.01..0.01 };
             assert!(allowed.contains(&off), "c/S {}, {cpus} CPUs: {:.1} % off", line as f64 / 1e4, 100.0 * off);
         }

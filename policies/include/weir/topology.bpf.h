@@ -31,6 +31,8 @@ RODATA u16 node_end[MAX_CPUS];
 
 /* The most that a core has. */
 u32 max_threads = 1;
+/* Not all CPUs are below one cache. */
+bool many_caches;
 
 /* At init. */
 static __always_inline void topology_init(void)
@@ -46,6 +48,7 @@ static __always_inline void topology_init(void)
 		if (threads > max_threads)
 			max_threads = threads;
 	}
+	many_caches = cache_end[cpu_at[0] & MAX_CPU_MASK] < nr_online;
 }
 
 /* What two CPUs have in common at most. */

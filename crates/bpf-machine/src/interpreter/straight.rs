@@ -352,6 +352,15 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 src!() = i64::from(op.at) as u64;
                 pc += 1;
             }
+            SetMov2 => {
+                dst!() = k;
+                x.regs[op.at as usize % REGS] = x.regs[(op.at >> 8) as usize % REGS];
+                pc += 1;
+            }
+            Difference2 => {
+                dst!() = src!().wrapping_sub(x.regs[op.at as usize % REGS]);
+                pc += 1;
+            }
             AndJz2 => {
                 dst!() = u64::from(dst!() as u32 & k as u32);
                 pc += 1;
@@ -370,6 +379,16 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             Table16x3 => table!(2),
             Table32x3 => table!(4),
             Table64x3 => table!(8),
+            Element64x3 => {
+                dst!() = k.wrapping_add(src!());
+                let addr = dst!().wrapping_add(i64::from(op.at >> 8) as u64);
+                let Some(value) = engine.memory.load_le::<8>(addr) else {
+                    pc += 1;
+                    break Stop::BadLoad { addr, size: 8 };
+                };
+                x.regs[op.at as usize % REGS] = value;
+                pc += 2;
+            }
             Global8x2 => global!(1),
             Global16x2 => global!(2),
             Global32x2 => global!(4),
