@@ -452,9 +452,6 @@ pub struct Explain {
     /// Saved runs
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Which of its runs
-    #[command(flatten, next_help_heading = "Which run, if the file has several [default: the first of its seeds]")]
-    pub which: Which,
     /// Why this task waited: its longest wait, or that at --at
     #[arg(long, value_name = "T", conflicts_with_all = ["worst", "chain", "ejection"])]
     pub task: Option<String>,
@@ -476,6 +473,9 @@ pub struct Explain {
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Which of its runs
+    #[command(flatten, next_help_heading = "Which run, if the file has several [default: the first seed of one]")]
+    pub which: Which,
 }
 
 /// Which waits for a CPU are looked at.

@@ -131,6 +131,8 @@ fn help_has_examples_and_fits_a_terminal() {
         &["sim", "--help"],
         &["run", "--help"],
         &["record", "--help"],
+        &["explain", "--help"],
+        &["generate", "--help"],
     ] {
         let output = weir(here, args);
         let help = text(&output.stdout);

@@ -64,7 +64,7 @@ pub fn chain_text(story: &Story<'_>, chain: &Chain) -> String {
     for kind in Kind::ALL {
         let sum = chain.sum(kind);
         if sum > Nanos::ZERO {
-            let _ = writeln!(text, "  {:>9}  {:>5}  {}", sum.to_string(), share(sum, chain.length()), kind_name(kind));
+            let _ = writeln!(text, "  {:>9}  {:>6}  {}", sum.to_string(), share(sum, chain.length()), kind_name(kind));
         }
     }
     let _ = writeln!(text, "\nwhose time it was");
