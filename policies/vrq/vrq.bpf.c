@@ -312,7 +312,7 @@ OP2(void, vrq_enqueue, struct task_struct *, p, u64, enq_flags)
 
 static bool take_slot(s32 cpu)
 {
-	return scx_bpf_dsq_nr_queued(SLOT_DSQ + cpu) && take_first(SLOT_DSQ + cpu, cpu, NO_LIMIT);
+	return scx_bpf_dsq_nr_queued(SLOT_DSQ + cpu) && dsq_move_to_local(SLOT_DSQ + cpu);
 }
 
 /* A victim may be taken by a higher class before it looks into its slot: then any other CPU may. */
@@ -325,7 +325,7 @@ static bool take_slots_of_taken_cpus(s32 cpu)
 	for_range(other, 0, nr_cpus) {
 		u64 slot = SLOT_DSQ + (other & MAX_CPU_MASK);
 
-		if (READ_ONCE(cpu_of(other)->taken) && scx_bpf_dsq_nr_queued(slot) && take_first(slot, cpu, NO_LIMIT))
+		if (READ_ONCE(cpu_of(other)->taken) && scx_bpf_dsq_nr_queued(slot) && dsq_move_to_local(slot))
 			return true;
 	}
 	return false;
@@ -337,17 +337,28 @@ static __always_inline void begin(struct task *t, s32 cpu, u64 now)
 	t->cached = false;
 }
 
+/* Whoever was handed over, or else the best by level. `limit` and `idle_limit` are how late the latter may be. */
+static __noinline bool take_somebody(s32 cpu, u64 limit, u64 idle_limit, u64 now)
+{
+	return take_slot(cpu) || take_slots_of_taken_cpus(cpu) || take_by_level(cpu, limit, idle_limit, now);
+}
+
 OP2(void, vrq_dispatch, s32, cpu, struct task_struct *, prev)
 {
-	struct task *t = NULL;
-	u64 now = vrq_now(), limit = NO_LIMIT, idle_limit = NO_LIMIT;
+	bool stays = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	u64 now = vrq_now(), limit = NO_LIMIT, idle_limit = 0;
+	struct task *t;
 
-	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && (t = task_of(prev))) {
-		settle(prev, t, now);
-		limit = is_idle_level(prev) ? NO_LIMIT : t->turn.deadline;
-		idle_limit = is_idle_level(prev) ? t->turn.deadline : 0;
+	if (!stays || !(t = task_of(prev))) {
+		take_somebody(cpu, NO_LIMIT, NO_LIMIT, now);
+		return;
 	}
-	if (take_slot(cpu) || take_slots_of_taken_cpus(cpu) || take_by_level(cpu, limit, idle_limit, now) || !t)
+	settle(prev, t, now);
+	if (is_idle_level(prev))
+		idle_limit = t->turn.deadline;
+	else
+		limit = t->turn.deadline;
+	if (take_somebody(cpu, limit, idle_limit, now))
 		return;
 	begin(t, cpu, now);
 	task_set_slice(prev, t->turn.slice_ns);
@@ -440,10 +451,12 @@ OP1(void, vrq_cpu_offline, s32, cpu)
 
 SLEEPABLE_OP0(s32, vrq_init)
 {
-	s32 error = make_queues();
+	s32 error;
 	int cpu;
 
+	clock_init();
 	cache_init();
+	error = make_queues();
 	for_range(cpu, 0, nr_cpus) {
 		if (!error)
 			error = scx_bpf_create_dsq(SLOT_DSQ + cpu, -1);

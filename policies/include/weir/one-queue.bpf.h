@@ -130,7 +130,7 @@ static bool take_normal(s32 cpu, u64 limit)
 
 	if (take(QUEUE_DSQ, cpu, own < limit ? own : limit))
 		return true;
-	return own <= limit && own != NO_LIMIT && take_first(PINNED_DSQ + cpu, cpu, limit);
+	return own <= limit && own != NO_LIMIT && dsq_move_to_local(PINNED_DSQ + cpu);
 }
 
 /* Somebody else for the CPU, or nobody. `limit` and `idle_limit` are how late they may be. */
