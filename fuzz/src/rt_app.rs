@@ -4,7 +4,7 @@
 
 use ids::{Nanos, TaskId};
 use std::collections::VecDeque;
-use workload::{Demand, Player, Recording, RecordingMeta, Start, Workload};
+use workload::{Demand, Observed, Player, Recording, RecordingMeta, Start, Workload};
 
 /// Instances cost memory and time, not insight.
 const MAX_TASKS: usize = 200;
@@ -15,7 +15,7 @@ pub fn run(bytes: &[u8]) {
     let Ok(workload) = Workload::from_rt_app("fuzz.json", &text) else { return };
     workload.validate().expect("a loader returns valid workloads");
     if workload.tasks.len() <= MAX_TASKS {
-        let recording = Recording { meta: RecordingMeta::default(), workload };
+        let recording = Recording { meta: RecordingMeta::default(), workload, observed: Observed::default() };
         let stored = recording.to_bytes().expect("what was loaded can be stored");
         assert_eq!(Recording::from_bytes("fuzz", &stored).expect("and read again"), recording);
         play(&recording.workload);

@@ -249,7 +249,7 @@ pub fn describe_workloads() -> Result<Vec<(String, String)>> {
 
 fn describe(name: &str, bytes: &[u8]) -> Result<String> {
     if Recording::is_recording(bytes) {
-        let Recording { meta, workload } = Recording::from_bytes(name, bytes)?;
+        let Recording { meta, workload, .. } = Recording::from_bytes(name, bytes)?;
         return Ok(format!("{}, recorded from {}", counted(workload.tasks.len() as u64, "task"), meta.command));
     }
     let workload = Workload::from_bytes(name, bytes)?;

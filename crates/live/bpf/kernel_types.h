@@ -34,6 +34,7 @@ enum {
 
 enum {
 	BPF_F_NO_PREALLOC = 1,
+	BPF_ANY = 0,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
@@ -94,6 +95,7 @@ enum {
 enum {
 	MM_FILEPAGES = 0,
 	MM_ANONPAGES = 1,
+	MM_SWAPENTS = 2,
 	MM_SHMEMPAGES = 3,
 };
 
@@ -126,8 +128,30 @@ struct percpu_counter {
 	__s64 count;
 };
 
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+typedef atomic64_t atomic_long_t;
+
 struct mm_struct {
 	struct percpu_counter rss_stat[4];
+	atomic_long_t pgtables_bytes;
+	struct file *exe_file;
 	unsigned long hiwater_rss;
 	unsigned long arg_start;
 	unsigned long arg_end;
@@ -141,7 +165,12 @@ struct pid {
 	struct upid numbers[1];
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct signal_struct {
+	atomic_t live;
 	unsigned long maxrss;
 	struct pid *pids[4];
 };
@@ -195,6 +224,17 @@ struct thread_info {
 	__u32 cpu;
 };
 
+struct task_io_accounting {
+	__u64 rchar;
+	__u64 wchar;
+	__u64 read_bytes;
+	__u64 write_bytes;
+};
+
+struct vm_struct {
+	unsigned int nr_pages;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -221,20 +261,31 @@ struct task_struct {
 	const struct cred *cred;
 	struct css_set *cgroups;
 	struct files_struct *files;
+	struct completion *vfork_done;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	struct task_io_accounting ioac;
+	struct vm_struct *stack_vm_area;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
 };
 
 struct pt_regs {
 	unsigned long di;
 	unsigned long orig_ax;
-};
-
-struct inode {
-	unsigned short i_mode;
-	unsigned long i_ino;
-};
-
-struct file {
-	struct inode *f_inode;
 };
 
 struct fdtable {

@@ -36,6 +36,7 @@ struct sleep {
 	__u32 timer;      /* which one ended it, to tell them apart */
 	__u64 expires_ns; /* when that was to be, on the timer's own clock */
 	__u64 limit_ns;   /* the sleep would have ended after this time by a timer of its own; 0: it had none */
+	struct counters counters; /* what the task had touched when it fell asleep */
 };
 
 struct who {
@@ -131,6 +132,7 @@ struct note {
 
 #include "notes.bpf.h"
 #include "channels.bpf.h"
+#include "touched.bpf.h"
 
 /* The timer whose function this CPU executes. */
 struct expiry {
@@ -278,6 +280,8 @@ int BPF_PROG(on_exit, struct task_struct *task)
 	event->peak_rss_pages = peak_rss_pages(task, note);
 	bpf_probe_read_kernel(event->comm, COMM_LENGTH, task->comm);
 	bpf_ringbuf_submit(event, wakeup_flag());
+	if (!task->signal->live.counter)
+		report_footprint(task, note, now, work_ns);
 	return 0;
 }
 
@@ -314,6 +318,7 @@ static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 	event->timer = note->timer;
 	event->expires_ns = note->expires_ns;
 	event->limit_ns = note->limit_ns;
+	read_counters(&event->counters, task);
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
@@ -488,6 +493,7 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, work_ns);
 	if (state & TASK_DEAD) {
+		report_touched(task, note, now, work_ns);
 		event = RESERVE(end);
 		if (!event)
 			return;
@@ -615,6 +621,7 @@ int on_existing(struct bpf_iter__task *context)
 	note->switched_in_ns = now;
 	note->work_ns = work_ns;
 	report_who(task, note, now, work_ns);
+	report_touched(task, note, now, work_ns);
 	if (task->__state && !IS_SET(task, on_rq)) {
 		note->blocked_ns = now;
 		note->blocked_work_ns = work_ns;
@@ -632,19 +639,22 @@ int on_last(struct bpf_iter__task *context)
 	struct task_struct *task = context->task;
 	struct note *note;
 	struct last *event;
-	__u64 now;
+	__u64 now, work_ns;
 
 	if (!task)
 		return 0;
 	note = note_of(task);
 	if (!note)
 		return 0;
+	now = bpf_ktime_get_ns();
+	work_ns = IS_SET(task, on_cpu) && !note->blocked ? work_now(task, note, now) : task->se.sum_exec_runtime;
+	report_touched(task, note, now, work_ns);
+	if (task->pid == task->tgid)
+		report_footprint(task, note, now, work_ns);
 	event = RESERVE(last);
 	if (!event)
 		return 0;
-	now = bpf_ktime_get_ns();
-	fill_head(&event->head, KIND_LAST, note->member.task, now,
-		  IS_SET(task, on_cpu) && !note->blocked ? work_now(task, note, now) : task->se.sum_exec_runtime);
+	fill_head(&event->head, KIND_LAST, note->member.task, now, work_ns);
 	event->switches = note->switches;
 	event->interrupts = note->interrupts;
 	event->utime_ns = task->utime;

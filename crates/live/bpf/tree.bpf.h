@@ -35,6 +35,9 @@ enum kind {
 	KIND_ALARM = 14,
 	KIND_LAST = 15,
 	KIND_PASS = 16,
+	KIND_TOUCHED = 17,
+	KIND_FOOTPRINT = 18,
+	KIND_REQUEST = 19,
 };
 
 enum {
@@ -84,6 +87,16 @@ struct attributes {
 	__u64 dl_deadline_ns;
 	__u64 dl_period_ns;
 	__u64 cpus[MASK_WORDS_MAX];
+};
+
+/* What a task has touched since its birth. Those of 32 bits begin at 0 again. */
+struct counters {
+	__u64 read;    /* bytes that system calls read, from wherever: read(2) and its kin */
+	__u64 written; /* bytes that they wrote */
+	__u32 device_read; /* sectors of 512 bytes that it had devices read */
+	__u32 device_written; /* and that it made dirty, to be written */
+	__u32 minor_faults;
+	__u32 major_faults;
 };
 
 /* What user space sets before the programs are attached. */

@@ -6,6 +6,7 @@
 
 use crate::LiveError;
 use crate::event::{self, Kind};
+use crate::wire;
 use crate::hardware::{Quantiles, handover};
 use crate::kernel;
 use crate::overhead::Overheads;
@@ -105,7 +106,7 @@ impl Calibration {
 fn interrupts(inbox: &RefCell<Inbox>) -> Result<u64, LiveError> {
     let mut last = std::collections::BTreeMap::new();
     inbox.borrow_mut().drain(|raw| {
-        let event = event::parse(raw).map_err(LiveError::Malformed)?;
+        let event = wire::parse(raw).map_err(LiveError::Malformed)?;
         if let Kind::Sleep(event::Slept { interrupts, .. }) | Kind::End { interrupts, .. } = event.kind {
             last.insert(event.task, u64::from(interrupts));
         }

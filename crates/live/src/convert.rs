@@ -18,14 +18,15 @@
 
 use crate::channels::{Channels, Posts};
 use crate::event::{Event, Kind, Number, Slept, Waker};
-use crate::life::{self, Attributes, Life, Step};
+use crate::life::{self, Attributes, Life, Step, Written};
 use crate::overhead::Overheads;
 use crate::split::Pool;
 use crate::timing::{self, Expired};
+use crate::touched::{Reading, Requests, Threads};
 use ids::{CpuSet, Nanos};
 use std::collections::BTreeMap;
 use std::mem::take;
-use workload::{Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
+use workload::{Observed, Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 
 /// What the conversion must know of the machine that was recorded.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,6 +37,8 @@ pub struct Host {
     pub page_bytes: u64,
     /// Its control groups (of version 2), by the kernel's numbers for them.
     pub groups: BTreeMap<u64, String>,
+    /// The names of its block devices, by their numbers: the major one times 2^20, and the minor one.
+    pub devices: BTreeMap<u32, String>,
 }
 
 /// A workload and what there is to say about it.
@@ -43,6 +46,10 @@ pub struct Host {
 pub struct Converted {
     /// The workload.
     pub workload: Workload,
+    /// What its tasks touched.
+    pub observed: Observed,
+    /// Requests of block devices beyond those that a recording may have.
+    pub requests_left_out: u64,
     /// From the root's birth to the last event.
     pub wall: Nanos,
     /// CPU time of all tasks.
@@ -71,13 +78,19 @@ pub fn convert_what_fits(
     most: usize,
 ) -> (Converted, bool) {
     let (many, others): (Vec<Event>, Vec<Event>) =
-        events.iter().cloned().partition(|event| matches!(event.kind, Kind::Sleep(_) | Kind::Pass(_)));
+        events.iter().cloned().partition(|event| is_one_of_many(&event.kind));
     let mut conversion = Conversion::new(others, host);
     many.iter().for_each(|event| conversion.add(event));
     conversion.finish(name, overheads, most)
 }
 
-/// A conversion that goes on. Nearly all events are sleeps and passes; each is forgotten as soon as it was taken.
+/// Whether [`Conversion::add`] takes it.
+#[cfg(test)]
+fn is_one_of_many(kind: &Kind) -> bool {
+    matches!(kind, Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_))
+}
+
+/// A conversion that goes on. Nearly all events are sleeps, passes and requests; each is forgotten as soon as it was taken.
 pub struct Conversion<'a> {
     host: &'a Host,
     index: BTreeMap<Number, usize>,
@@ -89,13 +102,15 @@ pub struct Conversion<'a> {
     /// Of each signal.
     posts: Posts,
     channels: Channels,
+    threads: Threads,
+    requests: Requests,
     first: Nanos,
     last: Nanos,
     orphans: u64,
 }
 
 impl<'a> Conversion<'a> {
-    /// Takes all events that are neither sleeps nor passes, in any order. All tasks exist from here on: a task may be woken
+    /// Takes all events that are neither sleeps, passes nor requests, in any order. All tasks exist from here on: a task may be woken
     /// by one that is born after it fell asleep.
     pub fn new(mut others: Vec<Event>, host: &'a Host) -> Conversion<'a> {
         others.sort_by_key(|event| event.time);
@@ -118,6 +133,8 @@ impl<'a> Conversion<'a> {
             sent: BTreeMap::new(),
             posts: Posts::new(),
             channels: Channels::default(),
+            threads: Threads::default(),
+            requests: Requests::default(),
             first,
             last: first,
             orphans: 0,
@@ -140,6 +157,7 @@ impl<'a> Conversion<'a> {
         let life = &mut self.lives[index];
         match &event.kind {
             Kind::Birth { parent, pid, tgid, .. } => {
+                self.threads.begins(*tgid);
                 if parent.is_none() {
                     life.before = event.work;
                 }
@@ -192,6 +210,7 @@ impl<'a> Conversion<'a> {
             Kind::End { switches, interrupts } => {
                 life.end = Some((event.work, (*switches, *interrupts)));
                 life.ended = event.time;
+                self.threads.ends(life.tgid);
             }
             Kind::Last { switches, interrupts, ticks } => {
                 if life.end.is_none() {
@@ -199,7 +218,17 @@ impl<'a> Conversion<'a> {
                     life.parts.ends_with(*ticks);
                 }
             }
-            Kind::Sleep(_) | Kind::Pass(_) => unreachable!("these are taken apart from the others"),
+            Kind::Touched { counters, cpu } => {
+                if life.parent.is_none() && event.time == life.born {
+                    life.touched_before = *counters;
+                }
+                life.touched_last = Some((event.time, Reading { cpu: *cpu, counters: *counters }));
+            }
+            Kind::Footprint(footprint) => {
+                let leader = self.leaders.get(&life.tgid).copied().unwrap_or(index);
+                self.lives[leader].footprint = Some(*footprint);
+            }
+            Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_) => unreachable!("these are taken apart from the others"),
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
             }
@@ -236,8 +265,15 @@ impl<'a> Conversion<'a> {
         self.lives[parent].steps.push(Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
-    /// Takes a sleep or a pass; they may come in any order, but passes of one task in that of time.
+    /// Takes a sleep, a pass or a request; they may come in any order, but passes of one task in that of time.
     pub fn add(&mut self, event: &Event) {
+        if let Kind::Request(requested) = &event.kind {
+            if event.time >= self.first {
+                let task = requested.task.and_then(|task| self.index.get(&task)).map(|task| *task as u32);
+                self.requests.take(event.time.since(self.first), task, requested);
+            }
+            return;
+        }
         let Some(index) = self.find(event) else { return };
         match &event.kind {
             Kind::Sleep(slept) => self.sleep(index, event, slept),
@@ -278,7 +314,9 @@ impl<'a> Conversion<'a> {
             life.arrivals.insert(event.time, slept.wake);
         }
         let counts = Some((slept.switches, slept.interrupts));
-        life.steps.push(Step { counts, ..Step::new(time, event.work, op) });
+        let reading = Some(life.readings.len() as u32);
+        life.readings.push(Reading { cpu: slept.cpu, counters: slept.counters });
+        life.steps.push(Step { counts, reading, ..Step::new(time, event.work, op) });
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {
@@ -310,9 +348,17 @@ impl<'a> Conversion<'a> {
         let unfinished = self.lives.iter().filter(|life| life.end.is_none()).count() as u32;
         let (mut cpu, mut scheduling) = (Nanos::ZERO, Nanos::ZERO);
         let mut tasks = Vec::with_capacity(self.lives.len());
-        for mut life in self.lives {
+        let mut observed = Observed::default();
+        for (index, mut life) in (0u32..).zip(self.lives) {
             life.steps.sort_by_key(Step::rank);
-            let (script, total, work) = life::script(&mut life, &pool, overheads);
+            let Written { script, total, work, stretches } = life::script(&mut life, &pool, overheads);
+            if !stretches.is_empty() {
+                observed.stretches.insert(index, stretches);
+            }
+            if let Some(pages) = life.footprint {
+                let footprint = self.threads.footprint(life.tgid, &pages, self.host.page_bytes);
+                observed.footprints.insert(index, footprint);
+            }
             cpu += total;
             scheduling += total - work;
             let group = life.who.and_then(|(_, _, group)| self.host.groups.get(&group).cloned());
@@ -332,7 +378,10 @@ impl<'a> Conversion<'a> {
         let workload =
             Workload { name: name.to_owned(), tasks, signals: self.posts.len() as u32, ..Workload::default() };
         let wall = self.last.since(self.first);
-        (Converted { workload, wall, cpu, scheduling, unfinished, orphans: self.orphans }, cut)
+        let requests_left_out;
+        (observed.devices, observed.requests, requests_left_out) = self.requests.finish(&self.host.devices);
+        let orphans = self.orphans;
+        (Converted { workload, observed, requests_left_out, wall, cpu, scheduling, unfinished, orphans }, cut)
     }
 
     /// Leaves out what came late if there is too much. A step makes two operations at most, with the work before it, and
@@ -357,6 +406,8 @@ impl<'a> Conversion<'a> {
             }
             life.end = life.end.filter(|_| life.ended < end);
             life.seen = None;
+            life.touched_last = life.touched_last.filter(|(time, _)| *time < end);
+            life.footprint = life.footprint.filter(|_| life.end.is_some());
         }
         let is_posted = |op: &Op| match op {
             Op::Await(signal) | Op::WorkUntilPosted(signal) => posted[signal.0 as usize],
@@ -376,6 +427,7 @@ impl<'a> Conversion<'a> {
             left += usize::from(life.born < end);
         }
         self.lives.retain(|life| life.born < end);
+        self.requests.cut(end.since(self.first), &new);
         for life in &mut self.lives {
             life.parent = life.parent.map(|parent| new[parent]);
             for step in &mut life.steps {

@@ -2,14 +2,14 @@
 //! Hand-made recordings whose workload is known.
 
 use super::*;
-use crate::event::Ticks;
+use crate::event::{Counters, Requested, Ticks};
 use ids::{CpuId, Policy};
 use proptest::prelude::*;
 
 const PAGE: u64 = 4096;
 
 pub(crate) fn host() -> Host {
-    Host { cpus: CpuSet::first_n(4), page_bytes: PAGE, groups: BTreeMap::from([(9, "/build".to_owned())]) }
+    Host { cpus: CpuSet::first_n(4), page_bytes: PAGE, groups: BTreeMap::from([(9, "/build".to_owned())]), devices: BTreeMap::new() }
 }
 
 pub(crate) fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
@@ -38,6 +38,7 @@ pub(crate) fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, wake
         cpu: CpuId(0),
         expiry: None,
         limit: None,
+        counters: Counters::default(),
     };
     event(time_us, task, work_us, Kind::Sleep(slept))
 }
@@ -441,6 +442,82 @@ fn who_was_there_before_begins_at_zero_and_who_goes_on_ends_where_it_is() {
     assert_eq!((converted.unfinished, converted.cpu), (2, Nanos::from_us(620)));
     let starts: Vec<Start> = converted.workload.tasks.iter().map(|task| task.start).collect();
     assert_eq!(starts, [Start::At(Nanos::ZERO), Start::At(Nanos::from_us(1)), Start::Forked]);
+}
+
+fn after_touching(mut event: Event, counters: Counters, cpu: u32) -> Event {
+    let Kind::Sleep(slept) = &mut event.kind else { panic!("a sleep") };
+    (slept.counters, slept.cpu) = (counters, CpuId(cpu));
+    event
+}
+
+fn touched(time_us: u64, task: Number, counters: Counters) -> Event {
+    event(time_us, task, 0, Kind::Touched { counters, cpu: CpuId(1) })
+}
+
+fn counters(minor_faults: u32, written: u64) -> Counters {
+    Counters { minor_faults, written, device_written: written as u32 / 512, ..Counters::default() }
+}
+
+/// A child of the recording, and a process that was there before; the stretches know which operations they stand before.
+#[test]
+fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
+    let footprint = |pages| crate::event::Footprint {
+        private_pages: pages,
+        shared_pages: 20,
+        table_bytes: 8_192,
+        stack_pages: 4,
+        executable: 5,
+    };
+    let request = |time_us, task| {
+        let (device, operation) = (254 << 20, workload::Operation::Write);
+        let requested = Requested { task, service: Nanos(7), device, operation, bytes: 4_096 };
+        event(time_us, u32::MAX, 0, Kind::Request(requested))
+    };
+    let events = [
+        birth(100, 0, None, 0),
+        touched(100, 0, counters(1_000, 51_200)),
+        birth(110, 1, Some(0), 10),
+        request(50, None),
+        request(160, Some(1)),
+        request(150, None),
+        // In its order of life the child waits for a timer, for its parent, and again; in the first wait it had touched
+        // nothing new.
+        after_touching(sleep(700, 1, 60, 800, Waker::HardInterrupt), counters(7, 1_024), 0),
+        after_touching(sleep(200, 1, 20, 300, Waker::HardInterrupt), counters(5, 0), 2),
+        after_touching(sleep(400, 1, 40, 500, by(0, 90)), counters(5, 0), 3),
+        after_touching(sleep(600, 0, 95, 650, Waker::HardInterrupt), counters(1_001, 51_200), 1),
+        touched(900, 1, counters(7, 2_048)),
+        event(890, 1, 70, Kind::Footprint(footprint(30))),
+        end(900, 1, 70),
+        touched(950, 0, counters(1_001, 51_200)),
+    ];
+    let converted = convert("test", &events, &host(), &Overheads::default());
+    assert_eq!(converted.orphans, 0, "a request is nobody's orphan");
+    assert_eq!(short(&converted.workload.tasks[1].script), "20 Timer(100) 20 await(0) 20 Timer(100) 10");
+    let seen = |task: u32| -> Vec<(u32, u32, u64, u64, u64)> {
+        let of = |one: &workload::Stretch| {
+            let touched = one.touched;
+            (one.until, one.cpu.0, touched.minor_faults, touched.written, touched.device_written)
+        };
+        converted.observed.stretches[&task].iter().map(of).collect()
+    };
+    assert_eq!(seen(1), [(1, 2, 5, 0, 0), (5, 0, 2, 1_024, 1_024), (7, 1, 0, 1_024, 1_024)]);
+    assert_eq!(seen(0), [(5, 1, 1, 0, 0)], "not what it had touched before");
+    let expected = workload::Footprint { private: 30 * PAGE, shared: 20 * PAGE, kernel: 8_192 + 4 * PAGE, executable: 5 };
+    assert_eq!(converted.observed.footprints, BTreeMap::from([(1, expected)]));
+    let requests: Vec<_> = converted.observed.requests.iter().map(|one| (one.time.0 / 1_000, one.task)).collect();
+    assert_eq!(requests, [(50, None), (60, Some(1))], "none from before the recording");
+    assert_eq!(converted.observed.devices[0].name, "254:0");
+
+    // Of the first half only. The parent's fork, its post and the child's first wait are left.
+    let (part, cut) = convert_what_fits("test", &events, &host(), &Overheads::default(), 8);
+    assert!(cut, "{part:?}");
+    let all: Vec<_> = part.observed.stretches.iter().map(|(task, all)| (*task, all.len())).collect();
+    assert_eq!(all, [(1, 1)], "{:?}", part.workload.tasks);
+    assert!(part.observed.footprints.is_empty() && part.observed.requests.len() == 2);
+    let meta = workload::RecordingMeta::default();
+    let recording = workload::Recording { meta, workload: part.workload, observed: part.observed };
+    assert!(recording.to_bytes().is_ok());
 }
 
 /// Whether all tasks come to their end, if each goes on as far as it can.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as the programs in `bpf/` send them: fixed layouts in the machine's byte order, parsed by hand.
+//! Events as the programs in `bpf/` send them. `wire.rs` reads their bytes.
 
 use ids::{CpuId, CpuSet, Nanos, Policy};
+use workload::Operation;
 
 /// Number of a recorded task, dense in the order of birth. The root is 0.
 pub type Number = u32;
@@ -90,6 +91,19 @@ pub enum Kind {
     Alarm,
     /// Bytes passed through a channel.
     Pass(Passed),
+    /// What the task has touched so far: where it ends, where the recording does, and for a task that is there when it
+    /// begins, then.
+    Touched {
+        /// Since its birth.
+        counters: Counters,
+        /// Where it runs, or ran last.
+        cpu: CpuId,
+    },
+    /// How much memory the task's process has, at the same places but the first.
+    Footprint(Footprint),
+    /// A request of a block device is done, of whomever. `Event::time` is when its driver got it; the task is said here, as
+    /// it may be none of the tree.
+    Request(Requested),
     /// The task wants SIGALRM (`alarm(2)`, `setitimer(2)` of real time).
     SetAlarm {
         /// After this time; 0: not any more.
@@ -177,6 +191,55 @@ pub struct Slept {
     pub expiry: Option<Expiry>,
     /// After this time a timer of its own would have ended it.
     pub limit: Option<Nanos>,
+    /// What the task had touched.
+    pub counters: Counters,
+}
+
+/// What a task has touched since its birth. Numbers of 32 bits begin at 0 again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Bytes that its system calls read, from wherever.
+    pub read: u64,
+    /// Bytes that they wrote.
+    pub written: u64,
+    /// Sectors of 512 bytes that devices read for it.
+    pub device_read: u32,
+    /// Sectors that it made dirty.
+    pub device_written: u32,
+    /// Page faults that needed no device.
+    pub minor_faults: u32,
+    /// And those that did.
+    pub major_faults: u32,
+}
+
+/// Memory of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Footprint {
+    /// Pages of its own, in memory or swapped out.
+    pub private_pages: u64,
+    /// Pages of files and of shared memory.
+    pub shared_pages: u64,
+    /// Bytes of page tables.
+    pub table_bytes: u64,
+    /// Pages of a thread's stack in the kernel, 0 if that is not known.
+    pub stack_pages: u64,
+    /// What it executes, as a number.
+    pub executable: u64,
+}
+
+/// A request of a block device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Requested {
+    /// Who submitted it, if it was a task of the tree itself.
+    pub task: Option<Number>,
+    /// How long the device took.
+    pub service: Nanos,
+    /// The whole device: its major number times 2^20, and its minor number.
+    pub device: u32,
+    /// What it did.
+    pub operation: Operation,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 /// Bytes that a task wrote to a pipe or socket, or read from one.
@@ -260,378 +323,4 @@ pub enum Waker {
     NonMaskable,
     /// Nobody knows: the kernel was silent, but the task runs again.
     Unseen,
-}
-
-/// Kinds and flags, as in `tree.bpf.h`, `record.bpf.c` and `meter.bpf.c`.
-mod wire {
-    pub const BIRTH: u32 = 1;
-    pub const SLEEP: u32 = 2;
-    pub const EXEC: u32 = 3;
-    pub const ATTRIBUTES: u32 = 4;
-    pub const EXIT: u32 = 5;
-    pub const END: u32 = 6;
-    pub const SWITCH: u32 = 7;
-    pub const WAKE: u32 = 8;
-    pub const RENAME: u32 = 9;
-    pub const HOTPLUG: u32 = 10;
-    pub const WHO: u32 = 11;
-    pub const SIGNAL: u32 = 12;
-    pub const DELIVERY: u32 = 13;
-    pub const ALARM: u32 = 14;
-    pub const LAST: u32 = 15;
-    pub const PASS: u32 = 16;
-    pub const PASS_WRITTEN: u32 = 1 << 0;
-    pub const PASS_SEQUENCE: u32 = 1 << 1;
-    pub const NOBODY: u32 = u32::MAX;
-    pub const IDLE_TASK: u32 = u32::MAX;
-    pub const OTHER_TASK: u32 = u32::MAX - 1;
-    pub const COMM_LENGTH: usize = 16;
-    pub const IO_WAIT: u32 = 1 << 0;
-    pub const UNINTERRUPTIBLE: u32 = 1 << 1;
-    pub const HARDIRQ: u32 = 1 << 2;
-    pub const NMI: u32 = 1 << 3;
-    pub const SOFTIRQ: u32 = 1 << 4;
-    pub const NEW: u32 = 1 << 5;
-    pub const WAKE_UNSEEN: u32 = 1 << 6;
-    pub const WAKE_TIMER: u32 = 1 << 7;
-    pub const WAKE_OWN_TIMER: u32 = 1 << 16;
-    pub const LEFT_BLOCKED: u32 = 1 << 8;
-    pub const LEFT_DEAD: u32 = 1 << 9;
-    pub const LEFT_FOR_HIGHER_CLASS: u32 = 1 << 10;
-    pub const LEFT_UNSEEN: u32 = 1 << 12;
-    pub const SOFTIRQ_SHIFT: u32 = 8;
-    /// Bytes of an exec event before its arguments.
-    pub const EXEC_FIXED: usize = 24 + 16 + COMM_LENGTH + 8;
-}
-
-/// What the consumer needs to know at once, without parsing the rest.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Glance {
-    /// One task more.
-    Birth,
-    /// One task less.
-    End,
-    /// A sleep.
-    Sleep,
-    /// Bytes that passed through a channel.
-    Pass,
-    /// Anything else.
-    Other,
-}
-
-/// Looks at the kind of a raw event only.
-pub fn glance(raw: &[u8]) -> Glance {
-    match Reader(raw).skip(8).and_then(|mut rest| rest.u32()) {
-        Some(wire::BIRTH) => Glance::Birth,
-        Some(wire::END) => Glance::End,
-        Some(wire::SLEEP) => Glance::Sleep,
-        Some(wire::PASS) => Glance::Pass,
-        _ => Glance::Other,
-    }
-}
-
-/// The part of a raw event that carries information: command lines have a fixed room that is mostly empty.
-pub fn used(raw: &[u8]) -> &[u8] {
-    let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
-    let kept = Reader(raw).skip(wire::EXEC_FIXED - 4).and_then(|mut rest| rest.u32());
-    match (kind, kept) {
-        (Some(wire::EXEC), Some(kept)) => raw.get(..wire::EXEC_FIXED + kept as usize).unwrap_or(raw),
-        _ => raw,
-    }
-}
-
-/// Parses one raw event.
-///
-/// # Errors
-/// Says what is wrong with an event of unknown kind or of the wrong length.
-pub fn parse(raw: &[u8]) -> Result<Event, String> {
-    let mut reader = Reader(raw);
-    let event = reader.event();
-    event.ok_or_else(|| {
-        let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
-        format!("event of kind {kind:?} with {} bytes", raw.len())
-    })
-}
-
-/// The innermost context counts: an interrupt borrows whoever runs.
-fn waker_of(flags: u32, waker: u32, waker_work: Nanos) -> Waker {
-    if flags & wire::WAKE_UNSEEN != 0 {
-        Waker::Unseen
-    } else if flags & wire::NMI != 0 {
-        Waker::NonMaskable
-    } else if flags & wire::HARDIRQ != 0 {
-        Waker::HardInterrupt
-    } else if flags & wire::SOFTIRQ != 0 {
-        Waker::SoftInterrupt((flags >> wire::SOFTIRQ_SHIFT) as u8)
-    } else if waker == wire::NOBODY {
-        Waker::Outside
-    } else {
-        Waker::Task(waker, waker_work)
-    }
-}
-
-fn occupant(task: u32) -> Occupant {
-    match task {
-        wire::IDLE_TASK => Occupant::Idle,
-        wire::OTHER_TASK => Occupant::Other,
-        number => Occupant::Task(number),
-    }
-}
-
-/// Reads a raw event from its start.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(count)?;
-        self.0 = tail;
-        Some(head)
-    }
-
-    fn skip(mut self, count: usize) -> Option<Reader<'a>> {
-        self.bytes(count)?;
-        Some(self)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_ne_bytes(self.bytes(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_ne_bytes(self.bytes(8)?.try_into().ok()?))
-    }
-
-    fn nanos(&mut self) -> Option<Nanos> {
-        self.u64().map(Nanos)
-    }
-
-    fn ticks(&mut self) -> Option<Ticks> {
-        Some(Ticks { user: self.nanos()?, system: self.nanos()? })
-    }
-
-    fn comm(&mut self) -> Option<String> {
-        let bytes = self.bytes(wire::COMM_LENGTH)?;
-        let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
-        Some(String::from_utf8_lossy(text).into_owned())
-    }
-
-    fn event(&mut self) -> Option<Event> {
-        let time = self.nanos()?;
-        let kind = self.u32()?;
-        let task = self.u32()?;
-        let work = self.nanos()?;
-        let kind = match kind {
-            wire::BIRTH => self.birth()?,
-            wire::SLEEP => self.sleep()?,
-            wire::EXEC => self.exec()?,
-            wire::ATTRIBUTES => self.attributes()?,
-            wire::EXIT => self.exit()?,
-            wire::WHO => self.who()?,
-            wire::SIGNAL => self.signal()?,
-            wire::DELIVERY => Kind::Alarm,
-            wire::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
-            wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
-            wire::LAST => self.last()?,
-            wire::PASS => self.pass()?,
-            wire::SWITCH => self.switch(task)?,
-            wire::WAKE => self.wake()?,
-            wire::RENAME => Kind::Rename { comm: self.comm()? },
-            wire::HOTPLUG => Kind::Hotplug { cpu: CpuId(self.u32()?), online: self.u32()? != 0 },
-            _ => return None,
-        };
-        Some(Event { time, task, work, kind })
-    }
-
-    fn birth(&mut self) -> Option<Kind> {
-        let parent = self.u32()?;
-        let (pid, tgid, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
-        Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, cpu, comm: self.comm()? })
-    }
-
-    fn who(&mut self) -> Option<Kind> {
-        Some(Kind::Who { group: self.u64()?, session: self.u32()?, uid: self.u32()?, ticks: self.ticks()? })
-    }
-
-    fn last(&mut self) -> Option<Kind> {
-        let (switches, interrupts) = (self.u32()?, self.u32()?);
-        Some(Kind::Last { switches, interrupts, ticks: self.ticks()? })
-    }
-
-    fn pass(&mut self) -> Option<Kind> {
-        let (channel, amount, flags, _unused) = (self.u64()?, self.u64()?, self.u32()?, self.u32()?);
-        let sequence = flags & wire::PASS_SEQUENCE != 0;
-        let amount = if sequence { Amount::Position(amount as u32) } else { Amount::Bytes(amount) };
-        Some(Kind::Pass(Passed { channel, written: flags & wire::PASS_WRITTEN != 0, amount }))
-    }
-
-    fn exit(&mut self) -> Option<Kind> {
-        let (ticks, peak_rss_pages, comm) = (self.ticks()?, self.u64()?, self.comm()?);
-        Some(Kind::Exit { ticks, peak_rss_pages, comm, signal: self.u32()? })
-    }
-
-    fn signal(&mut self) -> Option<Kind> {
-        let (work, sender, flags, number) = (self.nanos()?, self.u32()?, self.u32()?, self.u32()?);
-        Some(Kind::Signal { number, sender: waker_of(flags, sender, work) })
-    }
-
-    fn sleep(&mut self) -> Option<Kind> {
-        let wake = self.nanos()?;
-        let waker_work = self.nanos()?;
-        let waker = self.u32()?;
-        let flags = self.u32()?;
-        let has = |flag| flags & flag != 0;
-        let (switches, interrupts, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
-        let (timer, due, limit) = (self.u32()?, self.nanos()?, self.nanos()?);
-        Some(Kind::Sleep(Slept {
-            wake,
-            waker: waker_of(flags, waker, waker_work),
-            io_wait: has(wire::IO_WAIT),
-            uninterruptible: has(wire::UNINTERRUPTIBLE),
-            switches,
-            interrupts,
-            cpu,
-            expiry: has(wire::WAKE_TIMER).then(|| Expiry { timer, own: has(wire::WAKE_OWN_TIMER), due }),
-            limit: (limit > Nanos::ZERO).then_some(limit),
-        }))
-    }
-
-    /// `next` is the event's own task.
-    fn switch(&mut self, next: u32) -> Option<Kind> {
-        let (previous, cpu, flags, _unused) = (self.u32()?, CpuId(self.u32()?), self.u32()?, self.u32()?);
-        let has = |flag| flags & flag != 0;
-        let left = if has(wire::LEFT_DEAD) {
-            Left::Dead
-        } else if has(wire::LEFT_BLOCKED) {
-            Left::Blocked
-        } else if has(wire::LEFT_FOR_HIGHER_CLASS) {
-            Left::ForHigherClass
-        } else if has(wire::LEFT_UNSEEN) {
-            Left::Unseen
-        } else {
-            Left::Runnable
-        };
-        let (io_wait, uninterruptible) = (has(wire::IO_WAIT), has(wire::UNINTERRUPTIBLE));
-        Some(Kind::Switch { cpu, previous: occupant(previous), next: occupant(next), left, io_wait, uninterruptible })
-    }
-
-    fn wake(&mut self) -> Option<Kind> {
-        let (waker, waker_cpu, target_cpu) = (self.u32()?, CpuId(self.u32()?), CpuId(self.u32()?));
-        let flags = self.u32()?;
-        let has = |flag| flags & flag != 0;
-        let waker = waker_of(flags, waker, Nanos::ZERO);
-        let device = (has(wire::IO_WAIT), has(wire::UNINTERRUPTIBLE));
-        Some(Kind::Wake { waker, waker_cpu, target_cpu, device, new: has(wire::NEW) })
-    }
-
-    fn exec(&mut self) -> Option<Kind> {
-        let ticks = self.ticks()?;
-        let comm = self.comm()?;
-        let (length, kept) = (self.u32()?, self.u32()?);
-        let bytes = self.bytes(kept as usize)?;
-        // Every argument ends with a zero byte, the last one too unless it was cut.
-        let whole = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-        let arguments = match kept {
-            0 => Vec::new(),
-            _ => whole.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect(),
-        };
-        Some(Kind::Exec { ticks, comm, arguments, truncated: length > kept })
-    }
-
-    fn attributes(&mut self) -> Option<Kind> {
-        let (policy, priority, nice, words) = (self.u32()?, self.u32()?, self.u32()? as i32, self.u32()?);
-        let (runtime, deadline, period) = (self.nanos()?, self.nanos()?, self.nanos()?);
-        let cpus: Vec<u64> = (0..words).map(|_| self.u64()).collect::<Option<_>>()?;
-        let priority = priority.min(99) as u8;
-        // Numbers from include/uapi/linux/sched.h.
-        let policy = match policy {
-            0 => Policy::Other,
-            1 => Policy::Fifo(priority),
-            2 => Policy::RoundRobin(priority),
-            3 => Policy::Batch,
-            5 => Policy::Idle,
-            6 => Policy::Deadline { runtime, deadline, period },
-            7 => Policy::Ext,
-            _ => return None,
-        };
-        Some(Kind::Attributes { policy, nice: nice.clamp(-20, 19) as i8, cpus: CpuSet::from_words(&cpus) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A raw event with this kind and this after the head.
-    fn raw(kind: u32, parts: &[&[u8]]) -> Vec<u8> {
-        let mut bytes = 1_000u64.to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(7u32.to_ne_bytes());
-        bytes.extend(500u64.to_ne_bytes());
-        bytes.extend(parts.concat());
-        bytes
-    }
-
-    fn sleep(waker: u32, flags: u32) -> Waker {
-        let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
-        let rest = [waker, flags, 9, 4, 1, 77, 5, 0, 6, 0].map(u32::to_ne_bytes).concat();
-        let event = parse(&raw(2, &[&parts, &rest])).expect("complete");
-        assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
-        match event.kind {
-            Kind::Sleep(Slept { wake: Nanos(2_000), waker, switches: 9, interrupts: 4, cpu: CpuId(1), .. }) => waker,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn an_interrupt_is_never_its_victim() {
-        assert_eq!(sleep(3, 0), Waker::Task(3, Nanos(300)));
-        assert_eq!(sleep(u32::MAX, 0), Waker::Outside);
-        assert_eq!(sleep(u32::MAX, 1 << 2), Waker::HardInterrupt);
-        assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8), Waker::SoftInterrupt(3));
-        assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8 | 1 << 2), Waker::HardInterrupt, "the innermost context counts");
-        assert_eq!(sleep(u32::MAX, 1 << 3 | 1 << 2), Waker::NonMaskable);
-        assert_eq!(sleep(u32::MAX, 1 << 6), Waker::Unseen);
-    }
-
-    #[test]
-    fn command_lines_keep_empty_arguments_and_say_when_they_are_cut() {
-        let exec = |length: u32, kept: &[u8]| {
-            let kept_bytes = (kept.len() as u32).to_ne_bytes();
-            let parts: [&[u8]; 5] =
-                [&[0; 16], b"cc1\0\0\0\0\0\0\0\0\0\0\0\0\0", &length.to_ne_bytes(), &kept_bytes, kept];
-            let mut bytes = raw(3, &parts);
-            let useful = bytes.len();
-            bytes.resize(useful + 100, 0xaa);
-            assert_eq!(used(&bytes).len(), useful);
-            match parse(used(&bytes)).expect("complete").kind {
-                Kind::Exec { arguments, truncated, comm, .. } => (comm, arguments.join("|"), truncated),
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(exec(9, b"cc1\0\0-O2\0"), ("cc1".into(), "cc1||-O2".into(), false));
-        assert_eq!(exec(900, b"cc1\0-O"), ("cc1".into(), "cc1|-O".into(), true));
-        assert_eq!(exec(9, b""), ("cc1".into(), "".into(), true));
-    }
-
-    #[test]
-    fn a_cpu_goes_and_comes() {
-        for (word, online) in [(0u32, false), (1, true)] {
-            let event = parse(&raw(10, &[&5u32.to_ne_bytes(), &word.to_ne_bytes()])).expect("complete");
-            assert_eq!((event.time, event.kind), (Nanos(1_000), Kind::Hotplug { cpu: CpuId(5), online }));
-        }
-        assert!(parse(&raw(10, &[&5u32.to_ne_bytes()])).is_err());
-    }
-
-    #[test]
-    fn short_or_unknown_events_are_errors() {
-        let end = raw(6, &[&[0; 8]]);
-        assert!(parse(&end).is_ok());
-        for length in 0..end.len() {
-            assert!(parse(&end[..length]).is_err(), "{length}");
-        }
-        assert_eq!(parse(&raw(9, &[])).unwrap_err(), "event of kind Some(9) with 24 bytes");
-        assert_eq!(glance(&end), Glance::End);
-        assert_eq!(glance(&raw(1, &[])), Glance::Birth);
-        assert_eq!(glance(&end[..9]), Glance::Other);
-    }
 }

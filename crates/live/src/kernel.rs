@@ -154,7 +154,21 @@ fn nested_offset(btf: &Btf<'_>, ty: &BtfType<'_>, member: &str) -> Option<i64> {
 /// # Errors
 /// Names the file that could not be read.
 pub fn host() -> Result<Host, LiveError> {
-    Ok(Host { cpus: cpus("possible")?, page_bytes: page_bytes()?, groups: groups() })
+    Ok(Host { cpus: cpus("possible")?, page_bytes: page_bytes()?, groups: groups(), devices: devices() })
+}
+
+/// The names of the block devices, by their numbers (the major one times 2^20, and the minor one), as far as they are told:
+/// each is a link `MAJOR:MINOR` to a folder of that name.
+fn devices() -> BTreeMap<u32, String> {
+    let entries = fs::read_dir("/sys/dev/block").into_iter().flatten().flatten();
+    let device = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let (major, minor) = name.to_str()?.split_once(':')?;
+        let folder = fs::read_link(entry.path()).ok()?;
+        let number = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
+        Some((number, folder.file_name()?.to_str()?.to_owned()))
+    };
+    entries.filter_map(device).collect()
 }
 
 /// The control groups of version 2 by their numbers, which are those of their folders; the root is 1. As far as they are

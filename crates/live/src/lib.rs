@@ -37,7 +37,9 @@ pub mod signals;
 mod split;
 pub mod threads;
 mod timing;
+mod touched;
 pub mod watch;
+mod wire;
 
 pub use error::LiveError;
 pub use kernel::release as kernel_release;
@@ -87,7 +89,7 @@ pub fn record(name: &str, whom: Whom<'_>, options: RecordOptions, signals: &Sign
         Whom::Command(_) => BTreeMap::new(),
         Whom::Processes(_) | Whom::Machine => kernel::command_lines()?,
     };
-    let (mut workload, summary) = recorder::run(name, whom, options.limit, signals)?;
+    let (mut workload, observed, summary) = recorder::run(name, whom, options.limit, signals)?;
     for task in workload.tasks.iter_mut().filter(|task| task.command.is_none() && task.start != Start::Forked) {
         task.command = task.who.tgid.and_then(|tgid| commands.get(&tgid).cloned());
     }
@@ -117,5 +119,5 @@ pub fn record(name: &str, whom: Whom<'_>, options: RecordOptions, signals: &Sign
         costs: summary.costs(),
         scheduling: summary.scheduling,
     };
-    Ok(Recorded { recording: Recording { meta, workload }, summary })
+    Ok(Recorded { recording: Recording { meta, workload, observed }, summary })
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One recorded task: what it did, step by step, and the script that this makes.
 
+use crate::event::{Counters, Footprint};
 use crate::overhead::{Counts, Overheads};
 use crate::split::{Parts, Pool};
 use crate::timing::Expired;
+use crate::touched::{Reading, Stretches};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
-use workload::Op;
+use workload::{Op, Stretch};
 
 /// Who is ended while it works has worked at least so long since it slept last; less is the way to its end.
 const GLIMPSE: Nanos = Nanos::from_ms(1);
@@ -27,6 +29,8 @@ pub(crate) struct Step {
     pub work: Nanos,
     /// How often it had got a CPU, and how many interrupts it had sent, if that is known here.
     pub counts: Option<(u32, u32)>,
+    /// What the task had touched, if that is known here.
+    pub reading: Option<u32>,
     /// If it is a post or a fork: somebody was woken by it.
     pub woke: bool,
     pub op: Op,
@@ -34,7 +38,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub fn new(time: Nanos, work: Nanos, op: Op) -> Step {
-        Step { time, work, counts: None, woke: true, op }
+        Step { time, work, counts: None, reading: None, woke: true, op }
     }
 
     /// Order at one instant: a task that sleeps does nothing more before it is woken.
@@ -80,6 +84,12 @@ pub(crate) struct Life {
     pub arrivals: BTreeMap<Nanos, Nanos>,
     /// When bytes passed that it wrote or read.
     pub passes: Vec<Nanos>,
+    /// What it had touched: before the recording began, at those of its steps that say so, and when it was seen last.
+    pub touched_before: Counters,
+    pub readings: Vec<Reading>,
+    pub touched_last: Option<(Nanos, Reading)>,
+    /// Memory of its process, if it leads that.
+    pub footprint: Option<Footprint>,
 }
 
 impl Life {
@@ -105,18 +115,33 @@ impl Life {
             expiries: Vec::new(),
             arrivals: BTreeMap::new(),
             passes: Vec::new(),
+            touched_before: Counters::default(),
+            readings: Vec::new(),
+            touched_last: None,
+            footprint: None,
         }
     }
 }
 
-/// The ops of one task, its CPU time, and what of that is its own work.
-pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Vec<Op>, Nanos, Nanos) {
+/// What became of one task.
+pub(crate) struct Written {
+    pub script: Vec<Op>,
+    /// Its CPU time, and what of that is its own work.
+    pub total: Nanos,
+    pub work: Nanos,
+    /// What it touched.
+    pub stretches: Vec<Stretch>,
+}
+
+/// Makes the script of one task.
+pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> Written {
     let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
     let last = life.end.or(life.seen);
     let total = last.map_or(seen, |(total, _)| total).max(life.before);
     let before = life.before;
     let mut progress = Progress { overheads, counts: Counts::default(), before, time: before, work: Nanos::ZERO };
     let mut script = Vec::new();
+    let mut stretches = Stretches::after(life.touched_before);
     let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
         // Between switches a position is taken from another clock than the CPU time: never back, never past the end.
         let from = progress.time;
@@ -143,6 +168,9 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Ve
             continue;
         }
         work_until(&mut progress, step.work, &mut script);
+        if let Some(reading) = step.reading {
+            stretches.end(script.len(), &life.readings[reading as usize]);
+        }
         script.push(step.op);
     }
     if let Some((_, counts)) = last {
@@ -150,8 +178,11 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> (Ve
     }
     progress.counts.passes += passes.len() as u64;
     work_until(&mut progress, total, &mut script);
+    if let Some((_, reading)) = &life.touched_last {
+        stretches.end(script.len(), reading);
+    }
     script.shrink_to_fit();
-    (script, total - before, progress.work)
+    Written { script, total: total - before, work: progress.work, stretches: stretches.all }
 }
 
 impl Counts {

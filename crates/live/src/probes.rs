@@ -4,7 +4,7 @@
 use crate::LiveError;
 use crate::complaints;
 use crate::cost::ProbeCost;
-use crate::event::{self, Glance};
+use crate::wire::{self, Glance};
 use crate::kernel;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
@@ -186,6 +186,8 @@ pub(crate) struct Inbox {
     /// Births among them, and ends that the recorder's programs send.
     pub births: u64,
     pub ends: u64,
+    /// Requests of block devices, of which most are others'.
+    requests: u64,
 }
 
 /// Bytes of a piece.
@@ -193,7 +195,7 @@ const PIECE: usize = 1 << 20;
 
 impl Inbox {
     fn take(&mut self, raw: &[u8]) {
-        let useful = event::used(raw);
+        let useful = wire::used(raw);
         let length = (useful.len() as u32).to_ne_bytes();
         let needed = length.len() + useful.len();
         if self.pieces.last().is_none_or(|piece| piece.capacity() - piece.len() < needed) {
@@ -203,11 +205,17 @@ impl Inbox {
         piece.extend_from_slice(&length);
         piece.extend_from_slice(useful);
         self.events += 1;
-        match event::glance(raw) {
+        match wire::glance(raw) {
             Glance::Birth => self.births += 1,
             Glance::End => self.ends += 1,
+            Glance::Request => self.requests += 1,
             Glance::Sleep | Glance::Pass | Glance::Other => {}
         }
+    }
+
+    /// How many events the tasks of the tree have made.
+    pub fn of_tree(&self) -> u64 {
+        self.events - self.requests
     }
 
     /// Hands out what has come.

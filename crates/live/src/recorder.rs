@@ -5,7 +5,7 @@ use crate::LiveError;
 use crate::calibrate::Calibration;
 use crate::convert::{Conversion, Converted};
 use crate::cost::{Sampling, thread_cpu_time};
-use crate::event::{self, Glance};
+use crate::wire::{self, Glance};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
@@ -18,7 +18,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use workload::{Cost, Costs, Workload};
+use workload::{Cost, Costs, Observed, Workload};
 
 /// After the command itself has exited, its descendants may live on. When none of them has run for so long, they are
 /// daemons, and the recording ends without them.
@@ -42,7 +42,13 @@ static PROBES: ProbeSet = ProbeSet {
         "itimer_state",
         "sys_exit",
     ],
-    optional: &["tp_btf/sock_send_length", "tp_btf/sock_recv_length"],
+    optional: &[
+        "tp_btf/sock_send_length",
+        "tp_btf/sock_recv_length",
+        "tp_btf/block_rq_insert",
+        "tp_btf/block_rq_issue",
+        "tp_btf/block_rq_complete",
+    ],
 };
 
 /// Whom to record.
@@ -86,6 +92,8 @@ pub struct RecordSummary {
     pub consumer: Nanos,
     /// CPU time of the whole machine, used or not, while these two were counted: a moment longer than the command took.
     pub listened: Nanos,
+    /// Requests of block devices that were left out, as there were more than a recording may hold.
+    pub requests_left_out: u64,
     /// More happened than a workload may hold: the recording ends at this time, counted from the start of the command.
     pub cut_at: Option<Nanos>,
     /// How the command ended.
@@ -108,7 +116,10 @@ impl RecordSummary {
 
     /// One line about the recording itself, for those who find the file later.
     pub(crate) fn note(&self) -> String {
-        let cut = self.cut_at.map_or(String::new(), |at| format!("; it went on, and is cut at {at}"));
+        let mut cut = self.cut_at.map_or(String::new(), |at| format!("; it went on, and is cut at {at}"));
+        if self.requests_left_out > 0 {
+            cut += &format!("; {} block requests more are left out", self.requests_left_out);
+        }
         format!(
             "{} tasks ({} unfinished), {} events, {} of CPU time; of all CPUs' time: probes {:.3} %, consumer {:.3} %{cut}",
             self.tasks,
@@ -141,7 +152,7 @@ pub(crate) fn run(
     whom: Whom<'_>,
     limit: Option<Duration>,
     signals: &Signals,
-) -> Result<(Workload, RecordSummary), LiveError> {
+) -> Result<(Workload, Observed, RecordSummary), LiveError> {
     whom.check()?;
     kernel::check()?;
     let host = kernel::host()?;
@@ -188,6 +199,7 @@ pub(crate) fn run(
         lost_by_cpu,
         skipped: cost.skipped,
         unfinished: converted.unfinished,
+        requests_left_out: converted.requests_left_out,
         cut_at: cut.then_some(converted.wall),
         wall: converted.wall,
         cpu: converted.cpu,
@@ -200,7 +212,7 @@ pub(crate) fn run(
         was_ended: asked && status.signal() == Some(Signal::SIGTERM as i32),
         status,
     };
-    Ok((converted.workload, summary))
+    Ok((converted.workload, converted.observed, summary))
 }
 
 impl Whom<'_> {
@@ -257,21 +269,26 @@ fn watch_until_end(limit: Option<Duration>, ear: &mut Ear<'_>, signals: &Signals
     }
 }
 
+/// Whether [`Conversion::add`] takes it.
+fn is_one_of_many(raw: &[u8]) -> bool {
+    matches!(wire::glance(raw), Glance::Sleep | Glance::Pass | Glance::Request)
+}
+
 /// Makes a workload of what came, which is forgotten on the way.
 fn convert(name: &str, inbox: &mut Inbox, calibration: &Calibration) -> Result<(Converted, bool), LiveError> {
     // Now, as groups may have been made in between.
     let host = kernel::host()?;
     let mut others = Vec::new();
     inbox.each(|raw| {
-        if !matches!(event::glance(raw), Glance::Sleep | Glance::Pass) {
-            others.push(event::parse(raw).map_err(LiveError::Malformed)?);
+        if !is_one_of_many(raw) {
+            others.push(wire::parse(raw).map_err(LiveError::Malformed)?);
         }
         Ok(())
     })?;
     let mut conversion = Conversion::new(others, &host);
     inbox.drain(|raw| {
-        if matches!(event::glance(raw), Glance::Sleep | Glance::Pass) {
-            conversion.add(&event::parse(raw).map_err(LiveError::Malformed)?);
+        if is_one_of_many(raw) {
+            conversion.add(&wire::parse(raw).map_err(LiveError::Malformed)?);
         }
         Ok(())
     })?;
@@ -298,8 +315,8 @@ fn record_until_end(
             signals::send(child.id(), Signal::SIGTERM as i32);
         }
         let inbox = ear.inbox.borrow();
-        if inbox.events != seen {
-            seen = inbox.events;
+        if inbox.of_tree() != seen {
+            seen = inbox.of_tree();
             last_news = Instant::now();
         }
         if status.is_none() {

@@ -63,7 +63,7 @@ fn play(workload: &Workload) -> (Nanos, Nanos, usize) {
 
 #[test]
 fn the_shipped_build_runs_to_its_end_with_all_its_work_and_no_longer_than_it_took() {
-    let Recording { meta, workload } = shipped();
+    let Recording { meta, workload, .. } = shipped();
     let (end, done, exited) = play(&workload);
     assert_eq!(exited, workload.tasks.len(), "every task starts once and exits");
     let work = |op: &Op| match op {
@@ -78,7 +78,7 @@ fn the_shipped_build_runs_to_its_end_with_all_its_work_and_no_longer_than_it_too
 
 #[test]
 fn the_shipped_build_is_what_its_readme_says() {
-    let Recording { meta, workload } = shipped();
+    let Recording { meta, workload, .. } = shipped();
     assert_eq!(meta.lost_events, 0);
     let compilations = workload.tasks.iter().filter(|task| task.name == "cc1").count();
     assert!(compilations >= 400, "{compilations} compilations");

@@ -7,7 +7,7 @@ mod recording;
 mod rt_app;
 
 use proptest::prelude::*;
-use workload::{Recording, RecordingMeta, Workload, shipped};
+use workload::{Observed, Recording, RecordingMeta, Workload, shipped};
 
 /// What uses every event and most parameters.
 const RICH: &str = r#"{
@@ -38,7 +38,7 @@ fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], stretch: (u
 /// What the fuzz target takes for a recording: its blocks, unpacked.
 fn unpacked(text: &str) -> Vec<u8> {
     let workload = Workload::from_rt_app("w", text).unwrap();
-    recording::unpack(&Recording { meta: RecordingMeta::default(), workload }.to_bytes().unwrap())
+    recording::unpack(&Recording { meta: RecordingMeta::default(), workload, observed: Observed::default() }.to_bytes().unwrap())
 }
 
 #[test]

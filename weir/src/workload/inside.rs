@@ -149,7 +149,7 @@ mod tests {
         let mut workload = Workload::from_rt_app("w.json", text).expect("a workload");
         change(&mut workload);
         // As it comes out of a file.
-        let recording = Recording { meta: Default::default(), workload };
+        let recording = Recording { meta: Default::default(), workload, observed: Default::default() };
         let bytes = recording.to_bytes().expect("a recording");
         Inside::of(&Recording::from_bytes("w.weir", &bytes).expect("the same").workload)
     }

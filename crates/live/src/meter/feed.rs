@@ -264,6 +264,9 @@ impl<S: Sink> Feed<S> {
             }
             Kind::Sleep(_)
             | Kind::Pass(_)
+            | Kind::Touched { .. }
+            | Kind::Footprint(_)
+            | Kind::Request(_)
             | Kind::Exec { .. }
             | Kind::Exit { .. }
             | Kind::Who { .. }

@@ -12,7 +12,7 @@ mod stolen;
 
 use crate::LiveError;
 use crate::cost::{Metering, ProbeCost, thread_cpu_time};
-use crate::event;
+use crate::wire;
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::threads::sys;
@@ -214,7 +214,7 @@ impl<S: Sink> Meter<S> {
         receive(&self.ring, period)?;
         let order = &mut self.order;
         self.inbox.borrow_mut().drain(|raw| {
-            order.push(event::parse(raw).map_err(LiveError::Malformed)?);
+            order.push(wire::parse(raw).map_err(LiveError::Malformed)?);
             Ok(())
         })
     }

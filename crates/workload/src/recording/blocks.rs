@@ -32,6 +32,8 @@ pub(super) mod kind {
     pub const RESOURCES: u16 = 3;
     pub const TASKS: u16 = 4;
     pub const OPERATIONS: u16 = 5;
+    pub const STRETCHES: u16 = 6;
+    pub const REQUESTS: u16 = 7;
     pub const END: u16 = 255;
 
     /// What stands in errors; reserved ones have their names already.
@@ -42,8 +44,8 @@ pub(super) mod kind {
             RESOURCES => "resources",
             TASKS => "tasks",
             OPERATIONS => "operations",
-            6 => "segments",
-            7 => "block requests",
+            STRETCHES => "stretches of work",
+            REQUESTS => "block requests",
             16 => "channels",
             17 => "channel operations",
             18 => "locks",

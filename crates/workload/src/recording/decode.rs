@@ -3,9 +3,10 @@
 //! left before memory is taken for it.
 
 use super::encode::Tag;
+use super::observed::{Footprint, Operation, Request, Stretch, Touched};
 use crate::check::{MAX_RESOURCES, MAX_TASKS};
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
-use ids::{CpuSet, MAX_CPUS, Nanos, Policy};
+use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
 /// Byte offset and what is wrong there.
 pub(super) type Failure = (usize, String);
@@ -156,6 +157,62 @@ impl Reader<'_> {
             uid: self.option("user", |reader| reader.small("user"))?,
             group: self.option("control group", |reader| reader.text("control group"))?,
         })
+    }
+
+    /// Where writers before this one ended.
+    pub fn footprint(&mut self) -> Result<Option<Footprint>, Failure> {
+        if self.at == self.bytes.len() {
+            return Ok(None);
+        }
+        self.option("footprint", |reader| {
+            Ok(Footprint {
+                private: reader.number("private memory")?,
+                shared: reader.number("shared memory")?,
+                kernel: reader.number("memory of the kernel")?,
+                executable: reader.number("executable")?,
+            })
+        })
+    }
+
+    /// A stretch of work that begins at this operation or later.
+    pub fn stretch(&mut self, from: u32) -> Result<Stretch, Failure> {
+        let start = self.at;
+        let length = self.number("operations of a stretch")?;
+        let until = u64::from(from).checked_add(length).and_then(|until| u32::try_from(until).ok());
+        let until = until.ok_or_else(|| (start, format!("a stretch of {length} operations; expected 32 bits")))?;
+        let cpu = CpuId(self.up_to("CPU of a stretch", MAX_CPUS as u64 - 1)? as u32);
+        let mask = self.number("what was touched")?;
+        let mut touched = Touched::default();
+        let known = touched.numbers_mut();
+        let bits = known.len();
+        for (bit, number) in known.into_iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1) {
+            *number = self.number("what was touched")?;
+            if *number == 0 {
+                return Err((self.at - 1, format!("nothing was touched, by bit {bit}; expected more than 0")));
+            }
+        }
+        // What later writers count.
+        for _ in 0..(mask >> bits).count_ones() {
+            self.number("what was touched")?;
+        }
+        Ok(Stretch { until, cpu, touched })
+    }
+
+    /// A request that was issued after another one, of one of so many devices.
+    pub fn request(&mut self, after: Nanos, devices: &[u32]) -> Result<Request, Failure> {
+        let start = self.at;
+        let since = self.time("time of a request")?;
+        let time = after.0.checked_add(since.0).map(Nanos);
+        let time = time.ok_or_else(|| (start, format!("a request {since} later; expected times of 64 bits")))?;
+        let task = self.up_to("task of a request", MAX_TASKS as u64)?.checked_sub(1).map(|task| task as u32);
+        let start = self.at;
+        let device = self.number("device of a request")?;
+        let known = usize::try_from(device).ok().and_then(|device| devices.get(device));
+        let unknown = || (start, format!("device {device}; there are {} in this block", devices.len()));
+        let device = *known.ok_or_else(unknown)?;
+        let operation = Operation::ALL[self.up_to("operation of a device", Operation::ALL.len() as u64 - 1)? as usize];
+        let (bytes, service) = (self.number("bytes of a request")?, self.time("service time")?);
+        Ok(Request { time, task, device, operation, bytes, service })
     }
 
     pub fn op(&mut self) -> Result<Op, Failure> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Numbers, texts, tasks and operations to bytes.
 
+use super::observed::{Footprint, Request, Stretch};
 use crate::{Op, Sleep, Start, TaskSpec};
 use ids::{CpuSet, Nanos, Policy};
 
@@ -138,7 +139,7 @@ impl Writer {
     }
 
     /// A task without its script, as its own length and so many bytes.
-    pub fn task(&mut self, task: &TaskSpec) {
+    pub fn task(&mut self, task: &TaskSpec, footprint: Option<&Footprint>) {
         let mut fields = Writer::default();
         fields.text(&task.name);
         fields.option(task.command.as_deref(), Writer::text);
@@ -158,8 +159,32 @@ impl Writer {
             fields.option(id, |fields, id| fields.number(id.into()));
         }
         fields.option(who.group.as_deref(), Writer::text);
+        fields.option(footprint, |fields, footprint| {
+            let Footprint { private, shared, kernel, executable } = *footprint;
+            [private, shared, kernel, executable].into_iter().for_each(|number| fields.number(number));
+        });
         self.number(fields.0.len() as u64);
         self.0.extend(fields.0);
+    }
+
+    /// A stretch of work that begins at this operation or later.
+    pub fn stretch(&mut self, stretch: &Stretch, from: u32) {
+        self.number(u64::from(stretch.until - from));
+        self.number(stretch.cpu.0.into());
+        let numbers = stretch.touched.numbers();
+        let some = numbers.iter().zip(0..).filter(|(number, _)| **number > 0);
+        self.number(some.clone().fold(0, |mask, (_, bit)| mask | 1 << bit));
+        some.for_each(|(number, _)| self.number(*number));
+    }
+
+    /// A request that was issued so long after the one before.
+    pub fn request(&mut self, request: &Request, after: Nanos) {
+        self.time(after);
+        self.number(request.task.map_or(0, |task| u64::from(task) + 1));
+        self.number(request.device.into());
+        self.number(request.operation as u64);
+        self.number(request.bytes);
+        self.time(request.service);
     }
 
     /// The tag and its numbers.

@@ -9,12 +9,14 @@ mod blocks;
 mod costs;
 mod decode;
 mod encode;
+mod observed;
 mod read;
 mod v1;
 mod write;
 
 use crate::{Workload, WorkloadError};
 pub use costs::{Cost, Costs};
+pub use observed::{Device, Footprint, MAX_REQUESTS, Observed, Operation, Request, Stretch, Touched};
 use ids::Nanos;
 use std::io::{Read, Write};
 
@@ -59,6 +61,8 @@ pub struct Recording {
     pub meta: RecordingMeta,
     /// What ran. The process tree is in the scripts: a parent forks the index of its child.
     pub workload: Workload,
+    /// What was observed of it beside its CPUs.
+    pub observed: Observed,
 }
 
 impl Recording {
@@ -83,6 +87,8 @@ impl Recording {
         if !self.workload.locks.is_empty() {
             return Err(error("it has locks in shared memory, which the format does not know".into()));
         }
+        let lengths: Vec<usize> = self.workload.tasks.iter().map(|task| task.script.len()).collect();
+        self.observed.check(&lengths).map_err(error)?;
         write::write(self, out).map_err(|problem| error(format!("cannot be written: {problem}")))
     }
 

@@ -4,9 +4,11 @@
 use super::blocks::{BlockReader, Failure, HEADER, Next, kind};
 use super::costs::Cost;
 use super::decode::{self, Reader};
-use super::{Costs, Recording, RecordingMeta, VERSION_HEADER};
+use super::observed::MAX_DEVICES;
+use super::{Costs, Device, MAX_REQUESTS, Observed, Recording, RecordingMeta, VERSION_HEADER};
 use crate::Workload;
 use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
+use ids::Nanos;
 use std::io::Read;
 
 /// Reads all blocks; `name` is the workload's.
@@ -37,6 +39,8 @@ pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
             kind::RESOURCES => once(&mut parts.resources, || resources(&mut reader)).map_err(inside)?,
             kind::TASKS => parts.tasks(&mut reader).map_err(inside)?,
             kind::OPERATIONS => parts.operations(&mut reader).map_err(inside)?,
+            kind::STRETCHES => parts.stretches(&mut reader).map_err(inside)?,
+            kind::REQUESTS => parts.requests(&mut reader).map_err(inside)?,
             _ if skippable => continue,
             _ => {
                 let problem = format!("a block of type {kind} ({}), which this program cannot read", kind::name(kind));
@@ -68,6 +72,7 @@ struct Parts {
     resources: Option<Workload>,
     tasks: Vec<crate::TaskSpec>,
     operations: usize,
+    observed: Observed,
 }
 
 impl Parts {
@@ -93,6 +98,9 @@ impl Parts {
             let mut fields = Reader { bytes: &reader.bytes[..end], at: reader.at, whole: "task" };
             let mut task = fields.task()?;
             task.who = fields.who()?;
+            if let Some(footprint) = fields.footprint()? {
+                self.observed.footprints.insert(self.tasks.len() as u32, footprint);
+            }
             reader.at = end;
             self.tasks.push(task);
         }
@@ -121,6 +129,65 @@ impl Parts {
         Ok(())
     }
 
+    /// What the tasks touched. Checked against their scripts at the end: these may follow.
+    fn stretches(&mut self, reader: &mut Reader<'_>) -> Result<(), decode::Failure> {
+        while reader.at < reader.bytes.len() {
+            let start = reader.at;
+            let task = reader.small("task")?;
+            let known = self.tasks.len();
+            if task as usize >= known {
+                return Err((start, format!("stretches of task {task}; there are {known} before this block")));
+            }
+            let count = reader.length("stretches", usize::MAX)?;
+            if count == 0 {
+                continue;
+            }
+            let stretches = self.observed.stretches.entry(task).or_default();
+            stretches.reserve(count);
+            for _ in 0..count {
+                let last = stretches.last().map(|last| last.until);
+                let stretch = reader.stretch(last.unwrap_or(0))?;
+                if last == Some(stretch.until) {
+                    return Err((start, format!("two stretches of task {task} that end at operation {}", stretch.until)));
+                }
+                stretches.push(stretch);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the block devices did.
+    fn requests(&mut self, reader: &mut Reader<'_>) -> Result<(), decode::Failure> {
+        let named = reader.list("devices", MAX_DEVICES, |reader| {
+            Ok(Device { number: reader.small("number of a device")?, name: reader.text("name of a device")? })
+        })?;
+        let known = &mut self.observed.devices;
+        let devices = named.into_iter().map(|device| {
+            let index = known.iter().position(|known| *known == device).unwrap_or_else(|| {
+                known.push(device);
+                known.len() - 1
+            });
+            index as u32
+        });
+        let devices: Vec<u32> = devices.collect();
+        let start = reader.at;
+        let (count, requests) = (reader.length("requests", usize::MAX)?, &mut self.observed.requests);
+        if requests.len() + count > MAX_REQUESTS {
+            return Err((start, format!("more than {MAX_REQUESTS} block requests: nobody may have more in memory")));
+        }
+        let (first, mut before) = (requests.len(), Nanos::ZERO);
+        for _ in 0..count {
+            let request = reader.request(before, &devices)?;
+            before = request.time;
+            requests.push(request);
+        }
+        // Blocks are in the order of time, too.
+        if first > 0 && requests.get(first).is_some_and(|next| next.time < requests[first - 1].time) {
+            return Err((start, "requests from before those of the last block".to_owned()));
+        }
+        Ok(())
+    }
+
     /// The end block says how much there should have been.
     fn check_end(&self, reader: &mut Reader<'_>, blocks: u64) -> Result<(), decode::Failure> {
         let found = [("blocks", blocks), ("tasks", self.tasks.len() as u64), ("operations", self.operations as u64)];
@@ -139,7 +206,14 @@ impl Parts {
         let mut meta = self.meta.ok_or_else(|| missing("metadata"))?;
         meta.costs = self.costs.unwrap_or_default();
         let resources = self.resources.ok_or_else(|| missing("resources"))?;
-        Ok(Recording { meta, workload: Workload { name: self.name, tasks: self.tasks, ..resources } })
+        let lengths: Vec<usize> = self.tasks.iter().map(|task| task.script.len()).collect();
+        let mut observed = self.observed;
+        if observed.requests.is_empty() {
+            observed.devices.clear();
+        }
+        observed.check(&lengths)?;
+        let workload = Workload { name: self.name, tasks: self.tasks, ..resources };
+        Ok(Recording { meta, workload, observed })
     }
 }
 

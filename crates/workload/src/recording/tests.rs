@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Round trips of any recording, and files that lie.
 
-use super::blocks::{BlockWriter, FULL_BLOCK, SKIPPABLE, kind};
+use super::blocks::{BlockReader, BlockWriter, FULL_BLOCK, Next, SKIPPABLE, kind};
 use super::encode::Writer;
 use super::*;
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
@@ -82,6 +82,59 @@ fn who() -> impl Strategy<Value = Who> {
     })
 }
 
+fn touched() -> impl Strategy<Value = Touched> {
+    let number = || prop_oneof![Just(0), 0..300u64, any::<u64>()];
+    (number(), number(), number(), number(), number(), number()).prop_map(|numbers| Touched {
+        minor_faults: numbers.0,
+        major_faults: numbers.1,
+        read: numbers.2,
+        written: numbers.3,
+        device_read: numbers.4,
+        device_written: numbers.5,
+    })
+}
+
+/// For at least two tasks whose scripts have at least five operations.
+fn observed() -> impl Strategy<Value = Observed> {
+    let footprint = any::<(u64, u64, u64, u64)>().prop_map(|(private, shared, kernel, executable)| Footprint {
+        private,
+        shared,
+        kernel,
+        executable,
+    });
+    let stretches = prop::collection::btree_map(0..6u32, (0..4096u32, touched()), 1..6).prop_map(|stretches| {
+        let stretch = |(until, (cpu, touched))| Stretch { until, cpu: CpuId(cpu), touched };
+        stretches.into_iter().map(stretch).collect::<Vec<_>>()
+    });
+    let request = (
+        any::<u64>(),
+        prop::option::of(0..2u32),
+        0..2u32,
+        prop::sample::select(&Operation::ALL[..]),
+        (any::<u64>(), time()),
+    )
+        .prop_map(|(at, task, device, operation, (bytes, service))| Request {
+            time: Nanos(at),
+            task,
+            device,
+            operation,
+            bytes,
+            service,
+        });
+    (
+        prop::collection::btree_map(0..2u32, footprint, 0..3),
+        prop::collection::btree_map(0..2u32, stretches, 0..3),
+        prop::collection::vec(request, 0..5),
+        "\\PC{0,9}",
+    )
+        .prop_map(|(footprints, stretches, mut requests, name)| {
+            requests.sort_by_key(|request| request.time);
+            let device = |number| Device { number, name: name.clone() };
+            let devices = if requests.is_empty() { Vec::new() } else { vec![device(254 << 20), device(7)] };
+            Observed { footprints, stretches, devices, requests }
+        })
+}
+
 fn costs(number: u64) -> Costs {
     let cost = |low: u64| Some(Cost { low: Nanos(low), typical: Nanos(low + 7), high: Nanos(number) });
     match number % 3 {
@@ -101,8 +154,8 @@ fn recording() -> impl Strategy<Value = Recording> {
         (any::<u64>(), who()),
         prop::collection::vec(op(), 0..12),
     );
-    (prop::collection::vec(task, 2..5), prop::option::of(time()), any::<u64>(), "\\PC{0,20}").prop_map(
-        |(tasks, duration, number, text)| {
+    (prop::collection::vec(task, 2..5), prop::option::of(time()), any::<u64>(), ("\\PC{0,20}", observed())).prop_map(
+        |(tasks, duration, number, (text, observed))| {
             let last = tasks.len() as u32 - 1;
             let tasks = tasks.into_iter().enumerate().map(
                 |(index, ((name, command), (policy, nice), cpus, (rss, who), ops))| {
@@ -144,7 +197,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 references: 3,
                 parts: Vec::new(),
             };
-            Recording { meta, workload }
+            Recording { meta, workload, observed }
         },
     )
 }
@@ -163,7 +216,8 @@ fn small() -> Recording {
         script: vec![work, Op::Sleep(Nanos(300), Sleep::Io)],
     };
     let workload = Workload { name: "build".into(), tasks: vec![task], ..Workload::default() };
-    Recording { meta: RecordingMeta { command: "make".into(), cpus: 4, ..RecordingMeta::default() }, workload }
+    let meta = RecordingMeta { command: "make".into(), cpus: 4, ..RecordingMeta::default() };
+    Recording { meta, workload, observed: Observed::default() }
 }
 
 /// The same with what version 1 did not know.
@@ -173,11 +227,28 @@ fn small_2() -> Recording {
     recording.workload.tasks[0].who = who;
     let cost = Cost { low: Nanos(3), typical: Nanos(4), high: Nanos(5) };
     recording.meta.costs = Costs { wake: Some(cost), ..Costs::default() };
+    let footprint = Footprint { private: 7, shared: 6, kernel: 5, executable: 4 };
+    let touched = Touched { minor_faults: 9, device_written: 512, ..Touched::default() };
+    let stretch = |until, touched| Stretch { until, cpu: CpuId(3), touched };
+    let request = |time, task, operation, bytes| Request {
+        time: Nanos(time),
+        task,
+        device: 0,
+        operation,
+        bytes,
+        service: Nanos(2),
+    };
+    recording.observed = Observed {
+        footprints: [(0, footprint)].into(),
+        stretches: [(0, vec![stretch(1, touched), stretch(2, Touched { read: 1, ..Touched::default() })])].into(),
+        devices: vec![Device { number: 254, name: "vda".into() }],
+        requests: vec![request(6, Some(0), Operation::Read, 8), request(9, None, Operation::Flush, 0)],
+    };
     recording
 }
 
 /// The blocks of [`small_2`] as `docs/recording-format.md` describes them.
-const DOCUMENTED: [(u16, u16, &[u8]); 6] = [
+const DOCUMENTED: [(u16, u16, &[u8]); 8] = [
     (
         1,
         0,
@@ -209,7 +280,7 @@ const DOCUMENTED: [(u16, u16, &[u8]); 6] = [
         4,
         0,
         &[
-            32, // bytes of the task
+            37, // bytes of the task
             4, b'm', b'a', b'k', b'e', // name
             1, 8, b'm', b'a', b'k', b'e', b' ', b'-', b'j', b'4', // command
             1, 0, // starts at 0
@@ -220,6 +291,7 @@ const DOCUMENTED: [(u16, u16, &[u8]); 6] = [
             1, 2, // session
             1, 0, // user
             1, 2, b'/', b'a', // control group
+            1, 7, 6, 5, 4, // footprint
         ],
     ),
     (
@@ -231,7 +303,26 @@ const DOCUMENTED: [(u16, u16, &[u8]); 6] = [
             2, 1, 0xAC, 2, // sleep for I/O of 300 ns
         ],
     ),
-    (255, 0, &[5, 1, 2]),
+    (
+        6,
+        1,
+        &[
+            0, 2, // two stretches of task 0
+            1, 3, 0b10_0001, 9, 0x80, 4, // before operation 1, CPU 3, minor faults and bytes written to devices
+            1, 3, 0b00_0100, 1, // before operation 2, CPU 3, bytes read
+        ],
+    ),
+    (
+        7,
+        1,
+        &[
+            1, 0xFE, 1, 3, b'v', b'd', b'a', // one device
+            2, // requests
+            6, 1, 0, 0, 8, 2, // after 6 ns, task 0, the first device, a read of 8 bytes in 2 ns
+            3, 0, 0, 2, 0, 2, // 3 ns later, no task, a flush
+        ],
+    ),
+    (255, 0, &[7, 1, 2]),
 ];
 
 /// A file of these blocks, with matching lengths and checksums.
@@ -283,7 +374,7 @@ fn what_a_reader_does_not_know_is_skipped_or_refused_by_name() {
     let add = |kind, flags| {
         let mut blocks = DOCUMENTED.to_vec();
         blocks.insert(2, (kind, flags, b"anything"));
-        blocks[6] = (255, 0, &[6, 1, 2]);
+        blocks[8] = (255, 0, &[8, 1, 2]);
         Recording::from_bytes("build", &file(&blocks)).map_err(|error| error.to_string())
     };
     assert_eq!(add(99, SKIPPABLE), Ok(small_2()));
@@ -298,7 +389,7 @@ fn what_a_reader_does_not_know_is_skipped_or_refused_by_name() {
     assert_eq!(Recording::from_bytes("build", &with(0, (1, 0, &more_values))), Ok(small_2()));
     let more_costs = [&[2u8][..], &DOCUMENTED[1].2[1..], b"\x04page\x01\x02\x03"].concat();
     assert_eq!(Recording::from_bytes("build", &with(1, (2, 1, &more_costs))), Ok(small_2()));
-    let more_task = [&[35u8][..], &DOCUMENTED[3].2[1..], b"new"].concat();
+    let more_task = [&[40u8][..], &DOCUMENTED[3].2[1..], b"new"].concat();
     assert_eq!(Recording::from_bytes("build", &with(3, (4, 0, &more_task))), Ok(small_2()));
 }
 
@@ -313,7 +404,7 @@ fn a_file_that_was_cut_off_says_how_much_of_it_is_whole() {
     for length in 0..VERSION_HEADER {
         assert!(!error(&whole[..length]).contains("cut off"));
     }
-    let expected = "the file is cut off here; 5 blocks before are whole, with 1 tasks and 2 operations of theirs; \
+    let expected = "the file is cut off here; 7 blocks before are whole, with 1 tasks and 2 operations of theirs; \
                     expected an end block";
     assert_eq!(error(&whole[..end]), format!("f: byte {end}: {expected}"));
     assert_eq!(error(&whole[..end + 7]), format!("f: byte {end}: {expected}"));
@@ -336,7 +427,7 @@ fn damaged_files_are_refused_with_the_byte() {
         (change(19, 1), "byte 16: claims a block of 16777331 bytes; expected at most 16777216"),
         (change(24, !good[24]), "byte 12: the checksum of a block does not match: the file is damaged"),
         (change(40, !good[40]), "byte 12: the checksum of a block does not match: the file is damaged"),
-        ([&good[..], &[0]].concat(), "byte 307: something follows the end block; expected the end of the file"),
+        ([&good[..], &[0]].concat(), "byte 384: something follows the end block; expected the end of the file"),
         (with(0, (4, 0, &[])), "byte 169: no block of metadata; expected one"),
         (with(2, (1, 0, &[0])), "byte 176: block of metadata, byte 0: a second block of this type; expected one"),
         (
@@ -347,25 +438,70 @@ fn damaged_files_are_refused_with_the_byte() {
         (with(3, (4, 0, &[3, 1, b'a', 0])), "byte 202: block of tasks, byte 4: the task ends in: task's start"),
         (
             operations(&[7, 1, 15]),
-            "byte 255: block of operations, byte 0: operations of task 7; there are 1 before this block",
+            "byte 260: block of operations, byte 0: operations of task 7; there are 1 before this block",
         ),
-        (operations(&[0, 2, 0, 5]), "byte 255: block of operations, byte 4: the block ends in: system work"),
-        (operations(&[0, 1, 26]), "byte 255: block of operations, byte 2: operation 26; expected at most 25"),
+        (operations(&[0, 2, 0, 5]), "byte 260: block of operations, byte 4: the block ends in: system work"),
+        (operations(&[0, 1, 26]), "byte 260: block of operations, byte 2: operation 26; expected at most 25"),
         (
             operations(&[0, 1, 2, 3, 0]),
-            "byte 255: block of operations, byte 3: cause of a sleep: 3; expected at most 2",
+            "byte 260: block of operations, byte 3: cause of a sleep: 3; expected at most 2",
         ),
-        (operations(&[0xFF; 40]), "byte 255: block of operations, byte 0: task: a number of more than 64 bits"),
+        (operations(&[0xFF; 40]), "byte 260: block of operations, byte 0: task: a number of more than 64 bits"),
         (
             with(2, (3, 0, &[0, 0, 0, 0, 0, 0, 9])),
             "byte 176: block of resources, byte 6: 1 bytes follow the last value; expected the end",
         ),
-        (with(5, (255, 0, &[5, 1, 3])), "byte 284: block of end, byte 2: 2 operations before it; it claims 3"),
-        (with(5, (255, 0, &[4, 1, 2])), "byte 284: block of end, byte 0: 5 blocks before it; it claims 4"),
+        (with(7, (255, 0, &[7, 1, 3])), "byte 361: block of end, byte 2: 2 operations before it; it claims 3"),
+        (with(7, (255, 0, &[6, 1, 2])), "byte 361: block of end, byte 0: 7 blocks before it; it claims 4"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(error(&bytes), format!("f: {expected}"));
     }
+}
+
+#[test]
+fn observations_that_cannot_be_are_refused_with_the_byte() {
+    let stretches = |bytes: &[u8]| with(5, (6, 1, bytes));
+    let requests = |bytes: &[u8]| with(6, (7, 1, bytes));
+    let device = |rest: &[u8]| requests(&[&[1, 7, 1, b'a'][..], rest].concat());
+    let (of_stretches, of_requests) = ("byte 289: block of stretches of work", "byte 321: block of block requests");
+    let cases = [
+        (stretches(&[1, 1, 1, 0, 0]), "byte 289", "byte 0: stretches of task 1; there are 1 before this block"),
+        (stretches(&[0, 9, 1, 0, 0]), of_stretches, "byte 1: stretches: 9 elements in 3 bytes"),
+        (stretches(&[0, 1, 1, 0x80, 0x20, 0]), of_stretches, "byte 3: CPU of a stretch: 4096; expected at most 4095"),
+        (stretches(&[0, 1, 1, 0, 1, 0]), of_stretches, "byte 5: nothing was touched, by bit 0; expected more than 0"),
+        (stretches(&[0, 1, 1, 0, 2]), of_stretches, "byte 5: the block ends in: what was touched"),
+        (
+            stretches(&[0, 2, 1, 0, 0, 0, 0, 0]),
+            of_stretches,
+            "byte 0: two stretches of task 0 that end at operation 1",
+        ),
+        (
+            stretches(&[0, 2, 1, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0]),
+            of_stretches,
+            "byte 5: a stretch of 4294967295 operations; expected 32 bits",
+        ),
+        (device(&[1, 0, 0, 1, 0, 0, 0]), of_requests, "byte 7: device 1; there are 1 in this block"),
+        (device(&[1, 0, 0, 0, 5, 0, 0]), of_requests, "byte 8: operation of a device: 5; expected at most 4"),
+        (device(&[9, 0, 0]), of_requests, "byte 4: requests: 9 elements in 2 bytes"),
+        // These need the whole file.
+        (stretches(&[0, 1, 3, 0, 0]), "byte", "a stretch of task 0 ends at operation 3; there are 2"),
+        (device(&[1, 0, 2, 0, 0, 0, 0]), "byte", "something was observed of task 1; there are 1"),
+    ];
+    for (bytes, place, problem) in cases {
+        let error = error(&bytes);
+        assert!(error.starts_with(&format!("f: {place}")) && error.ends_with(problem), "{error}: {problem}");
+    }
+    // What a later writer counts beside is passed over.
+    let more = stretches(&[0, 2, 1, 3, 0xA1, 2, 9, 0x80, 4, 7, 1, 3, 0b00_0100, 1]);
+    assert_eq!(Recording::from_bytes("build", &more).map_err(|error| error.to_string()), Ok(small_2()));
+    // Nobody needs the blocks, and they may come before the scripts.
+    let mut blocks = DOCUMENTED.to_vec();
+    blocks.swap(4, 5);
+    assert_eq!(Recording::from_bytes("build", &file(&blocks)), Ok(small_2()));
+    blocks.drain(5..7);
+    blocks[5] = (255, 0, &[5, 1, 0]);
+    assert!(Recording::from_bytes("build", &file(&blocks)).unwrap_err().to_string().contains("there are 0"));
 }
 
 /// A few KB that unpack to far more than they should: refused, without taking the memory.
@@ -456,19 +592,29 @@ fn version_1(payload: &[u8]) -> Vec<u8> {
 }
 
 /// All blocks of a recording, unpacked.
-fn contents(recording: &Recording) -> [(u16, u16, Vec<u8>); 4] {
+fn contents(recording: &Recording) -> Vec<(u16, u16, Vec<u8>)> {
     let (mut tasks, mut operations) = (Writer::default(), Writer::default());
     for (index, task) in recording.workload.tasks.iter().enumerate() {
-        tasks.task(task);
+        tasks.task(task, recording.observed.footprints.get(&(index as u32)));
         operations.number(index as u64);
         operations.list(&task.script, Writer::op);
     }
-    [
+    let mut blocks = vec![
         (kind::METADATA, 0, write::metadata(&recording.meta)),
         (kind::RESOURCES, 0, write::resources(&recording.workload)),
         (kind::TASKS, 0, tasks.0),
         (kind::OPERATIONS, 0, operations.0),
-    ]
+    ];
+    // Of those that there may be none of.
+    let mut more = Vec::new();
+    let mut writer = BlockWriter::new(&mut more, 0, 1);
+    write::stretches(&mut writer, &recording.observed).unwrap();
+    write::requests(&mut writer, &recording.observed).unwrap();
+    let mut reader = BlockReader::new(&more[..], 0);
+    while let Next::Block { kind, .. } = reader.next().unwrap_or_else(|(_, problem)| panic!("{problem}")) {
+        blocks.push((kind, SKIPPABLE, reader.content().to_vec()));
+    }
+    blocks
 }
 
 proptest! {
@@ -487,14 +633,15 @@ proptest! {
     ) {
         // Below the checksums: in what is in a block, where damage is not caught by them.
         let mut blocks = contents(&recording);
-        let content = &mut blocks[at.index(4)].2;
+        let at_block = at.index(blocks.len());
+        let content = &mut blocks[at_block].2;
         let at = at.index(content.len());
         content[at] ^= 1u8 << bit;
         if bit > 3 {
             content.truncate(cut.index(content.len()) + 1);
         }
         let blocks: Vec<_> = blocks.iter().map(|(kind, flags, content)| (*kind, *flags, &content[..])).collect();
-        let counts = [4, recording.workload.tasks.len(), recording.workload.tasks.iter().map(|task| task.script.len()).sum()];
+        let counts = [blocks.len(), recording.workload.tasks.len(), recording.workload.tasks.iter().map(|task| task.script.len()).sum()];
         let end = counts.map(|count| count as u8);
         let _ = Recording::from_bytes("f", &file(&[&blocks[..], &[(kind::END, 0, &end)]].concat()));
         // And above it.

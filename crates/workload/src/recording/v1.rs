@@ -2,7 +2,7 @@
 //! Version 1 of the format, which is read and not written: one payload, in one compressed frame.
 
 use super::decode::{Failure, Reader};
-use super::{Costs, Recording, RecordingMeta};
+use super::{Costs, Observed, Recording, RecordingMeta};
 use crate::Workload;
 use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
 use std::io::Read;
@@ -84,7 +84,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {
-        0 => Ok(Recording { meta, workload }),
+        0 => Ok(Recording { meta, workload, observed: Observed::default() }),
         rest => Err((reader.at, format!("{rest} bytes follow the last task; expected the end"))),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::blocks::{BlockWriter, FULL_BLOCK, SKIPPABLE, kind};
 use super::encode::Writer;
-use super::{Costs, MAGIC, Recording, RecordingMeta, VERSION, VERSION_HEADER};
+use super::{Costs, MAGIC, Observed, Recording, RecordingMeta, VERSION, VERSION_HEADER};
 use crate::{Op, TaskSpec, Workload};
 use std::io::{self, Write};
 
@@ -14,9 +14,12 @@ const SMALL_LEVEL: i32 = 19;
 const SMALL_OPERATIONS: usize = 1 << 18;
 const LARGE_LEVEL: i32 = 6;
 
+/// Stretches and requests in a run: a block of requests is full with them, as each takes some 16 bytes.
+const RUN: usize = FULL_BLOCK / 16;
+
 /// Writes a recording whose workload is valid. The answer is the file's length.
 pub(super) fn write(recording: &Recording, mut out: impl Write) -> io::Result<u64> {
-    let Recording { meta, workload } = recording;
+    let Recording { meta, workload, observed } = recording;
     let operations: usize = workload.tasks.iter().map(|task| task.script.len()).sum();
     let level = if operations > SMALL_OPERATIONS { LARGE_LEVEL } else { SMALL_LEVEL };
     out.write_all(&MAGIC)?;
@@ -27,8 +30,10 @@ pub(super) fn write(recording: &Recording, mut out: impl Write) -> io::Result<u6
         blocks.write(kind::COSTS, SKIPPABLE, &costs(&meta.costs))?;
     }
     blocks.write(kind::RESOURCES, 0, &resources(workload))?;
-    tasks(&mut blocks, &workload.tasks)?;
+    tasks(&mut blocks, &workload.tasks, observed)?;
     scripts(&mut blocks, &workload.tasks)?;
+    stretches(&mut blocks, observed)?;
+    requests(&mut blocks, observed)?;
     let mut end = Writer::default();
     for number in [blocks.blocks(), workload.tasks.len() as u64, operations as u64] {
         end.number(number);
@@ -93,10 +98,10 @@ pub(super) fn resources(workload: &Workload) -> Vec<u8> {
 }
 
 /// Who the tasks are: as many in a block as fill it.
-fn tasks<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec]) -> io::Result<()> {
+fn tasks<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec], observed: &Observed) -> io::Result<()> {
     let mut content = Writer::default();
-    for task in tasks {
-        content.task(task);
+    for (index, task) in (0u32..).zip(tasks) {
+        content.task(task, observed.footprints.get(&index));
         if content.0.len() >= FULL_BLOCK {
             blocks.write(kind::TASKS, 0, &std::mem::take(&mut content.0))?;
         }
@@ -121,6 +126,43 @@ fn scripts<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec]) -> io::Res
         }
     }
     if content.0.is_empty() { Ok(()) } else { blocks.write(kind::OPERATIONS, 0, &content.0) }
+}
+
+/// What the tasks touched in each stretch of work. What a task touched is told in one or several runs, as its script is.
+pub(super) fn stretches<W: Write>(blocks: &mut BlockWriter<W>, observed: &Observed) -> io::Result<()> {
+    let mut content = Writer::default();
+    for (&task, stretches) in &observed.stretches {
+        let mut from = 0;
+        for run in stretches.chunks(RUN) {
+            content.number(task.into());
+            content.list(run, |content, stretch| {
+                content.stretch(stretch, from);
+                from = stretch.until;
+            });
+            if content.0.len() >= FULL_BLOCK {
+                blocks.write(kind::STRETCHES, SKIPPABLE, &std::mem::take(&mut content.0))?;
+            }
+        }
+    }
+    if content.0.is_empty() { Ok(()) } else { blocks.write(kind::STRETCHES, SKIPPABLE, &content.0) }
+}
+
+/// What the block devices did. Each block begins with all their names.
+pub(super) fn requests<W: Write>(blocks: &mut BlockWriter<W>, observed: &Observed) -> io::Result<()> {
+    for run in observed.requests.chunks(RUN) {
+        let mut content = Writer::default();
+        content.list(&observed.devices, |content, device| {
+            content.number(device.number.into());
+            content.text(&device.name);
+        });
+        let mut before = ids::Nanos::ZERO;
+        content.list(run, |content, request| {
+            content.request(request, request.time - before);
+            before = request.time;
+        });
+        blocks.write(kind::REQUESTS, SKIPPABLE, &content.0)?;
+    }
+    Ok(())
 }
 
 /// At least one operation, and no more than make so many bytes full.

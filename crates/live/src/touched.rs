@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What tasks touched between their waits, and what the block devices did: from counters that only grow to differences, and
+//! from events to requests.
+
+use crate::event::{Counters, Footprint, Requested};
+use ids::{CpuId, Nanos};
+use std::collections::BTreeMap;
+use workload::{Device, MAX_REQUESTS, Request, Stretch, Touched};
+
+/// Counters of a task where it stopped.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Reading {
+    pub cpu: CpuId,
+    pub counters: Counters,
+}
+
+/// Takes the stretches of one task in the order of its life.
+#[derive(Debug, Default)]
+pub(crate) struct Stretches {
+    before: Counters,
+    pub all: Vec<Stretch>,
+}
+
+impl Stretches {
+    /// Of a task that had touched this before the recording began.
+    pub fn after(before: Counters) -> Stretches {
+        Stretches { before, all: Vec::new() }
+    }
+
+    /// A stretch ends before the operation of this number. Without anything touched it is left out.
+    pub fn end(&mut self, until: usize, reading: &Reading) {
+        let touched = since(&mut self.before, &reading.counters);
+        if touched != Touched::default() {
+            self.all.push(Stretch { until: until as u32, cpu: reading.cpu, touched });
+        }
+    }
+}
+
+/// How much more there is than before. A reading from earlier, as there may be if the kernel hid a turn, says nothing new.
+fn since(before: &mut Counters, now: &Counters) -> Touched {
+    const SECTOR: u64 = 512;
+    let wide = |before: &mut u64, now: u64| {
+        let more = now.saturating_sub(*before);
+        *before += more;
+        more
+    };
+    // They begin at 0 again after 2^32: two readings are never half of that apart.
+    let narrow = |before: &mut u32, now: u32| {
+        let more = (now.wrapping_sub(*before) as i32).max(0) as u32;
+        *before = before.wrapping_add(more);
+        u64::from(more)
+    };
+    Touched {
+        minor_faults: narrow(&mut before.minor_faults, now.minor_faults),
+        major_faults: narrow(&mut before.major_faults, now.major_faults),
+        read: wide(&mut before.read, now.read),
+        written: wide(&mut before.written, now.written),
+        device_read: narrow(&mut before.device_read, now.device_read) * SECTOR,
+        device_written: narrow(&mut before.device_written, now.device_written) * SECTOR,
+    }
+}
+
+/// How many threads each process has at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Threads(BTreeMap<u32, (u64, u64)>);
+
+impl Threads {
+    /// One more. In the order of time, as the next.
+    pub fn begins(&mut self, tgid: u32) {
+        let (now, most) = self.0.entry(tgid).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
+    }
+
+    /// One less.
+    pub fn ends(&mut self, tgid: u32) {
+        if let Some((now, _)) = self.0.get_mut(&tgid) {
+            *now = now.saturating_sub(1);
+        }
+    }
+
+    /// The memory of a process, with the stacks of as many threads as it had at most.
+    pub fn footprint(&self, tgid: u32, pages: &Footprint, page_bytes: u64) -> workload::Footprint {
+        let threads = self.0.get(&tgid).map_or(1, |(_, most)| *most);
+        let bytes = |pages: u64| pages.saturating_mul(page_bytes);
+        workload::Footprint {
+            private: bytes(pages.private_pages),
+            shared: bytes(pages.shared_pages),
+            kernel: pages.table_bytes.saturating_add(bytes(pages.stack_pages.saturating_mul(threads))),
+            executable: pages.executable,
+        }
+    }
+}
+
+/// The requests of all block devices, as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    requests: Vec<Request>,
+    devices: BTreeMap<u32, u32>,
+    /// How many there were beyond those that a recording may have.
+    left_out: u64,
+}
+
+impl Requests {
+    /// Takes one; its task is an index, and its time that since the recording began.
+    pub fn take(&mut self, time: Nanos, task: Option<u32>, requested: &Requested) {
+        if self.requests.len() == MAX_REQUESTS {
+            self.left_out += 1;
+            return;
+        }
+        let Requested { device, operation, bytes, service, .. } = *requested;
+        let next = self.devices.len() as u32;
+        let device = *self.devices.entry(device).or_insert(next);
+        self.requests.push(Request { time, task, device, operation, bytes, service });
+    }
+
+    /// Forgets those that began at this time or later; the tasks of the others get these numbers.
+    pub fn cut(&mut self, end: Nanos, tasks: &[usize]) {
+        self.requests.retain(|request| request.time < end);
+        for task in self.requests.iter_mut().filter_map(|request| request.task.as_mut()) {
+            *task = tasks[*task as usize] as u32;
+        }
+    }
+
+    /// All in the order of time, the devices with these names, and how many were left out.
+    pub fn finish(mut self, names: &BTreeMap<u32, String>) -> (Vec<Device>, Vec<Request>, u64) {
+        self.requests.sort_by_key(|request| request.time);
+        let mut devices: Vec<(u32, u32)> = self.devices.into_iter().map(|(number, index)| (index, number)).collect();
+        devices.sort_unstable();
+        let unnamed = |number: u32| format!("{}:{}", number >> 20, number & 0xf_ffff);
+        let device = |(_, number): (u32, u32)| Device {
+            number,
+            name: names.get(&number).cloned().unwrap_or_else(|| unnamed(number)),
+        };
+        let devices = if self.requests.is_empty() { Vec::new() } else { devices.into_iter().map(device).collect() };
+        (devices, self.requests, self.left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Operation;
+
+    fn reading(read: u64, written: u64, faults: u32, sectors: u32) -> Reading {
+        let counters = Counters {
+            read,
+            written,
+            device_read: sectors,
+            device_written: 2,
+            minor_faults: faults,
+            major_faults: 0,
+        };
+        Reading { cpu: CpuId(3), counters }
+    }
+
+    #[test]
+    fn a_stretch_has_what_was_touched_since_the_last_one() {
+        let mut stretches = Stretches::after(reading(100, 50, u32::MAX - 1, 8).counters);
+        stretches.end(0, &reading(100, 50, u32::MAX - 1, 8));
+        stretches.end(2, &reading(5_000_000_100, 50, 3, 8));
+        // From before the last one.
+        stretches.end(3, &reading(400, 20, u32::MAX, 7));
+        stretches.end(7, &reading(5_000_000_101, 60, 4, 10));
+        let cpu = CpuId(3);
+        let first = Touched { read: 5_000_000_000, minor_faults: 5, ..Touched::default() };
+        let second = Touched { read: 1, written: 10, minor_faults: 1, device_read: 1_024, ..Touched::default() };
+        let expected = [Stretch { until: 2, cpu, touched: first }, Stretch { until: 7, cpu, touched: second }];
+        assert_eq!(stretches.all, expected);
+    }
+
+    #[test]
+    fn a_process_has_stacks_for_the_most_threads_that_it_had_at_a_time() {
+        let mut threads = Threads::default();
+        threads.begins(9);
+        for _ in 0..3 {
+            threads.begins(7);
+            threads.begins(7);
+            threads.ends(7);
+        }
+        let pages = Footprint { private_pages: 3, shared_pages: 5, table_bytes: 100, stack_pages: 4, executable: 77 };
+        let of = |tgid| threads.footprint(tgid, &pages, 10);
+        assert_eq!(of(7), workload::Footprint { private: 30, shared: 50, kernel: 260, executable: 77 });
+        assert_eq!((of(9).kernel, of(1).kernel), (140, 140));
+    }
+
+    #[test]
+    fn requests_are_sorted_cut_and_get_the_names_of_their_devices() {
+        let requested = |device, bytes| Requested {
+            task: None,
+            service: Nanos(9),
+            device,
+            operation: Operation::Write,
+            bytes,
+        };
+        let mut requests = Requests::default();
+        requests.take(Nanos(30), Some(2), &requested(254 << 20, 4_096));
+        requests.take(Nanos(10), None, &requested(7 << 20 | 3, 512));
+        requests.take(Nanos(20), Some(0), &requested(254 << 20, 1));
+        requests.take(Nanos(40), Some(1), &requested(254 << 20, 2));
+        requests.cut(Nanos(40), &[0, 1, 1]);
+        let (devices, requests, left_out) = requests.finish(&BTreeMap::from([(254 << 20, "vda".to_owned())]));
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!((names, left_out), (vec!["vda", "7:3"], 0));
+        let seen: Vec<_> = requests.iter().map(|one| (one.time.0, one.task, one.device, one.bytes)).collect();
+        assert_eq!(seen, [(10, None, 1, 512), (20, Some(0), 0, 1), (30, Some(1), 0, 4_096)]);
+    }
+}
