@@ -260,12 +260,17 @@ fn describe(name: &str, bytes: &[u8]) -> Result<String> {
 /// Parts, each a shipped workload by name or a file: `PART{+PART}` with `PART = [LABEL=]NAME{,key=value}`.
 /// What depends on the machine is made for one of so many CPUs.
 pub fn workload(what: &str, cpus: u32) -> Result<Workload> {
-    Ok(recorded(what, Some(cpus))?.0)
+    Ok(recordings(what, Some(cpus), |_| ())?.0)
 }
 
-/// The same, and how the recordings among the parts were made. Without a machine, `load=` is refused.
-pub fn recorded(what: &str, cpus: Option<u32>) -> Result<(Workload, Vec<RecordingMeta>)> {
-    let mut metas = Vec::new();
+/// The same, and of each recording among the parts how it was made, and what is wanted of it beside. Without a machine,
+/// `load=` is refused.
+pub fn recordings<T>(
+    what: &str,
+    cpus: Option<u32>,
+    mut look: impl FnMut(&Recording) -> T,
+) -> Result<(Workload, Vec<(RecordingMeta, T)>)> {
+    let mut recorded = Vec::new();
     let mut parts = Vec::new();
     for mut part in PartSpec::parse_all(what)? {
         cpus.iter().for_each(|&cpus| part.set_cpus(cpus));
@@ -275,15 +280,16 @@ pub fn recorded(what: &str, cpus: Option<u32>) -> Result<(Workload, Vec<Recordin
         }
         let bytes = workload_bytes(&part.what)?;
         let workload = if Recording::is_recording(&bytes) {
-            let Recording { meta, workload } = Recording::from_bytes(&part.what, &bytes)?;
-            metas.push(meta);
-            workload
+            let recording = Recording::from_bytes(&part.what, &bytes)?;
+            let seen = look(&recording);
+            recorded.push((recording.meta, seen));
+            recording.workload
         } else {
             Workload::from_bytes(&part.what, &bytes)?
         };
         parts.push((part, workload));
     }
-    Ok((Workload::compose(parts)?, metas))
+    Ok((Workload::compose(parts)?, recorded))
 }
 
 fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {

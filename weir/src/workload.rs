@@ -11,8 +11,10 @@ use std::fmt::Write;
 use workload::{Cost, Costs, Link, Op, RecordingMeta, Span, Workload};
 
 mod inside;
+mod touched;
 
 use inside::Inside;
+use touched::Touched;
 
 /// Parts of the timeline.
 const PARTS: usize = 60;
@@ -24,13 +26,14 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 
 /// Prints it.
 pub fn workload(args: &Args) -> Result<()> {
-    let (workload, metas) = select::recorded(&args.workload, None)?;
+    let (workload, recorded) = select::recordings(&args.workload, None, Touched::of)?;
+    let (metas, touched): (Vec<_>, Vec<_>) = recorded.into_iter().unzip();
     let span = workload.span(args.duration, PARTS)?;
     let inside = Inside::of(&workload);
     let uncertain = uncertain(&workload, &metas, &span, &inside);
     let text = match args.format {
-        Format::Text => to_text(&workload, &metas, &span, &inside, &uncertain),
-        Format::Json => format!("{:#}\n", to_json(&workload, &metas, &span, &inside, &uncertain)),
+        Format::Text => to_text(&workload, &metas, &touched, &span, &inside, &uncertain),
+        Format::Json => format!("{:#}\n", to_json(&workload, &metas, &touched, &span, &inside, &uncertain)),
         Format::Csv => bail!("a workload is no table; expected --format text or json"),
     };
     output::print(&text)?;
@@ -95,7 +98,14 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
     all
 }
 
-fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside, uncertain: &[String]) -> String {
+fn to_text(
+    workload: &Workload,
+    metas: &[RecordingMeta],
+    touched: &[Option<Touched>],
+    span: &Span,
+    inside: &Inside,
+    uncertain: &[String],
+) -> String {
     let mut text = String::new();
     // Tables have their own width.
     let mut say = |lines: &str| {
@@ -115,6 +125,13 @@ fn to_text(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &I
     say(&format!("{tasks}, {} of work, {} of it in the kernel", span.work, percent(span.system, span.work)));
     say(&format!("{} for each other, {}", counted(span.waits, "wait"), sleeps(span)));
     inside.lines().iter().for_each(|line| say(line));
+    for (meta, touched) in metas.iter().zip(touched).filter_map(|(meta, touched)| Some((meta, touched.as_ref()?))) {
+        if metas.len() > 1 {
+            say("");
+            say(&format!("in the recording of {}", escape(&meta.command)));
+        }
+        touched.lines().iter().for_each(|line| say(line));
+    }
     say("");
     let most = span.levels.keys().max().copied().unwrap_or(0);
     let busy = span.work.0 as f64 / span.span.0.max(1) as f64;
@@ -212,8 +229,15 @@ fn top(chain: &[Link]) -> Vec<(&str, Nanos, Nanos, u64)> {
     names
 }
 
-fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside, uncertain: &[String]) -> Value {
-    let recorded = metas.iter().map(|meta| {
+fn to_json(
+    workload: &Workload,
+    metas: &[RecordingMeta],
+    touched: &[Option<Touched>],
+    span: &Span,
+    inside: &Inside,
+    uncertain: &[String],
+) -> Value {
+    let recorded = metas.iter().zip(touched).map(|(meta, touched)| {
         json!({
             "command": meta.command, "kernel": meta.kernel, "cpu_model": meta.cpu_model, "cpus": meta.cpus,
             "elapsed_ns": meta.elapsed.0, "recorded_at_unix_s": meta.recorded_at_unix_s,
@@ -222,6 +246,7 @@ fn to_json(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &I
                 let Cost { low, typical, high } = cost?;
                 Some((name.to_owned(), json!([low.0, typical.0, high.0])))
             }).collect::<serde_json::Map<_, _>>(),
+            "touched": touched.as_ref().map(Touched::to_json),
         })
     });
     let sleeps = ["timer", "io", "external"].into_iter().zip(span.sleeps);

@@ -6,11 +6,11 @@
 
 use crate::LiveError;
 use crate::event::{self, Kind};
-use crate::wire;
 use crate::hardware::{Quantiles, handover};
 use crate::kernel;
 use crate::overhead::Overheads;
 use crate::probes::{Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use crate::wire;
 use ids::{CpuId, CpuSet, Nanos};
 use std::cell::RefCell;
 use std::rc::Rc;

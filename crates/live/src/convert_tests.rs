@@ -9,7 +9,12 @@ use proptest::prelude::*;
 const PAGE: u64 = 4096;
 
 pub(crate) fn host() -> Host {
-    Host { cpus: CpuSet::first_n(4), page_bytes: PAGE, groups: BTreeMap::from([(9, "/build".to_owned())]), devices: BTreeMap::new() }
+    Host {
+        cpus: CpuSet::first_n(4),
+        page_bytes: PAGE,
+        groups: BTreeMap::from([(9, "/build".to_owned())]),
+        devices: BTreeMap::new(),
+    }
 }
 
 pub(crate) fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
@@ -503,7 +508,8 @@ fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
     };
     assert_eq!(seen(1), [(1, 2, 5, 0, 0), (5, 0, 2, 1_024, 1_024), (7, 1, 0, 1_024, 1_024)]);
     assert_eq!(seen(0), [(5, 1, 1, 0, 0)], "not what it had touched before");
-    let expected = workload::Footprint { private: 30 * PAGE, shared: 20 * PAGE, kernel: 8_192 + 4 * PAGE, executable: 5 };
+    let expected =
+        workload::Footprint { private: 30 * PAGE, shared: 20 * PAGE, kernel: 8_192 + 4 * PAGE, executable: 5 };
     assert_eq!(converted.observed.footprints, BTreeMap::from([(1, expected)]));
     let requests: Vec<_> = converted.observed.requests.iter().map(|one| (one.time.0 / 1_000, one.task)).collect();
     assert_eq!(requests, [(50, None), (60, Some(1))], "none from before the recording");

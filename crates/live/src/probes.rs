@@ -4,8 +4,8 @@
 use crate::LiveError;
 use crate::complaints;
 use crate::cost::ProbeCost;
-use crate::wire::{self, Glance};
 use crate::kernel;
+use crate::wire::{self, Glance};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::rc::Rc;

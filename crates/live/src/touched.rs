@@ -143,14 +143,8 @@ mod tests {
     use workload::Operation;
 
     fn reading(read: u64, written: u64, faults: u32, sectors: u32) -> Reading {
-        let counters = Counters {
-            read,
-            written,
-            device_read: sectors,
-            device_written: 2,
-            minor_faults: faults,
-            major_faults: 0,
-        };
+        let counters =
+            Counters { read, written, device_read: sectors, device_written: 2, minor_faults: faults, major_faults: 0 };
         Reading { cpu: CpuId(3), counters }
     }
 
@@ -186,13 +180,8 @@ mod tests {
 
     #[test]
     fn requests_are_sorted_cut_and_get_the_names_of_their_devices() {
-        let requested = |device, bytes| Requested {
-            task: None,
-            service: Nanos(9),
-            device,
-            operation: Operation::Write,
-            bytes,
-        };
+        let requested =
+            |device, bytes| Requested { task: None, service: Nanos(9), device, operation: Operation::Write, bytes };
         let mut requests = Requests::default();
         requests.take(Nanos(30), Some(2), &requested(254 << 20, 4_096));
         requests.take(Nanos(10), None, &requested(7 << 20 | 3, 512));

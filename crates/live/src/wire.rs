@@ -365,11 +365,20 @@ mod tests {
     fn sleep(waker: u32, flags: u32) -> Waker {
         let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
         let rest = [waker, flags, 9, 4, 1, 77, 5, 0, 6, 0].map(u32::to_ne_bytes).concat();
-        let counters = [[8u64, 7].map(u64::to_ne_bytes).concat(), [6u32, 5, 4, 3].map(u32::to_ne_bytes).concat()].concat();
+        let counters =
+            [[8u64, 7].map(u64::to_ne_bytes).concat(), [6u32, 5, 4, 3].map(u32::to_ne_bytes).concat()].concat();
         let event = parse(&raw(2, &[&parts, &rest, &counters])).expect("complete");
         assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
         match event.kind {
-            Kind::Sleep(Slept { wake: Nanos(2_000), waker, switches: 9, interrupts: 4, cpu: CpuId(1), counters, .. }) => {
+            Kind::Sleep(Slept {
+                wake: Nanos(2_000),
+                waker,
+                switches: 9,
+                interrupts: 4,
+                cpu: CpuId(1),
+                counters,
+                ..
+            }) => {
                 let Counters { read, written, device_read, device_written, minor_faults, major_faults } = counters;
                 assert_eq!((read, written, device_read, device_written), (8, 7, 6, 5));
                 assert_eq!((minor_faults, major_faults), (4, 3));

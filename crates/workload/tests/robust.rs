@@ -38,7 +38,9 @@ fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], stretch: (u
 /// What the fuzz target takes for a recording: its blocks, unpacked.
 fn unpacked(text: &str) -> Vec<u8> {
     let workload = Workload::from_rt_app("w", text).unwrap();
-    recording::unpack(&Recording { meta: RecordingMeta::default(), workload, observed: Observed::default() }.to_bytes().unwrap())
+    recording::unpack(
+        &Recording { meta: RecordingMeta::default(), workload, observed: Observed::default() }.to_bytes().unwrap(),
+    )
 }
 
 #[test]

@@ -12,10 +12,10 @@ mod stolen;
 
 use crate::LiveError;
 use crate::cost::{Metering, ProbeCost, thread_cpu_time};
-use crate::wire;
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::threads::sys;
+use crate::wire;
 use event_log::{LogHash, Sink, Tee};
 use feed::Feed;
 use ids::{CpuId, CpuSet, Nanos};

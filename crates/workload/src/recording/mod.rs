@@ -16,8 +16,8 @@ mod write;
 
 use crate::{Workload, WorkloadError};
 pub use costs::{Cost, Costs};
-pub use observed::{Device, Footprint, MAX_REQUESTS, Observed, Operation, Request, Stretch, Touched};
 use ids::Nanos;
+pub use observed::{Device, Footprint, MAX_REQUESTS, Observed, Operation, Request, Stretch, Touched};
 use std::io::{Read, Write};
 
 /// First bytes of every recording.

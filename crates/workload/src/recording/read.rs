@@ -148,7 +148,10 @@ impl Parts {
                 let last = stretches.last().map(|last| last.until);
                 let stretch = reader.stretch(last.unwrap_or(0))?;
                 if last == Some(stretch.until) {
-                    return Err((start, format!("two stretches of task {task} that end at operation {}", stretch.until)));
+                    return Err((
+                        start,
+                        format!("two stretches of task {task} that end at operation {}", stretch.until),
+                    ));
                 }
                 stretches.push(stretch);
             }

@@ -317,7 +317,7 @@ const DOCUMENTED: [(u16, u16, &[u8]); 8] = [
         1,
         &[
             1, 0xFE, 1, 3, b'v', b'd', b'a', // one device
-            2, // requests
+            2,    // requests
             6, 1, 0, 0, 8, 2, // after 6 ns, task 0, the first device, a read of 8 bytes in 2 ns
             3, 0, 0, 2, 0, 2, // 3 ns later, no task, a flush
         ],
@@ -428,7 +428,7 @@ fn damaged_files_are_refused_with_the_byte() {
         (change(24, !good[24]), "byte 12: the checksum of a block does not match: the file is damaged"),
         (change(40, !good[40]), "byte 12: the checksum of a block does not match: the file is damaged"),
         ([&good[..], &[0]].concat(), "byte 384: something follows the end block; expected the end of the file"),
-        (with(0, (4, 0, &[])), "byte 169: no block of metadata; expected one"),
+        (with(0, (4, 0, &[])), "byte 246: no block of metadata; expected one"),
         (with(2, (1, 0, &[0])), "byte 176: block of metadata, byte 0: a second block of this type; expected one"),
         (
             with(0, (1, 0, &[1, 4, b'c', b'p', b'u', b's', 1, 0])),
@@ -471,11 +471,7 @@ fn observations_that_cannot_be_are_refused_with_the_byte() {
         (stretches(&[0, 1, 1, 0x80, 0x20, 0]), of_stretches, "byte 3: CPU of a stretch: 4096; expected at most 4095"),
         (stretches(&[0, 1, 1, 0, 1, 0]), of_stretches, "byte 5: nothing was touched, by bit 0; expected more than 0"),
         (stretches(&[0, 1, 1, 0, 2]), of_stretches, "byte 5: the block ends in: what was touched"),
-        (
-            stretches(&[0, 2, 1, 0, 0, 0, 0, 0]),
-            of_stretches,
-            "byte 0: two stretches of task 0 that end at operation 1",
-        ),
+        (stretches(&[0, 2, 1, 0, 0, 0, 0, 0]), of_stretches, "byte 0: two stretches of task 0 that end at operation 1"),
         (
             stretches(&[0, 2, 1, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0]),
             of_stretches,
