@@ -110,8 +110,8 @@ pub struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// Takes all events that are neither sleeps, passes nor requests, in any order. All tasks exist from here on: a task may be woken
-    /// by one that is born after it fell asleep.
+    /// Takes all events that are neither sleeps, passes nor requests, in any order. All tasks exist from here on: a task may
+    /// be woken by one that is born after it fell asleep.
     pub fn new(mut others: Vec<Event>, host: &'a Host) -> Conversion<'a> {
         others.sort_by_key(|event| event.time);
         let births = others.iter().filter_map(|event| match &event.kind {
@@ -197,16 +197,7 @@ impl<'a> Conversion<'a> {
                     self.sent.insert((life.tgid, *number), (event.time, sender, *work));
                 }
             }
-            Kind::SetAlarm { after, interval } => {
-                life.alarm = (*after > Nanos::ZERO && *interval == Nanos::ZERO).then_some(*after);
-                life.steps.push(Step::new(event.time, event.work, Op::Anchor(timing::ALARM)));
-            }
-            Kind::Alarm => {
-                if let Some(after) = life.alarm.take() {
-                    let op = Op::WorkUntil { reference: timing::ALARM, after };
-                    life.steps.push(Step::new(event.time, event.work, op));
-                }
-            }
+            Kind::SetAlarm { .. } | Kind::Alarm => alarm(life, event),
             Kind::End { switches, interrupts } => {
                 life.end = Some((event.work, (*switches, *interrupts)));
                 life.ended = event.time;
@@ -218,6 +209,18 @@ impl<'a> Conversion<'a> {
                     life.parts.ends_with(*ticks);
                 }
             }
+            Kind::Touched { .. } | Kind::Footprint(_) => self.touched(index, event),
+            Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_) => unreachable!("these are taken apart from the others"),
+            Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
+                unreachable!("the recorder's programs do not send these")
+            }
+        }
+    }
+
+    /// What a task has touched, or how much memory its process has.
+    fn touched(&mut self, index: usize, event: &Event) {
+        let life = &mut self.lives[index];
+        match &event.kind {
             Kind::Touched { counters, cpu } => {
                 if life.parent.is_none() && event.time == life.born {
                     life.touched_before = *counters;
@@ -228,10 +231,7 @@ impl<'a> Conversion<'a> {
                 let leader = self.leaders.get(&life.tgid).copied().unwrap_or(index);
                 self.lives[leader].footprint = Some(*footprint);
             }
-            Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_) => unreachable!("these are taken apart from the others"),
-            Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
-                unreachable!("the recorder's programs do not send these")
-            }
+            _ => {}
         }
     }
 
@@ -452,6 +452,23 @@ impl<'a> Conversion<'a> {
             }
         }
         self.posts = posts;
+    }
+}
+
+/// A task asks for an alarm, or gets one.
+fn alarm(life: &mut Life, event: &Event) {
+    match &event.kind {
+        Kind::SetAlarm { after, interval } => {
+            life.alarm = (*after > Nanos::ZERO && *interval == Nanos::ZERO).then_some(*after);
+            life.steps.push(Step::new(event.time, event.work, Op::Anchor(timing::ALARM)));
+        }
+        Kind::Alarm => {
+            if let Some(after) = life.alarm.take() {
+                let op = Op::WorkUntil { reference: timing::ALARM, after };
+                life.steps.push(Step::new(event.time, event.work, op));
+            }
+        }
+        _ => {}
     }
 }
 

@@ -8,7 +8,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy};
 use workload::Operation;
 
 /// Kinds and flags, as in `tree.bpf.h`, `record.bpf.c`, `touched.bpf.h` and `meter.bpf.c`.
-mod wire {
+mod layout {
     pub const BIRTH: u32 = 1;
     pub const SLEEP: u32 = 2;
     pub const EXEC: u32 = 3;
@@ -72,11 +72,11 @@ pub enum Glance {
 /// Looks at the kind of a raw event only.
 pub fn glance(raw: &[u8]) -> Glance {
     match Reader(raw).skip(8).and_then(|mut rest| rest.u32()) {
-        Some(wire::BIRTH) => Glance::Birth,
-        Some(wire::END) => Glance::End,
-        Some(wire::SLEEP) => Glance::Sleep,
-        Some(wire::PASS) => Glance::Pass,
-        Some(wire::REQUEST) => Glance::Request,
+        Some(layout::BIRTH) => Glance::Birth,
+        Some(layout::END) => Glance::End,
+        Some(layout::SLEEP) => Glance::Sleep,
+        Some(layout::PASS) => Glance::Pass,
+        Some(layout::REQUEST) => Glance::Request,
         _ => Glance::Other,
     }
 }
@@ -84,9 +84,9 @@ pub fn glance(raw: &[u8]) -> Glance {
 /// The part of a raw event that carries information: command lines have a fixed room that is mostly empty.
 pub fn used(raw: &[u8]) -> &[u8] {
     let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
-    let kept = Reader(raw).skip(wire::EXEC_FIXED - 4).and_then(|mut rest| rest.u32());
+    let kept = Reader(raw).skip(layout::EXEC_FIXED - 4).and_then(|mut rest| rest.u32());
     match (kind, kept) {
-        (Some(wire::EXEC), Some(kept)) => raw.get(..wire::EXEC_FIXED + kept as usize).unwrap_or(raw),
+        (Some(layout::EXEC), Some(kept)) => raw.get(..layout::EXEC_FIXED + kept as usize).unwrap_or(raw),
         _ => raw,
     }
 }
@@ -106,15 +106,15 @@ pub fn parse(raw: &[u8]) -> Result<Event, String> {
 
 /// The innermost context counts: an interrupt borrows whoever runs.
 fn waker_of(flags: u32, waker: u32, waker_work: Nanos) -> Waker {
-    if flags & wire::WAKE_UNSEEN != 0 {
+    if flags & layout::WAKE_UNSEEN != 0 {
         Waker::Unseen
-    } else if flags & wire::NMI != 0 {
+    } else if flags & layout::NMI != 0 {
         Waker::NonMaskable
-    } else if flags & wire::HARDIRQ != 0 {
+    } else if flags & layout::HARDIRQ != 0 {
         Waker::HardInterrupt
-    } else if flags & wire::SOFTIRQ != 0 {
-        Waker::SoftInterrupt((flags >> wire::SOFTIRQ_SHIFT) as u8)
-    } else if waker == wire::NOBODY {
+    } else if flags & layout::SOFTIRQ != 0 {
+        Waker::SoftInterrupt((flags >> layout::SOFTIRQ_SHIFT) as u8)
+    } else if waker == layout::NOBODY {
         Waker::Outside
     } else {
         Waker::Task(waker, waker_work)
@@ -123,8 +123,8 @@ fn waker_of(flags: u32, waker: u32, waker_work: Nanos) -> Waker {
 
 fn occupant(task: u32) -> Occupant {
     match task {
-        wire::IDLE_TASK => Occupant::Idle,
-        wire::OTHER_TASK => Occupant::Other,
+        layout::IDLE_TASK => Occupant::Idle,
+        layout::OTHER_TASK => Occupant::Other,
         number => Occupant::Task(number),
     }
 }
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     }
 
     fn comm(&mut self) -> Option<String> {
-        let bytes = self.bytes(wire::COMM_LENGTH)?;
+        let bytes = self.bytes(layout::COMM_LENGTH)?;
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or(bytes);
         Some(String::from_utf8_lossy(text).into_owned())
     }
@@ -172,25 +172,25 @@ impl<'a> Reader<'a> {
         let task = self.u32()?;
         let work = self.nanos()?;
         let kind = match kind {
-            wire::BIRTH => self.birth()?,
-            wire::SLEEP => self.sleep()?,
-            wire::EXEC => self.exec()?,
-            wire::ATTRIBUTES => self.attributes()?,
-            wire::EXIT => self.exit()?,
-            wire::WHO => self.who()?,
-            wire::SIGNAL => self.signal()?,
-            wire::DELIVERY => Kind::Alarm,
-            wire::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
-            wire::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
-            wire::LAST => self.last()?,
-            wire::PASS => self.pass()?,
-            wire::TOUCHED => Kind::Touched { counters: self.counters()?, cpu: CpuId(self.u32()?) },
-            wire::FOOTPRINT => self.footprint()?,
-            wire::REQUEST => self.request(task)?,
-            wire::SWITCH => self.switch(task)?,
-            wire::WAKE => self.wake()?,
-            wire::RENAME => Kind::Rename { comm: self.comm()? },
-            wire::HOTPLUG => Kind::Hotplug { cpu: CpuId(self.u32()?), online: self.u32()? != 0 },
+            layout::BIRTH => self.birth()?,
+            layout::SLEEP => self.sleep()?,
+            layout::EXEC => self.exec()?,
+            layout::ATTRIBUTES => self.attributes()?,
+            layout::EXIT => self.exit()?,
+            layout::WHO => self.who()?,
+            layout::SIGNAL => self.signal()?,
+            layout::DELIVERY => Kind::Alarm,
+            layout::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
+            layout::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
+            layout::LAST => self.last()?,
+            layout::PASS => self.pass()?,
+            layout::TOUCHED => Kind::Touched { counters: self.counters()?, cpu: CpuId(self.u32()?) },
+            layout::FOOTPRINT => self.footprint()?,
+            layout::REQUEST => self.request(task)?,
+            layout::SWITCH => self.switch(task)?,
+            layout::WAKE => self.wake()?,
+            layout::RENAME => Kind::Rename { comm: self.comm()? },
+            layout::HOTPLUG => Kind::Hotplug { cpu: CpuId(self.u32()?), online: self.u32()? != 0 },
             _ => return None,
         };
         Some(Event { time, task, work, kind })
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
     fn birth(&mut self) -> Option<Kind> {
         let parent = self.u32()?;
         let (pid, tgid, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
-        Some(Kind::Birth { parent: (parent != wire::NOBODY).then_some(parent), pid, tgid, cpu, comm: self.comm()? })
+        Some(Kind::Birth { parent: (parent != layout::NOBODY).then_some(parent), pid, tgid, cpu, comm: self.comm()? })
     }
 
     fn who(&mut self) -> Option<Kind> {
@@ -213,9 +213,9 @@ impl<'a> Reader<'a> {
 
     fn pass(&mut self) -> Option<Kind> {
         let (channel, amount, flags, _unused) = (self.u64()?, self.u64()?, self.u32()?, self.u32()?);
-        let sequence = flags & wire::PASS_SEQUENCE != 0;
+        let sequence = flags & layout::PASS_SEQUENCE != 0;
         let amount = if sequence { Amount::Position(amount as u32) } else { Amount::Bytes(amount) };
-        Some(Kind::Pass(Passed { channel, written: flags & wire::PASS_WRITTEN != 0, amount }))
+        Some(Kind::Pass(Passed { channel, written: flags & layout::PASS_WRITTEN != 0, amount }))
     }
 
     fn counters(&mut self) -> Option<Counters> {
@@ -249,7 +249,7 @@ impl<'a> Reader<'a> {
             3 => Operation::Discard,
             _ => Operation::Other,
         };
-        let task = (task != wire::NOBODY).then_some(task);
+        let task = (task != layout::NOBODY).then_some(task);
         Some(Kind::Request(Requested { task, service, device, operation, bytes }))
     }
 
@@ -275,12 +275,12 @@ impl<'a> Reader<'a> {
         Some(Kind::Sleep(Slept {
             wake,
             waker: waker_of(flags, waker, waker_work),
-            io_wait: has(wire::IO_WAIT),
-            uninterruptible: has(wire::UNINTERRUPTIBLE),
+            io_wait: has(layout::IO_WAIT),
+            uninterruptible: has(layout::UNINTERRUPTIBLE),
             switches,
             interrupts,
             cpu,
-            expiry: has(wire::WAKE_TIMER).then(|| Expiry { timer, own: has(wire::WAKE_OWN_TIMER), due }),
+            expiry: has(layout::WAKE_TIMER).then(|| Expiry { timer, own: has(layout::WAKE_OWN_TIMER), due }),
             limit: (limit > Nanos::ZERO).then_some(limit),
             counters,
         }))
@@ -290,18 +290,18 @@ impl<'a> Reader<'a> {
     fn switch(&mut self, next: u32) -> Option<Kind> {
         let (previous, cpu, flags, _unused) = (self.u32()?, CpuId(self.u32()?), self.u32()?, self.u32()?);
         let has = |flag| flags & flag != 0;
-        let left = if has(wire::LEFT_DEAD) {
+        let left = if has(layout::LEFT_DEAD) {
             Left::Dead
-        } else if has(wire::LEFT_BLOCKED) {
+        } else if has(layout::LEFT_BLOCKED) {
             Left::Blocked
-        } else if has(wire::LEFT_FOR_HIGHER_CLASS) {
+        } else if has(layout::LEFT_FOR_HIGHER_CLASS) {
             Left::ForHigherClass
-        } else if has(wire::LEFT_UNSEEN) {
+        } else if has(layout::LEFT_UNSEEN) {
             Left::Unseen
         } else {
             Left::Runnable
         };
-        let (io_wait, uninterruptible) = (has(wire::IO_WAIT), has(wire::UNINTERRUPTIBLE));
+        let (io_wait, uninterruptible) = (has(layout::IO_WAIT), has(layout::UNINTERRUPTIBLE));
         Some(Kind::Switch { cpu, previous: occupant(previous), next: occupant(next), left, io_wait, uninterruptible })
     }
 
@@ -310,8 +310,8 @@ impl<'a> Reader<'a> {
         let flags = self.u32()?;
         let has = |flag| flags & flag != 0;
         let waker = waker_of(flags, waker, Nanos::ZERO);
-        let device = (has(wire::IO_WAIT), has(wire::UNINTERRUPTIBLE));
-        Some(Kind::Wake { waker, waker_cpu, target_cpu, device, new: has(wire::NEW) })
+        let device = (has(layout::IO_WAIT), has(layout::UNINTERRUPTIBLE));
+        Some(Kind::Wake { waker, waker_cpu, target_cpu, device, new: has(layout::NEW) })
     }
 
     fn exec(&mut self) -> Option<Kind> {

@@ -637,7 +637,8 @@ proptest! {
             content.truncate(cut.index(content.len()) + 1);
         }
         let blocks: Vec<_> = blocks.iter().map(|(kind, flags, content)| (*kind, *flags, &content[..])).collect();
-        let counts = [blocks.len(), recording.workload.tasks.len(), recording.workload.tasks.iter().map(|task| task.script.len()).sum()];
+        let tasks = &recording.workload.tasks;
+        let counts = [blocks.len(), tasks.len(), tasks.iter().map(|task| task.script.len()).sum()];
         let end = counts.map(|count| count as u8);
         let _ = Recording::from_bytes("f", &file(&[&blocks[..], &[(kind::END, 0, &end)]].concat()));
         // And above it.
