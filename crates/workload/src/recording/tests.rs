@@ -452,7 +452,7 @@ fn damaged_files_are_refused_with_the_byte() {
             "byte 176: block of resources, byte 6: 1 bytes follow the last value; expected the end",
         ),
         (with(7, (255, 0, &[7, 1, 3])), "byte 361: block of end, byte 2: 2 operations before it; it claims 3"),
-        (with(7, (255, 0, &[6, 1, 2])), "byte 361: block of end, byte 0: 7 blocks before it; it claims 4"),
+        (with(7, (255, 0, &[6, 1, 2])), "byte 361: block of end, byte 0: 7 blocks before it; it claims 6"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(error(&bytes), format!("f: {expected}"));
