@@ -30,6 +30,7 @@ fn list() -> Vec<Step> {
         Step::new("record", "", 60),
         Step::new("command", "fifo", 60),
         Step::new("command", "bfs", 60),
+        Step::new("command", "vrq", 60),
         Step::new("ejection", "", 60),
         Step::new("late", "", 60),
         Step::new("restart", "fifo", 60),

@@ -14,7 +14,7 @@ const E2BIG: u64 = -7i64 as u64;
 /// What a helper costs: index of `machine_model::Nature`. Knows the BPF machine's own helpers as well.
 pub(crate) fn helper_nature(helper: u32) -> usize {
     let nature = match helper {
-        5 | 118 | 125 | 160 => Nature::Clock,
+        5 | 118 | 125 => Nature::Clock,
         // Maps, storage, timers, probe reads.
         1..=4 | 45 | 87..=89 | 113 | 115 | 130..=134 | 156 | 157 | 169..=172 | 195 | 210 | 211 => Nature::Lookup,
         6 | 165 | 177 => Nature::Scan,
@@ -24,7 +24,7 @@ pub(crate) fn helper_nature(helper: u32) -> usize {
 }
 
 /// Names of the helpers that the model has, with those of the BPF machine.
-const NAMES: [(u32, &str); 46] = [
+const NAMES: [(u32, &str); 45] = [
     (1, "bpf_map_lookup_elem"),
     (2, "bpf_map_update_elem"),
     (3, "bpf_map_delete_elem"),
@@ -57,7 +57,6 @@ const NAMES: [(u32, &str); 46] = [
     (156, "bpf_task_storage_get"),
     (157, "bpf_task_storage_delete"),
     (158, "bpf_get_current_task_btf"),
-    (160, "bpf_ktime_get_coarse_ns"),
     (164, "bpf_for_each_map_elem"),
     (165, "bpf_snprintf"),
     (169, "bpf_timer_init"),
@@ -93,7 +92,6 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
         118 => crate::guest::jiffies((core.now + core.uptime).0, core.config.hz),
         153 => per_cpu_ptr(core, cx.memory, a[0], a[1] as u32).unwrap_or(0),
         154 => this_cpu_ptr(core, cx.memory, a[0])?,
-        160 => (core.jiffies_now() + core.uptime).0,
         165 => snprintf(cx, a)?,
         177 => trace_vprintk(core, cx, a)?,
         _ => return Err(FaultKind::MissingHelper(helper)),
