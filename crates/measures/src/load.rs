@@ -48,7 +48,7 @@ impl LoadFollower {
             let rounding = if active >= *average { ONE - 1 } else { 0 };
             *average = (*average * kept + active * (ONE - kept) + rounding) / ONE;
         }
-        self.next = self.next + EVERY;
+        self.next += EVERY;
     }
 
     /// What it is at `end`.
