@@ -153,7 +153,7 @@ fn noise() -> Workload {
 /// a number between 0 and 1 that is equally likely anywhere.
 fn uneven(state: &mut u64, mean: Nanos) -> Nanos {
     let fraction = u128::from(next(state) >> 32);
-    Nanos((3 * u128::from(mean.0) * fraction * fraction >> 64) as u64 + 1)
+    Nanos(((3 * u128::from(mean.0) * fraction * fraction) >> 64) as u64 + 1)
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
