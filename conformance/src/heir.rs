@@ -357,7 +357,7 @@ pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) 
         let shown = value.map_or("-".to_owned(), |value| value.to_string());
         writeln!(text, "{case:10} {task:7} {measure:13} {low:>8} {high:>8} {shown:>8}{mark}")
             .expect("a string takes all");
-        well &= mark == "" || mark == "  known";
+        well &= mark.is_empty() || mark == "  known";
     }
     (text, well)
 }

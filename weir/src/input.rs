@@ -31,13 +31,16 @@ pub const RUNS: Kind = Kind { what: "a file of runs", most_mib: 1024 };
 /// A fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
 
-/// What was read so far, by path: a saved run holds it.
-static READ: Mutex<Vec<(String, Vec<u8>)>> = Mutex::new(Vec::new());
+/// Contents by path.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// What was read so far: a saved run holds it.
+static READ: Mutex<Files> = Mutex::new(Vec::new());
 /// Whether to remember that.
 static REMEMBERS: AtomicBool = AtomicBool::new(false);
 
-/// What a saved run holds, by path: it is read instead of what is there today.
-static PROVIDED: Mutex<Option<Vec<(String, Vec<u8>)>>> = Mutex::new(None);
+/// What a saved run holds: it is read instead of what is there today.
+static PROVIDED: Mutex<Option<Files>> = Mutex::new(None);
 
 /// Ends the providing of files when it is dropped.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ impl Drop for Provided {
 }
 
 /// While what this returns lives, these files are read and no others, by the paths that they had.
-pub fn provide(files: Vec<(String, Vec<u8>)>) -> Provided {
+pub fn provide(files: Files) -> Provided {
     *PROVIDED.lock().expect("nobody panics with it") = Some(files);
     Provided
 }
@@ -58,9 +61,7 @@ pub fn provide(files: Vec<(String, Vec<u8>)>) -> Provided {
 /// A file that was provided; the outer `None`: files are read where they are.
 fn provided(path: &Path) -> Option<Option<Vec<u8>>> {
     let files = PROVIDED.lock().expect("nobody panics with it");
-    let find = |files: &Vec<(String, Vec<u8>)>| {
-        files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, bytes)| bytes.clone())
-    };
+    let find = |files: &Files| files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, bytes)| bytes.clone());
     files.as_ref().map(find)
 }
 
@@ -82,7 +83,7 @@ pub fn note(path: &str, bytes: &[u8]) {
 }
 
 /// Path and contents of what was read since somebody asked to remember that.
-pub fn read_so_far() -> Vec<(String, Vec<u8>)> {
+pub fn read_so_far() -> Files {
     READ.lock().expect("nobody panics with it").clone()
 }
 

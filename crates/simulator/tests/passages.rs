@@ -66,10 +66,11 @@ fn a_lock_without_distance_is_the_machine_repairman() {
 
 /// Of `of` tasks that think for `think` on average, so many come within `time`: by number.
 fn arrivals(of: u32, time: f64, think: f64) -> Vec<f64> {
-    let (comes, mut share) = (1.0 - (-time / think).exp(), vec![1.0]);
-    for _ in 0..of {
-        share.push(0.0);
-        for count in (0..share.len()).rev() {
+    let comes = 1.0 - (-time / think).exp();
+    let mut share = vec![0.0; of as usize + 1];
+    share[0] = 1.0;
+    for most in 1..=of as usize {
+        for count in (0..=most).rev() {
             let one_fewer = if count > 0 { share[count - 1] } else { 0.0 };
             share[count] = share[count] * (1.0 - comes) + one_fewer * comes;
         }
