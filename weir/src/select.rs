@@ -232,7 +232,11 @@ fn host() -> Result<Machine> {
 }
 
 /// Recordings that come with weir.
-const RECORDED: &[(&str, &[u8])] = &[("build", include_bytes!("../../workloads/recorded/build.weir"))];
+const RECORDED: &[(&str, &[u8])] = &[
+    ("build", include_bytes!("../../workloads/recorded/build.weir")),
+    ("wide", include_bytes!("../../workloads/recorded/wide.weir")),
+    ("desktop", include_bytes!("../../workloads/recorded/desktop.weir")),
+];
 
 /// Name and contents of the workloads that come with weir: recordings, then rt-app files.
 fn shipped_workloads() -> impl Iterator<Item = (&'static str, &'static [u8])> + Clone {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the recordings that come with weir are for.
+
+use serde_json::Value;
+use std::process::Command;
+
+fn weir(args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The longest chain has less than a 400th of the work. One sleep that somebody outside of the build ended is in it, too, and
+/// keeps half of 128 CPUs from having something to do all the time.
+#[test]
+fn the_wide_build_keeps_many_cpus_busy() {
+    let wide = weir(&["workload", "wide", "--format", "json"]);
+    let ns = |value: &Value| value.as_u64().unwrap();
+    let (work, chain) = (ns(&wide["work_ns"]), ns(&wide["chain_work_ns"]));
+    assert!(work >= 400 * chain, "{work} ns of work, a chain of {chain} ns");
+
+    let machine = "node:2 core:64 pu:1";
+    let run = &weir(&["sim", "kernel", "-w", "wide", "-m", machine, "--seed", "0", "--format", "json"])["runs"][0];
+    let (makespan, done) = (ns(&run["makespan_ns"]), ns(&run["cpu_ns"]["run"]));
+    assert!(done > makespan * 60, "{done} ns of CPU time in {makespan} ns on 128 CPUs");
+}
+
+#[test]
+fn the_desktop_has_a_video_pages_and_a_build() {
+    let desktop = weir(&["sim", "fifo", "-w", "desktop", "-m", "core:4 pu:1", "--seed", "0", "--format", "json"]);
+    let tasks = desktop["runs"][0]["tasks"].as_array().unwrap();
+    let count = |name: &str| tasks.iter().filter(|task| task["name"] == name).count();
+    assert_eq!((count("desktop"), count("cc1"), count("make")), (8, 24, 1));
+}
