@@ -62,7 +62,7 @@ impl Host {
         let real = measured.collect::<Result<Vec<_>>>()?.into_iter().min().expect("there is a round");
         let idle_exit_ns = real.saturating_sub(predicted);
         let note = format!(
-            "host: an idle CPU runs a task {:.1} us after another woke it, the model's {:.1} us; the rest is \
+            "host: an idle CPU runs a task {:.1} us after another woke it, the model's {:.1} us; the rest is\n\
              idle_exit_ns; measured: {}",
             real as f64 / 1e3,
             predicted as f64 / 1e3,
