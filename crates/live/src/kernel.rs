@@ -6,7 +6,7 @@ use crate::convert::{Host, command_line};
 use ids::CpuSet;
 use libbpf_rs::btf::{
     Btf, BtfType,
-    types::{Composite, DataSec, Func, MemberAttr, Struct, Typedef, Var},
+    types::{Composite, DataSec, MemberAttr, Struct, Typedef, Var},
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,12 +87,12 @@ fn effective_uid() -> Result<u32, LiveError> {
 pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LiveError> {
     let btf = Btf::from_vmlinux().map_err(LiveError::bpf("read the kernel's BTF"))?;
     for tracepoint in tracepoints {
-        let known = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}"));
-        let missing = || LiveError::Unsupported {
-            missing: format!("tracepoint {tracepoint}"),
-            reason: "its events are what is measured",
-        };
-        known.ok_or_else(missing)?;
+        if !has_tracepoint(&btf, tracepoint) {
+            return Err(LiveError::Unsupported {
+                missing: format!("tracepoint {tracepoint}"),
+                reason: "its events are what is measured",
+            });
+        }
     }
     let rq = variable_offset(&btf, "runqueues");
     let count = variable_offset(&btf, "__preempt_count")
@@ -104,18 +104,17 @@ pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LiveError> {
     Ok(count.ok_or_else(|| missing("__preempt_count"))? - rq.ok_or_else(|| missing("runqueues"))?)
 }
 
-/// Those of these sections of programs (`tp_btf/TRACEPOINT`, `fexit/FUNCTION`) that the kernel has something for.
+/// Those of these tracepoints that the kernel has.
 ///
 /// # Errors
 /// If its BTF cannot be read.
-pub fn hooks<'a>(sections: &[&'a str]) -> Result<Vec<&'a str>, LiveError> {
+pub fn known_tracepoints<'a>(tracepoints: &[&'a str]) -> Result<Vec<&'a str>, LiveError> {
     let btf = Btf::from_vmlinux().map_err(LiveError::bpf("read the kernel's BTF"))?;
-    let has = |section: &&str| match section.split_once('/') {
-        Some(("tp_btf", tracepoint)) => btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some(),
-        Some((_, function)) => btf.type_by_name::<Func<'_>>(function).is_some(),
-        None => false,
-    };
-    Ok(sections.iter().copied().filter(|section| has(section)).collect())
+    Ok(tracepoints.iter().copied().filter(|tracepoint| has_tracepoint(&btf, tracepoint)).collect())
+}
+
+fn has_tracepoint(btf: &Btf<'_>, tracepoint: &str) -> bool {
+    btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some()
 }
 
 /// Offset of a per-CPU variable in its section.

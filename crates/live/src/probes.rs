@@ -25,7 +25,7 @@ pub(crate) struct ProbeSet {
     pub object: &'static Aligned<[u8]>,
     /// The tracepoints that its programs are attached to.
     pub tracepoints: &'static [&'static str],
-    /// The sections of programs that are loaded only where the kernel has what they are attached to.
+    /// Tracepoints that not every kernel has. Their programs (`?tp_btf/NAME`) are loaded only where it does.
     pub optional: &'static [&'static str],
 }
 
@@ -55,9 +55,10 @@ impl Probes {
             ObjectBuilder::default().open_memory(&set.object.0).map_err(LiveError::bpf("read Weir's own programs"))?;
         let mask_words = (cpus.words().len() as u32).max(1);
         let preempt_count_from_rq = kernel::preempt_count_from_rq(set.tracepoints)?;
-        let hooks = kernel::hooks(set.optional)?;
+        let known = kernel::known_tracepoints(set.optional)?;
         for mut program in open.progs_mut() {
-            if hooks.iter().any(|hook| program.section() == *hook) {
+            let section = program.section().to_string_lossy().into_owned();
+            if section.strip_prefix("tp_btf/").is_some_and(|name| known.contains(&name)) {
                 program.set_autoload(true);
             }
         }

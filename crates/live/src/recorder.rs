@@ -42,13 +42,7 @@ static PROBES: ProbeSet = ProbeSet {
         "itimer_state",
         "sys_exit",
     ],
-    optional: &[
-        "tp_btf/sock_send_length",
-        "tp_btf/sock_recv_length",
-        "tp_btf/block_rq_insert",
-        "tp_btf/block_rq_issue",
-        "tp_btf/block_rq_complete",
-    ],
+    optional: &["sock_send_length", "sock_recv_length", "block_rq_insert", "block_rq_issue", "block_rq_complete"],
 };
 
 /// Whom to record.
