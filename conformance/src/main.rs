@@ -57,11 +57,14 @@ enum Command {
     },
     /// Compare shares of a CPU and latencies with what `shares/play.sh` left of a kernel.
     Shares {
-        /// Folder of the reports.
-        reports: PathBuf,
+        /// Folder of the reports; what is kept of a kernel if none is named.
+        reports: Option<PathBuf>,
         /// Keep the kernel's numbers in this file.
         #[arg(long)]
         keep: Option<PathBuf>,
+        /// Write the table into this page.
+        #[arg(long)]
+        page: Option<PathBuf>,
     },
     /// Compare the model of the kernel's own classes with what `weir run` reported of real threads under them.
     Classes {
@@ -117,6 +120,22 @@ fn main() -> ExitCode {
     }
 }
 
+fn compare_shares(reports: Option<&Path>, keep: Option<&Path>, page: Option<&Path>) -> Result<bool> {
+    let kernel = reports.map_or_else(shares::recorded, shares::reports)?;
+    let model = shares::simulated()?;
+    let (text, well) = shares::compare(&kernel, &model, &shares::own_exceptions());
+    print!("{text}");
+    if let Some(path) = keep {
+        write(path, &shares::write(&kernel))?;
+    }
+    if let Some(path) = page {
+        let place = || path.display().to_string();
+        let old = std::fs::read_to_string(path).with_context(place)?;
+        write(path, &shares::in_page(&old, &shares::markdown(&kernel, &model)?).with_context(place)?)?;
+    }
+    Ok(well)
+}
+
 /// Whether all is well.
 fn run(command: Command) -> Result<bool> {
     match command {
@@ -142,13 +161,7 @@ fn run(command: Command) -> Result<bool> {
             }
             Ok(verdicts.iter().all(Verdict::is_expected))
         }
-        Command::Shares { reports, keep } => {
-            let kernel = shares::reports(&reports)?;
-            let (text, well) = shares::compare(&kernel, &shares::simulated()?, &shares::own_exceptions());
-            print!("{text}");
-            keep.map_or(Ok(()), |path| write(&path, &shares::write(&kernel)))?;
-            Ok(well)
-        }
+        Command::Shares { reports, keep, page } => compare_shares(reports.as_deref(), keep.as_deref(), page.as_deref()),
         Command::Classes { reports, keep } => {
             let kernel = if reports.is_empty() { classes::recorded()? } else { classes::reports(&reports)? };
             let (text, well) = classes::compare(&kernel, &classes::simulated()?);

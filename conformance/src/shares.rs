@@ -29,6 +29,7 @@ const WAKEUPS: u64 = 20;
 /// The policies, in the order of their latencies: the later one has the lower.
 const POLICIES: [&str; 2] = ["fifo", "bfs"];
 const EXCEPTIONS: &str = include_str!("../shares/exceptions.toml");
+const RECORDED: &str = include_str!("../recorded/7.2.13/shares");
 const MACHINE: &str = include_str!("../shares/icount.toml");
 const WORKLOADS: [(&str, &str); 6] = [
     ("shares-2", include_str!("../shares/shares-2.json")),
@@ -185,6 +186,11 @@ impl Sink for Unheard {
     fn event(&mut self, _: &Event) {}
 }
 
+/// What is kept of a kernel.
+pub fn recorded() -> Result<Vec<Got>> {
+    read(RECORDED)
+}
+
 /// What the model gives.
 pub fn simulated() -> Result<Vec<Got>> {
     let machine = Machine::from_toml("icount.toml", MACHINE)?;
@@ -250,7 +256,7 @@ pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (Stri
         let mut columns = format!("{:7.2} {:8.2} {points:6.2}", shares.0, shares.1);
         if there.has_latency() {
             for (there, here) in [(there.p50_ns, here.p50_ns), (there.p90_ns, here.p90_ns)] {
-                let factor = (there.max(here) as f64) / (there.min(here).max(1) as f64);
+                let factor = factor(there, here);
                 fits &= factor <= LATENCY_FACTOR;
                 let (there, here) = (there as f64 / 1e6, here as f64 / 1e6);
                 write!(columns, "  {there:7.3} {here:7.3} x{factor:4.2}").expect("a string takes all");
@@ -273,6 +279,68 @@ pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (Stri
         }
     }
     (text, well)
+}
+
+const BEGIN: &str = "<!-- made by cargo run -p conformance -- shares --page docs/fidelity.md -->\n";
+const END: &str = "<!-- end of the shares -->\n";
+
+/// Both worlds side by side as a table of a page, and the largest differences.
+///
+/// # Errors
+/// If the model lacks a task of the kernel's.
+pub fn markdown(kernel: &[Got], model: &[Got]) -> Result<String> {
+    let mut text = String::from(
+        "| workload | policy | task | share % | | p50 ms | | p90 ms | |\n|---|---|---|---|---|---|---|---|---|\n\
+         | | | | kernel | model | kernel | model | kernel | model |\n",
+    );
+    let (mut most_points, mut largest_factor) = ((0.0, None), (0.0, None));
+    for there in kernel {
+        let here = model.iter().find(|here| here.is_beside(there) && here.task == there.task);
+        let here = here.with_context(|| format!("{} under {}: not in the model", there.task, there.policy))?;
+        let shares = (share(there, kernel), share(here, model));
+        write!(text, "| {} | {} | {} | {:.2} | {:.2} |", there.workload, there.policy, there.task, shares.0, shares.1)?;
+        raise(&mut most_points, (shares.0 - shares.1).abs(), there);
+        for (there_ns, here_ns) in [(there.p50_ns, here.p50_ns), (there.p90_ns, here.p90_ns)] {
+            if there.has_latency() {
+                write!(text, " {:.3} | {:.3} |", there_ns as f64 / 1e6, here_ns as f64 / 1e6)?;
+                raise(&mut largest_factor, factor(there_ns, here_ns), there);
+            } else {
+                text.push_str(" | |");
+            }
+        }
+        text.push('\n');
+    }
+    let place =
+        |got: Option<&Got>| got.map_or(String::new(), |got| format!("`{}` under `{}`", got.workload, got.policy));
+    let ((points, whose_points), (factor, whose_factor)) = (most_points, largest_factor);
+    writeln!(
+        text,
+        "\nThe largest differences are {points:.1} points, in {}, and a factor of {factor:.1}, in {}.",
+        place(whose_points),
+        place(whose_factor)
+    )?;
+    Ok(text)
+}
+
+fn raise<'a>(most: &mut (f64, Option<&'a Got>), value: f64, whose: &'a Got) {
+    if value > most.0 {
+        *most = (value, Some(whose));
+    }
+}
+
+/// The page with this table in place of the one that it has.
+///
+/// # Errors
+/// If it has no place for one.
+pub fn in_page(page: &str, table: &str) -> Result<String> {
+    let place = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = place.context("the page has no place for the table of shares")?;
+    Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
+}
+
+/// By which factor two times differ, at least 1.
+fn factor(a: u64, b: u64) -> f64 {
+    (a.max(b) as f64) / (a.min(b).max(1) as f64)
 }
 
 /// Its part of what all tasks of its run got, in points of a hundred.

@@ -46,6 +46,14 @@ fn shares_and_latencies_are_those_of_the_kernel() {
     }
 }
 
+#[test]
+fn the_page_shows_these_shares() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/fidelity.md")).unwrap();
+    let table = shares::markdown(&shares::recorded().unwrap(), &shares::simulated().unwrap()).unwrap();
+    let fresh = shares::in_page(&page, &table).unwrap() == page;
+    assert!(fresh, "renew it: cargo run -p conformance -- shares --page docs/fidelity.md");
+}
+
 /// Beside a task of nice 0 one of nice 19 has 3.4 % under `bfs`. Nothing at all and too much by a factor of 2.5 both differ by
 /// no more than 5 points, and must be seen.
 #[test]
