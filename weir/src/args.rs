@@ -216,9 +216,11 @@ pub struct Sim {
     /// Draw the machine's uncertain numbers N times; each draw runs with every seed [default seeds: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub draws: Option<u64>,
-    /// Kernel version to model; +ticket or +test-and-set behind it: with such locks, as kernels before 4.2; +waiting:
-    /// what it does waits for locks while other CPUs go on (slower; right latencies where locks are fought for)
-    #[arg(long, value_name = "VERSION", default_value = "7.2")]
+    /// Kernel version to model: 7.2, or 6.18 for the kernel's own scheduler before HRTICK, or host for the one of them
+    /// whose own scheduler is most like that of this machine's kernel. +ticket or +test-and-set
+    /// behind it: with such locks, as kernels before 4.2; +waiting: what it does waits for locks while other CPUs go
+    /// on (slower; right latencies where locks are fought for)
+    #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel_name)]
     pub kernel: KernelName,
     /// Effects of hardware to leave out: smt, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
@@ -555,6 +557,16 @@ pub struct Record {
     /// The command and its arguments
     #[arg(last = true, required_unless_present_any = ["pid", "all"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// A kernel that is modelled, by its version or as the one nearest to this machine's.
+fn kernel_name(text: &str) -> Result<KernelName, String> {
+    match text {
+        "host" => {
+            live::kernel_release().map(|release| KernelName::nearest(&release)).map_err(|error| error.to_string())
+        }
+        _ => text.parse(),
+    }
 }
 
 /// A time of a run.

@@ -37,6 +37,15 @@ impl Form {
     }
 }
 
+/// The kernel that all of the model follows.
+const NEWEST: (u16, u16) = (7, 2);
+/// The kernel whose own classes are modelled as well: its slices end at ticks, as HRTICK is on since 7.1 only
+/// (`conformance/recorded/order-6.18`).
+const OLDER_FAIR: (u16, u16) = (6, 18);
+
+/// Since then turns of the fair class end by a timer.
+const HRTICK_SINCE: (u16, u16) = (7, 1);
+
 /// What stands behind the version for locks that are not those of that version.
 const SPINNING: [(&str, Spinning); 2] = [("ticket", Spinning::Ticket), ("test-and-set", Spinning::TestAndSet)];
 /// And for operations that wait.
@@ -59,6 +68,21 @@ impl KernelName {
     pub(crate) fn needs_locks(self) -> bool {
         self != KernelName::from(self.version)
     }
+
+    /// Whether its sched_ext is modelled.
+    pub fn has_sched_ext(self) -> bool {
+        self.version == NEWEST
+    }
+
+    /// The modelled kernel whose own scheduler is most like that of this release (`6.18.44-amd64`), or the newest if the
+    /// release says nothing.
+    pub fn nearest(release: &str) -> KernelName {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u16>().ok());
+        match (numbers.next(), numbers.next()) {
+            (Some(major), Some(minor)) if (major, minor) < HRTICK_SINCE => OLDER_FAIR.into(),
+            _ => NEWEST.into(),
+        }
+    }
 }
 
 impl fmt::Display for KernelName {
@@ -74,18 +98,20 @@ impl fmt::Display for KernelName {
 impl FromStr for KernelName {
     type Err = String;
 
-    /// Only 7.2: the model follows that, and another version would be a promise that it does not keep.
+    /// Only those versions that the model was held against: another one would be a promise that it does not keep.
     fn from_str(text: &str) -> Result<KernelName, String> {
         let unknown = || {
-            "only kernel 7.2 is modelled; 7.2+ticket and 7.2+test-and-set have such locks, and +waiting behind any of them \
-             has operations that wait for locks"
+            "only kernel 7.2 is modelled, and of 6.18 its own scheduler; +ticket or +test-and-set behind it has such locks, \
+             and +waiting behind any of them has operations that wait for locks"
                 .to_owned()
         };
         let mut words = text.split('+');
-        if words.next() != Some("7.2") {
-            return Err(unknown());
-        }
-        let mut name = KernelName::from((7, 2));
+        let version = match words.next() {
+            Some("7.2") => NEWEST,
+            Some("6.18") => OLDER_FAIR,
+            _ => return Err(unknown()),
+        };
+        let mut name = KernelName::from(version);
         for word in words {
             match SPINNING.iter().find(|(spinning, _)| *spinning == word) {
                 Some((_, spinning)) if name.spinning == Spinning::Queued => name.spinning = *spinning,
@@ -103,14 +129,24 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["7.2", "7.2+ticket", "7.2+test-and-set", "7.2+waiting", "7.2+ticket+waiting"] {
+        for name in
+            ["7.2", "6.18", "6.18+ticket", "7.2+ticket", "7.2+test-and-set", "7.2+waiting", "7.2+ticket+waiting"]
+        {
             assert_eq!(name.parse::<KernelName>().unwrap().to_string(), name);
         }
         assert_eq!("7.2+waiting+ticket".parse::<KernelName>().unwrap().to_string(), "7.2+ticket+waiting");
         for wrong in
-            ["", "6.18", "7.2+", "7.2+mcs", "7.20", "7.2+ticket+test-and-set", "7.2+waiting+waiting", "+waiting"]
+            ["", "6.17", "7.1", "7.2+", "7.2+mcs", "7.20", "7.2+ticket+test-and-set", "7.2+waiting+waiting", "+waiting"]
         {
             assert!(wrong.parse::<KernelName>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_kernel_has_its_slices_end_in_the_same_way() {
+        let releases = [("6.18.44-amd64", "6.18"), ("5.10.0", "6.18"), ("7.0", "6.18"), ("7.1.2", "7.2"), ("", "7.2")];
+        for (release, nearest) in releases {
+            assert_eq!(KernelName::nearest(release).to_string(), nearest, "{release}");
         }
     }
 }

@@ -77,6 +77,10 @@ fn attach<'a>(
     object: &Object,
     profile: &'a Profile,
 ) -> Result<(), SetupError> {
+    if !setup.kernel.has_sched_ext() {
+        let problem = "sched_ext is modelled as in 7.2 only; expected the scheduler kernel";
+        return Err(SetupError::Lacks(format!("kernel {}: {problem}", setup.kernel)));
+    }
     let config = config(setup);
     let target = Kernel::target(&config);
     if let Some(all) = Kernel::lacks(&config, object).refusal() {

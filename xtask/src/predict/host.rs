@@ -57,7 +57,7 @@ impl Host {
             document["runs"][0]["wakeup_latency_ns"]["p50"].as_u64().context("no wakeup latency")
         };
         let bare = file("host", &topology, 0)?;
-        let predicted = median(&["sim", "--format", "json", KERNEL, "-m", &bare, "-w", &game])?;
+        let predicted = median(&["sim", "--format", "json", KERNEL, "--kernel", "host", "-m", &bare, "-w", &game])?;
         let measured = (0..ROUNDS).map(|_| median(&["run", "--format", "json", "-w", &game]));
         let real = measured.collect::<Result<Vec<_>>>()?.into_iter().min().expect("there is a round");
         let idle_exit_ns = real.saturating_sub(predicted);

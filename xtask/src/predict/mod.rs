@@ -175,7 +175,8 @@ impl<'a> Weir<'a> {
 
     fn predict(&self, scheduler: &str, case: &Case, file: &Path) -> Result<Run> {
         let workload = format!("{}{}", file.display(), case.change);
-        self.report(&["sim", "--format", "json", scheduler, "-m", &case.machine, "-w", &workload])
+        let kernel = if scheduler == host::KERNEL { "host" } else { "7.2" };
+        self.report(&["sim", "--format", "json", scheduler, "--kernel", kernel, "-m", &case.machine, "-w", &workload])
     }
 
     fn report(&self, arguments: &[&str]) -> Result<Run> {

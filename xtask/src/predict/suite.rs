@@ -240,7 +240,18 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
             let real = weir.measure(&format!("{}{}", place.environment(), question.shell(place, kind)))?;
             let workload = format!("{}{}", file.display(), question.change());
             let machine = question.machine(host);
-            let predicted = weir.report(&["sim", "--format", "json", host::KERNEL, "-m", machine, "-w", &workload])?;
+            let predicted = weir.report(&[
+                "sim",
+                "--format",
+                "json",
+                host::KERNEL,
+                "--kernel",
+                "host",
+                "-m",
+                machine,
+                "-w",
+                &workload,
+            ])?;
             if round > 0 {
                 row.real.push(real);
                 row.predicted.push(predicted);
