@@ -36,10 +36,7 @@ pub fn explain(args: &Explain) -> Result<()> {
     let parts = parts(args, run)?;
     let mut recorder = Recorder::new(saved.cpus(number)?);
     let object = saved.tell(number, &mut recorder)?;
-    let mut timeline = recorder.finish(run.end());
-    for (task, saved) in timeline.tasks.iter_mut().zip(&run.tasks) {
-        task.info.name.clone_from(&saved.name);
-    }
+    let timeline = run.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();
     let story = Story { timeline: &timeline, source: &source };
     let text = match args.format {

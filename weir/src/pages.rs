@@ -89,10 +89,7 @@ fn track(saved: &Saved, run: usize) -> Result<Track> {
     let object = saved.tell(run, &mut sinks)?;
     let Tee(recorder, collector) = sinks;
     let one = &saved.runs[run];
-    let mut timeline = recorder.finish(one.end());
-    for (task, saved) in timeline.tasks.iter_mut().zip(&one.tasks) {
-        task.info.name.clone_from(&saved.name);
-    }
+    let timeline = one.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();
     let explanations = explain::for_page(&Story { timeline: &timeline, source: &source }, one);
     Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), explanations })

@@ -16,6 +16,7 @@ use saved_run::SavedRun;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use timeline::{Recorder, Timeline};
 
 /// Which run of a file: what is not given may be anything.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -68,6 +69,15 @@ impl OneRun {
     /// When it ended.
     pub fn end(&self) -> Nanos {
         Nanos(self.elapsed_ns)
+    }
+
+    /// What was kept of it, with the names that its tasks had at the end: they are announced under their parents' names.
+    pub fn timeline(&self, recorder: Recorder) -> Timeline {
+        let mut timeline = recorder.finish(self.end());
+        for (task, saved) in timeline.tasks.iter_mut().zip(&self.tasks) {
+            task.info.name.clone_from(&saved.name);
+        }
+        timeline
     }
 }
 
