@@ -118,7 +118,12 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
                 canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
                 span.probe {}
                 p.quiet {
-                    "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has a colour of its own. Where a                      CPU's row is too dense for single tasks, its height says which share of the time it ran tasks. The red                      ground is time in which some CPU idled although a task waited that may run there; black ticks at the foot                      of a row are waits for locks. In the longest chain of causes tall is running, half as tall and red is                      waiting for a CPU, a line is sleeping; the dashed line above the CPUs that run is all of them."
+                    "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has a colour of its own. \
+                     Where a CPU's row is too dense for single tasks, its height says which share of the time it ran \
+                     tasks. The red ground is time in which some CPU idled although a task waited that may run there; \
+                     black ticks at the foot of a row are waits for locks. In the longest chain of causes tall is \
+                     running, half as tall and red is waiting for a CPU, a line is sleeping; the dashed line above the \
+                     CPUs that run is all of them."
                 }
                 details { summary { "The longest waits" } ol.longest {} }
             }
