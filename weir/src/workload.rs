@@ -24,6 +24,19 @@ const TOP: usize = 8;
 const DOUBLINGS: u32 = 12;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// What is known of a workload.
+struct Known {
+    workload: Workload,
+    /// Of each recording in it.
+    metas: Vec<RecordingMeta>,
+    /// What the tasks of each recording touched, where it says that.
+    touched: Vec<Option<Touched>>,
+    span: Span,
+    inside: Inside,
+    /// What nobody can read off it, a sentence each.
+    uncertain: Vec<String>,
+}
+
 /// Prints it.
 pub fn workload(args: &Args) -> Result<()> {
     let (workload, recorded) = select::recordings(&args.workload, None, Touched::of)?;
@@ -31,9 +44,10 @@ pub fn workload(args: &Args) -> Result<()> {
     let span = workload.span(args.duration, PARTS)?;
     let inside = Inside::of(&workload);
     let uncertain = uncertain(&workload, &metas, &span, &inside);
+    let known = Known { workload, metas, touched, span, inside, uncertain };
     let text = match args.format {
-        Format::Text => to_text(&workload, &metas, &touched, &span, &inside, &uncertain),
-        Format::Json => format!("{:#}\n", to_json(&workload, &metas, &touched, &span, &inside, &uncertain)),
+        Format::Text => to_text(&known),
+        Format::Json => format!("{:#}\n", to_json(&known)),
         Format::Csv => bail!("a workload is no table; expected --format text or json"),
     };
     output::print(&text)?;
@@ -98,14 +112,8 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
     all
 }
 
-fn to_text(
-    workload: &Workload,
-    metas: &[RecordingMeta],
-    touched: &[Option<Touched>],
-    span: &Span,
-    inside: &Inside,
-    uncertain: &[String],
-) -> String {
+fn to_text(known: &Known) -> String {
+    let Known { workload, metas, touched, span, inside, uncertain } = known;
     let mut text = String::new();
     // Tables have their own width.
     let mut say = |lines: &str| {
@@ -229,14 +237,8 @@ fn top(chain: &[Link]) -> Vec<(&str, Nanos, Nanos, u64)> {
     names
 }
 
-fn to_json(
-    workload: &Workload,
-    metas: &[RecordingMeta],
-    touched: &[Option<Touched>],
-    span: &Span,
-    inside: &Inside,
-    uncertain: &[String],
-) -> Value {
+fn to_json(known: &Known) -> Value {
+    let Known { workload, metas, touched, span, inside, uncertain } = known;
     let recorded = metas.iter().zip(touched).map(|(meta, touched)| {
         json!({
             "command": meta.command, "kernel": meta.kernel, "cpu_model": meta.cpu_model, "cpus": meta.cpus,
