@@ -12,7 +12,7 @@ use ids::{Nanos, TaskId};
 use report::{Outcome, wrap};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use timeline::{Account, Recorder, Timeline, Wait};
+use timeline::{Account, Timeline, Wait};
 
 /// Waits that are told if nothing else was asked for.
 const SOME_WAITS: u64 = 3;
@@ -34,7 +34,7 @@ pub fn explain(args: &Explain) -> Result<()> {
     let (number, among) = saved.choose(&args.which)?;
     let run = &saved.runs[number];
     let parts = parts(args, run)?;
-    let mut recorder = Recorder::new(saved.cpus(number)?);
+    let mut recorder = saved.recorder(number)?;
     let object = saved.tell(number, &mut recorder)?;
     let timeline = run.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();

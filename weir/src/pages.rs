@@ -14,7 +14,6 @@ use page::Track;
 use report::{Details, Outcome, Record};
 use saved_run::SavedRun;
 use std::path::{Path, PathBuf};
-use timeline::Recorder;
 
 /// What a page is made of.
 #[derive(Default)]
@@ -84,8 +83,8 @@ impl Runs {
 
 /// The events of one run of a file.
 fn track(saved: &Saved, run: usize) -> Result<Track> {
-    let cpus = saved.cpus(run)?;
-    let mut sinks = Tee(Recorder::new(cpus), Collector::with_idle_gaps(&Topology::flat(cpus as u32)));
+    let topology = Topology::flat(saved.cpus(run)? as u32);
+    let mut sinks = Tee(saved.recorder(run)?, Collector::with_idle_gaps(&topology));
     let object = saved.tell(run, &mut sinks)?;
     let Tee(recorder, collector) = sinks;
     let one = &saved.runs[run];

@@ -218,6 +218,18 @@ impl Saved {
         }
     }
 
+    /// What keeps a run that [`Saved::tell`] tells.
+    ///
+    /// # Errors
+    /// If the part that describes the machine is damaged.
+    pub fn recorder(&self, run: usize) -> Result<Recorder> {
+        let cpus = self.cpus(run)?;
+        Ok(match self.runs[run].tags.world {
+            World::Real => Recorder::of_real_run(cpus),
+            World::Sim => Recorder::new(cpus),
+        })
+    }
+
     /// CPUs of the machine, where the file knows it.
     ///
     /// # Errors

@@ -64,11 +64,8 @@ pub fn wait_text(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Str
             let _ = writeln!(text, "  {more} followed");
         }
     } else {
-        let _ = writeln!(
-            text,
-            "\nIts queue, its place and the scheduler's lines were not seen: only a simulated run under"
-        );
-        let _ = writeln!(text, "a loaded scheduler tells them.");
+        say(&mut text, "", "\nwhere it stood, and whose doing that was");
+        say(&mut text, "  ", "not seen: only a simulated run under a loaded scheduler tells it");
     }
     let _ = writeln!(text, "\nwho ran instead on {}", cpus_name(&account.allowed));
     let runners = account.runners.iter().take(RUNNERS).map(|runner| {
@@ -77,7 +74,7 @@ pub fn wait_text(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Str
         [task_name(story, runner.task), runner.ran.to_string(), turns, order_name(runner.order).to_owned(), by]
     });
     let header = ["task", "ran", "turns", "it", "had its CPU by"];
-    text.push_str(&table(header, [19, 9, 7, 13, 26], runners.collect(), 2));
+    text.push_str(&table(header, [21, 9, 7, 13, 24], runners.collect(), 2));
     if account.runners.len() > RUNNERS {
         let rest: u64 = account.runners[RUNNERS..].iter().map(|runner| runner.ran.0).sum();
         say(
@@ -111,6 +108,7 @@ fn stood_at(story: &Story<'_>, account: &Account, at: Nanos) -> String {
     let stand = account.stands.iter().rev().find(|stand| stand.from <= at && at <= stand.to);
     let head = format!("At {}", moment(at));
     match stand {
+        None if !story.timeline.sees_queues => format!("{head} it stood in a queue that was not seen."),
         None => format!("{head} it stood in no queue that was seen."),
         Some(Stand { queue: None, site, .. }) => {
             format!("{head} it stood in no queue: {} had put it nowhere.", site_name(story, *site))

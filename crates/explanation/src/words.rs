@@ -12,7 +12,7 @@ use timeline::{Account, Order, Reason, Runner, Suspect, Wait, Why};
 pub fn task_name(story: &Story<'_>, task: TaskId) -> String {
     match task.some().and_then(|task| story.timeline.tasks.get(task.index())) {
         Some(task) => format!("{}[{}]", escape(&task.info.name), task.info.pid),
-        None => "a task outside of the run".to_owned(),
+        None => "tasks outside the run".to_owned(),
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn why_word(wait: &Wait) -> &'static str {
 /// What a suspect did, as a clause: `enqueue (bfs.bpf.c:212) put it behind 3 others`.
 pub fn suspect_sentence(story: &Story<'_>, account: &Account, suspect: &Suspect) -> String {
     let site = site_name(story, suspect.site);
-    let longest = || account.runners.first().map_or_else(String::new, |runner| task_name(story, runner.task));
+    let longest = || account.longest_runner().map_or_else(String::new, |runner| task_name(story, runner.task));
     match suspect.reason {
         Reason::PutNowhere => format!("{site} was called and put it nowhere"),
         Reason::PutOnCpu { cpu, idle: Nanos::ZERO } => format!("{site} put it into the queue of CPU {cpu}"),
@@ -142,6 +142,8 @@ pub fn suspect_sentence(story: &Story<'_>, account: &Account, suspect: &Suspect)
         Reason::Behind { tasks: Some(tasks) } => format!("{site} put it behind {}", others(tasks)),
         Reason::Behind { tasks: None } => format!("{site} put it behind others"),
         Reason::ComputedKey => format!("{site} had computed its place in the order"),
+        Reason::ComputedOtherKey => format!("{site} had computed the place of {}, which ran longest", longest()),
+        Reason::ChoseBusy { cpu } => format!("{site} chose CPU {cpu}, whose task kept it"),
         Reason::ComputedSlice { slice_ns } => {
             format!("{site} had computed {}, for {}", slice_name(slice_ns), longest())
         }
@@ -167,6 +169,8 @@ pub(crate) fn reason_word(reason: Reason) -> &'static str {
         Reason::Overtaken { .. } => "overtaken",
         Reason::Behind { .. } => "behind",
         Reason::ComputedKey => "computed_key",
+        Reason::ComputedOtherKey => "computed_other_key",
+        Reason::ChoseBusy { .. } => "chose_busy",
         Reason::ComputedSlice { .. } => "computed_slice",
         Reason::LongSlice { .. } => "long_slice",
         Reason::TookCpu => "took_cpu",
@@ -204,6 +208,7 @@ pub(crate) fn order_name(order: Order) -> &'static str {
         Order::Before => "ran already",
         Order::Ahead => "waited longer",
         Order::Overtook => "came later",
+        Order::Unseen => "not seen",
     }
 }
 

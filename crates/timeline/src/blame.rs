@@ -15,11 +15,14 @@
 //! 6. Also whoever had computed the virtual time of the task, and the slice of the one that ran: the last callback that
 //!    wrote that very number into what the scheduler keeps for it.
 //! 7. A CPU idled when the task was woken, and went on idling: also whoever chose another CPU.
-//! 8. Whoever gave a CPU to the one that ran longest instead. A task that lost its CPU: also whoever took that away.
+//! 8. Whoever gave a CPU to the one that ran longest instead, and, if that had not run already, whoever had computed its
+//!    virtual time. A task that lost its CPU: also whoever took that away.
+//! 9. All CPUs were busy when the task was woken, and who had the CPU that was chosen for it kept that for half of the
+//!    wait: also whoever chose that CPU.
 
 use crate::Timeline;
-use crate::task::{Departure, Stand, Why};
-use crate::wait::{Account, Order, dispatches_within, has_one_order, union};
+use crate::task::{Choice, Departure, Stand, Why};
+use crate::wait::{Account, Order, Runner, dispatches_within, has_one_order, union};
 use event_log::{CallbackSite, KickFlags, SwitchReason};
 use ids::{CpuId, DsqId, Nanos, TaskId};
 
@@ -79,6 +82,13 @@ pub enum Reason {
     },
     /// It computed the virtual time by which the task had its place.
     ComputedKey,
+    /// It computed the virtual time by which who ran longest instead had its place.
+    ComputedOtherKey,
+    /// It chose this CPU, and who had that kept it.
+    ChoseBusy {
+        /// Which.
+        cpu: CpuId,
+    },
     /// It computed this slice, of who ran longest instead.
     ComputedSlice {
         /// In nanoseconds.
@@ -143,7 +153,7 @@ impl Timeline {
         if let Some((site, cpu)) = self.missed_idle(account) {
             blame(site, Reason::MissedIdle { cpu });
         }
-        if let Some(runner) = account.runners.first() {
+        if let Some(runner) = account.longest_runner() {
             if let Some(slice_ns) = runner.slice_ns.filter(|_| runner.order == Order::Before) {
                 blame(runner.slice_site, Reason::LongSlice { slice_ns });
                 if let Some(site) = runner.slice_by {
@@ -151,6 +161,12 @@ impl Timeline {
                 }
             }
             blame(runner.site, Reason::RanOther);
+            if let Some(site) = runner.key_by.filter(|_| runner.order != Order::Before) {
+                blame(site, Reason::ComputedOtherKey);
+            }
+        }
+        if let Some((site, cpu)) = self.chose_busy(account) {
+            blame(site, Reason::ChoseBusy { cpu });
         }
         if let Some((site, reason)) = self.took_cpu(account) {
             blame(site, reason);
@@ -192,11 +208,7 @@ impl Timeline {
     /// not chosen; and the callback that chose another.
     fn missed_idle(&self, account: &Account) -> Option<(CallbackSite, CpuId)> {
         let wait = &account.wait;
-        if !wait.is_wakeup() {
-            return None;
-        }
-        let choices = &self.task(wait.task).choices;
-        let choice = choices[..choices.partition_point(|choice| choice.time <= wait.from)].last()?;
+        let choice = self.choice_for(account)?;
         let woken = wait.from.since(choice.time);
         let idles = |cpu: &CpuId| {
             let idle = self.cpus[cpu.index()].idle_within(choice.time, wait.to);
@@ -205,6 +217,23 @@ impl Timeline {
         };
         let missed = account.idle_cpus.iter().filter(|&cpu| cpu != choice.cpu).find(idles)?;
         Some((choice.site, missed))
+    }
+
+    /// The CPU that was chosen for a task that was woken, if who had it then kept it for half of the wait; and the callback
+    /// that chose it.
+    fn chose_busy(&self, account: &Account) -> Option<(CallbackSite, CpuId)> {
+        let wait = &account.wait;
+        let choice = self.choice_for(account)?;
+        let stint = self.cpus.get(choice.cpu.index())?.stint_at(choice.time)?;
+        let kept = stint.task != wait.task && stint.to.min(wait.to).since(wait.from).0 * 2 >= wait.length().0;
+        kept.then_some((choice.site, choice.cpu))
+    }
+
+    /// The last choice of a CPU before a wait that began with a wakeup.
+    fn choice_for(&self, account: &Account) -> Option<&Choice> {
+        let wait = &account.wait;
+        let choices = &self.task(wait.task).choices;
+        choices[..choices.partition_point(|choice| choice.time <= wait.from)].last().filter(|_| wait.is_wakeup())
     }
 
     /// What took the CPU of a task that lost it.
@@ -230,6 +259,11 @@ impl Account {
     pub fn longest_stand(&self) -> Option<&Stand> {
         let within = |stand: &&Stand| stand.to.min(self.wait.to).since(stand.from.max(self.wait.from));
         self.stands.iter().rev().max_by_key(within)
+    }
+
+    /// The task of the run that ran longest instead.
+    pub fn longest_runner(&self) -> Option<&Runner> {
+        self.runners.iter().find(|runner| runner.task.some().is_some())
     }
 
     /// For how long those ran who came to run in this way.

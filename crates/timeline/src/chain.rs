@@ -156,7 +156,7 @@ impl Timeline {
                 (What::Sleeps { cause }, _) => {
                     // Before a task was made nothing of the run was waited for.
                     if index > 0 {
-                        link.kind = kind_of(cause);
+                        link.kind = kind_of(cause, self.waker_after(id, index));
                         links.push(link);
                     }
                 }
@@ -188,6 +188,14 @@ impl Timeline {
         }
     }
 
+    /// Who ended the sleep of this phase.
+    fn waker_after(&self, task: TaskId, index: usize) -> Option<Waker> {
+        match self.task(task).phases.get(index + 1)?.what {
+            What::Waits { why: Why::Woken { waker, .. } } => Some(waker),
+            _ => None,
+        }
+    }
+
     fn waited_for_lock(&self, task: TaskId, until: Nanos) -> bool {
         let words = &self.task(task).words;
         words[..words.partition_point(|words| words.from <= until)]
@@ -215,10 +223,13 @@ impl Timeline {
     }
 }
 
-fn kind_of(cause: Option<BlockCause>) -> Kind {
-    match cause {
-        Some(BlockCause::Timer) => Kind::Timer,
-        Some(BlockCause::Io) => Kind::Device,
+/// By why it began, or else by what ended it: a real kernel tells of a timer only when that rings.
+fn kind_of(cause: Option<BlockCause>, waker: Option<Waker>) -> Kind {
+    match (cause, waker) {
+        (Some(BlockCause::Timer), _) => Kind::Timer,
+        (Some(BlockCause::Io), _) => Kind::Device,
+        (_, Some(Waker::Timer)) => Kind::Timer,
+        (_, Some(Waker::Interrupt)) => Kind::Device,
         _ => Kind::Outside,
     }
 }

@@ -58,12 +58,21 @@ impl Timeline {
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     kept: Timeline,
+    /// A CPU that neither runs a task of the run nor idles runs tasks of others.
+    sees_others: bool,
 }
 
 impl Recorder {
     /// For a machine with so many CPUs, of a run that has not begun.
     pub fn new(cpus: usize) -> Recorder {
-        Recorder { kept: Timeline { cpus: vec![Cpu::default(); cpus], ..Timeline::default() } }
+        let kept = Timeline { cpus: vec![Cpu::default(); cpus], ..Timeline::default() };
+        Recorder { kept, sees_others: false }
+    }
+
+    /// The same for a real run: a CPU that neither runs a task of the run nor idles runs tasks of others. In a simulated run
+    /// it is on its way from idle to a task.
+    pub fn of_real_run(cpus: usize) -> Recorder {
+        Recorder { sees_others: true, ..Recorder::new(cpus) }
     }
 
     /// What was kept of a run that ended at `end`.
@@ -83,8 +92,10 @@ impl Recorder {
             if let Some(stint) = cpu.stints.last_mut().filter(|stint| stint.reason.is_none()) {
                 stint.to = end.max(stint.from);
             }
-            if let Some(offline) = cpu.offline.last_mut().filter(|offline| offline.1 == Nanos::MAX) {
-                offline.1 = end.max(offline.0);
+            for open in [cpu.offline.last_mut(), cpu.others.last_mut()].into_iter().flatten() {
+                if open.1 == Nanos::MAX {
+                    open.1 = end.max(open.0);
+                }
             }
         }
         self.kept
@@ -125,6 +136,7 @@ impl Recorder {
         if prev == next {
             return;
         }
+        self.others(time, cpu, false);
         let stints = &mut self.cpu(cpu).stints;
         if let Some(last) = stints.last_mut().filter(|last| last.reason.is_none()) {
             (last.to, last.reason) = (time, Some(reason));
@@ -154,6 +166,18 @@ impl Recorder {
         match offline.last_mut().filter(|last| last.1 == Nanos::MAX) {
             Some(last) if online => last.1 = time,
             None if !online => offline.push((time, Nanos::MAX)),
+            _ => {}
+        }
+    }
+
+    /// The CPU is busy with what is no task of the run from now on, or no longer.
+    fn others(&mut self, time: Nanos, cpu: CpuId, busy: bool) {
+        let cpu = self.cpu(cpu);
+        let runs = cpu.stints.last().is_some_and(|last| last.reason.is_none());
+        match cpu.others.last_mut().filter(|last| last.1 == Nanos::MAX) {
+            Some(last) if !busy && last.0 == time => drop(cpu.others.pop()),
+            Some(last) if !busy => last.1 = time,
+            None if busy && !runs => cpu.others.push((time, Nanos::MAX)),
             _ => {}
         }
     }
@@ -274,7 +298,11 @@ impl Sink for Recorder {
             }
             EventKind::Kick { target, flags } => self.cpu(target).kicks.push(Kick { time, by: cpu, flags, site }),
             EventKind::LockWait { lock, waited } => self.cpu(cpu).lock_waits.push((time, lock, waited)),
-            EventKind::Hotplug { online } => self.hotplug(time, cpu, online),
+            EventKind::Hotplug { online } => {
+                self.others(time, cpu, false);
+                self.hotplug(time, cpu, online);
+            }
+            EventKind::Idle { entered } => self.others(time, cpu, !entered && self.sees_others),
             EventKind::SelectCpu { chosen, .. } => {
                 if let Some(task) = self.task_mut(task) {
                     task.choices.push(Choice { time, cpu: chosen, site });

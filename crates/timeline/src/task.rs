@@ -203,6 +203,8 @@ pub struct Cpu {
     pub lock_waits: Vec<(Nanos, LockKind, Nanos)>,
     /// When it was not online, in order.
     pub offline: Vec<(Nanos, Nanos)>,
+    /// When it ran tasks that are not the run's, in order; only real runs have such.
+    pub others: Vec<(Nanos, Nanos)>,
 }
 
 /// A task has a CPU for some time.
@@ -254,10 +256,18 @@ impl Cpu {
         self.stints[..begun].last().filter(|stint| time < stint.to)
     }
 
+    /// The times of others that have a part of this time.
+    pub fn others_within(&self, from: Nanos, to: Nanos) -> &[(Nanos, Nanos)] {
+        let first = self.others.partition_point(|&(_, ends)| ends <= from);
+        let end = self.others.partition_point(|&(begins, _)| begins < to);
+        &self.others[first.min(end)..end]
+    }
+
     /// The times between `from` and `to` in which it was online and ran nobody, in order.
     pub fn idle_within(&self, from: Nanos, to: Nanos) -> Vec<(Nanos, Nanos)> {
         let stints = self.stints_within(from, to).iter().map(|stint| (stint.from, stint.to));
-        let mut busy: Vec<(Nanos, Nanos)> = stints.chain(self.offline.iter().copied()).collect();
+        let others = self.others_within(from, to).iter().copied();
+        let mut busy: Vec<(Nanos, Nanos)> = stints.chain(others).chain(self.offline.iter().copied()).collect();
         busy.sort_unstable();
         let (mut idle, mut at) = (Vec::new(), from);
         for (begins, ends) in busy.into_iter().filter(|&(begins, ends)| ends > from && begins < to) {

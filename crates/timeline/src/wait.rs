@@ -3,7 +3,7 @@
 
 use crate::Timeline;
 use crate::blame::Suspect;
-use crate::task::{Cpu, Stand, What, Why};
+use crate::task::{Cpu, Departure, Stand, What, Why};
 use event_log::CallbackSite;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::BTreeMap;
@@ -44,12 +44,14 @@ pub enum Order {
     Ahead,
     /// It became runnable or was queued later.
     Overtook,
+    /// It is no task of the run, and nobody saw since when it waited.
+    Unseen,
 }
 
 /// Who ran on a CPU on which another one could have run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Runner {
-    /// Who.
+    /// Who; [`TaskId::NONE`]: all that are no tasks of the run.
     pub task: TaskId,
     /// For how long, while the other waited.
     pub ran: Nanos,
@@ -59,8 +61,11 @@ pub struct Runner {
     pub cpus: CpuSet,
     /// How it came before, at its longest turn.
     pub order: Order,
-    /// What gave it its longest turn: the callback and line that put it into the queue of its CPU.
+    /// What gave it its longest turn: the callback and line that took it from a queue for its CPU, or else put it into the
+    /// queue of that.
     pub site: CallbackSite,
+    /// What had computed the virtual time by which it had its place before that turn, if that is known.
+    pub key_by: Option<CallbackSite>,
     /// The slice that it had then, in nanoseconds; `None`: not known.
     pub slice_ns: Option<u64>,
     /// What gave it that slice.
@@ -151,21 +156,28 @@ impl Timeline {
     fn runners(&self, wait: Wait, allowed: &CpuSet) -> Vec<Runner> {
         let mut runners: BTreeMap<TaskId, (Runner, Nanos)> = BTreeMap::new();
         for cpu in allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()) {
-            for stint in self.cpus[cpu.index()].stints_within(wait.from, wait.to) {
-                let ran = stint.to.min(wait.to).since(stint.from.max(wait.from));
-                let (order, gave) = self.order(wait, stint.task, stint.from);
+            let row = &self.cpus[cpu.index()];
+            let stints = row.stints_within(wait.from, wait.to).iter().map(|stint| (stint.task, stint.from, stint.to));
+            let others = row.others_within(wait.from, wait.to).iter().map(|&(from, to)| (TaskId::NONE, from, to));
+            for (task, from, to) in stints.chain(others) {
+                let ran = to.min(wait.to).since(from.max(wait.from));
+                let (order, gave) = self.order(wait, task, from);
                 let turn = Runner {
-                    task: stint.task,
+                    task,
                     ran: Nanos::ZERO,
                     turns: 0,
                     cpus: CpuSet::new(),
                     order,
-                    site: gave.last().map_or_else(CallbackSite::default, |gave| gave.site),
+                    site: gave.last().map_or_else(CallbackSite::default, |gave| match gave.departure {
+                        Departure::Dispatched { site, .. } if site.op != 0 => site,
+                        _ => gave.site,
+                    }),
+                    key_by: gave.iter().rev().find(|gave| gave.key > 0).and_then(|gave| gave.key_by),
                     slice_ns: gave.last().map(|gave| gave.slice_ns),
                     slice_site: gave.first().map_or_else(CallbackSite::default, |gave| gave.site),
                     slice_by: gave.first().and_then(|gave| gave.slice_by),
                 };
-                let (runner, longest) = runners.entry(stint.task).or_insert((turn.clone(), Nanos::ZERO));
+                let (runner, longest) = runners.entry(task).or_insert((turn.clone(), Nanos::ZERO));
                 runner.ran += ran;
                 runner.turns += 1;
                 runner.cpus.insert(cpu);
@@ -185,7 +197,9 @@ impl Timeline {
     /// How `other` came to run from `began` on before whoever waits; and where it had stood in a row since it was given
     /// its slice, the last place behind the others.
     fn order(&self, wait: Wait, other: TaskId, began: Nanos) -> (Order, &[Stand]) {
-        let Some(task) = self.tasks.get(other.index()) else { return (Order::Before, &[]) };
+        let Some(task) = other.some().and_then(|other| self.tasks.get(other.index())) else {
+            return (if began <= wait.from { Order::Before } else { Order::Unseen }, &[]);
+        };
         let end = task.stands.partition_point(|stand| stand.to <= began);
         let in_a_row = |pair: &&[Stand]| pair[0].to == pair[1].from && pair[0].slice_ns == pair[1].slice_ns;
         let before = task.stands[..end].windows(2).rev().take_while(in_a_row).count();

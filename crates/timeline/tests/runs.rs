@@ -113,7 +113,9 @@ fn stints_and_idle_times_fill_each_cpu() {
             assert!(cpu.stints.windows(2).all(|pair| pair[0].to <= pair[1].from), "{name}: CPU {number}");
             let ran: u64 = cpu.stints.iter().map(|stint| stint.to.since(stint.from).0).sum();
             let idle: u64 = cpu.idle_within(Nanos::ZERO, timeline.end).iter().map(|(from, to)| to.since(*from).0).sum();
-            assert_eq!(ran + idle, timeline.end.0, "{name}: CPU {number}");
+            let others: u64 = cpu.others.iter().map(|(from, to)| to.since(*from).0).sum();
+            assert_eq!(ran + idle + others, timeline.end.0, "{name}: CPU {number}");
+            assert_eq!(others, 0, "{name}: CPU {number}: all tasks are the run's");
             let of_workload = |stint: &&timeline::Stint| !timeline.task(stint.task).info.kernel_thread;
             stints += cpu.stints.iter().filter(of_workload).count() as u64;
             for stint in &cpu.stints {
