@@ -74,19 +74,25 @@ const Timelines = (() => {
 
   // A number that changes in steps, with the least and greatest value of buckets.
   class Steps {
-    constructor(ups, downs, end) {
+    static counting(ups, downs, end) {
       ups.sort();
       downs.sort();
       const count = ups.length + downs.length;
-      this.time = new Float64Array(count);
-      this.value = new Int32Array(count);
+      const time = new Float64Array(count);
+      const value = new Int32Array(count);
       let [up, down, now] = [0, 0, 0];
       for (let index = 0; index < count; index++) {
         const rises = down >= downs.length || (up < ups.length && ups[up] < downs[down]);
-        this.time[index] = rises ? ups[up++] : downs[down++];
+        time[index] = rises ? ups[up++] : downs[down++];
         now += rises ? 1 : -1;
-        this.value[index] = now;
+        value[index] = now;
       }
+      return new Steps(time, value, end);
+    }
+
+    constructor(time, value, end) {
+      Object.assign(this, { time, value });
+      const count = time.length;
       let buckets = 512;
       while (buckets < count / 4 && buckets < 1 << 20) buckets *= 2;
       const width = end / buckets;
@@ -191,13 +197,23 @@ const Timelines = (() => {
     });
     const bad = rows(columns.bad_gap, columns.bad_length, [columns.bad_gap.length])[0];
     const locks = rows(columns.lock_gap, columns.lock_length, columns.locks);
+    const others = rows(columns.other_gap, columns.other_length, columns.others);
+    let step = 0;
+    const queues = head.queues.map((name, queue) => {
+      const count = columns.depths[queue];
+      const time = columns.depth_gap.slice(step, step + count);
+      for (let index = 1; index < count; index++) time[index] += time[index - 1];
+      const steps = new Steps(time, Int32Array.from(columns.depth.subarray(step, step + count)), end);
+      step += count;
+      return { name, steps };
+    });
     const chain = rows(columns.chain_gap, columns.chain_length, [columns.chain_gap.length])[0];
     Object.assign(chain, { task: columns.chain_task, kind: columns.chain_kind });
     const lost = { from: columns.lost_from, length: columns.lost_length, task: columns.lost_task };
     return {
-      ...head, lanes, bad, locks, chain, lost, longest: longest(lanes, lost),
-      running: new Steps(begin, stop, end),
-      waiting: new Steps(since.slice(0, waits), until.slice(0, waits), end),
+      ...head, lanes, bad, locks, others, queues, chain, lost, longest: longest(lanes, lost),
+      running: Steps.counting(begin, stop, end),
+      waiting: Steps.counting(since.slice(0, waits), until.slice(0, waits), end),
     };
   };
 

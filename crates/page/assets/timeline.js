@@ -6,7 +6,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const canvas = frame.querySelector("canvas");
   const pen = canvas.getContext("2d");
   const NARROWEST = 20;
-  const [AXIS, CHAIN, STEPS, STRIP, GAP] = [18, 16, 38, 8, 6];
+  const [AXIS, CHAIN, STEPS, DEPTH, STRIP, GAP] = [18, 16, 38, 22, 8, 6];
   const REASONS = ["", "the CPU was idle", "it went to sleep", "it ended", "it yielded", "its slice ended",
     "it was preempted", "a higher class took the CPU", "its affinity, class or scheduler changed"];
   const KINDS = ["ran", "polled a lock", "waited for a CPU", "slept until a timer rang", "waited for a device",
@@ -138,6 +138,14 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     pen.fill();
   };
 
+  // Under the stints: time that is not the run's.
+  const drawOthers = (others, { top, height }) => {
+    pen.globalAlpha = 0.3;
+    pen.fillStyle = colours.quiet;
+    each(others, (index) => bar(others.from[index], others.to[index], top, height));
+    pen.globalAlpha = 1;
+  };
+
   const drawSteps = (steps, { top, height }, most, line, colour) => {
     const y = (value) => top + height - value / Math.max(1, most) * (height - 2);
     pen.fillStyle = colours.raised;
@@ -201,6 +209,11 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const index = find(lane.to, ticks);
     if (index < lane.from.length && lane.from[index] <= ticks) return sayStint(cpu, index);
     const [from, to] = [index ? lane.to[index - 1] : 0, index < lane.from.length ? lane.from[index] : data.end];
+    const other = inside(data.others[cpu], ticks);
+    if (other >= 0) {
+      const { from, to } = data.others[cpu];
+      return `CPU ${cpu} runs tasks outside the run\nfrom ${clock(from[other], 3)} for ${span(to[other] - from[other])}`;
+    }
     const waits = inside(data.bad, ticks) >= 0 ? "\nwhile a task waits that may run on some idle CPU" : "";
     return `CPU ${cpu} runs no task\nfrom ${clock(from, 3)} for ${span(to - from)}${waits}`;
   };
@@ -250,7 +263,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const every = Math.ceil(13 / (laneHeight + laneGap));
     for (const row of rows) {
       pen.fillStyle = row.cpu === chosen && row.cpu >= 0 ? colours.accent : colours.quiet;
-      const label = wide < 500 ? row.name.replace("CPU ", "").split(" ")[0] : row.name;
+      const label = wide < 500 ? row.name.replace(/^(CPU|queue) /, "").split(" ")[0].slice(0, 8) : row.name.slice(0, 15);
       if (row.cpu < 0 || row.cpu % every === 0) pen.fillText(label, 2, row.top + Math.min(row.height, 20) / 2 + 4);
       row.draw(row);
     }
@@ -321,6 +334,10 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     (ticks) => `${data.running.at(ticks)} of ${cpus} CPUs run tasks at ${clock(ticks, 3)}`);
   add("tasks waiting", STEPS, (row) => drawSteps(data.waiting, row, data.waiting.most, 0, colours.scheduler),
     (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks, 3)}; at most ${data.waiting.most}`);
+  data.queues.forEach(({ name, steps }) => {
+    add(name, DEPTH, (row) => drawSteps(steps, row, steps.most, 0, colours.accent),
+      (ticks) => `${steps.at(ticks)} tasks stand in ${name} at ${clock(ticks, 3)}; at most ${steps.most}`);
+  });
   add("idle beside", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {
     const index = inside(data.bad, ticks);
     if (index < 0) return "no CPU idles beside a task that may run there";
@@ -328,7 +345,10 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   });
   const locked = data.locks.some((lock) => lock.from.length);
   const lanesFrom = rows.length;
-  data.lanes.forEach((lane, cpu) => add(`CPU ${cpu}`, laneHeight, (row) => drawLane(lane, row), (ticks) => {
+  data.lanes.forEach((lane, cpu) => add(`CPU ${cpu}`, laneHeight, (row) => {
+    drawOthers(data.others[cpu], row);
+    drawLane(lane, row);
+  }, (ticks) => {
     const index = inside(data.locks[cpu], ticks);
     const lock = index < 0 ? "" : `\nwaits ${span(data.locks[cpu].to[index] - data.locks[cpu].from[index])} for a lock`;
     return sayLane(cpu, ticks) + lock;

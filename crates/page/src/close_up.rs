@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One run of each setup, looked at closely: its CPUs, locks and tasks.
 
+use crate::depths::depths;
 use crate::owners::{OWNERS, legend};
 use crate::plot::cpus::cpus;
 use crate::track::{cut, encode};
@@ -124,6 +125,17 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
                      black ticks at the foot of a row are waits for locks. In the longest chain of causes tall is \
                      running, half as tall and red is waiting for a CPU, a line is sleeping; the dashed line above the \
                      CPUs that run is all of them."
+                }
+                p.quiet {
+                    @if track.timeline.sees_queues {
+                        "The rows of queues say how many tasks stood in each"
+                        @match depths(&track.timeline).1 { 0 => ".", more => {
+                            "; " (report::counted(more as u64, "queue")) " that never were as deep are left out."
+                        } }
+                    } @else { "Queues were not seen: only a simulated run under a loaded scheduler tells them." }
+                    @if track.timeline.cpus.iter().any(|cpu| !cpu.others.is_empty()) {
+                        " Grey in the row of a CPU is time in which it ran tasks outside the run."
+                    }
                 }
                 details { summary { "The longest waits" } ol.longest {} }
             }

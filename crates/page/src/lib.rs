@@ -12,6 +12,7 @@
 
 mod close_up;
 mod data;
+mod depths;
 mod measured;
 mod owners;
 mod plot;
@@ -25,7 +26,7 @@ pub use track::Track;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use report::{Content, Details, Record, Table, content};
+use report::{Content, Details, Record, Table, World, content};
 use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("../assets/style.css");
@@ -40,7 +41,7 @@ const SCRIPT: &str = concat!(
 pub struct Report<'a> {
     /// The version of the program.
     pub version: &'a str,
-    /// The command that makes these runs again, if it is known.
+    /// The command that made these runs or compared them, if it is known.
     pub command: Option<&'a str>,
     /// The runs and the parts of their workloads, in order.
     pub records: &'a [Record],
@@ -120,7 +121,7 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
                 code #command { (report::escape(command)) }
                 button.scripted type="button" data-copy="command" { "Copy" }
             }
-            p.quiet { "This command makes the same again. By weir " (report.version) "." }
+            p.quiet { (repeats(report.records)) " By weir " (report.version) "." }
         }
         div.tools.scripted {
             label { "Colours " select #theme {
@@ -130,6 +131,17 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
             } }
         }
         @for line in report.refused { p.note { (report::escape(line)) } }
+    }
+}
+
+/// What the command does if somebody gives it once more.
+fn repeats(records: &[Record]) -> &'static str {
+    if records.iter().any(|record| record.file.is_some()) {
+        "This command compares the same files again."
+    } else if records.iter().any(|record| record.tags.world == World::Real) {
+        "This command made the run. The same command gives another run: a real machine never does the same twice."
+    } else {
+        "This command makes the same again."
     }
 }
 

@@ -7,6 +7,7 @@
 //!    are short; with very many stints they are in units of 100 ns, which a microsecond on the screen does not show.
 //! 3. A column holds numbers of one kind, as these resemble each other and deflate well.
 
+use crate::depths::{Depth, depths};
 use event_log::SwitchReason;
 use ids::{CpuId, Nanos, TaskId};
 use serde_json::{Map, Value, json};
@@ -54,6 +55,9 @@ pub fn encode(track: &Track, most: usize) -> Vec<u8> {
     let all = |name, lengths, rows: &[(Nanos, Nanos)]| clock.rows(name, lengths, rows.iter().copied());
     columns.extend(all("bad_gap", "bad_length", &track.idle_gaps));
     columns.extend(of_locks(timeline, clock));
+    columns.extend(of_others(timeline, clock));
+    let (queues, _) = depths(timeline);
+    columns.extend(of_queues(&queues, clock));
     columns.extend(of_chain(timeline, clock));
     let names = |task: &timeline::Task| {
         let name = report::escape(&task.info.name).into_owned();
@@ -66,6 +70,7 @@ pub fn encode(track: &Track, most: usize) -> Vec<u8> {
         "unit": unit,
         "cut": cut.map(|cut| cut.0),
         "names": timeline.tasks.iter().map(names).collect::<Vec<_>>(),
+        "queues": queues.iter().map(|queue| &queue.name).collect::<Vec<_>>(),
         "columns": counts,
     });
     let head = serde_json::to_vec(&head).expect("numbers and texts");
@@ -206,6 +211,33 @@ fn of_locks(timeline: &Timeline, clock: Clock) -> [Column; 3] {
         columns[0].1.push(gaps.len() as u64);
         columns[1].1.extend(gaps);
         columns[2].1.extend(lengths);
+    }
+    columns
+}
+
+/// When CPUs were busy with what is no task of the run.
+fn of_others(timeline: &Timeline, clock: Clock) -> [Column; 3] {
+    let mut columns = [("others", Vec::new()), ("other_gap", Vec::new()), ("other_length", Vec::new())];
+    for cpu in &timeline.cpus {
+        let [(_, gaps), (_, lengths)] = clock.rows("other_gap", "other_length", cpu.others.iter().copied());
+        columns[0].1.push(gaps.len() as u64);
+        columns[1].1.extend(gaps);
+        columns[2].1.extend(lengths);
+    }
+    columns
+}
+
+/// How many stood in each queue, from which time on.
+fn of_queues(queues: &[Depth], clock: Clock) -> [Column; 3] {
+    let mut columns = [("depths", Vec::new()), ("depth_gap", Vec::new()), ("depth", Vec::new())];
+    for queue in queues {
+        let (mut last, mut count) = (0, 0);
+        for &(time, depth) in queue.steps.iter().take_while(|(time, _)| *time < clock.end) {
+            columns[1].1.push(clock.tick(time) - last);
+            columns[2].1.push(u64::from(depth));
+            (last, count) = (clock.tick(time), count + 1);
+        }
+        columns[0].1.push(count);
     }
     columns
 }
