@@ -305,6 +305,13 @@ under the kernel's own, no longer measured. Ctrl-C and SIGTERM reach the command
 as well, and the report follows when that has ended. If a CPU comes or goes and
 the kernel wants that, the scheduler is loaded again.
 
+With --tui the terminal shows the run as it passes: how busy each CPU is with the
+run's tasks and with others, who waits there, how long woken tasks waited, who
+waited most, and how many waited over time. q and Ctrl-C end the run. What the
+command writes follows when the screen has gone, and the command reads nothing.
+Without a terminal there are lines as of --stats 1. The queues of a scheduler are
+not seen in a real kernel.
+
 With --faults CPUs go and come, and the machine sleeps, for real. Times count
 from the start of the command or the workload. What this machine cannot do is
 refused before anything happens. However weir ends, CPUs are as they were found,
@@ -320,6 +327,7 @@ Examples:
   sudo weir run bfs -w preempt-mix          the same as weir sim bfs -w ..., real
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
   sudo weir run bfs@gc --keep-affinity      as the -gc branch did it
+  sudo weir run --tui -- make -j4           watch it on the whole terminal
   sudo weir run --monitor 5                 only watch
 
 Exit status: 0 fine, 1 the scheduler was ejected, the command failed or events
@@ -347,9 +355,12 @@ pub struct Run {
     /// Print statistics of the whole machine every so many seconds
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub stats: Option<u64>,
-    /// The same, and do nothing else
+    /// Show the run as it passes on the whole terminal: CPUs, waits, who waits most. Plain lines if there is none
+    #[arg(long, conflicts_with = "stats")]
+    pub tui: bool,
+    /// The same as --stats, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "trace", "save", "report", "command", "workload", "faults"])]
+          conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]

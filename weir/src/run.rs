@@ -5,7 +5,9 @@
 mod command;
 mod play;
 mod scheduler;
+mod screen;
 mod statistics;
+mod whole;
 
 use crate::args::{Format, Run};
 use crate::output::{self, Delivery, create, print, quote};
@@ -14,6 +16,7 @@ use crate::select::{self, Scheduler};
 use crate::suites::Suites;
 use crate::{input, save};
 use anyhow::{Context, Result, anyhow, bail};
+use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos};
@@ -24,6 +27,7 @@ use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{Options, Stage};
 use scheduler::{Loaded, tell_exit};
+use screen::Screen;
 use statistics::Statistics;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -42,6 +46,7 @@ struct Outside<'a> {
     signals: &'a Signals,
     scheduler: Option<Loaded<'a>>,
     statistics: Option<Statistics>,
+    screen: Option<Screen>,
     /// Nobody reads the statistics any more.
     unread: bool,
     /// How long the run may take, and its end once it has begun.
@@ -54,10 +59,13 @@ struct Outside<'a> {
 }
 
 impl Outside<'_> {
-    /// Prints statistics that are due. Why the scheduler was ejected, if it was.
+    /// Prints statistics that are due, or draws. Why the scheduler was ejected, if it was.
     fn look(&mut self) -> Result<Option<KernelExit>> {
         if let Some(statistics) = &mut self.statistics {
             self.unread |= !statistics.tell_if_due(self.scheduler.as_ref())?;
+        }
+        if let Some(screen) = &mut self.screen {
+            screen.look(self.signals)?;
         }
         renew_affinities(&mut self.affinities)?;
         match &mut self.scheduler {
@@ -125,17 +133,27 @@ pub fn run(args: &Run) -> Result<bool> {
         eprintln!("weir: no real-time priority ({error}): a scheduler that starves weir delays Ctrl-C");
     }
     let scheduler = schedulers.first().map(Loaded::load).transpose()?.flatten();
+    let draws = args.tui && screen::is_possible();
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
-    // Who only watches wants to see something.
-    let every = every.or(watches.then_some(Duration::from_secs(1)));
+    // Who only watches wants to see something, and what cannot be drawn is told in lines.
+    let every = every.or((watches || args.tui).then_some(Duration::from_secs(1))).filter(|_| !draws);
     // Standard output has one document: beside a report, lines of statistics go to standard error.
     let beside = !watches && args.format != Format::Text;
     let statistics = every.map(|every| Statistics::start(every, args.format, beside)).transpose()?;
     let duration = args.duration;
     let affinities = args.keep_affinity.then(Keeper::start).transpose()?;
     let (unread, deadline) = (false, None);
-    let outside = Outside { signals: &signals, scheduler, statistics, unread, duration, deadline, faults, affinities };
+    let screen = draws.then(|| start_screen(args, watches)).transpose()?;
+    let signals = &signals;
+    let outside = Outside { signals, scheduler, statistics, screen, unread, duration, deadline, faults, affinities };
     if watches { watch(args, outside) } else { measure(args, &schedulers, stage.as_ref(), outside) }
+}
+
+fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
+    let what = if watches { "the whole machine".to_owned() } else { format!("workload {}", workload_name(args)) };
+    let title = format!("weir run {}: {what}, kernel {}", scheduler_name(args), live::kernel_release()?);
+    let follows = (!watches).then(host_machine).transpose()?.map(|machine| machine.topology.len());
+    Screen::start(report::escape(&title).into_owned(), follows)
 }
 
 /// How many CPUs this machine has.
@@ -250,7 +268,8 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
     let keeps = args.save.is_some() || args.report.is_some();
     let log = keeps.then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
-    let mut meter = Meter::start(&machine, scope, Tee(trace, log))?;
+    let followed = outside.screen.as_ref().and_then(Screen::followed);
+    let mut meter = Meter::start(&machine, scope, Tee(followed, Tee(trace, log)))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut played) = (None, None);
     let followed = match stage {
@@ -260,8 +279,12 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
             followed
         }
         None => {
-            let apart = args.format != Format::Text;
-            let child = child.insert(command::start(&meter, &args.command, apart, outside.signals)?);
+            let channels = match (&outside.screen, args.format) {
+                (Some(_), _) => Channels::Captured,
+                (None, Format::Text) => Channels::Same,
+                (None, Format::Json | Format::Csv) => Channels::Apart,
+            };
+            let child = child.insert(command::start(&meter, &args.command, channels, outside.signals)?);
             match command::follow(&mut meter, child, &mut outside) {
                 Ok(followed) => followed,
                 Err(error) => {
@@ -275,7 +298,8 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         }
     };
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
-    let (measured, Tee(trace, log)) = meter.finish(outside.scheduler_time()?.since(before))?;
+    outside.screen = None;
+    let (measured, Tee(_, Tee(trace, log))) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }

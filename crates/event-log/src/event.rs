@@ -263,6 +263,8 @@ pub trait Sink {
     fn source_file(&mut self, _file: u16, _name: &str) {}
     /// A task exists from `time` on.
     fn task(&mut self, time: Nanos, info: &TaskInfo);
+    /// A known task has another name from now on. Logs do not keep that: a report has each task's last name.
+    fn renamed(&mut self, _time: Nanos, _task: TaskId, _name: &str) {}
     /// The affinity of a known task is now `allowed`; the [`EventKind::Affinity`] event follows.
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet);
     /// The scheduler printed something.

@@ -3,6 +3,8 @@
 
 use crate::{Detail, Event, Printk, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Forgets everything.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +35,11 @@ impl<A: Sink, B: Sink> Sink for Tee<A, B> {
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         self.0.task(time, info);
         self.1.task(time, info);
+    }
+
+    fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
+        self.0.renamed(time, task, name);
+        self.1.renamed(time, task, name);
     }
 
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
@@ -69,6 +76,10 @@ impl<S: Sink + ?Sized> Sink for &mut S {
         (**self).task(time, info);
     }
 
+    fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
+        (**self).renamed(time, task, name);
+    }
+
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
         (**self).affinity(time, task, allowed);
     }
@@ -98,6 +109,10 @@ impl<S: Sink> Sink for Option<S> {
 
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
         self.iter_mut().for_each(|sink| sink.task(time, info));
+    }
+
+    fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
+        self.iter_mut().for_each(|sink| sink.renamed(time, task, name));
     }
 
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
@@ -131,6 +146,10 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
         (**self).task(time, info);
     }
 
+    fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
+        (**self).renamed(time, task, name);
+    }
+
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
         (**self).affinity(time, task, allowed);
     }
@@ -146,5 +165,40 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     #[inline]
     fn event(&mut self, event: &Event) {
         (**self).event(event);
+    }
+}
+
+/// A sink at which somebody else looks meanwhile.
+impl<S: Sink> Sink for Rc<RefCell<S>> {
+    fn source_file(&mut self, file: u16, name: &str) {
+        self.borrow_mut().source_file(file, name);
+    }
+
+    fn printk(&mut self, printk: &Printk) {
+        self.borrow_mut().printk(printk);
+    }
+
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.borrow_mut().task(time, info);
+    }
+
+    fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
+        self.borrow_mut().renamed(time, task, name);
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        self.borrow_mut().affinity(time, task, allowed);
+    }
+
+    fn wants_details(&self) -> bool {
+        self.borrow().wants_details()
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        self.borrow_mut().detail(detail);
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.borrow_mut().event(event);
     }
 }

@@ -5,6 +5,7 @@
 use crate::{LiveError, kernel};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::cell::Cell;
 
 /// `si_code` of a signal that the kernel sends by itself, such as a terminal's; those that processes send have others.
 const SI_KERNEL: i32 = 0x80;
@@ -14,7 +15,8 @@ const SI_KERNEL: i32 = 0x80;
 pub struct StopRequest {
     /// Its number.
     pub signal: i32,
-    /// The terminal sends Ctrl-C to all processes of the group; what another process sends reaches only this one.
+    /// The terminal sends Ctrl-C to all processes of the group, as [`Signals::interrupt`] does; what another process sends
+    /// reaches only this one.
     pub only_here: bool,
 }
 
@@ -26,6 +28,8 @@ const STOPS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Sig
 pub struct Signals {
     set: SigSet,
     fd: SignalFd,
+    /// Somebody asked by a key.
+    asked: Cell<bool>,
 }
 
 impl Signals {
@@ -41,7 +45,7 @@ impl Signals {
         let failed = |error: nix::Error| LiveError::File { path: "signals".to_owned(), source: error.into() };
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map_err(failed)?;
         set.thread_block().map_err(failed)?;
-        Ok(Signals { set, fd })
+        Ok(Signals { set, fd, asked: Cell::new(false) })
     }
 
     /// Calls `start` with the signals as they were, for it to start a process, which inherits that.
@@ -55,8 +59,19 @@ impl Signals {
 
     /// A signal that has come since the last call.
     pub fn take(&self) -> Option<StopRequest> {
-        let info = self.fd.read_signal().ok().flatten()?;
-        Some(StopRequest { signal: info.ssi_signo as i32, only_here: info.ssi_code != SI_KERNEL })
+        let Some(info) = self.fd.read_signal().ok().flatten() else {
+            let asked = self.asked.take();
+            return asked.then_some(StopRequest { signal: Signal::SIGINT as i32, only_here: false });
+        };
+        let only_here = info.ssi_code != SI_KERNEL && info.ssi_pid != std::process::id();
+        Some(StopRequest { signal: info.ssi_signo as i32, only_here })
+    }
+
+    /// Does what Ctrl-C does in a terminal, for who reads its keys: all processes of this one's group get SIGINT. This one
+    /// is asked for an end even if it was told to ignore that.
+    pub fn interrupt(&self) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(0), Signal::SIGINT);
+        self.asked.set(true);
     }
 
     /// Sends a child process what only this process got since the last call. True if anybody wants an end.

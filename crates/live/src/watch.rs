@@ -57,6 +57,10 @@ pub struct Interval {
     pub offline: Nanos,
     /// From woken to running; percentiles to 3 %, `max` is the end of the highest bucket.
     pub wakeup_latency: LatencySummary,
+    /// The same by buckets that hold some: the middle of each, and how many.
+    pub wakeup_latencies: Vec<(Nanos, u64)>,
+    /// Of each CPU that is plugged in: busy, idle and offline.
+    pub cpus: Vec<[Nanos; 3]>,
 }
 
 impl Watch {
@@ -148,6 +152,8 @@ impl Sample {
     pub fn since(&self, earlier: &Sample) -> Interval {
         let length = self.time.since(earlier.time);
         let counts = self.latencies.iter().zip(&earlier.latencies).map(|(now, then)| now.saturating_sub(*then));
+        let counts: Vec<u64> = counts.collect();
+        let some = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         let mut interval = Interval {
             length,
             context_switches: self.switches.saturating_sub(earlier.switches),
@@ -155,15 +161,19 @@ impl Sample {
             busy: Nanos::ZERO,
             idle: Nanos::ZERO,
             offline: Nanos::ZERO,
-            wakeup_latency: summary(&counts.collect::<Vec<_>>(), self.latency.since(earlier.latency)),
+            wakeup_latency: summary(&counts, self.latency.since(earlier.latency)),
+            wakeup_latencies: some.map(|(bucket, &count)| (Nanos(middle(bucket)), count)).collect(),
+            cpus: Vec::with_capacity(self.unused.len()),
         };
         for (now, then) in self.unused.iter().zip(&earlier.unused) {
             // The sums of a CPU are read while it goes on: no state may have lasted longer than the interval.
             let offline = now.1.since(then.1).min(length);
             let idle = now.0.since(then.0).min(length - offline);
+            let busy = length - offline - idle;
             interval.offline += offline;
             interval.idle += idle;
-            interval.busy += length - offline - idle;
+            interval.busy += busy;
+            interval.cpus.push([busy, idle, offline]);
         }
         interval
     }
@@ -251,6 +261,9 @@ mod tests {
         assert_eq!((interval.context_switches, interval.wakeups), (20, 5));
         let ms = |interval: &Interval| [interval.busy, interval.idle, interval.offline].map(|time| time.0 / MS);
         assert_eq!(ms(&interval), [100, 100, 100]);
+        let each: Vec<_> = interval.cpus.iter().map(|cpu| cpu.map(|time| time.0 / MS)).collect();
+        assert_eq!(each, [[100, 0, 0], [0, 100, 0], [0, 0, 100]]);
+        assert_eq!(interval.wakeup_latencies, [(Nanos(16), 9), (Nanos(1008), 1)]);
         // CPU 1 goes at 210 ms. CPU 2 comes at 280 ms, idles for 5 ms, and works.
         let mut back = now.clone();
         back[1] = sums([1, 2, 160 * MS, 0, 0, 210 * MS, 0], &[]);

@@ -9,19 +9,33 @@ use live::signals::{self, Signals};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// After the command itself has ended, its descendants may live on. When none of them has run for so long, they are
 /// daemons, and the run is over without them.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Starts it. `apart`: what it writes to standard output goes to standard error.
-pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], apart: bool, signals: &Signals) -> Result<Child> {
+/// What a command reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channels {
+    /// The same as this process.
+    Same,
+    /// The same, but what it writes to standard output goes to standard error.
+    Apart,
+    /// That, and it reads nothing: keys are for this process.
+    Captured,
+}
+
+/// Starts it.
+pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], channels: Channels, signals: &Signals) -> Result<Child> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
-    if apart {
+    if channels != Channels::Same {
         command.stdout(io::stderr());
+    }
+    if channels == Channels::Captured {
+        command.stdin(Stdio::null());
     }
     Ok(signals.unblocked(|| meter.spawn(&mut command))?)
 }

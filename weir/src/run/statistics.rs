@@ -156,6 +156,8 @@ mod tests {
             idle: Nanos::from_ms(475),
             offline: Nanos::from_ms(2_000),
             wakeup_latency: LatencySummary { count: 7, mean, p50, p90, p99, p999, max },
+            wakeup_latencies: Vec::new(),
+            cpus: Vec::new(),
         };
         let names = ["SCX_EV_SELECT_CPU_FALLBACK", "SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE", "SCX_EV_REFILL_SLICE_DFL"];
         let counts = Counts {

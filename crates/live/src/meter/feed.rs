@@ -238,7 +238,10 @@ impl<S: Sink> Feed<S> {
             Kind::Hotplug { cpu, online } => self.hotplug(*cpu, *online),
             Kind::Attributes { policy, nice, cpus } => self.attributes(event.task, *policy, *nice, cpus),
             Kind::Rename { comm } => match self.id(event.task) {
-                Some(id) => self.tasks[id.index()].name.clone_from(comm),
+                Some(id) => {
+                    self.tasks[id.index()].name.clone_from(comm);
+                    self.sink.renamed(self.now, id, comm);
+                }
                 None => self.orphans += 1,
             },
             Kind::Wake { waker, waker_cpu, target_cpu, device, new } => {
