@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Real runs, explained, as pages, and as they pass on a terminal. Needs root and BTF; says so in one line and passes
+//! otherwise.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One at a time: the kernel's switch for run-time statistics is global.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether `weir run` was possible here.
+fn could(output: &Output) -> bool {
+    let complaint = text(&output.stderr);
+    let cannot = ["needs root", "CONFIG_DEBUG_INFO_BTF", "this kernel has no"];
+    let refused = output.status.code() == Some(2) && cannot.iter().any(|what| complaint.contains(what));
+    if refused {
+        eprintln!("skipped: {complaint}");
+    }
+    !refused
+}
+
+/// More tasks than one CPU serves at once, a sleep, and a wait of a parent for its child.
+const SCRIPT: &str = "for i in 1 2 3; do (head -c 3000000 /dev/zero | md5sum >/dev/null) & done; sleep 0.2; wait";
+
+#[test]
+fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| weir(directory.path(), args);
+    let made =
+        run(&["run", "--save", "a.weirrun", "--report", "a.html", "--", "taskset", "-c", "0", "sh", "-c", SCRIPT]);
+    if !could(&made) {
+        return;
+    }
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let explained = run(&["explain", "a.weirrun"]);
+    assert_eq!(explained.status.code(), Some(0), "{}", text(&explained.stderr));
+    let told = text(&explained.stdout);
+    assert!(told.contains("not seen: only a simulated run under a loaded scheduler tells it"), "{told}");
+    assert!(told.contains("The longest chain of causes took") && told.contains("slept until a timer"), "{told}");
+    assert!(
+        !told.contains("whose doing it was, most likely first"),
+        "nobody is to blame for what was not seen: {told}"
+    );
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    let json = run(&["explain", "a.weirrun", "--worst", "5", "--chain", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    for wait in json["waits"].as_array().unwrap() {
+        assert_eq!(wait["queues_seen"], false);
+        // Whoever was allowed on one CPU alone waited for what ran there, or beside an idle CPU, and for nothing else.
+        if wait["cpus_allowed"] == "0" {
+            let ran: u64 = wait["runners"].as_array().unwrap().iter().map(|run| run["ran_ns"].as_u64().unwrap()).sum();
+            assert_eq!(ran + wait["idle_ns"].as_u64().unwrap(), wait["wait_ns"].as_u64().unwrap(), "{wait:#}");
+        }
+    }
+    assert!(json["chain"]["sums"]["timer_ns"].as_u64().unwrap() > 100_000_000, "{:#}", json["chain"]["sums"]);
+    let refused = run(&["explain", "a.weirrun", "--ejection"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(run(&["report", "a.weirrun", "-o", "b.html"]).status.code(), Some(0));
+    let page = read("a.html");
+    assert_eq!(page, read("b.html"), "--report is save and weir report");
+    assert!(page.contains("a real machine never does the same twice") && !page.contains("makes the same again"));
+    assert!(page.contains("Queues were not seen") && page.contains("timeline-data-0"));
+}
+
+/// What a terminal of 80 x 24 got from this shell line, in which `$W` is the program; `keys` are pressed when a frame is
+/// there. `None` where there is no `script`.
+fn on_a_terminal(directory: &Path, line: &str, keys: Option<&str>) -> Option<String> {
+    let line = format!("trap : INT; stty rows 24 cols 80; stty -g >before; {line}; echo \"status $?\"; stty -g >after");
+    let mut command = Command::new("script");
+    command.args(["-qefc", &line, "/dev/null"]).current_dir(directory);
+    command.env("W", env!("CARGO_BIN_EXE_weir")).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        eprintln!("skipped: there is no script");
+        return None;
+    };
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut seen, mut bytes, mut keys) = (Vec::new(), [0; 4096], keys);
+    while let Ok(read @ 1..) = output.read(&mut bytes) {
+        seen.extend_from_slice(&bytes[..read]);
+        if text(&seen).contains("CPUs:")
+            && let Some(keys) = keys.take()
+        {
+            input.write_all(keys.as_bytes()).unwrap();
+        }
+    }
+    let _ = child.wait();
+    Some(text(&seen))
+}
+
+/// Enters the other screen, and leaves it.
+const ENTER: &str = "\u{1b}[?1049h";
+const LEAVE: &str = "\u{1b}[?1049l";
+
+#[test]
+fn a_run_is_shown_as_it_passes_and_the_terminal_is_as_before() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    if !could(&weir(directory.path(), &["run", "--", "true"])) {
+        return;
+    }
+    let line = "$W run --tui -- sh -c 'echo to be kept; echo this too >&2; sleep 1'";
+    let Some(seen) = on_a_terminal(directory.path(), line, None) else { return };
+    let (entered, left) = (seen.find(ENTER).expect(&seen), seen.find(LEAVE).expect(&seen));
+    let frames = &seen[entered..left];
+    // Blanks are not written, but passed over.
+    assert!(["CPUs:", "wakeup,", "waited", "q ends the run"].iter().all(|part| frames.contains(part)), "{frames}");
+    // Whatever was written comes when the screen has gone, and the report after it.
+    let after = &seen[left..];
+    for part in ["to be kept", "this too", "completed: all work done after", "status 0"] {
+        assert!(after.contains(part), "{part:?} in {after}");
+    }
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(read("before"), read("after"), "modes of the terminal");
+}
+
+#[test]
+fn keys_end_a_run_as_ctrl_c_does() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    if !could(&weir(directory.path(), &["run", "--", "true"])) {
+        return;
+    }
+    for keys in ["q", "\u{3}"] {
+        for line in ["$W run --tui -- sleep 60", "$W run --tui -w hogs", "$W run --tui"] {
+            let began = Instant::now();
+            let Some(seen) = on_a_terminal(directory.path(), line, Some(keys)) else { return };
+            assert!(began.elapsed() < Duration::from_secs(40), "{line}: {seen}");
+            assert!(seen.contains(LEAVE) && seen[seen.find(LEAVE).unwrap()..].contains("status "), "{line}: {seen}");
+            let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+            assert_eq!(read("before"), read("after"), "{line}: modes of the terminal");
+        }
+    }
+}
+
+#[test]
+fn without_a_terminal_there_are_plain_lines() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let output = weir(directory.path(), &["run", "--tui", "--", "sleep", "1.3"]);
+    if !could(&output) {
+        return;
+    }
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(told.contains("switches/s") && told.contains("completed") && !told.contains('\u{1b}'), "{told}");
+}
