@@ -78,6 +78,15 @@ impl Outside<'_> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// What a command reads and writes.
+    fn channels(&self, args: &Run) -> Channels {
+        match (&self.screen, args.format) {
+            (Some(_), _) => Channels::Captured,
+            (None, Format::Text) => Channels::Same,
+            (None, Format::Json | Format::Csv) => Channels::Apart,
+        }
+    }
+
     /// The run begins: so do its time and the fault plan.
     fn begin(&mut self) {
         self.deadline = self.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
@@ -258,12 +267,7 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
 fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = live::kernel_release()?;
-    let tags = worlds::real::tags(&worlds::real::Setup {
-        scheduler: &scheduler_name(args),
-        object: schedulers.first().and_then(Scheduler::object),
-        workload: &workload_name(args),
-        kernel: &kernel,
-    });
+    let tags = tags(args, schedulers, &kernel);
     let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
     let keeps = args.save.is_some() || args.report.is_some();
@@ -279,12 +283,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
             followed
         }
         None => {
-            let channels = match (&outside.screen, args.format) {
-                (Some(_), _) => Channels::Captured,
-                (None, Format::Text) => Channels::Same,
-                (None, Format::Json | Format::Csv) => Channels::Apart,
-            };
-            let child = child.insert(command::start(&meter, &args.command, channels, outside.signals)?);
+            let child = child.insert(command::start(&meter, &args.command, outside.channels(args), outside.signals)?);
             match command::follow(&mut meter, child, &mut outside) {
                 Ok(followed) => followed,
                 Err(error) => {
@@ -330,6 +329,12 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let how = Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: report_page };
     how.deliver(&[report], &Refusals::default(), &setup)?;
     Ok(fine)
+}
+
+fn tags(args: &Run, schedulers: &[Scheduler], kernel: &str) -> report::Tags {
+    let object = schedulers.first().and_then(Scheduler::object);
+    let (scheduler, workload) = (&scheduler_name(args), &workload_name(args));
+    worlds::real::tags(&worlds::real::Setup { scheduler, object, workload, kernel })
 }
 
 fn scheduler_name(args: &Run) -> String {

@@ -195,7 +195,10 @@ fn short(time: Nanos) -> String {
 fn waiters(frame: &mut Frame<'_>, snapshot: &Snapshot, area: Rect) {
     let block = titled(format!("waited most, {}", lately()));
     let inner = block.inner(area);
-    let name = usize::from(inner.width).saturating_sub(25);
+    // Where it is narrow, names matter more than places.
+    let wide = usize::from(inner.width);
+    let on = if wide >= 37 { 7 } else { 0 };
+    let name = wide.saturating_sub(18 + on);
     let lines = match &snapshot.waiters {
         None => vec![
             Line::styled("not seen: tasks are followed", quiet()),
@@ -203,13 +206,17 @@ fn waiters(frame: &mut Frame<'_>, snapshot: &Snapshot, area: Rect) {
         ],
         Some(waiters) if waiters.is_empty() => vec![Line::styled("nobody waited", quiet())],
         Some(waiters) => {
-            let head = format!("{} {:>8} {:>8} {:>6}", fit("task", name), "waited", "now", "on");
+            let line = |task: &str, waited: &str, now: &str, cpu: &str| {
+                let place = format!(" {cpu:>6}");
+                format!("{} {waited:>8} {now:>8}{}", fit(task, name), fit(&place, on))
+            };
+            let head = line("task", "waited", "now", "on");
             let row = |waiter: &crate::Waiter| {
                 let (now, cpu) = match waiter.now {
                     Some((now, cpu)) => (now.to_string(), format!("CPU{cpu}")),
                     None => ("-".to_owned(), String::new()),
                 };
-                Line::raw(format!("{} {:>8} {now:>8} {cpu:>6}", fit(&waiter.name, name), waiter.waited.to_string()))
+                Line::raw(line(&waiter.name, &waiter.waited.to_string(), &now, &cpu))
             };
             std::iter::once(Line::styled(head, quiet())).chain(waiters.iter().map(row)).collect()
         }

@@ -106,6 +106,12 @@ fn no_size_and_no_snapshot_is_too_odd() {
 }
 
 #[test]
+fn a_narrow_frame_has_names_before_places() {
+    let shown = lines(&example(), 60, 20).join("\n");
+    assert!(shown.contains("│cc1[130]    12.0 ms  3.40 us│"), "{shown}");
+}
+
+#[test]
 fn what_is_not_known_is_not_shown_as_nothing() {
     let unknown = Snapshot { waiters: None, depths: None, alive: None, ..example() };
     let shown = lines(&unknown, 80, 24).join("\n");

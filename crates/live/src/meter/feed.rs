@@ -237,13 +237,7 @@ impl<S: Sink> Feed<S> {
             Kind::Birth { parent, pid, cpu, comm, .. } => self.birth(event, *parent, (*pid, *cpu), comm),
             Kind::Hotplug { cpu, online } => self.hotplug(*cpu, *online),
             Kind::Attributes { policy, nice, cpus } => self.attributes(event.task, *policy, *nice, cpus),
-            Kind::Rename { comm } => match self.id(event.task) {
-                Some(id) => {
-                    self.tasks[id.index()].name.clone_from(comm);
-                    self.sink.renamed(self.now, id, comm);
-                }
-                None => self.orphans += 1,
-            },
+            Kind::Rename { comm } => self.rename(event.task, comm),
             Kind::Wake { waker, waker_cpu, target_cpu, device, new } => {
                 let how = (*waker, *device, *new);
                 self.wake(event.task, how, *waker_cpu, *target_cpu);
@@ -402,6 +396,16 @@ impl<S: Sink> Feed<S> {
         account.occupant = Occupant::Idle;
         if self.origin.is_some() {
             self.tell(cpu, TaskId::NONE, EventKind::Hotplug { online });
+        }
+    }
+
+    fn rename(&mut self, number: Number, name: &str) {
+        match self.id(number) {
+            Some(id) => {
+                name.clone_into(&mut self.tasks[id.index()].name);
+                self.sink.renamed(self.now, id, name);
+            }
+            None => self.orphans += 1,
         }
     }
 
