@@ -3,7 +3,8 @@
 # kernel does not tell is said to be not seen.
 . /steps/lib.sh
 work='for i in 1 2 3; do (sleep 0.1; md5sum /bin/busybox) & done; wait'
-weir run "$1" --save /tmp/a.weirrun --report /tmp/a.html -- sh -c "$work" >/tmp/out 2>&1 || { cat /tmp/out; fail "the run failed"; }
+weir run "$1" --save /tmp/a.weirrun --report /tmp/a.html -- sh -c "$work" >/tmp/out 2>&1 ||
+    { cat /tmp/out; fail "the run failed"; }
 weir explain /tmp/a.weirrun >/tmp/out 2>&1 || { cat /tmp/out; fail "it is not explained"; }
 grep -q 'The longest chain of causes took' /tmp/out || { cat /tmp/out; fail "there is no chain"; }
 grep -q 'not seen: only a simulated run' /tmp/out || { cat /tmp/out; fail "it does not say what nobody saw"; }
