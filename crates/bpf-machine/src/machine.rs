@@ -47,6 +47,10 @@ pub trait Resolver {
     fn iterator(&self, _kfunc: &KfuncRef) -> Option<IterNum> {
         None
     }
+    /// The number by which [`Host::plain`] knows a kfunc, if it does.
+    fn plain(&self, _kfunc: &KfuncRef) -> Option<u32> {
+        None
+    }
 }
 
 /// What a host function may touch of the machine that called it.
@@ -68,6 +72,11 @@ pub struct Context<'a> {
 pub trait Host {
     /// Calls kfunc number `kfunc` (as the [`Resolver`] numbered it).
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
+    /// Answers a kfunc that only reads and needs to know nothing of its caller, by the number that the [`Resolver`] gave it,
+    /// with its first two arguments. `None`: it must be called as any other, and nothing has happened yet.
+    fn plain(&mut self, _plain: u32, _kfunc: u32, _args: [u64; 2], _memory: &Memory) -> Option<u64> {
+        None
+    }
     /// The machine did this kfunc itself, as the [`Resolver`] allowed.
     fn counts(&mut self, _kfunc: u32) {}
     /// Calls a helper that the machine does not have itself (time, current task, …).
@@ -312,7 +321,9 @@ fn resolve(
         number.map(|number| (number, code))
     };
     let iterators: Vec<(u32, Code)> = object.kfuncs.iter().zip(&kfunc_numbers).filter_map(own).collect();
+    let plain = |(kfunc, number): (&KfuncRef, &Option<u32>)| Some(((*number)?, resolver.plain(kfunc)?));
+    let plain: Vec<(u32, u32)> = object.kfuncs.iter().zip(&kfunc_numbers).filter_map(plain).collect();
     let constant: Vec<RegionId> = handles().filter_map(|map| maps.constant(map)).collect();
-    program.quick = quick(&program.ops, &Known { memory, constant: &constant, iterators: &iterators });
+    program.quick = quick(&program.ops, &Known { memory, constant: &constant, iterators: &iterators, plain: &plain });
     Ok(program)
 }

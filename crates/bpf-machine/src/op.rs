@@ -137,6 +137,8 @@ pub(crate) enum Code {
     IterNew, IterNext, IterDestroy,
     /// `dst` = `src`, then kfunc `imm`; the first on 64 or 32 bits.
     MovKfunc2, MovwKfunc2,
+    /// The kfunc that the low half of `imm` is, which the host may answer as the plain one that the high half is.
+    PlainKfunc, MovPlain2, MovwPlain2,
     /// Helper `imm`, which only the host has.
     HostHelper,
     /// `bpf_task_storage_get`, and the same for cgroups.

@@ -18,6 +18,8 @@ pub(crate) struct Known<'a> {
     pub constant: &'a [RegionId],
     /// What the machine does of the host's kfuncs, by their numbers.
     pub iterators: &'a [(u32, Code)],
+    /// The host's plain kfuncs, by their numbers.
+    pub plain: &'a [(u32, u32)],
 }
 
 /// The quick form of `ops`.
@@ -33,7 +35,10 @@ impl Known<'_> {
         let code = match op.code {
             Helper if op.imm == 156 || op.imm == 210 => StorageGet,
             Helper if !helpers::is_own(op.imm as u32) => HostHelper,
-            Kfunc => self.iterator(&op).unwrap_or(Kfunc),
+            Kfunc => match self.plain(&op) {
+                Some(imm) => return Op { code: PlainKfunc, imm, ..op },
+                None => self.iterator(&op).unwrap_or(Kfunc),
+            },
             Load8 | Load16 | Load32 | Load64 if op.src == Reg::FRAME => return frame(op, op.code).unwrap_or(op),
             Store8X | Store16X | Store32X | Store64X if op.dst == Reg::FRAME => {
                 return frame(op, op.code).unwrap_or(op);
@@ -46,6 +51,20 @@ impl Known<'_> {
     /// What the machine does instead of calling a kfunc of the host.
     fn iterator(&self, op: &Op) -> Option<Code> {
         self.iterators.iter().find(|(kfunc, _)| i64::from(*kfunc) == op.imm).map(|(_, code)| *code)
+    }
+
+    /// The numbers of a kfunc that the host may answer as a plain one.
+    fn plain(&self, op: &Op) -> Option<i64> {
+        let found = self.plain.iter().find(|(kfunc, _)| i64::from(*kfunc) == op.imm);
+        found.map(|&(kfunc, plain)| i64::from(kfunc) | i64::from(plain) << 32)
+    }
+
+    /// A call of a kfunc `b` by the one of two codes that fits, for another one that is called and one that is plain.
+    fn call_after(&self, a: &Op, b: &Op, [any, plain]: [Code; 2]) -> Op {
+        match self.plain(b) {
+            Some(imm) => Op { code: plain, imm, ..*a },
+            None => Op { code: any, imm: b.imm, ..*a },
+        }
     }
 
     fn two(&self, ops: &[Op]) -> Option<Op> {
@@ -71,8 +90,8 @@ impl Known<'_> {
             (Load8, Jne32K) if same => self.load_and_jump(Load8Jne2, a, b)?,
             (Load32, Jeq32K) if same => self.load_and_jump(Load32Jeq2, a, b)?,
             (Load32, Jne32K) if same => self.load_and_jump(Load32Jne2, a, b)?,
-            (Mov64X, Kfunc) if self.iterator(b).is_none() => Op { code: MovKfunc2, imm: b.imm, ..*a },
-            (Mov32X, Kfunc) if self.iterator(b).is_none() => Op { code: MovwKfunc2, imm: b.imm, ..*a },
+            (Mov64X, Kfunc) if self.iterator(b).is_none() => self.call_after(a, b, [MovKfunc2, MovPlain2]),
+            (Mov32X, Kfunc) if self.iterator(b).is_none() => self.call_after(a, b, [MovwKfunc2, MovwPlain2]),
             (Mov64X, Mov64X) => Op { code: MovMov2, at: b.dst as i32 | (b.src as i32) << 8, ..*a },
             (Mov64K, Mov64X) => Op { code: SetMov2, at: b.dst as i32 | (b.src as i32) << 8, ..*a },
             (Mov64X, Sub64X) if same && b.src != a.dst => Op { code: Difference2, at: b.src as i32, ..*a },

@@ -15,7 +15,7 @@ use crate::cpu::Charge;
 use crate::locks::{Foreseen, LockNumber};
 use crate::model::Model;
 use crate::run::Run;
-use crate::script::Step;
+use crate::script::Passage;
 use ids::{CpuId, Nanos};
 use kernel_model::Effect;
 use std::cmp::Reverse;
@@ -24,7 +24,7 @@ use std::collections::BinaryHeap;
 /// An operation that was played ahead of its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    lock: LockNumber,
+    passage: Passage,
     /// What it cost from the lock on.
     cost: Nanos,
 }
@@ -49,52 +49,31 @@ impl Spared {
 }
 
 impl<M: Model> Run<'_, M> {
-    /// Plays an operation that takes one lock, which is free now, if nothing of it concerns others. Where ties are drawn each
-    /// event counts.
-    pub fn play_ahead(&mut self, cpu: CpuId) {
+    /// Whether nothing of the operation whose output was taken concerns others. Where ties are drawn each event counts.
+    pub fn may_play_ahead(&self, cpu: CpuId) -> bool {
         let concerns_others = |effect: &Effect| matches!(effect, Effect::Resched { cpu: target } if *target != cpu);
         let each_event_counts = self.alarms.are_drawn() || self.operations.wait || self.spared.off;
-        if each_event_counts || self.output.effects.iter().any(concerns_others) {
-            return;
-        }
-        let entry = &mut self.cpus[cpu.index()];
-        let locks = self.locks.as_mut().expect("there is a script");
-        let steps = &entry.script.steps;
-        let is_take = |step: &Step| matches!(step, Step::Take(..));
-        let Some(taken) = steps.iter().position(is_take) else { return };
-        let Step::Take(lock, caller) = steps[taken] else { unreachable!("it was looked for") };
-        if !locks.is_free(lock, self.now) || steps[taken + 1..].iter().any(is_take) {
-            return;
-        }
-        let from = entry.free_at();
-        let spent = |steps: &[Step]| {
-            let spent = steps.iter().map(|step| if let Step::Spend(time) = step { *time } else { Nanos::ZERO });
-            Nanos(spent.map(|time| time.0).sum())
-        };
-        let at = from + spent(&steps[..taken]);
-        let Some(given) = steps.iter().position(|step| matches!(step, Step::Give(_))) else { return };
-        let free = locks.granted(lock, cpu, at) + spent(&steps[taken..given]);
-        let end = free + spent(&steps[given..]);
-        // Else it has the lock without an event, too.
-        if at == self.now || self.is_first(at) {
-            return;
-        }
+        !each_event_counts && !self.output.effects.iter().any(concerns_others)
+    }
+
+    /// Plays an operation whose lock is free, and which comes to it at this time.
+    pub fn play_ahead(&mut self, cpu: CpuId, passage: Passage, at: Nanos) {
+        let Passage { lock, caller, before, under, after } = passage;
         self.spared.events.push(Reverse((at, cpu)));
-        let entry = &mut self.cpus[cpu.index()];
-        let locks = self.locks.as_mut().expect("there is a script");
+        let locks = self.locks.as_mut().expect("one is taken");
+        let free = locks.granted(lock, cpu, at) + under;
         locks.foresee(lock, Foreseen { cpu, caller, at, free });
-        entry.script.taken = taken;
-        std::mem::swap(&mut entry.script, &mut entry.played);
-        entry.script.clear();
-        entry.ahead = Some(Ahead { lock, cost: end - at });
-        entry.charge(Charge { scheduler: end - from, ..Charge::default() });
+        let entry = &mut self.cpus[cpu.index()];
+        let cost = free + after - at;
+        entry.ahead = Some(Ahead { passage, cost });
+        entry.charge(Charge::scheduler(before + cost));
         self.count_ahead(0);
     }
 
     /// `cpu` is about to do something else, or the run ends: what it did ahead of its time is over, or taken back.
     #[inline]
     pub fn end_ahead(&mut self, cpu: CpuId) {
-        if let Some(Ahead { lock, .. }) = self.cpus[cpu.index()].ahead {
+        if let Some(Ahead { passage: Passage { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
             let locks = self.locks.as_mut().expect("one was taken");
             if locks.foreseen(lock).is_some_and(|foreseen| foreseen.cpu == cpu && foreseen.at >= self.now) {
                 self.take_back(cpu);
@@ -128,10 +107,10 @@ impl<M: Model> Run<'_, M> {
     /// What `cpu` did ahead of its time is still to be done from its lock on.
     fn take_back(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
-        let Ahead { lock, cost } = entry.ahead.take().expect("it did something");
-        self.locks.as_mut().expect("it has one").forget(lock);
+        let Ahead { passage, cost } = entry.ahead.take().expect("it did something");
+        self.locks.as_mut().expect("it has one").forget(passage.lock);
         entry.refund(cost);
-        std::mem::swap(&mut entry.script, &mut entry.played);
+        passage.write_from_lock(&mut entry.script);
         self.count_ahead(1);
     }
 
@@ -140,7 +119,7 @@ impl<M: Model> Run<'_, M> {
         let cut = end > self.now;
         let Some(locks) = &mut self.locks else { return };
         for cpu in &mut self.cpus {
-            let Some(Ahead { lock, .. }) = cpu.ahead.take() else { continue };
+            let Some(Ahead { passage: Passage { lock, .. }, .. }) = cpu.ahead.take() else { continue };
             let Some(foreseen) = locks.foreseen(lock).filter(|foreseen| foreseen.cpu == cpu.number()) else { continue };
             let at_the_end = foreseen.at == end && !cut && self.alarms.comes_before_this(foreseen.cpu);
             if foreseen.at < end || at_the_end { locks.fulfil(lock) } else { locks.forget(lock) }
@@ -162,13 +141,20 @@ impl<M: Model> Run<'_, M> {
 
     /// Whether nothing else happens up to `time`: then nobody else asks for a lock before.
     pub fn is_first(&mut self, time: Nanos) -> bool {
-        while let Some(&Reverse((at, cpu))) = self.spared.events.peek()
-            && (at < self.now || at == self.now && self.alarms.comes_before_this(cpu))
-        {
-            self.spared.events.pop();
+        self.next_event() > time
+    }
+
+    /// When something else happens next, spared events among it.
+    pub fn next_event(&mut self) -> Nanos {
+        let due = self.alarms.next_due().unwrap_or(Nanos::MAX);
+        while let Some(&Reverse((at, cpu))) = self.spared.events.peek() {
+            if at < self.now || at == self.now && self.alarms.comes_before_this(cpu) {
+                self.spared.events.pop();
+            } else {
+                return at.min(due);
+            }
         }
-        let hidden = self.spared.events.peek().map(|&Reverse((at, _))| at);
-        [hidden, self.alarms.next_due()].into_iter().flatten().all(|due| due > time)
+        due
     }
 
     /// Tests want to know how often that happened.

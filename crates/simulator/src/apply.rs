@@ -41,6 +41,10 @@ impl<M: Model> Run<'_, M> {
     /// Tells what happened in the last call.
     pub fn tell_output(&mut self) {
         let mut events = std::mem::take(&mut self.output.events);
+        if self.output.printed.is_empty() && self.output.details.is_empty() {
+            events.iter_mut().for_each(|event| self.tell_event(event));
+            return self.output.events = events;
+        }
         let mut printed = std::mem::take(&mut self.output.printed);
         let mut details = std::mem::take(&mut self.output.details);
         for (index, event) in events.iter_mut().enumerate() {
@@ -52,17 +56,21 @@ impl<M: Model> Run<'_, M> {
                 let before = details.partition_point(|(before, _)| *before <= index);
                 details.drain(..before).for_each(|(_, detail)| self.tell_detail(detail));
             }
-            event.time += self.suspended;
-            if event.kind == EventKind::Affinity && !self.affinity_told {
-                // The kernel itself changed it: the CPUs that were allowed are gone.
-                let allowed = self.model.allowed(event.task);
-                self.sinks.affinity(event.time, event.task, allowed);
-            }
-            self.tell(event);
+            self.tell_event(event);
         }
         printed.drain(..).for_each(|(_, printk)| self.tell_printed(printk));
         details.drain(..).for_each(|(_, detail)| self.tell_detail(detail));
         self.output.events = events;
+    }
+
+    fn tell_event(&mut self, event: &mut Event) {
+        event.time += self.suspended;
+        if event.kind == EventKind::Affinity && !self.affinity_told {
+            // The kernel itself changed it: the CPUs that were allowed are gone.
+            let allowed = self.model.allowed(event.task);
+            self.sinks.affinity(event.time, event.task, allowed);
+        }
+        self.tell(event);
     }
 
     fn tell_detail(&mut self, mut detail: Detail) {

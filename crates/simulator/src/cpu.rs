@@ -29,6 +29,11 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// For scheduler code alone.
+    pub fn scheduler(scheduler: Nanos) -> Charge {
+        Charge { scheduler, ..Charge::default() }
+    }
+
     fn total(&self) -> Nanos {
         self.idle_exit + self.interrupt + self.scheduler
     }
@@ -72,8 +77,6 @@ pub(crate) struct Cpu {
     pub script: Script,
     /// An operation that was played ahead of its time.
     pub ahead: Option<Ahead>,
-    /// Its steps, from its lock on.
-    pub played: Script,
     /// An operation of the kernel that waits, and is amidst it.
     pub operation: Option<Box<Pending>>,
     /// It spins until that may go on, or begin.
@@ -104,7 +107,6 @@ impl Cpu {
             spins_for: Vec::new(),
             script: Script::default(),
             ahead: None,
-            played: Script::default(),
             operation: None,
             parked: false,
             waits_for_lock: false,

@@ -14,8 +14,8 @@ use crate::model::Model;
 use crate::run::Run;
 use event_log::{CallbackSite, Event, EventKind};
 use ids::{CpuId, Nanos, TaskId};
-use kernel_model::{Lock, LockStep};
-use machine_model::Nature;
+use kernel_model::{Lock, LockStep, Usage};
+use machine_model::{Costs, Nature};
 
 /// A step of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,52 @@ impl Script {
     }
 }
 
+/// An operation that takes one lock: what it spends before it has it, while it does, and afterwards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passage {
+    pub lock: LockNumber,
+    pub caller: &'static str,
+    pub before: Nanos,
+    pub under: Nanos,
+    pub after: Nanos,
+}
+
+impl Passage {
+    fn new(costs: &Costs, lock: LockNumber, charge: Charge, take: &LockStep, give: &LockStep, all: &Usage) -> Passage {
+        debug_assert!(take.taken && !give.taken && take.lock == give.lock, "a lock is taken before it is given back");
+        let is_runqueue = matches!(take.lock, Lock::Runqueue(_));
+        let locked = if is_runqueue { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
+        let at_take = price(costs, &take.used);
+        let at_give = if give.used == take.used { at_take } else { price(costs, &give.used) };
+        let at_end = if *all == give.used { at_give } else { price(costs, all) };
+        let before = charge.scheduler - locked + at_take;
+        let held = held_for_queue(costs, take.lock, before);
+        let under = at_give - at_take + held + locked;
+        Passage { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
+    }
+
+    /// From the lock on.
+    pub fn write_from_lock(&self, script: &mut Script) {
+        script.push(Step::Take(self.lock, self.caller));
+        script.push(Step::Spend(self.under));
+        script.push(Step::Give(self.lock));
+        script.push(Step::Spend(self.after));
+    }
+
+    fn write(&self, script: &mut Script) {
+        script.push(Step::Spend(self.before));
+        self.write_from_lock(script);
+    }
+}
+
+/// What a queue kfunc costs is counted before it comes to the lock, after `spent`; it is spent under it.
+fn held_for_queue(costs: &Costs, lock: Lock, spent: Nanos) -> Nanos {
+    match lock {
+        Lock::Runqueue(_) | Lock::Bpf(_) => Nanos::ZERO,
+        Lock::Global(_) | Lock::Bypass(_) | Lock::Dsq(_) => spent.min(Nanos(costs.call(Nature::Queue))),
+    }
+}
+
 impl<M: Model> Run<'_, M> {
     /// Writes down the operation whose output was taken. Of what it cost beside the scheduler's code, `charge.locked` is
     /// spent before the last runqueue is given back, the rest before all.
@@ -83,6 +129,10 @@ impl<M: Model> Run<'_, M> {
         let script = &mut self.cpus[cpu.index()].script;
         let is_first = script.is_empty();
         let steps = &self.output.locks;
+        if is_first && let [take, give] = &steps[..] {
+            let passage = Passage::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
+            return self.pass_lock(cpu, passage);
+        }
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
         let last = steps.iter().rposition(is_last);
         let locked = if last.is_some() { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
@@ -93,9 +143,7 @@ impl<M: Model> Run<'_, M> {
             past = used;
             let number = locks.number(step.lock);
             if step.taken {
-                // What the kfunc costs was counted before it came to the lock; it is spent under it.
-                let is_queue = !matches!(step.lock, Lock::Runqueue(_) | Lock::Bpf(_));
-                held = if is_queue { spend.min(Nanos(costs.call(Nature::Queue))) } else { Nanos::ZERO };
+                held = held_for_queue(costs, step.lock, spend);
                 script.push(Step::Spend(spend - held));
                 script.push(Step::Take(number, step.caller));
                 spend = Nanos::ZERO;
@@ -111,9 +159,31 @@ impl<M: Model> Run<'_, M> {
         let end = self.cpus[cpu.index()].free_at() + charge.scheduler + all;
         if is_first && self.is_alone(cpu, end) {
             self.play_at_once(cpu);
-        } else if is_first {
-            self.play_ahead(cpu);
         }
+    }
+
+    /// An operation with one lock, which is most of them: at once or ahead of its time, if it can be. Else its steps are
+    /// written down.
+    fn pass_lock(&mut self, cpu: CpuId, passage: Passage) {
+        let locks = self.locks.as_mut().expect("one is taken");
+        let Passage { lock, caller, before, under, after } = passage;
+        if locks.is_free(lock, self.now) {
+            let from = self.cpus[cpu.index()].free_at();
+            let (at, lines) = (from + before, locks.lines(lock, cpu));
+            let next = self.next_event();
+            let locks = self.locks.as_mut().expect("one is taken");
+            if next > at + under + after + lines {
+                let grant = locks.take(lock, cpu, caller, at).expect("it is free");
+                let free = grant.at + grant.lines + under;
+                locks.give(lock, free);
+                return self.cpus[cpu.index()].charge(Charge::scheduler(free + after - from));
+            }
+            // Else it has the lock without an event, too.
+            if at > self.now && next <= at && self.may_play_ahead(cpu) {
+                return self.play_ahead(cpu, passage, at);
+            }
+        }
+        passage.write(&mut self.cpus[cpu.index()].script);
     }
 
     /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no events.

@@ -61,6 +61,10 @@ impl Engine<'_> {
                         return Ok(step);
                     }
                 }
+                Stop::Returned => {
+                    x.depth = 0;
+                    return Ok(Step::Done(x.regs[0]));
+                }
                 Stop::NearBudget => {}
                 Stop::Budget => return Err(FaultKind::Budget(x.budget)),
                 Stop::BadLoad { addr, size } => return Err(self.memory.bad_load(addr, size)),

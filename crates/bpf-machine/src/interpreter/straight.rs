@@ -14,6 +14,8 @@ use bpf_object::FunctionId;
 
 /// Why the inner loop stopped.
 pub(super) enum Stop {
+    /// The program has returned.
+    Returned,
     /// At an instruction that it leaves to the outer loop; not yet counted.
     Special,
     /// The budget is used up.
@@ -254,6 +256,19 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 }
             }};
         }
+        macro_rules! kfunc {
+            () => {
+                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context))
+            };
+        }
+        macro_rules! plain {
+            () => {
+                match host.plain((k >> 32) as u32, k as u32, [x.regs[1], x.regs[2]], engine.memory) {
+                    Some(value) => x.regs[0] = value,
+                    None => kfunc!(),
+                }
+            };
+        }
         macro_rules! iterate {
             ($kfunc:path) => {
                 call!(|host: &mut H, args, context: &mut Context<'_>| {
@@ -291,23 +306,37 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 engine.pop(x, x.regs[0]);
                 go_on_elsewhere!()
             }
-            Kfunc if C::CALLS => {
-                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context));
-            }
+            Exit if C::CALLS && x.depth == 1 && x.lock == 0 => break Stop::Returned,
+            Kfunc if C::CALLS => kfunc!(),
             MovKfunc2 => {
                 dst!() = src!();
                 pc += 1;
-                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context));
+                kfunc!()
             }
             MovwKfunc2 => {
                 dst!() = u64::from(src!() as u32);
                 pc += 1;
-                call!(|host: &mut H, args, context: &mut Context<'_>| host.kfunc(k as u32, args, context));
+                kfunc!()
+            }
+            PlainKfunc => plain!(),
+            MovPlain2 => {
+                dst!() = src!();
+                pc += 1;
+                plain!()
+            }
+            MovwPlain2 => {
+                dst!() = u64::from(src!() as u32);
+                pc += 1;
+                plain!()
             }
             HostHelper => call!(|host: &mut H, args, context: &mut Context<'_>| host.helper(k as u32, args, context)),
-            StorageGet => {
-                call!(|_, args, context: &mut Context<'_>| { helpers::storage_get(context.memory, context.maps, args) })
-            }
+            StorageGet => match helpers::storage_get(engine.memory, engine.maps, x.arguments()) {
+                Ok(value) => x.regs[0] = value,
+                Err(fault) => {
+                    pc -= 1;
+                    break Stop::BadCall(fault);
+                }
+            },
             IterNext => iterate!(iter_num::next),
             IterNew => iterate!(iter_num::new),
             IterDestroy => iterate!(iter_num::destroy),

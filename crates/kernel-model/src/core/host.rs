@@ -5,7 +5,7 @@ use super::{Call, Callee, Core};
 use crate::api::{Effect, TimerKey};
 use crate::kfuncs;
 use crate::ops::Op;
-use bpf_machine::{Context, FaultKind, Host, TimerId};
+use bpf_machine::{Context, FaultKind, Host, Memory, TimerId};
 use ids::{CpuId, Nanos};
 
 /// BPF_F_TIMER_ABS.
@@ -20,6 +20,13 @@ impl Host for Core {
         let result = kfuncs::call(self, kfunc, args, cx)?;
         self.context.running.call = None;
         Ok(result)
+    }
+
+    #[inline]
+    fn plain(&mut self, plain: u32, kfunc: u32, args: [u64; 2], memory: &Memory) -> Option<u64> {
+        let value = kfuncs::plain::answer(self, plain, args, memory)?;
+        self.counts(kfunc);
+        Some(value)
     }
 
     #[inline]

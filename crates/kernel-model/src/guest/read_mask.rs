@@ -20,15 +20,14 @@ impl Objects {
     /// The bytes of any mask that a program may read: of a task, of the kernel, allocated by a program, or 1024 bytes
     /// of the program's own memory, which the kernel accepts as well.
     pub fn mask_bytes<'m>(&self, memory: &'m Memory, addr: GuestAddr) -> Result<&'m [u8], FaultKind> {
-        if self.cpumasks.holds(memory, addr) {
-            self.cpumasks.live_slot(memory, addr)?;
-        }
-        for tasks in [self.tasks, self.idle_tasks] {
-            if let Some(slot) = memory.slot_in(tasks, addr)
-                && memory.addr(tasks, slot) + u64::from(task::CPUS_MASK) != addr
-            {
+        let lies_in_a_task = |region| region == self.tasks || region == self.idle_tasks;
+        match memory.locate(addr) {
+            Some((region, _, task::CPUS_MASK)) if lies_in_a_task(region) => {}
+            Some((region, _, _)) if lies_in_a_task(region) => {
                 return Err(FaultKind::BadArgument(format!("{addr:#x} lies in a task_struct, but is not its cpumask")));
             }
+            _ if self.cpumasks.holds(memory, addr) => self.cpumasks.live_slot(memory, addr).map(drop)?,
+            _ => {}
         }
         memory.bytes(addr, MASK_SIZE).map_err(|_| FaultKind::BadArgument(format!("{addr:#x} is not a cpumask")))
     }
@@ -59,6 +58,14 @@ impl Objects {
         let last = cpus / 64;
         let within = move |index: usize| if index < last { u64::MAX } else { (1 << (cpus % 64)) - 1 };
         Ok(words.enumerate().map(move |(index, word)| word & within(index)))
+    }
+
+    /// Whether the mask of a task, at this address, holds `cpu`; `None` if it is another mask, or no such CPU.
+    #[inline]
+    pub fn task_may_use(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Option<bool> {
+        let (region, slot, inside) = memory.locate(addr)?;
+        let is_it = region == self.tasks && inside == task::CPUS_MASK && cpu.0 < self.cpus();
+        is_it.then(|| memory.slot(region, slot)[inside as usize + cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)
     }
 
     /// Whether a mask holds `cpu`; false if there is no such CPU.

@@ -71,6 +71,9 @@ impl Resolver for Symbols {
     fn iterator(&self, kfunc: &KfuncRef) -> Option<IterNum> {
         kfuncs::iterator(&kfunc.name)
     }
+    fn plain(&self, kfunc: &KfuncRef) -> Option<u32> {
+        kfuncs::plain::number(&kfunc.name)
+    }
 }
 
 impl Kernel {

@@ -19,6 +19,7 @@ pub(super) fn bad(text: String) -> FaultKind {
 }
 
 /// The task at `addr`, idle tasks included.
+#[inline]
 pub(super) fn subject(core: &Core, memory: &Memory, addr: GuestAddr) -> Result<Subject, FaultKind> {
     if let Some(task) = core.objects.task_at(memory, addr) {
         return Ok(Subject::Task(task));

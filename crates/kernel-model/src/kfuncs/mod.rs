@@ -9,6 +9,7 @@ mod idle;
 mod iter;
 mod kick;
 mod perf;
+pub(crate) mod plain;
 mod table;
 mod task;
 mod text;
