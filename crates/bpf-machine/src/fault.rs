@@ -72,6 +72,9 @@ pub enum FaultKind {
     /// A helper that does not exist or is not available here.
     #[error("helper {0} is not available here")]
     MissingHelper(u32),
+    /// A call that kernels refuse to programs of this kind.
+    #[error("{0}")]
+    Refused(String),
     /// An argument that a helper or kfunc cannot take; the verifier would have refused the program.
     #[error("{0}")]
     BadArgument(String),

@@ -82,6 +82,9 @@ impl Kernel {
         for (number, name) in UNMODELLED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(format!("weir does not model the helper {name} (number {number})"));
         }
+        for (_, name) in kfuncs::REFUSED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
+            lacks.reached.push(kfuncs::refusal(name, config.version));
+        }
         lacks
     }
 

@@ -104,6 +104,8 @@ fn all_that_is_missing_is_named_at_once_with_who_lacks_it() {
             "weir does not model arenas (map `everything`)",
         ]
     );
+    let refused = |name| format!("kernel 7.2 refuses the helper {name} to schedulers");
+    assert_eq!(lacks(&["REFUSED"]).reached[1..], [refused("bpf_probe_read"), refused("bpf_probe_read_str")]);
     let plain = lacks(&[]);
     assert_eq!(plain.refusal(), None);
     assert_eq!(plain.reached, ["weir does not model the kernel's variable no_such_variable"]);

@@ -6,7 +6,8 @@
  * 2. Without a bias the first one is the best.
  * 3. With a bias a CPU sees some deadlines as later than they are. None is seen as earlier, so nobody is better once a
  *    bare deadline is as late as the best so far: mostly a few steps are enough.
- * 4. What was seen is what is taken. If another CPU was faster, the search begins anew.
+ * 4. What was seen is what is taken: an iterator may move any task that was queued when it began, so one look into the queue
+ *    is enough. If another CPU was faster, the search begins anew.
  * 5. A task must not be later than a limit. It may be as late: then it waited, and who has the limit ran.
  *
  * A policy defines before it includes this: PICK_REFUSED(p, cpu), for tasks that are to be passed over though they may
@@ -41,13 +42,13 @@ static __always_inline bool take_first(u64 dsq_id, s32 cpu, u64 limit)
 	return false;
 }
 
-/* 3: the number of the best task; 0 if there is none. */
-static __always_inline s32 find_best(u64 dsq_id, s32 cpu, u64 limit)
+/* The number of the best task that an iterator finds; 0 if there is none. */
+static __always_inline s32 find_best(struct bpf_iter_scx_dsq *it, s32 cpu, u64 limit)
 {
 	struct task_struct *p;
 	s32 best = 0;
 
-	for_each_queued(p, dsq_id) {
+	while ((p = bpf_iter_scx_dsq_next(it))) {
 		u64 seen, bare = p->scx.dsq_vtime;
 
 		if (best ? bare >= limit : bare > limit)
@@ -63,30 +64,43 @@ static __always_inline s32 find_best(u64 dsq_id, s32 cpu, u64 limit)
 	return best;
 }
 
-static __always_inline bool take_numbered(u64 dsq_id, s32 number)
-{
-	struct task_struct *p;
+#define TAKEN 1
+#define LOST 2
 
-	for_each_queued(p, dsq_id) {
-		if (p->pid == number)
-			return dsq_move(&p_it, p, SCX_DSQ_LOCAL);
+/* 3, 4: TAKEN, LOST if another CPU was faster, 0 if there is none. An iterator moves only what was queued when it began. */
+static __noinline u32 try_best(u64 dsq_id, s32 cpu, u64 limit)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	u32 result = 0;
+	s32 best;
+
+	bpf_iter_scx_dsq_new(&it, dsq_id, 0);
+	best = find_best(&it, cpu, limit);
+	if (best) {
+		result = LOST;
+		p = bpf_task_from_pid(best);
+		if (p) {
+			if (dsq_move(&it, p, SCX_DSQ_LOCAL))
+				result = TAKEN;
+			bpf_task_release(p);
+		}
 	}
-	return false;
+	bpf_iter_scx_dsq_destroy(&it);
+	return result;
 }
 
 static __always_inline bool take_best(u64 dsq_id, s32 cpu, u64 limit)
 {
+	u32 result = LOST;
 	int attempt;
 
 	for_range(attempt, 0, PICK_ATTEMPTS) {
-		s32 best = find_best(dsq_id, cpu, limit);
-
-		if (!best)
-			return false;
-		if (take_numbered(dsq_id, best))
-			return true;
+		result = try_best(dsq_id, cpu, limit);
+		if (result != LOST)
+			break;
 	}
-	return false;
+	return result == TAKEN;
 }
 
 static __noinline bool take(u64 dsq_id, s32 cpu, u64 limit)

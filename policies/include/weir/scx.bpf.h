@@ -96,6 +96,8 @@ extern bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __weak __ksym;
 extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __weak __ksym;
 extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __weak __ksym;
+extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+extern void bpf_task_release(struct task_struct *p) __ksym;
 
 /* Ends the scheduler with a message; `...` are numbers, given to %-conversions of `format`. */
 #define scx_error(format, ...)								\
@@ -195,7 +197,10 @@ extern bool scx_bpf_dsq_move___new(struct bpf_iter_scx_dsq *it, struct task_stru
 extern bool scx_bpf_dispatch_from_dsq___old(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 					    u64 enq_flags) __weak __ksym;
 
-/* Within for_each_queued, in dispatch or where no runqueue is locked: `p` goes to the end of another queue. */
+/*
+ * In dispatch or where no runqueue is locked: `p`, which was in the queue when its iterator began, goes to the end of another
+ * one. False if it is no longer there.
+ */
 static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id)
 {
 	if (KERNEL_HAS(scx_bpf_dsq_move___new))

@@ -37,7 +37,7 @@ pub(crate) fn is_of_spin_lock(helper: u32) -> bool {
 /// Whether [`call`] has it itself.
 pub(crate) fn is_own(helper: u32) -> bool {
     matches!(helper,
-        1..=4 | 45 | 87..=89 | SPIN_LOCK | SPIN_UNLOCK | 113 | 115 | 130..=134 | 156 | 157 | 164 | 169..=172 | 181 | 182
+        1..=3 | 87..=89 | SPIN_LOCK | SPIN_UNLOCK | 113 | 115 | 130..=134 | 156 | 157 | 164 | 169..=172 | 181 | 182
         | 194 | 195 | 210 | 211)
 }
 
@@ -65,8 +65,8 @@ pub(crate) fn call<H: Host>(
         171 => timer::start(engine, x.cpu, host, args)?,
         172 => timer::cancel(engine, host, args)?,
         182 => text::strncmp(engine.memory, args)?,
-        4 | 113 => text::probe_read(engine.memory, args)?,
-        45 | 115 => text::probe_read_string(engine.memory, args)?,
+        113 => text::probe_read(engine.memory, args)?,
+        115 => text::probe_read_string(engine.memory, args)?,
         _ => {
             let line = engine.program.line(x);
             let (cpu, executed) = (x.cpu, x.executed);

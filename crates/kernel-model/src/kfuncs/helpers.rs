@@ -16,7 +16,7 @@ pub(crate) fn helper_nature(helper: u32) -> usize {
     let nature = match helper {
         5 | 118 | 125 => Nature::Clock,
         // Maps, storage, timers, probe reads.
-        1..=4 | 45 | 87..=89 | 113 | 115 | 130..=134 | 156 | 157 | 169..=172 | 195 | 210 | 211 => Nature::Lookup,
+        1..=3 | 87..=89 | 113 | 115 | 130..=134 | 156 | 157 | 169..=172 | 195 | 210 | 211 => Nature::Lookup,
         6 | 165 | 177 => Nature::Scan,
         _ => Nature::Trivial,
     };
@@ -24,11 +24,10 @@ pub(crate) fn helper_nature(helper: u32) -> usize {
 }
 
 /// Names of the helpers that the model has, with those of the BPF machine.
-const NAMES: [(u32, &str); 45] = [
+const NAMES: [(u32, &str); 43] = [
     (1, "bpf_map_lookup_elem"),
     (2, "bpf_map_update_elem"),
     (3, "bpf_map_delete_elem"),
-    (4, "bpf_probe_read"),
     (5, "bpf_ktime_get_ns"),
     (6, "bpf_trace_printk"),
     (7, "bpf_get_prandom_u32"),
@@ -37,7 +36,6 @@ const NAMES: [(u32, &str); 45] = [
     (16, "bpf_get_current_comm"),
     (35, "bpf_get_current_task"),
     (42, "bpf_get_numa_node_id"),
-    (45, "bpf_probe_read_str"),
     (87, "bpf_map_push_elem"),
     (88, "bpf_map_pop_elem"),
     (89, "bpf_map_peek_elem"),
@@ -72,10 +70,22 @@ const NAMES: [(u32, &str); 45] = [
     (211, "bpf_cgrp_storage_delete"),
 ];
 
+/// Helpers that kernels have and refuse to struct_ops programs (measured in 7.2.13: "program of this type cannot use helper
+/// …"): `bpf_scx_get_func_proto` falls back on `bpf_base_func_proto`, which has 113 and 115 in place of the first two.
+pub(crate) const REFUSED: [(u32, &str); 3] =
+    [(4, "bpf_probe_read"), (45, "bpf_probe_read_str"), (160, "bpf_ktime_get_coarse_ns")];
+
+/// What is said of one of these.
+pub(crate) fn refusal(name: &str, (major, minor): (u16, u16)) -> String {
+    format!("kernel {major}.{minor} refuses the helper {name} to schedulers")
+}
+
 /// Name of a helper; its number if the model does not know it.
 pub(crate) fn helper_name(helper: u32) -> String {
     let known = NAMES.binary_search_by_key(&helper, |(number, _)| *number);
-    known.map_or_else(|_| format!("helper {helper}"), |index| NAMES[index].1.to_owned())
+    let refused = || REFUSED.iter().find(|(number, _)| *number == helper).map(|(_, name)| *name);
+    let name = known.ok().map(|index| NAMES[index].1).or_else(refused);
+    name.map_or_else(|| format!("helper {helper}"), str::to_owned)
 }
 
 /// Calls a helper that the BPF machine leaves to the kernel.
@@ -94,7 +104,13 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
         154 => this_cpu_ptr(core, cx.memory, a[0])?,
         165 => snprintf(cx, a)?,
         177 => trace_vprintk(core, cx, a)?,
-        _ => return Err(FaultKind::MissingHelper(helper)),
+        _ => {
+            let refused = REFUSED.iter().find(|(number, _)| *number == helper);
+            return Err(match refused {
+                Some((_, name)) => FaultKind::Refused(refusal(name, core.config.version)),
+                None => FaultKind::MissingHelper(helper),
+            });
+        }
     };
     Ok(value)
 }

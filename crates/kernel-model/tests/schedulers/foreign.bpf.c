@@ -70,6 +70,11 @@ struct {
 } everything SEC(".maps");
 #endif
 
+#ifdef REFUSED
+static long (*const probe_read)(void *to, u32 size, const void *from) = (void *)4;
+static long (*const probe_read_str)(void *to, u32 size, const void *from) = (void *)45;
+#endif
+
 static void *(*const lookup)(void *map, const void *key) = (void *)1;
 static void *(*const per_cpu)(const void *variable, u32 cpu) = (void *)153;
 static u64 (*const ktime_get_ns)(void) = (void *)5;
@@ -163,6 +168,10 @@ s32 foreign_init(u64 *ctx)
 {
 	struct bpf_timer *timer = the_timer();
 
+#ifdef REFUSED
+	probe_read(&weight, sizeof(weight), &quota_us);
+	probe_read_str(&weight, sizeof(weight), &quota_us);
+#endif
 #ifdef LACKING
 	scx_bpf_dispatch(bpf_rbtree_first(&everything), 0, 0, 0);
 #endif

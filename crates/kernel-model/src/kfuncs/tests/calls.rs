@@ -310,9 +310,15 @@ fn helpers_tell_time_and_place() {
     let buffer = bench.put(0, &[u64::MAX; 2]);
     bench.helper(16, [buffer, 5, 0, 0, 0]).unwrap();
     assert_eq!(bench.memory.c_string(buffer, 16).unwrap(), "task");
-    // 160 is the coarse clock, which kernels refuse to schedulers.
-    for missing in [160, 200] {
-        assert_eq!(bench.helper(missing, [0; 5]), Err(FaultKind::MissingHelper(missing)));
+    assert_eq!(bench.helper(200, [0; 5]), Err(FaultKind::MissingHelper(200)));
+}
+
+#[test]
+fn helpers_that_kernels_refuse_to_schedulers_are_named() {
+    let mut bench = Bench::new(0);
+    let refused = |name| Err(FaultKind::Refused(format!("kernel 7.2 refuses the helper {name} to schedulers")));
+    for (number, name) in [(4, "bpf_probe_read"), (45, "bpf_probe_read_str"), (160, "bpf_ktime_get_coarse_ns")] {
+        assert_eq!(bench.helper(number, [0; 5]), refused(name));
     }
 }
 
