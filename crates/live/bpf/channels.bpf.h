@@ -57,13 +57,13 @@ static void report_pass(struct task_struct *current, struct note *note, __u64 ch
 /* Of an open file of the calling task: its inode. */
 static struct inode *inode_of(struct task_struct *current, unsigned int descriptor)
 {
-	struct fdtable *table = BPF_CORE_READ(current, files, fdt);
-	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+	struct fdtable *table = current->files->fdt;
+	/* A structure that begins with a pointer, as the table has them. */
+	struct list_head *place = bpf_core_cast(table->fd + descriptor, struct list_head);
 
-	if (descriptor >= BPF_CORE_READ(table, max_fds))
+	if (descriptor >= table->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), files + descriptor);
-	return BPF_CORE_READ(file, f_inode);
+	return bpf_core_cast(place->next, struct file)->f_inode;
 }
 
 SEC("tp_btf/sys_exit")
@@ -85,8 +85,8 @@ int BPF_PROG(on_call_end, struct pt_regs *registers, long result)
 	if (!note)
 		return 0;
 	inode = inode_of(current, registers->di);
-	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFIFO)
-		report_pass(current, note, BPF_CORE_READ(inode, i_ino), result,
+	if (inode && (inode->i_mode & S_IFMT) == S_IFIFO)
+		report_pass(current, note, inode->i_ino, result,
 			    call == CALL_WRITE || call == CALL_WRITEV ? PASS_WRITTEN : 0);
 	return 0;
 }
@@ -128,20 +128,19 @@ static void report_socket(struct sock *socket, long bytes, __u32 flags)
 	__u16 family = socket->__sk_common.skc_family;
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct note *note = note_of(current);
-	struct tcp_sock *tcp = (void *)socket;
+	struct tcp_sock *tcp = bpf_core_cast(socket, struct tcp_sock);
 	__u64 receiver = (__u64)socket;
 
 	if (!note)
 		return;
 	if (family == AF_UNIX) {
 		if (written)
-			receiver = (__u64)BPF_CORE_READ((struct unix_sock *)socket, peer);
+			receiver = (__u64)bpf_core_cast(socket, struct unix_sock)->peer;
 		if (receiver)
 			report_pass(current, note, receiver, bytes, flags);
 	} else if ((family == AF_INET || family == AF_INET6) && socket->sk_protocol == IPPROTO_TCP) {
 		report_pass(current, note, connection(socket, written),
-			    written ? BPF_CORE_READ(tcp, write_seq) : BPF_CORE_READ(tcp, copied_seq),
-			    flags | PASS_SEQUENCE);
+			    written ? tcp->write_seq : tcp->copied_seq, flags | PASS_SEQUENCE);
 	}
 }
 

@@ -169,6 +169,14 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct refcount_struct {
+	atomic_t refs;
+};
+
+struct list_head {
+	struct list_head *next;
+};
+
 struct signal_struct {
 	atomic_t live;
 	unsigned long maxrss;

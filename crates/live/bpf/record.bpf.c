@@ -158,14 +158,14 @@ static __u64 work_now(struct task_struct *task, struct note *note, __u64 now)
 
 static __u32 session_of(struct task_struct *task)
 {
-	return BPF_CORE_READ(task, signal, pids[PIDTYPE_SID], numbers[0].nr);
+	return task->signal->pids[PIDTYPE_SID]->numbers[0].nr;
 }
 
 /* Tells whose the task is, if that is new. */
 static void report_who(struct task_struct *task, struct note *note, __u64 now, __u64 work_ns)
 {
-	__u64 cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
-	__u32 session = session_of(task), uid = BPF_CORE_READ(task, cred, uid.val);
+	__u64 cgroup = task->cgroups->dfl_cgrp->kn->id;
+	__u32 session = session_of(task), uid = task->cred->uid.val;
 	struct who *event;
 
 	if (note->cgroup == cgroup && note->session == session && note->uid == uid)
@@ -373,7 +373,7 @@ int BPF_PROG(on_expiry, struct hrtimer *timer)
 	expires->timer = (__u64)timer;
 	expires->expires_ns = timer->_softexpires;
 	/* Where a sleeper would stand. It is compared with a task that is woken, which no other memory points to by chance. */
-	expires->sleeper = (__u64)BPF_CORE_READ((struct hrtimer_sleeper *)timer, task);
+	expires->sleeper = (__u64)bpf_core_cast(timer, struct hrtimer_sleeper)->task;
 	return 0;
 }
 
@@ -395,7 +395,7 @@ int BPF_PROG(on_timer_start, struct hrtimer *timer)
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct note *note;
 
-	if (BPF_CORE_READ((struct hrtimer_sleeper *)timer, task) != current)
+	if (bpf_core_cast(timer, struct hrtimer_sleeper)->task != current)
 		return 0;
 	note = note_of(current);
 	if (!note)
@@ -483,9 +483,9 @@ int BPF_PROG(on_alarm, int which, const struct itimerspec64 *value)
 	return 0;
 }
 
-static void switch_out(struct task_struct *task, struct note *note, unsigned int state)
+static void switch_out(struct task_struct *task, struct note *note, unsigned int state, __u64 now)
 {
-	__u64 now = bpf_ktime_get_ns(), work_ns = task->se.sum_exec_runtime;
+	__u64 work_ns = task->se.sum_exec_runtime;
 	struct end *event;
 
 	if (note->blocked)
@@ -515,10 +515,8 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 	note->flags = sleep_flags(task, state);
 }
 
-static void switch_in(struct task_struct *task, struct note *note)
+static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 {
-	__u64 now = bpf_ktime_get_ns();
-
 	if (note->blocked)
 		report_sleep(task, note, now);
 	note->switches++;
@@ -530,15 +528,18 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct note *note;
+	__u64 now = 0;
 
 	if (!preempted && state) {
 		note = note_of(prev);
-		if (note)
-			switch_out(prev, note, state);
+		if (note) {
+			now = bpf_ktime_get_ns();
+			switch_out(prev, note, state, now);
+		}
 	}
 	note = note_of(next);
 	if (note)
-		switch_in(next, note);
+		switch_in(next, note, now ? now : bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -45,6 +45,7 @@ enum {
 	COMM_LENGTH = 16,
 	MASK_WORDS_MAX = 64, /* 4096 CPUs, as many as Weir simulates */
 	RING_BYTES = 16 << 20,
+	EVENTS_BETWEEN_LOOKS = 32,
 };
 
 /* Flags of a sleep and of the wakeup that ended it. */
@@ -103,12 +104,14 @@ struct counters {
 struct settings {
 	__u32 root_thread;  /* its next child, or each of its children, is a root of the tree */
 	__u32 mask_words;   /* words of the kernel's CPU masks, at most MASK_WORDS_MAX */
-	__s64 preempt_count_from_rq; /* from this CPU's struct rq to its preemption count */
 	__u32 next_task;
 	__u32 all_children; /* 0: only the next child; `root_thread` is set to 0 when that is born */
 };
 
 struct settings settings SEC(".data.settings") = { .mask_words = 1 };
+
+/* From a CPU's struct rq to its preemption count. A constant for the verifier, which wants to know offsets. */
+const volatile __s64 preempt_count_from_rq SEC(".rodata.offsets") = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -121,6 +124,14 @@ struct {
 	__type(value, __u64);
 	__uint(max_entries, 1);
 } lost SEC(".maps");
+
+/* How many events each CPU has sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} sent SEC(".maps");
 
 /* The softirq that a CPU serves, or served last. */
 struct {
@@ -150,10 +161,15 @@ static void count_loss(void)
 
 /*
  * The consumer sleeps on a timer and empties the buffer when it wakes. It is woken early only when a quarter of the
- * buffer is full: waking it for each event would cost more than the event, on the CPUs that are being observed.
+ * buffer is full: waking it for each event would cost more than the event, on the CPUs that are being observed. How full
+ * it is, each CPU asks at times only.
  */
 static __u64 wakeup_flag(void)
 {
+	__u32 zero = 0, *count = bpf_map_lookup_elem(&sent, &zero);
+
+	if (count && ++*count % EVENTS_BETWEEN_LOOKS)
+		return BPF_RB_NO_WAKEUP;
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= RING_BYTES / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
@@ -263,13 +279,13 @@ int BPF_PROG(on_softirq, unsigned int vector)
  */
 static __u32 interrupt_context(struct task_struct *current)
 {
-	void *rq = BPF_CORE_READ(current, se.cfs_rq, rq);
-	__u32 zero = 0, count = 0, flags = 0, *vector;
+	void *address = (void *)current->se.cfs_rq->rq + preempt_count_from_rq;
+	/* A structure that begins with an int, as the count is one. */
+	__u32 zero = 0, count = bpf_core_cast(address, struct refcount_struct)->refs.counter, flags = 0, *vector;
 	struct task_struct___rt *rt = (void *)current;
 
-	bpf_probe_read_kernel(&count, sizeof(count), rq + settings.preempt_count_from_rq);
 	if (bpf_core_field_exists(rt->softirq_disable_cnt))
-		count |= BPF_CORE_READ(rt, softirq_disable_cnt) & SOFTIRQ_SERVED;
+		count |= rt->softirq_disable_cnt & SOFTIRQ_SERVED;
 	if (count & NMI_MASK)
 		flags |= WAKE_NMI;
 	if (count & HARDIRQ_MASK)

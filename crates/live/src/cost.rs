@@ -51,8 +51,8 @@ pub struct Sampling {
 
 impl Sampling {
     /// How long it is on, and then off.
-    const ON: Duration = Duration::from_millis(100);
-    const OFF: Duration = Duration::from_millis(900);
+    const ON: Duration = Duration::from_millis(20);
+    const OFF: Duration = Duration::from_millis(980);
 
     /// Begins with measuring.
     ///
@@ -62,11 +62,11 @@ impl Sampling {
         Ok(Sampling { metering: Some(Metering::start()?), since: Instant::now(), sampled: Duration::ZERO })
     }
 
-    /// Turns it on or off if it is time for that.
+    /// Turns it on or off if it is time for that. If it is on then, until when.
     ///
     /// # Errors
     /// As [`Metering::start`].
-    pub fn turn(&mut self) -> Result<(), LiveError> {
+    pub fn turn(&mut self) -> Result<Option<Instant>, LiveError> {
         let passed = self.since.elapsed();
         match self.metering {
             Some(_) if passed >= Sampling::ON => {
@@ -80,7 +80,7 @@ impl Sampling {
             }
             _ => {}
         }
-        Ok(())
+        Ok(self.metering.as_ref().map(|_| self.since + Sampling::ON))
     }
 
     /// How long it was on.

@@ -44,7 +44,6 @@ pub(crate) enum Roots {
 pub(crate) struct Probes {
     object: Object,
     mask_words: u32,
-    preempt_count_from_rq: i64,
 }
 
 impl Probes {
@@ -62,12 +61,14 @@ impl Probes {
                 program.set_autoload(true);
             }
         }
-        let mut map =
-            open.maps_mut().find(|map| is_settings(&map.name().to_string_lossy())).expect("tree.bpf.h has settings");
-        map.set_initial_value(&settings(roots, mask_words, preempt_count_from_rq))
-            .map_err(LiveError::bpf("set up Weir's own programs"))?;
+        let values = [(SETTINGS, settings(roots, mask_words)), (OFFSETS, preempt_count_from_rq.to_ne_bytes().to_vec())];
+        for (section, value) in values {
+            let named = |map: &libbpf_rs::OpenMapMut<'_>| map.name().to_string_lossy().ends_with(section);
+            let mut map = open.maps_mut().find(named).expect("tree.bpf.h has it");
+            map.set_initial_value(&value).map_err(LiveError::bpf("set up Weir's own programs"))?;
+        }
         let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;
-        Ok(Probes { object, mask_words, preempt_count_from_rq })
+        Ok(Probes { object, mask_words })
     }
 
     /// Attaches all programs, for as long as the links live.
@@ -105,8 +106,8 @@ impl Probes {
 
     /// Begins another tree. Numbers of tasks begin at 0 again.
     pub fn follow(&self, roots: Roots) -> Result<(), LiveError> {
-        let bytes = settings(roots, self.mask_words, self.preempt_count_from_rq);
-        let map = self.object.maps().find(|map| is_settings(&map.name().to_string_lossy()));
+        let bytes = settings(roots, self.mask_words);
+        let map = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(SETTINGS));
         let map = map.expect("tree.bpf.h has settings");
         map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(LiveError::bpf("set up Weir's own programs"))
     }
@@ -157,13 +158,12 @@ pub(crate) fn receive(ring: &RingBuffer<'_>, period: Duration) -> Result<(), Liv
     ring.consume().map_err(LiveError::bpf("receive events"))
 }
 
-/// libbpf puts the object's name before that of a section of data, as far as there is room.
-fn is_settings(name: &str) -> bool {
-    name.ends_with(".data.settings")
-}
+/// Sections of `tree.bpf.h`. libbpf puts the object's name before that of a section of data, as far as there is room.
+const SETTINGS: &str = ".data.settings";
+const OFFSETS: &str = ".rodata.offsets";
 
 /// `struct settings` of `tree.bpf.h`.
-fn settings(roots: Roots, mask_words: u32, preempt_count_from_rq: i64) -> Vec<u8> {
+fn settings(roots: Roots, mask_words: u32) -> Vec<u8> {
     let (thread, all_children) = match roots {
         Roots::NextChildOf(thread) => (thread, 0u32),
         Roots::ChildrenOf(thread) => (thread, 1),
@@ -171,7 +171,6 @@ fn settings(roots: Roots, mask_words: u32, preempt_count_from_rq: i64) -> Vec<u8
     };
     let mut bytes = thread.to_ne_bytes().to_vec();
     bytes.extend(mask_words.to_ne_bytes());
-    bytes.extend(preempt_count_from_rq.to_ne_bytes());
     bytes.extend([0; 4]);
     bytes.extend(all_children.to_ne_bytes());
     bytes

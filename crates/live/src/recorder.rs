@@ -77,8 +77,8 @@ pub struct RecordSummary {
     pub scheduling: Nanos,
     /// What scheduling costs here.
     pub calibration: Calibration,
-    /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it in a tenth of
-    /// the time. It is contained in the times of the tasks that ran then.
+    /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it in a part
+    /// of the time. It is contained in the times of the tasks that ran then.
     pub probes: Nanos,
     /// How often they ran.
     pub probe_runs: u64,
@@ -239,10 +239,10 @@ struct Ear<'a> {
 }
 
 impl Ear<'_> {
-    /// See [`receive`].
+    /// See [`receive`]. It may be over earlier, when it is time to turn the measurement off.
     fn receive(&mut self, period: Duration) -> Result<(), LiveError> {
-        self.sampling.turn()?;
-        receive(self.ring, period)
+        let until = self.sampling.turn()?;
+        receive(self.ring, until.map_or(period, |until| period.min(until.saturating_duration_since(Instant::now()))))
     }
 }
 
@@ -326,7 +326,10 @@ fn record_until_end(
         if stopped {
             // Whoever waits for a task hears of its end before that has left its CPU for the last time.
             drop(inbox);
-            ear.receive(PERIOD)?;
+            let until = Instant::now() + PERIOD;
+            while Instant::now() < until {
+                ear.receive(until.saturating_duration_since(Instant::now()))?;
+            }
             return Ok((status, asked));
         }
     }
