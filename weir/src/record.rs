@@ -7,7 +7,7 @@ use live::signals::Signals;
 use live::{RecordOptions, RecordSummary, Whom};
 use report::counted;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,13 +23,15 @@ pub fn record(args: &Record) -> Result<bool> {
     let stem = output.file_stem().unwrap_or(&name).to_string_lossy().into_owned();
     let file = Output::new(&output)?;
     let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
-    let options = RecordOptions { command_lines: !args.no_argv, limit };
+    let folder = file.folder();
+    let options = RecordOptions { folder: folder.as_deref(), command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
-    let live::Recorded { recording, summary } = live::record(&stem, whom, options, &signals)?;
-    let bytes = recording.to_bytes()?;
-    file.write(&bytes)?;
-    eprint!("{}", report(&summary, &output, bytes.len()));
-    let command_lines = recording.workload.tasks.iter().filter(|task| task.command.is_some()).count() as u64;
+    let recorded = live::record(&stem, whom, options, &signals)?;
+    let summary = recorded.summary.clone();
+    let tasks = &recorded.recording.workload.tasks;
+    let command_lines = tasks.iter().filter(|task| task.command.is_some()).count() as u64;
+    let bytes = file.write(recorded)?;
+    eprint!("{}", report(&summary, &output, bytes));
     if command_lines > 0 {
         let lines = counted(command_lines, "command line");
         eprintln!("weir: {lines} stand in it, with any password or token in them; --no-argv leaves them out");
@@ -51,7 +53,7 @@ fn name_of(whom: Whom<'_>) -> Result<OsString> {
 }
 
 /// What recording was like, for people.
-fn report(summary: &RecordSummary, output: &Path, bytes: usize) -> String {
+fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
     let mut text = format!(
         "weir: wrote {} ({} KB): {}, {} of CPU time in {}\n\
          weir: probes took {:.2} % of all CPU time, their reader {:.2} %; {}, {} lost\n",
@@ -118,13 +120,25 @@ impl<'a> Output<'a> {
         Ok(Output { path, part: Some(part) })
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<()> {
-        let written = match &self.part {
-            None => fs::write(self.path, bytes),
-            Some(part) => fs::write(part, bytes).and_then(|()| fs::rename(part, self.path)).inspect_err(|_| {
-                let _ = fs::remove_file(part);
-            }),
+    /// Where a long recording may be kept before it is whole.
+    fn folder(&self) -> Option<PathBuf> {
+        let folder = self.part.as_ref()?.parent()?;
+        Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
+    }
+
+    /// Writes it, and says how many bytes these were.
+    fn write(&self, recorded: live::Recorded) -> Result<u64> {
+        let cannot = || format!("cannot write {}", self.path.display());
+        let Some(part) = &self.part else {
+            let out = OpenOptions::new().write(true).open(self.path).with_context(cannot)?;
+            return recorded.write_to(out).with_context(cannot);
         };
-        written.with_context(|| format!("cannot write {}", self.path.display()))
+        let written = File::create(part).map_err(anyhow::Error::from);
+        let written = written.and_then(|out| Ok(recorded.write_to(out)?));
+        let written =
+            written.and_then(|bytes| fs::rename(part, self.path).map(|()| bytes).map_err(anyhow::Error::from));
+        written.with_context(cannot).inspect_err(|_| {
+            let _ = fs::remove_file(part);
+        })
     }
 }

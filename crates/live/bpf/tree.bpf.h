@@ -280,10 +280,14 @@ int BPF_PROG(on_softirq, unsigned int vector)
 static __u32 interrupt_context(struct task_struct *current)
 {
 	void *address = (void *)current->se.cfs_rq->rq + preempt_count_from_rq;
-	/* A structure that begins with an int, as the count is one. */
-	__u32 zero = 0, count = bpf_core_cast(address, struct refcount_struct)->refs.counter, flags = 0, *vector;
+	__u32 zero = 0, count = 0, flags = 0, *vector;
 	struct task_struct___rt *rt = (void *)current;
 
+	/* A structure that begins with an int, as the count is one. Before 6.2 there are no casts. */
+	if (bpf_ksym_exists(bpf_rdonly_cast))
+		count = bpf_core_cast(address, struct refcount_struct)->refs.counter;
+	else
+		bpf_probe_read_kernel(&count, sizeof(count), address);
 	if (bpf_core_field_exists(rt->softirq_disable_cnt))
 		count |= rt->softirq_disable_cnt & SOFTIRQ_SERVED;
 	if (count & NMI_MASK)

@@ -14,15 +14,17 @@
 use crate::event::{Amount, Passed};
 use crate::life::{Life, Step};
 use ids::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::take;
 use workload::{Op, SignalId};
 
-/// All that passed, and by whom.
+/// All that passed and was not looked at yet, and what is known of each channel.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     passes: Vec<Pass>,
     /// CPU time of each task when bytes of it passed last.
     last: BTreeMap<u32, Nanos>,
+    known: BTreeMap<u64, Channel>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,20 @@ struct Pass {
     what: Passed,
 }
 
+/// One channel.
+#[derive(Debug, Default)]
+struct Channel {
+    written: Position,
+    read: Position,
+    /// Writes of which bytes may be unread, and how far they went.
+    writes: VecDeque<(i64, Pass)>,
+    reader: Option<u32>,
+    /// Several tasks read it.
+    is_pool: bool,
+    /// When bytes passed last.
+    used: Nanos,
+}
+
 /// A read and what it needs: the writes of its first and of its last byte.
 struct Need {
     read: Pass,
@@ -42,8 +58,48 @@ struct Need {
     last: Pass,
 }
 
-/// Where signals are posted: by whom, and at which of its CPU times.
-pub(crate) type Posts = Vec<(u32, Nanos)>;
+/// Channels that are remembered although nothing passes any more.
+const MOST_IDLE: usize = 1 << 14;
+
+/// Writes to a channel that are remembered while nobody is seen to read them.
+const MOST_UNREAD: usize = 1 << 16;
+
+/// Where signals are posted: by whom, and at which of its CPU times. Of those from long ago only the number is known.
+#[derive(Debug, Default)]
+pub(crate) struct Posts {
+    forgotten: u32,
+    recent: VecDeque<(u32, Nanos)>,
+}
+
+impl Posts {
+    /// One more, which this task posts at this CPU time of its own.
+    pub fn add(&mut self, poster: u32, work: Nanos) -> SignalId {
+        self.recent.push_back((poster, work));
+        SignalId(self.count() - 1)
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u32 {
+        self.forgotten + self.recent.len() as u32
+    }
+
+    /// Who posts it, and when.
+    pub fn get(&self, signal: SignalId) -> Option<(u32, Nanos)> {
+        self.recent.get(signal.0.checked_sub(self.forgotten)? as usize).copied()
+    }
+
+    /// Forgets all but so many.
+    pub fn keep(&mut self, most: usize) {
+        let more = self.recent.len().saturating_sub(most);
+        self.recent.drain(..more);
+        self.forgotten += more as u32;
+    }
+
+    /// So many remain, and nothing is known of any.
+    pub fn forget(&mut self, count: u32) {
+        (self.forgotten, self.recent) = (count, VecDeque::new());
+    }
+}
 
 impl Channels {
     /// Takes what passed. Of one task in order, of several in any.
@@ -52,58 +108,97 @@ impl Channels {
         self.passes.push(Pass { time, work, since, task, what });
     }
 
-    /// Lets each read await the write that it needs. `posts` knows the poster of each signal there is.
-    pub fn join(mut self, lives: &mut [Life], posts: &mut Posts) {
-        for pass in &self.passes {
-            lives[pass.task as usize].passes.push(pass.time);
-        }
-        self.passes.sort_by_key(|pass| (pass.what.channel, pass.time));
+    /// This task does nothing any more.
+    pub fn ends(&mut self, task: u32) {
+        self.last.remove(&task);
+    }
+
+    /// How many passes wait to be looked at.
+    pub fn waiting(&self) -> usize {
+        self.passes.len()
+    }
+
+    /// When these were.
+    pub fn times(&self) -> impl Iterator<Item = Nanos> {
+        self.passes.iter().map(|pass| pass.time)
+    }
+
+    /// Lets each read before `until` await the write that it needs. `posts` knows the poster of each signal there is.
+    pub fn join(&mut self, lives: &mut [Life], posts: &mut Posts, until: Nanos) {
+        let mut passes = take(&mut self.passes);
+        passes.sort_by_key(|pass| (pass.what.channel, pass.time));
         let mut needs = Vec::new();
-        for passes in self.passes.chunk_by(|a, b| a.what.channel == b.what.channel) {
-            needs_of_channel(passes, &mut needs);
+        for passes in passes.chunk_by(|a, b| a.what.channel == b.what.channel) {
+            let channel = self.known.entry(passes[0].what.channel).or_default();
+            channel.needs(passes, until, &mut needs);
         }
+        // What a read needs may be told after it, so all writes are taken; reads that come later wait.
+        passes.retain(|pass| pass.time >= until && !pass.what.written);
+        self.passes = passes;
+        self.forget_idle();
         needs.sort_by_key(|need| (need.read.task, need.read.time));
         let mut steps = Vec::new();
         for needs in needs.chunk_by(|a, b| a.read.task == b.read.task) {
-            needs_of_task(needs, &mut lives[needs[0].read.task as usize], posts, &mut steps);
+            needs_of_task(needs, lives, posts, &mut steps);
         }
         for (task, step) in steps {
             lives[task as usize].steps.push(step);
         }
     }
+
+    /// Forgets those that were used least lately, if there are many.
+    fn forget_idle(&mut self) {
+        if self.known.len() > 2 * MOST_IDLE {
+            let mut used: Vec<Nanos> = self.known.values().map(|channel| channel.used).collect();
+            let place = used.len() - MOST_IDLE;
+            let (_, &mut least, _) = used.select_nth_unstable(place);
+            self.known.retain(|_, channel| channel.used >= least);
+        }
+    }
 }
 
-/// What the reads of one channel need, of which these are the passes in the order of time.
-fn needs_of_channel(passes: &[Pass], needs: &mut Vec<Need>) {
-    let mut reads = passes.iter().filter(|pass| !pass.what.written);
-    let Some(reader) = reads.next().map(|read| read.task) else { return };
-    if reads.any(|read| read.task != reader) {
-        return;
-    }
-    let (mut written, mut read) = (Position::default(), Position::default());
-    let mut writes: Vec<(i64, Pass)> = Vec::new();
-    if let Some(Amount::Position(first)) = passes.first().map(|pass| pass.what.amount) {
-        // One byte of the first pass is enough to tell it from none.
-        (written, read) = (Position::before(first), Position::before(first));
-    }
-    for pass in passes.iter().filter(|pass| pass.what.written) {
-        writes.push((written.advance(pass.what.amount), *pass));
-    }
-    for pass in passes.iter().filter(|pass| !pass.what.written) {
-        let before = read.bytes;
-        let now = read.advance(pass.what.amount);
-        let first = writes.partition_point(|(end, _)| *end <= before);
-        let last = writes.partition_point(|(end, _)| *end < now);
-        if let (Some((_, first)), Some((_, last))) = (writes.get(first), writes.get(last))
-            && last.task != pass.task
-        {
-            needs.push(Need { read: *pass, first: *first, last: *last });
+impl Channel {
+    /// Takes what passed, in the order of time, and gives what the reads before `until` need.
+    fn needs(&mut self, passes: &[Pass], until: Nanos, needs: &mut Vec<Need>) {
+        let Some(first) = passes.first() else { return };
+        self.used = passes.last().map_or(self.used, |last| last.time.max(self.used));
+        let reads = || passes.iter().filter(|pass| !pass.what.written);
+        let reader = self.reader.or(reads().next().map(|read| read.task));
+        self.is_pool |= reads().any(|read| Some(read.task) != reader);
+        if self.is_pool {
+            self.writes = VecDeque::new();
+            return;
+        }
+        if let (Amount::Position(sequence), None, true) = (first.what.amount, self.reader, self.writes.is_empty()) {
+            // One byte of the first pass is enough to tell it from none.
+            (self.written, self.read) = (Position::before(sequence), Position::before(sequence));
+        }
+        self.reader = reader;
+        for pass in passes.iter().filter(|pass| pass.what.written) {
+            self.writes.push_back((self.written.advance(pass.what.amount), *pass));
+        }
+        for pass in reads().filter(|pass| pass.time < until) {
+            let before = self.read.bytes;
+            let now = self.read.advance(pass.what.amount);
+            let first = self.writes.partition_point(|(end, _)| *end <= before);
+            let last = self.writes.partition_point(|(end, _)| *end < now);
+            if let (Some((_, first)), Some((_, last))) = (self.writes.get(first), self.writes.get(last))
+                && last.task != pass.task
+            {
+                needs.push(Need { read: *pass, first: *first, last: *last });
+            }
+        }
+        let read = self.writes.partition_point(|(end, _)| *end <= self.read.bytes);
+        self.writes.drain(..read.max(self.writes.len().saturating_sub(MOST_UNREAD)));
+        if self.reader.is_none() {
+            // Whoever reads this is not recorded, or comes late.
+            self.writes.retain(|(_, write)| write.time >= until);
         }
     }
 }
 
 /// How far bytes have come, from anywhere.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Position {
     bytes: i64,
     sequence: u32,
@@ -128,45 +223,51 @@ impl Position {
 }
 
 /// Goes through what a task did and what it read, both in the order of time. Steps for it and for others come behind `new`.
-fn needs_of_task(needs: &[Need], life: &mut Life, posts: &mut Posts, new: &mut Vec<(u32, Step)>) {
-    life.steps.sort_by_key(Step::rank);
-    let mut known: BTreeMap<u32, Nanos> = BTreeMap::new();
+fn needs_of_task(needs: &[Need], lives: &mut [Life], posts: &mut Posts, new: &mut Vec<(u32, Step)>) {
+    let reader = needs[0].read.task as usize;
+    let mut steps = take(&mut lives[reader].steps);
+    steps.sort_by_key(Step::rank);
+    let mut known = take(&mut lives[reader].known);
     let mut arrival = None;
     let mut next = 0;
     for Need { read, first, last } in needs {
-        while let Some(step) = life.steps.get(next).filter(|step| step.time <= read.time) {
+        while let Some(step) = steps.get(next).filter(|step| step.time <= read.time) {
             match step.op {
                 Op::Await(signal) => {
-                    let (poster, work) = posts[signal.0 as usize];
-                    known.entry(poster).and_modify(|known| *known = work.max(*known)).or_insert(work);
+                    if let Some((poster, work)) = posts.get(signal) {
+                        known.entry(poster).and_modify(|known| *known = work.max(*known)).or_insert(work);
+                    }
                     arrival = None;
                 }
-                Op::Sleep(..) => arrival = life.arrivals.get(&step.time).map(|wake| (next, *wake)),
+                Op::Sleep(..) => arrival = lives[reader].arrivals.get(&step.time).map(|wake| (next, *wake)),
                 Op::Timer { .. } | Op::Interval { .. } => arrival = None,
                 _ => {}
             }
             next += 1;
         }
         let mut post = |known: &mut BTreeMap<u32, Nanos>, write: &Pass, time: Nanos, woke: bool| {
-            let signal = SignalId(posts.len() as u32);
-            posts.push((write.task, write.work));
+            let signal = posts.add(write.task, write.work);
             new.push((write.task, Step { woke, ..Step::new(write.time.min(time), write.work, Op::Post(signal)) }));
             known.insert(write.task, write.work);
             Op::Await(signal)
         };
+        let can_post = |write: &Pass| !lives[write.task as usize].is_written;
         if let Some((slept, wake)) = arrival
             && first.task != read.task
-            && life.steps[slept].time <= first.time
+            && steps[slept].time <= first.time
+            && can_post(first)
         {
-            let step = &mut life.steps[slept];
+            let step = &mut steps[slept];
             (step.op, step.time) = (post(&mut known, first, wake, true), wake.max(step.time));
             arrival = None;
         }
-        if known.get(&last.task).is_none_or(|known| *known <= last.since) {
+        if known.get(&last.task).is_none_or(|known| *known <= last.since) && can_post(last) {
             let op = post(&mut known, last, read.time, false);
             new.push((read.task, Step::new(read.time, read.work, op)));
         }
     }
+    lives[reader].steps = steps;
+    lives[reader].known = known;
 }
 
 #[cfg(test)]

@@ -18,14 +18,13 @@
 
 use crate::channels::{Channels, Posts};
 use crate::event::{Event, Kind, Number, Slept, Waker};
-use crate::life::{self, Attributes, Life, Step, Written};
+use crate::life::{self, Attributes, Life, Step};
 use crate::overhead::Overheads;
 use crate::split::Pool;
 use crate::timing::{self, Expired};
 use crate::touched::{Reading, Requests, Threads};
 use ids::{CpuSet, Nanos};
 use std::collections::BTreeMap;
-use std::mem::take;
 use workload::{Observed, Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 
 /// What the conversion must know of the machine that was recorded.
@@ -77,70 +76,125 @@ pub fn convert_what_fits(
     overheads: &Overheads,
     most: usize,
 ) -> (Converted, bool) {
-    let (many, others): (Vec<Event>, Vec<Event>) =
-        events.iter().cloned().partition(|event| is_one_of_many(&event.kind));
-    let mut conversion = Conversion::new(others, host);
-    many.iter().for_each(|event| conversion.add(event));
-    conversion.finish(name, overheads, most)
+    let mut conversion = Conversion::new(host, *overheads, most);
+    conversion.add_all(events);
+    conversion.finish(name, host)
 }
 
-/// Whether [`Conversion::add`] takes it.
-#[cfg(test)]
-fn is_one_of_many(kind: &Kind) -> bool {
-    matches!(kind, Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_))
-}
-
-/// A conversion that goes on. Nearly all events are sleeps, passes and requests; each is forgotten as soon as it was taken.
-pub struct Conversion<'a> {
-    host: &'a Host,
+/// A conversion that goes on: events come in batches, and what is over can be written before the end comes ([`crate::window`]).
+/// Nearly all events are sleeps, passes and requests; each is forgotten as soon as it was taken.
+pub struct Conversion {
+    pub(crate) host: Host,
+    pub(crate) overheads: Overheads,
+    /// Operations that there may be at most.
+    most: usize,
     index: BTreeMap<Number, usize>,
-    lives: Vec<Life>,
+    pub(crate) lives: Vec<Life>,
     /// Which task leads each process: it is the one that carries the process's peak RSS.
     leaders: BTreeMap<u32, usize>,
     /// The last signal of each number that each process got from a task: when, from whom, at which of its CPU times.
     sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
     /// Of each signal.
-    posts: Posts,
-    channels: Channels,
+    pub(crate) posts: Posts,
+    pub(crate) channels: Channels,
     threads: Threads,
-    requests: Requests,
+    pub(crate) requests: Requests,
     first: Nanos,
     last: Nanos,
     orphans: u64,
+    pub(crate) sums: Sums,
+    /// What happened before this time is written.
+    pub(crate) horizon: Nanos,
+    /// There are as many operations as there may be: what comes now is left out.
+    is_full: bool,
 }
 
-impl<'a> Conversion<'a> {
-    /// Takes all events that are neither sleeps, passes nor requests, in any order. All tasks exist from here on: a task may
-    /// be woken by one that is born after it fell asleep.
-    pub fn new(mut others: Vec<Event>, host: &'a Host) -> Conversion<'a> {
+/// What is known of tasks whose scripts are written.
+#[derive(Default)]
+pub(crate) struct Sums {
+    /// CPU time, and what of it was taken out.
+    pub cpu: Nanos,
+    pub scheduling: Nanos,
+    /// Ticks of those that ended.
+    pub pool: Pool,
+    /// Operations.
+    pub operations: usize,
+    /// Signals that may be in what is written.
+    pub signals: u32,
+}
+
+impl Conversion {
+    /// Of what is recorded on this machine. `overheads` are taken out of what the tasks did. It has `most` operations at most.
+    pub fn new(host: &Host, overheads: Overheads, most: usize) -> Conversion {
+        Conversion {
+            host: host.clone(),
+            overheads,
+            most,
+            index: BTreeMap::new(),
+            lives: Vec::new(),
+            leaders: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            posts: Posts::default(),
+            channels: Channels::default(),
+            threads: Threads::default(),
+            requests: Requests::default(),
+            first: Nanos::MAX,
+            last: Nanos::ZERO,
+            orphans: 0,
+            sums: Sums::default(),
+            horizon: Nanos::ZERO,
+            is_full: false,
+        }
+    }
+
+    /// Takes a batch of events, in any order.
+    #[cfg(test)]
+    pub fn add_all(&mut self, events: &[Event]) {
+        let (many, others): (Vec<Event>, Vec<Event>) = events
+            .iter()
+            .cloned()
+            .partition(|event| matches!(event.kind, Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_)));
+        self.begin(others);
+        many.iter().for_each(|event| self.add(event));
+    }
+
+    /// Takes those events of a batch that are neither sleeps, passes nor requests, in any order. All its tasks exist from here
+    /// on: a task may be woken by one that is born after it fell asleep.
+    pub fn begin(&mut self, mut others: Vec<Event>) {
+        if self.is_full {
+            return;
+        }
         others.sort_by_key(|event| event.time);
         let births = others.iter().filter_map(|event| match &event.kind {
             Kind::Birth { parent, tgid, comm, .. } => Some((event.task, (event.time, *parent, *tgid, comm))),
             _ => None,
         });
         let births: BTreeMap<Number, _> = births.collect();
-        let index: BTreeMap<Number, usize> = births.keys().enumerate().map(|(index, task)| (*task, index)).collect();
+        let known = self.lives.len();
+        self.index.extend((known..).zip(births.keys()).map(|(index, task)| (*task, index)));
+        let index = &self.index;
         let life = |(born, parent, tgid, comm): &(Nanos, Option<Number>, u32, &String)| {
             Life::new(*born, parent.and_then(|parent| index.get(&parent).copied()), *tgid, comm)
         };
-        let lives: Vec<Life> = births.values().map(life).collect();
-        let first = lives.iter().map(|life| life.born).min().unwrap_or_default();
-        let mut conversion = Conversion {
-            host,
-            index,
-            lives,
-            leaders: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            posts: Posts::new(),
-            channels: Channels::default(),
-            threads: Threads::default(),
-            requests: Requests::default(),
-            first,
-            last: first,
-            orphans: 0,
-        };
-        others.iter().for_each(|event| conversion.take(event));
-        conversion
+        self.lives.extend(births.values().map(life));
+        if known == 0 {
+            // Whoever is born later is born later.
+            self.first = self.lives.iter().map(|life| life.born).min().unwrap_or(Nanos::MAX);
+        }
+        others.iter().for_each(|event| self.take(event));
+    }
+
+    /// So many operations there may be at most, and that is reached: nothing more is taken.
+    pub(crate) fn is_full(&mut self, more: usize) -> bool {
+        // A step makes two operations at most, with the work before it, and a task one more.
+        self.is_full |= self.sums.operations + 2 * more + self.lives.len() > self.most;
+        self.is_full
+    }
+
+    /// The next step of a task. What is written already cannot be changed: what is told that late stands behind it.
+    fn step(&mut self, index: usize, step: Step) {
+        let time = step.time.max(self.horizon);
+        self.lives[index].steps.push(Step { time, ..step });
     }
 
     /// Whose event this is.
@@ -197,7 +251,11 @@ impl<'a> Conversion<'a> {
                     self.sent.insert((life.tgid, *number), (event.time, sender, *work));
                 }
             }
-            Kind::SetAlarm { .. } | Kind::Alarm => alarm(life, event),
+            Kind::SetAlarm { .. } | Kind::Alarm => {
+                if let Some(step) = alarm(life, event) {
+                    self.step(index, step);
+                }
+            }
             Kind::End { switches, interrupts } => {
                 life.end = Some((event.work, (*switches, *interrupts)));
                 life.ended = event.time;
@@ -239,18 +297,17 @@ impl<'a> Conversion<'a> {
     fn ended_by(&mut self, index: usize, event: &Event, signal: u32) {
         let tgid = self.lives[index].tgid;
         let Some(&(time, sender, work)) = self.sent.get(&(tgid, signal)) else { return };
-        if signal == 0 || self.lives[sender].tgid == tgid {
+        if signal == 0 || self.lives[sender].tgid == tgid || self.lives[sender].is_written {
             return;
         }
         let posted = self.new_signal(sender, work);
-        self.lives[index].steps.push(Step::new(event.time, event.work, Op::WorkUntilPosted(posted)));
-        self.lives[sender].steps.push(Step::new(time, work, Op::Post(posted)));
+        self.step(index, Step::new(event.time, event.work, Op::WorkUntilPosted(posted)));
+        self.step(sender, Step::new(time, work, Op::Post(posted)));
     }
 
     /// Which this task posts at this CPU time of its own.
     fn new_signal(&mut self, poster: usize, work: Nanos) -> SignalId {
-        self.posts.push((poster as u32, work));
-        SignalId(self.posts.len() as u32 - 1)
+        self.posts.add(poster as u32, work)
     }
 
     fn birth(&mut self, index: usize, event: &Event, leads: bool) {
@@ -262,11 +319,14 @@ impl<'a> Conversion<'a> {
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;
         self.lives[index].who = self.lives[parent].who;
-        self.lives[parent].steps.push(Step::new(event.time, event.work, Op::Fork(index as u32)));
+        self.step(parent, Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
     /// Takes a sleep, a pass or a request; they may come in any order, but passes of one task in that of time.
     pub fn add(&mut self, event: &Event) {
+        if self.is_full {
+            return;
+        }
         if let Kind::Request(requested) = &event.kind {
             if event.time >= self.first {
                 let task = requested.task.and_then(|task| self.index.get(&task)).map(|task| *task as u32);
@@ -277,8 +337,11 @@ impl<'a> Conversion<'a> {
         let Some(index) = self.find(event) else { return };
         match &event.kind {
             Kind::Sleep(slept) => self.sleep(index, event, slept),
-            Kind::Pass(passed) => self.channels.take(index as u32, event.time, event.work, *passed),
-            _ => unreachable!("the others were there at the start"),
+            Kind::Pass(passed) => {
+                self.lives[index].passes.push(event.time);
+                self.channels.take(index as u32, event.time.max(self.horizon), event.work, *passed);
+            }
+            _ => unreachable!("the others were there at the start of the batch"),
         }
     }
 
@@ -289,7 +352,7 @@ impl<'a> Conversion<'a> {
             Waker::Task(number, work) => self.index.get(&number).map(|&waker| (waker, work)),
             _ => None,
         };
-        let waker = waker.filter(|(waker, _)| *waker != index);
+        let waker = waker.filter(|(waker, _)| *waker != index && !self.lives[*waker].is_written);
         if waker.is_none() && length == Nanos::ZERO {
             return;
         }
@@ -298,25 +361,25 @@ impl<'a> Conversion<'a> {
         let (op, time) = match waker {
             Some((waker, work)) => {
                 let signal = self.new_signal(waker, work);
-                self.lives[waker].steps.push(Step::new(slept.wake, work, Op::Post(signal)));
+                self.step(waker, Step::new(slept.wake, work, Op::Post(signal)));
                 (Op::Await(signal), event.time.max(slept.wake))
             }
             None => (Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))), event.time),
         };
         if let Some(limit) = slept.limit.filter(|_| !slept.expiry.is_some_and(|expiry| expiry.own)) {
-            self.lives[index].steps.push(Step::new(time, event.work, Op::Timeout(limit)));
+            self.step(index, Step::new(time, event.work, Op::Timeout(limit)));
         }
         let life = &mut self.lives[index];
         if let Some(expiry) = slept.expiry.filter(|_| matches!(op, Op::Sleep(_, Sleep::Timer))) {
             life.expiries.push(Expired { step: life.steps.len() as u32, expiry, length });
         }
         if matches!(slept.waker, Waker::SoftInterrupt(NET_RX) | Waker::Unseen) && !slept.io_wait {
-            life.arrivals.insert(event.time, slept.wake);
+            life.arrivals.insert(event.time.max(self.horizon), slept.wake);
         }
         let counts = Some((slept.switches, slept.interrupts));
         let reading = Some(life.readings.len() as u32);
         life.readings.push(Reading { cpu: slept.cpu, counters: slept.counters });
-        life.steps.push(Step { counts, reading, ..Step::new(time, event.work, op) });
+        self.step(index, Step { counts, reading, ..Step::new(time, event.work, op) });
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {
@@ -329,66 +392,55 @@ impl<'a> Conversion<'a> {
             let other = (new.policy, new.nice) != (life.now.policy, life.now.nice);
             let policy = other.then(|| Box::new((new.policy, new.nice)));
             let op = Op::Change { cpus: cpus.map(Box::new), policy };
-            life.steps.push(Step::new(event.time, event.work, op));
+            self.step(index, Step::new(event.time, event.work, op));
         }
-        life.now = new;
+        self.lives[index].now = new;
     }
 
-    /// The workload, and whether it had to be cut: if it has more operations than `most`, the end of the recording is left
-    /// out. A recording that ends early is worth more than none.
-    pub fn finish(mut self, name: &str, overheads: &Overheads, most: usize) -> (Converted, bool) {
-        for life in &mut self.lives {
-            timing::find_grids(&mut life.steps, &life.expiries);
-            life.expiries = Vec::new();
+    /// The workload, and whether it had to be cut: if it has more operations than it may, the end of the recording is left
+    /// out. A recording that ends early is worth more than none. What was written before is not in it.
+    pub fn finish(mut self, name: &str, host: &Host) -> (Converted, bool) {
+        if self.lives.is_empty() {
+            self.first = self.last;
         }
-        take(&mut self.channels).join(&mut self.lives, &mut self.posts);
-        let cut = self.cut(most);
-        let mut pool = Pool::default();
-        self.lives.iter().for_each(|life| pool.add(&life.parts));
+        self.settle(Nanos::MAX);
+        let cut = self.cut();
+        let pool = self.pool();
         let unfinished = self.lives.iter().filter(|life| life.end.is_none()).count() as u32;
-        let (mut cpu, mut scheduling) = (Nanos::ZERO, Nanos::ZERO);
+        let Sums { mut cpu, mut scheduling, .. } = self.sums;
         let mut tasks = Vec::with_capacity(self.lives.len());
         let mut observed = Observed::default();
         for (index, mut life) in (0u32..).zip(self.lives) {
-            life.steps.sort_by_key(Step::rank);
-            let Written { script, total, work, stretches } = life::script(&mut life, &pool, overheads);
-            if !stretches.is_empty() {
-                observed.stretches.insert(index, stretches);
+            let mut script = Vec::new();
+            if !life.is_written {
+                life.steps.sort_by_key(Step::rank);
+                let written = life::script(&mut life, &pool, &self.overheads, None);
+                if !written.stretches.is_empty() {
+                    observed.stretches.insert(index, written.stretches);
+                }
+                cpu += written.total;
+                scheduling += written.total - written.work;
+                script = written.script;
             }
             if let Some(pages) = life.footprint {
                 let footprint = self.threads.footprint(life.tgid, &pages, self.host.page_bytes);
                 observed.footprints.insert(index, footprint);
             }
-            cpu += total;
-            scheduling += total - work;
-            let group = life.who.and_then(|(_, _, group)| self.host.groups.get(&group).cloned());
-            let (session, uid) = (life.who.map(|(session, ..)| session), life.who.map(|(_, uid, _)| uid));
-            tasks.push(TaskSpec {
-                name: life.name,
-                command: life.command,
-                start: life.parent.map_or(Start::At(life.born.since(self.first)), |_| Start::Forked),
-                policy: life.first.policy,
-                nice: life.first.nice,
-                cpus: life.first.cpus,
-                peak_rss_bytes: life.peak_rss_bytes,
-                who: Who { tgid: Some(life.tgid), session, uid, group },
-                script,
-            });
+            tasks.push(task(life, script, self.first, host));
         }
-        let workload =
-            Workload { name: name.to_owned(), tasks, signals: self.posts.len() as u32, ..Workload::default() };
+        let workload = Workload { name: name.to_owned(), tasks, signals: self.posts.count(), ..Workload::default() };
         let wall = self.last.since(self.first);
         let requests_left_out;
-        (observed.devices, observed.requests, requests_left_out) = self.requests.finish(&self.host.devices);
+        (observed.devices, observed.requests, requests_left_out) = self.requests.finish(&host.devices);
         let orphans = self.orphans;
         (Converted { workload, observed, requests_left_out, wall, cpu, scheduling, unfinished, orphans }, cut)
     }
 
     /// Leaves out what came late if there is too much. A step makes two operations at most, with the work before it, and
     /// a task one more.
-    fn cut(&mut self, most: usize) -> bool {
+    fn cut(&mut self) -> bool {
         let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
-        let keep = most.saturating_sub(self.lives.len()) / 2;
+        let keep = self.most.saturating_sub(self.lives.len() + self.sums.operations) / 2;
         if steps <= keep {
             return false;
         }
@@ -396,7 +448,14 @@ impl<'a> Conversion<'a> {
         let (_, &mut end, _) = times.select_nth_unstable(keep);
         drop(times);
         self.last = end;
-        let mut posted = vec![false; self.posts.len()];
+        // What is written has the posts that are not here.
+        let mut posted = vec![false; self.posts.count() as usize];
+        posted[..self.sums.signals as usize].fill(true);
+        for step in self.lives.iter().flat_map(|life| &life.steps) {
+            if let Op::Post(signal) = step.op {
+                posted[signal.0 as usize] = false;
+            }
+        }
         for life in &mut self.lives {
             life.steps.retain(|step| step.time < end);
             for step in &life.steps {
@@ -439,37 +498,49 @@ impl<'a> Conversion<'a> {
     }
 
     fn number_signals_anew(&mut self) {
-        let mut new = vec![u32::MAX; self.posts.len()];
-        let mut posts = Posts::new();
+        let kept = self.sums.signals;
+        let (mut new, mut next) = (BTreeMap::new(), kept);
         for step in self.lives.iter_mut().flat_map(|life| &mut life.steps) {
-            if let Op::Post(signal) | Op::Await(signal) | Op::WorkUntilPosted(signal) = &mut step.op {
-                let number = &mut new[signal.0 as usize];
-                if *number == u32::MAX {
-                    *number = posts.len() as u32;
-                    posts.push(self.posts[signal.0 as usize]);
-                }
-                *signal = SignalId(*number);
+            if let Op::Post(signal) | Op::Await(signal) | Op::WorkUntilPosted(signal) = &mut step.op
+                && signal.0 >= kept
+            {
+                signal.0 = *new.entry(signal.0).or_insert_with(|| {
+                    next += 1;
+                    next - 1
+                });
             }
         }
-        self.posts = posts;
+        self.posts.forget(next);
+    }
+}
+
+/// A task and its script; the recording began at `first`.
+fn task(life: Life, script: Vec<Op>, first: Nanos, host: &Host) -> TaskSpec {
+    let group = life.who.and_then(|(_, _, group)| host.groups.get(&group).cloned());
+    let (session, uid) = (life.who.map(|(session, ..)| session), life.who.map(|(_, uid, _)| uid));
+    TaskSpec {
+        name: life.name,
+        command: life.command,
+        start: life.parent.map_or(Start::At(life.born.since(first)), |_| Start::Forked),
+        policy: life.first.policy,
+        nice: life.first.nice,
+        cpus: life.first.cpus,
+        peak_rss_bytes: life.peak_rss_bytes,
+        who: Who { tgid: Some(life.tgid), session, uid, group },
+        script,
     }
 }
 
 /// A task asks for an alarm, or gets one.
-fn alarm(life: &mut Life, event: &Event) {
-    match &event.kind {
+fn alarm(life: &mut Life, event: &Event) -> Option<Step> {
+    let op = match &event.kind {
         Kind::SetAlarm { after, interval } => {
             life.alarm = (*after > Nanos::ZERO && *interval == Nanos::ZERO).then_some(*after);
-            life.steps.push(Step::new(event.time, event.work, Op::Anchor(timing::ALARM)));
+            Op::Anchor(timing::ALARM)
         }
-        Kind::Alarm => {
-            if let Some(after) = life.alarm.take() {
-                let op = Op::WorkUntil { reference: timing::ALARM, after };
-                life.steps.push(Step::new(event.time, event.work, op));
-            }
-        }
-        _ => {}
-    }
+        _ => Op::WorkUntil { reference: timing::ALARM, after: life.alarm.take()? },
+    };
+    Some(Step::new(event.time, event.work, op))
 }
 
 /// The softirq in which packets arrive, in include/linux/interrupt.h.

@@ -35,10 +35,12 @@ mod recorder;
 pub mod scheduler;
 pub mod signals;
 mod split;
+mod stream;
 pub mod threads;
 mod timing;
 mod touched;
 pub mod watch;
+mod window;
 mod wire;
 
 pub use error::LiveError;
@@ -47,21 +49,40 @@ pub use recorder::{RecordSummary, Whom};
 
 use signals::Signals;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use workload::{Recording, RecordingMeta, Start};
+use workload::{Earlier, Recording, RecordingMeta, Start, WorkloadError};
 
 /// A recorded workload and what recording it was like.
-#[derive(Clone, PartialEq, Debug)]
 pub struct Recorded {
-    /// What was recorded.
+    /// What was recorded; of a long recording the last part of what the tasks did, but all tasks.
     pub recording: Recording,
+    /// What came before that.
+    pub earlier: Option<Earlier<File>>,
     /// What recording it was like.
     pub summary: RecordSummary,
 }
 
+impl Recorded {
+    /// Writes the recording's file, and says how many bytes these were.
+    ///
+    /// # Errors
+    /// If `out` does not take them.
+    pub fn write_to(self, out: impl Write) -> Result<u64, WorkloadError> {
+        match self.earlier {
+            None => self.recording.write_to(out),
+            Some(earlier) => self.recording.write_after(earlier, out),
+        }
+    }
+}
+
 /// How to record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RecordOptions {
+pub struct RecordOptions<'a> {
+    /// Where a long recording is kept while it goes on, in a file without a name; without, where temporary files are.
+    pub folder: Option<&'a Path>,
     /// Keep the command line of each process, with whatever stands in it: names of files, tokens, passwords.
     pub command_lines: bool,
     /// The command gets SIGTERM after this time, and the recording ends with it.
@@ -82,14 +103,19 @@ pub struct RecordOptions {
 ///
 /// # Errors
 /// If this process is not root, the kernel lacks BTF or a tracepoint, or the command cannot be started.
-pub fn record(name: &str, whom: Whom<'_>, options: RecordOptions, signals: &Signals) -> Result<Recorded, LiveError> {
+pub fn record(
+    name: &str,
+    whom: Whom<'_>,
+    options: RecordOptions<'_>,
+    signals: &Signals,
+) -> Result<Recorded, LiveError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     // Of those that are there already, nobody will see what they were started with.
     let commands: BTreeMap<u32, String> = match whom {
         Whom::Command(_) => BTreeMap::new(),
         Whom::Processes(_) | Whom::Machine => kernel::command_lines()?,
     };
-    let (mut workload, observed, summary) = recorder::run(name, whom, options.limit, signals)?;
+    let (mut workload, observed, earlier, summary) = recorder::run(name, whom, options, signals)?;
     for task in workload.tasks.iter_mut().filter(|task| task.command.is_none() && task.start != Start::Forked) {
         task.command = task.who.tgid.and_then(|tgid| commands.get(&tgid).cloned());
     }
@@ -119,5 +145,5 @@ pub fn record(name: &str, whom: Whom<'_>, options: RecordOptions, signals: &Sign
         costs: summary.costs(),
         scheduling: summary.scheduling,
     };
-    Ok(Recorded { recording: Recording { meta, workload, observed }, summary })
+    Ok(Recorded { recording: Recording { meta, workload, observed }, earlier, summary })
 }

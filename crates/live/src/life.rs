@@ -4,10 +4,11 @@
 use crate::event::{Counters, Footprint};
 use crate::overhead::{Counts, Overheads};
 use crate::split::{Parts, Pool};
-use crate::timing::Expired;
+use crate::timing::{Expired, Timers};
 use crate::touched::{Reading, Stretches};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
+use std::mem::take;
 use workload::{Op, Stretch};
 
 /// Who is ended while it works has worked at least so long since it slept last; less is the way to its end.
@@ -90,6 +91,38 @@ pub(crate) struct Life {
     pub touched_last: Option<(Nanos, Reading)>,
     /// Memory of its process, if it leads that.
     pub footprint: Option<Footprint>,
+    /// Of tasks that bytes came from: up to which CPU time of theirs it has waited for them.
+    pub known: BTreeMap<u32, Nanos>,
+    /// The timers that ended its sleeps.
+    pub timers: Timers,
+    /// What was written of its script already, and whether that is all.
+    pub so_far: SoFar,
+    pub is_written: bool,
+}
+
+/// How far the script of a task is written.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct SoFar {
+    counts: Counts,
+    /// The task's CPU time there, and what of that was its own work.
+    time: Nanos,
+    work: Nanos,
+    operations: usize,
+}
+
+/// What a task did at some time or later.
+#[derive(Default)]
+pub(crate) struct Aside {
+    steps: Vec<Step>,
+    readings: Vec<Reading>,
+    expiries: Vec<Expired>,
+}
+
+impl Aside {
+    /// Whether nothing happened then.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
 }
 
 impl Life {
@@ -119,7 +152,44 @@ impl Life {
             readings: Vec::new(),
             touched_last: None,
             footprint: None,
+            known: BTreeMap::new(),
+            timers: Timers::new(),
+            so_far: SoFar::default(),
+            is_written: false,
         }
+    }
+
+    /// Takes out what happened at `until` or later.
+    pub fn put_aside(&mut self, until: Nanos) -> Aside {
+        let (steps, readings) = (take(&mut self.steps), take(&mut self.readings));
+        let mut expiries = take(&mut self.expiries).into_iter().peekable();
+        let (mut now, mut aside) = (Aside::default(), Aside::default());
+        for (index, mut step) in (0u32..).zip(steps) {
+            let side = if step.time < until { &mut now } else { &mut aside };
+            if let Some(expired) = expiries.next_if(|expired| expired.step == index) {
+                side.expiries.push(Expired { step: side.steps.len() as u32, ..expired });
+            }
+            if let Some(reading) = &mut step.reading {
+                side.readings.push(readings[*reading as usize]);
+                *reading = side.readings.len() as u32 - 1;
+            }
+            side.steps.push(step);
+        }
+        self.resume(now);
+        aside
+    }
+
+    /// What comes next is this.
+    pub fn resume(&mut self, aside: Aside) {
+        Aside { steps: self.steps, readings: self.readings, expiries: self.expiries } = aside;
+    }
+
+    /// Forgets all that only its script needed.
+    pub fn forget(&mut self) {
+        self.is_written = true;
+        self.resume(Aside::default());
+        self.parts = Parts::new("");
+        (self.arrivals, self.passes, self.known, self.timers) = Default::default();
     }
 }
 
@@ -133,13 +203,20 @@ pub(crate) struct Written {
     pub stretches: Vec<Stretch>,
 }
 
-/// Makes the script of one task.
-pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> Written {
-    let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
-    let last = life.end.or(life.seen);
-    let total = last.map_or(seen, |(total, _)| total).max(life.before);
+/// Makes the script of one task from its steps, which are in order, `until` some time or to its end.
+pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until: Option<Nanos>) -> Written {
+    let is_last = until.is_none();
     let before = life.before;
-    let mut progress = Progress { overheads, counts: Counts::default(), before, time: before, work: Nanos::ZERO };
+    let SoFar { counts, time, work, operations } = life.so_far;
+    let seen = life.steps.iter().map(|step| step.work).max().unwrap_or_default();
+    let last = if is_last { life.end.or(life.seen) } else { life.end };
+    let total = match last {
+        Some((total, _)) => total,
+        None if is_last => seen,
+        None => Nanos::MAX,
+    };
+    let total = total.max(before).max(time);
+    let mut progress = Progress { overheads, counts, before, time: time.max(before), work };
     let mut script = Vec::new();
     let mut stretches = Stretches::after(life.touched_before);
     let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
@@ -169,20 +246,28 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads) -> Wri
         }
         work_until(&mut progress, step.work, &mut script);
         if let Some(reading) = step.reading {
-            stretches.end(script.len(), &life.readings[reading as usize]);
+            stretches.end(operations + script.len(), &life.readings[reading as usize]);
         }
         script.push(step.op);
     }
-    if let Some((_, counts)) = last {
-        progress.counts.set(counts);
-    }
-    progress.counts.passes += passes.len() as u64;
-    work_until(&mut progress, total, &mut script);
-    if let Some((_, reading)) = &life.touched_last {
-        stretches.end(script.len(), reading);
+    let now = until.map_or(passes.len(), |until| passes.partition_point(|pass| *pass < until));
+    let left = passes.len() - now;
+    progress.counts.passes += now as u64;
+    if is_last {
+        if let Some((_, counts)) = last {
+            progress.counts.set(counts);
+        }
+        work_until(&mut progress, total, &mut script);
+        if let Some((_, reading)) = &life.touched_last {
+            stretches.end(operations + script.len(), reading);
+        }
     }
     script.shrink_to_fit();
-    Written { script, total: total - before, work: progress.work, stretches: stretches.all }
+    let Progress { counts, time, work, .. } = progress;
+    life.passes.drain(..life.passes.len() - left);
+    life.touched_before = stretches.before;
+    life.so_far = SoFar { counts, time, work, operations: operations + script.len() };
+    Written { script, total: time.since(before), work, stretches: stretches.all }
 }
 
 impl Counts {

@@ -176,12 +176,42 @@ fn settings(roots: Roots, mask_words: u32) -> Vec<u8> {
     bytes
 }
 
-/// Raw events as they came. Taking them is as little work as possible: it is done beside what is observed.
+/// Raw events as they came, each after its length, in pieces: what came is never moved.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces(Vec<Vec<u8>>);
+
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+
+impl Pieces {
+    fn take(&mut self, raw: &[u8]) {
+        let length = (raw.len() as u32).to_ne_bytes();
+        let needed = length.len() + raw.len();
+        if self.0.last().is_none_or(|piece| piece.capacity() - piece.len() < needed) {
+            self.0.push(Vec::with_capacity(PIECE.max(needed)));
+        }
+        let piece = self.0.last_mut().expect("there is one");
+        piece.extend_from_slice(&length);
+        piece.extend_from_slice(raw);
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        self.0.len() * PIECE
+    }
+
+    /// Hands out all events.
+    pub fn each(&self, mut each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
+        self.0.iter().try_for_each(|piece| events_of(piece, &mut each))
+    }
+}
+
+/// What has come. Taking it is as little work as possible: it is done beside what is observed.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Events, each after its length, in pieces: what came is never moved, and given back piece by piece.
-    pieces: Vec<Vec<u8>>,
-    /// How many came in all.
+    /// What was not taken out.
+    pub pieces: Pieces,
+    /// How many events came in all.
     pub events: u64,
     /// Births among them, and ends that the recorder's programs send.
     pub births: u64,
@@ -190,20 +220,9 @@ pub(crate) struct Inbox {
     requests: u64,
 }
 
-/// Bytes of a piece.
-const PIECE: usize = 1 << 20;
-
 impl Inbox {
     fn take(&mut self, raw: &[u8]) {
-        let useful = wire::used(raw);
-        let length = (useful.len() as u32).to_ne_bytes();
-        let needed = length.len() + useful.len();
-        if self.pieces.last().is_none_or(|piece| piece.capacity() - piece.len() < needed) {
-            self.pieces.push(Vec::with_capacity(PIECE.max(needed)));
-        }
-        let piece = self.pieces.last_mut().expect("there is one");
-        piece.extend_from_slice(&length);
-        piece.extend_from_slice(useful);
+        self.pieces.take(wire::used(raw));
         self.events += 1;
         match wire::glance(raw) {
             Glance::Birth => self.births += 1,
@@ -218,14 +237,9 @@ impl Inbox {
         self.events - self.requests
     }
 
-    /// Hands out what has come.
-    pub fn each(&self, mut each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
-        self.pieces.iter().try_for_each(|piece| events_of(piece, &mut each))
-    }
-
     /// Hands out what has come and forgets it.
-    pub fn drain(&mut self, mut each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
-        self.pieces.drain(..).try_for_each(|piece| events_of(&piece, &mut each))
+    pub fn drain(&mut self, each: impl FnMut(&[u8]) -> Result<(), LiveError>) -> Result<(), LiveError> {
+        std::mem::take(&mut self.pieces).each(each)
     }
 }
 

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs a command with the recorder's programs in the kernel.
 
-use crate::LiveError;
 use crate::calibrate::Calibration;
-use crate::convert::{Conversion, Converted};
 use crate::cost::{Sampling, thread_cpu_time};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
-use crate::wire::{self, Glance};
+use crate::stream::{BATCH, Stream};
+use crate::{LiveError, RecordOptions};
 use ids::Nanos;
 use libbpf_rs::RingBuffer;
 use nix::sys::signal::Signal;
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::fs::File;
+use std::mem::take;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use workload::{Cost, Costs, Observed, Workload};
+use workload::{Cost, Costs, Earlier, Observed, Workload};
 
 /// After the command itself has exited, its descendants may live on. When none of them has run for so long, they are
 /// daemons, and the recording ends without them.
@@ -144,9 +146,10 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
 pub(crate) fn run(
     name: &str,
     whom: Whom<'_>,
-    limit: Option<Duration>,
+    options: RecordOptions<'_>,
     signals: &Signals,
-) -> Result<(Workload, Observed, RecordSummary), LiveError> {
+) -> Result<(Workload, Observed, Option<Earlier<File>>, RecordSummary), LiveError> {
+    let limit = options.limit;
     whom.check()?;
     kernel::check()?;
     let host = kernel::host()?;
@@ -160,7 +163,9 @@ pub(crate) fn run(
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
     let (began, cpu_before) = (Instant::now(), thread_cpu_time()?);
-    let mut ear = Ear { ring: &ring, inbox: &inbox, sampling: Sampling::start()? };
+    let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
+    let stream = Stream::new(&host, calibration.overheads(), folder);
+    let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, stream, sampling: Sampling::start()? };
     let (status, asked) = match whom {
         Whom::Command(command) => {
             let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
@@ -182,11 +187,12 @@ pub(crate) fn run(
     let (elapsed, cost) = (began.elapsed(), probes.cost()?);
     let cost = cost.scaled(elapsed, ear.sampling.sampled());
     let listened = Nanos(elapsed.as_nanos() as u64 * kernel::online()?.len() as u64);
-    drop(ear);
+    let Ear { stream, .. } = ear;
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
     let received = inbox.borrow().events;
-    let (converted, cut) = convert(name, &mut inbox.borrow_mut(), &calibration)?;
+    // Groups may have been made in between.
+    let (converted, cut, earlier) = stream.finish(name, &inbox.take().pieces, &kernel::host()?)?;
     let summary = RecordSummary {
         tasks: converted.workload.tasks.len() as u32,
         events: received,
@@ -206,7 +212,7 @@ pub(crate) fn run(
         was_ended: asked && status.signal() == Some(Signal::SIGTERM as i32),
         status,
     };
-    Ok((converted.workload, converted.observed, summary))
+    Ok((converted.workload, converted.observed, earlier, summary))
 }
 
 impl Whom<'_> {
@@ -233,8 +239,10 @@ impl Whom<'_> {
 
 /// Who listens to the programs.
 struct Ear<'a> {
+    probes: &'a Probes,
     ring: &'a RingBuffer<'a>,
     inbox: &'a RefCell<Inbox>,
+    stream: Stream,
     sampling: Sampling,
 }
 
@@ -242,7 +250,16 @@ impl Ear<'_> {
     /// See [`receive`]. It may be over earlier, when it is time to turn the measurement off.
     fn receive(&mut self, period: Duration) -> Result<(), LiveError> {
         let until = self.sampling.turn()?;
-        receive(self.ring, until.map_or(period, |until| period.min(until.saturating_duration_since(Instant::now()))))
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        receive(self.ring, until.map_or(period, |until| period.min(left(until))))?;
+        if self.inbox.borrow().pieces.bytes() < BATCH {
+            return Ok(());
+        }
+        // The ticks of those that live belong to what is converted now.
+        self.probes.for_each_task("on_last")?;
+        receive(self.ring, Duration::ZERO)?;
+        let batch = take(&mut self.inbox.borrow_mut().pieces);
+        self.stream.give(batch)
     }
 }
 
@@ -261,32 +278,6 @@ fn watch_until_end(limit: Option<Duration>, ear: &mut Ear<'_>, signals: &Signals
             return Ok(());
         }
     }
-}
-
-/// Whether [`Conversion::add`] takes it.
-fn is_one_of_many(raw: &[u8]) -> bool {
-    matches!(wire::glance(raw), Glance::Sleep | Glance::Pass | Glance::Request)
-}
-
-/// Makes a workload of what came, which is forgotten on the way.
-fn convert(name: &str, inbox: &mut Inbox, calibration: &Calibration) -> Result<(Converted, bool), LiveError> {
-    // Now, as groups may have been made in between.
-    let host = kernel::host()?;
-    let mut others = Vec::new();
-    inbox.each(|raw| {
-        if !is_one_of_many(raw) {
-            others.push(wire::parse(raw).map_err(LiveError::Malformed)?);
-        }
-        Ok(())
-    })?;
-    let mut conversion = Conversion::new(others, &host);
-    inbox.drain(|raw| {
-        if is_one_of_many(raw) {
-            conversion.add(&wire::parse(raw).map_err(LiveError::Malformed)?);
-        }
-        Ok(())
-    })?;
-    Ok(conversion.finish(name, &calibration.overheads(), workload::MAX_OPS))
 }
 
 /// Receives events until the command and its descendants have ended. Also says whether it was asked to end, as `limit` was

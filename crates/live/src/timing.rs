@@ -32,31 +32,64 @@ pub(crate) struct Expired {
     pub length: Nanos,
 }
 
-/// Makes sleeps that end on a grid what they are. Call it before the steps are sorted: they are found by their index.
-pub(crate) fn find_grids(steps: &mut Vec<Step>, expiries: &[Expired]) {
-    let mut timers: BTreeMap<(bool, u32), Vec<Expired>> = BTreeMap::new();
+/// The timers of one task that ended sleeps of it, by whether they are its own, and their number.
+pub(crate) type Timers = BTreeMap<(bool, u32), Timer>;
+
+/// What is known of a timer from before.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Timer {
+    reference: Reference,
+    /// When it was due at last, twice at most.
+    due: Vec<Nanos>,
+    /// The last sleep is on a grid.
+    is_on_grid: bool,
+}
+
+/// Makes sleeps that end on a grid what they are. Call it before the steps are sorted: they are found by their index. It may
+/// be called again with what the task did next.
+pub(crate) fn find_grids(steps: &mut Vec<Step>, expiries: &[Expired], timers: &mut Timers) {
+    let mut by_timer: BTreeMap<(bool, u32), Vec<Expired>> = BTreeMap::new();
     for expired in expiries {
         let Expiry { own, timer, .. } = expired.expiry;
         // Timers of its own stand on its stack, wherever that is at the moment; it never waits for two.
-        timers.entry((own, if own { 0 } else { timer })).or_default().push(*expired);
+        by_timer.entry((own, if own { 0 } else { timer })).or_default().push(*expired);
     }
-    for (number, ((own, _), mut sleeps)) in timers.into_iter().take(MOST_TIMERS).enumerate() {
-        sleeps.sort_by_key(|sleep| steps[sleep.step as usize].time);
-        let reference = Reference(Reference::PRIVATE | (number as u32 + 1));
-        let mut rest = &sleeps[..];
-        while !rest.is_empty() {
-            let (length, period) = grid(rest);
-            if length > 1 {
-                mark(steps, &rest[..length], period, reference, own);
-            }
-            rest = &rest[length..];
+    for (name, mut sleeps) in by_timer {
+        let number = timers.len() as u32;
+        if number as usize >= MOST_TIMERS && !timers.contains_key(&name) {
+            continue;
         }
+        let reference = Reference(Reference::PRIVATE | (number + 1));
+        let new = Timer { reference, due: Vec::new(), is_on_grid: false };
+        sleeps.sort_by_key(|sleep| steps[sleep.step as usize].time);
+        go_on(steps, &sleeps, timers.entry(name).or_insert(new), name.0);
     }
 }
 
-/// How many of the first sleeps are on one grid, and its period; 1 if they are on none.
-fn grid(sleeps: &[Expired]) -> (usize, Nanos) {
-    let mut steps = sleeps.windows(2).map(|two| two[1].expiry.due.since(two[0].expiry.due).0);
+/// The next sleeps that this timer ended.
+fn go_on(steps: &mut Vec<Step>, sleeps: &[Expired], timer: &mut Timer, own: bool) {
+    let earlier = timer.due.len();
+    let due: Vec<Nanos> = timer.due.iter().copied().chain(sleeps.iter().map(|sleep| sleep.expiry.due)).collect();
+    let mut begin = 0;
+    while begin < due.len() {
+        let (length, period) = grid(&due[begin..]);
+        let end = begin + length;
+        if end > earlier {
+            let new = &sleeps[begin.max(earlier) - earlier..end - earlier];
+            let before = due[..earlier].last().copied().filter(|_| timer.is_on_grid && begin < earlier);
+            if length > 1 {
+                mark(steps, new, period, timer.reference, own, before);
+            }
+            timer.is_on_grid = length > 1;
+        }
+        begin = end;
+    }
+    timer.due = due[due.len().saturating_sub(2)..].to_vec();
+}
+
+/// How many of the first times are on one grid, and its period; 1 if they are on none.
+fn grid(due: &[Nanos]) -> (usize, Nanos) {
+    let mut steps = due.windows(2).map(|two| two[1].since(two[0]).0);
     let (Some(first), Some(second)) = (steps.next(), steps.next()) else { return (1, Nanos::ZERO) };
     let period = gcd(first, second);
     if first == 0 || second == 0 || period < SHORTEST_PERIOD.0 {
@@ -73,12 +106,21 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The grid begins with the first sleep. What was slept through at once is one step over several periods.
-fn mark(steps: &mut Vec<Step>, sleeps: &[Expired], period: Nanos, reference: Reference, own: bool) {
-    let first = &steps[sleeps[0].step as usize];
-    let anchor = Step::new(first.time, first.work, Op::Anchor(reference));
-    steps.push(anchor);
-    let mut before = None;
+/// The grid begins with the first sleep, unless it was due `before`. What was slept through at once is one step over several
+/// periods.
+fn mark(
+    steps: &mut Vec<Step>,
+    sleeps: &[Expired],
+    period: Nanos,
+    reference: Reference,
+    own: bool,
+    mut before: Option<Nanos>,
+) {
+    if before.is_none() {
+        let first = &steps[sleeps[0].step as usize];
+        let anchor = Step::new(first.time, first.work, Op::Anchor(reference));
+        steps.push(anchor);
+    }
     for sleep in sleeps {
         let passed = before.map_or(sleep.length, |before| sleep.expiry.due.since(before));
         // Expiries of a timer that goes on by itself are lost if nobody waits for them; a time that its task counts up
@@ -106,7 +148,7 @@ mod tests {
             expiries.push(Expired { step: index as u32, expiry, length: Nanos(700) });
             steps.push(Step::new(start, Nanos(index as u64 * 300), Op::Sleep(Nanos(700), Sleep::Timer)));
         }
-        find_grids(&mut steps, &expiries);
+        find_grids(&mut steps, &expiries, &mut Timers::new());
         steps.sort_by_key(Step::rank);
         let short = |step: &Step| match step.op {
             Op::Sleep(time, _) => format!("sleep {}", time.0),

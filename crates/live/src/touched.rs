@@ -5,7 +5,8 @@
 use crate::event::{Counters, Footprint, Requested};
 use ids::{CpuId, Nanos};
 use std::collections::BTreeMap;
-use workload::{Device, MAX_REQUESTS, Request, Stretch, Touched};
+use std::io::{self, Read, Seek, Write};
+use workload::{Device, Earlier, MAX_REQUESTS, Request, Stretch, Touched};
 
 /// Counters of a task where it stopped.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Reading {
 /// Takes the stretches of one task in the order of its life.
 #[derive(Debug, Default)]
 pub(crate) struct Stretches {
-    before: Counters,
+    pub before: Counters,
     pub all: Vec<Stretch>,
 }
 
@@ -99,18 +100,26 @@ pub(crate) struct Requests {
     devices: BTreeMap<u32, u32>,
     /// How many there were beyond those that a recording may have.
     left_out: u64,
+    /// How many are written, and up to which time.
+    written: usize,
+    until: Nanos,
 }
+
+/// Requests in memory from which on the earlier half is written.
+const WAITING: usize = 1 << 18;
 
 impl Requests {
     /// Takes one; its task is an index, and its time that since the recording began.
     pub fn take(&mut self, time: Nanos, task: Option<u32>, requested: &Requested) {
-        if self.requests.len() == MAX_REQUESTS {
+        if self.requests.len() + self.written == MAX_REQUESTS {
             self.left_out += 1;
             return;
         }
         let Requested { device, operation, bytes, service, .. } = *requested;
         let next = self.devices.len() as u32;
         let device = *self.devices.entry(device).or_insert(next);
+        // One that took longer than all that are in memory is told too late.
+        let (time, service) = (time.max(self.until), service.since(self.until.since(time)));
         self.requests.push(Request { time, task, device, operation, bytes, service });
     }
 
@@ -122,17 +131,40 @@ impl Requests {
         }
     }
 
-    /// All in the order of time, the devices with these names, and how many were left out.
-    pub fn finish(mut self, names: &BTreeMap<u32, String>) -> (Vec<Device>, Vec<Request>, u64) {
-        self.requests.sort_by_key(|request| request.time);
-        let mut devices: Vec<(u32, u32)> = self.devices.into_iter().map(|(number, index)| (index, number)).collect();
+    /// The devices with these names.
+    fn devices(&self, names: &BTreeMap<u32, String>) -> Vec<Device> {
+        let mut devices: Vec<(u32, u32)> = self.devices.iter().map(|(number, index)| (*index, *number)).collect();
         devices.sort_unstable();
         let unnamed = |number: u32| format!("{}:{}", number >> 20, number & 0xf_ffff);
         let device = |(_, number): (u32, u32)| Device {
             number,
             name: names.get(&number).cloned().unwrap_or_else(|| unnamed(number)),
         };
-        let devices = if self.requests.is_empty() { Vec::new() } else { devices.into_iter().map(device).collect() };
+        devices.into_iter().map(device).collect()
+    }
+
+    /// Writes the earlier half if there are many.
+    pub fn write<File: Read + Write + Seek>(
+        &mut self,
+        names: &BTreeMap<u32, String>,
+        earlier: &mut Earlier<File>,
+    ) -> io::Result<()> {
+        if self.requests.len() < WAITING {
+            return Ok(());
+        }
+        self.requests.sort_by_key(|request| request.time);
+        let rest = self.requests.split_off(WAITING / 2);
+        earlier.requests(&self.devices(names), &self.requests)?;
+        self.written += self.requests.len();
+        self.until = self.requests.last().map_or(self.until, |last| last.time);
+        self.requests = rest;
+        Ok(())
+    }
+
+    /// All that are not written in the order of time, the devices with these names, and how many were left out.
+    pub fn finish(mut self, names: &BTreeMap<u32, String>) -> (Vec<Device>, Vec<Request>, u64) {
+        self.requests.sort_by_key(|request| request.time);
+        let devices = if self.requests.is_empty() { Vec::new() } else { self.devices(names) };
         (devices, self.requests, self.left_out)
     }
 }

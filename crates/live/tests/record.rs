@@ -15,14 +15,14 @@ use workload::{Op, Sleep, Start, TaskSpec};
 /// One at a time: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
-const WHOLE: RecordOptions = RecordOptions { command_lines: true, limit: None };
+const WHOLE: RecordOptions<'static> = RecordOptions { folder: None, command_lines: true, limit: None };
 
 /// Records a shell script, or `None` where that is not possible.
 fn record_script(script: &str) -> Option<Recorded> {
     record_as(WHOLE, script)
 }
 
-fn record_as(options: RecordOptions, script: &str) -> Option<Recorded> {
+fn record_as(options: RecordOptions<'_>, script: &str) -> Option<Recorded> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
     match record("test", Whom::Command(&["sh", "-c", script].map(OsString::from)), options, &signals) {
@@ -324,7 +324,7 @@ fn what_runs_already_is_recorded_from_where_it_is() {
     let mut sleeper = start("while :; do sleep 0.02; done");
     let mut stranger = start("exec sleep 60");
     let processes = [spinner.id(), sleeper.id()];
-    let options = RecordOptions { command_lines: true, limit: Some(Duration::from_millis(500)) };
+    let options = RecordOptions { limit: Some(Duration::from_millis(500)), ..WHOLE };
     let signals = Signals::block().expect("signals");
     let recorded = record("test", Whom::Processes(&processes), options, &signals);
     for child in [&mut spinner, &mut sleeper, &mut stranger] {

@@ -21,8 +21,8 @@ pub use generated::{generate, generated};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Period, Player};
 pub use recording::{
-    Cost, Costs, Device, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request, Stretch,
-    Touched,
+    Cost, Costs, Device, Earlier, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request,
+    Stretch, Touched,
 };
 pub use script::{
     BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload, WorkloadError,

@@ -97,6 +97,18 @@ impl<W: Write> BlockWriter<W> {
         Ok(())
     }
 
+    /// Appends so many blocks as they were written before.
+    pub fn append(&mut self, blocks: u64, mut from: impl Read) -> io::Result<()> {
+        self.written += io::copy(&mut from, &mut self.out)?;
+        self.blocks += blocks;
+        Ok(())
+    }
+
+    /// What the blocks were written to.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
     /// How many blocks were written.
     pub fn blocks(&self) -> u64 {
         self.blocks

@@ -8,6 +8,7 @@
 mod blocks;
 mod costs;
 mod decode;
+mod earlier;
 mod encode;
 mod observed;
 mod read;
@@ -16,9 +17,10 @@ mod write;
 
 use crate::{Workload, WorkloadError};
 pub use costs::{Cost, Costs};
+pub use earlier::Earlier;
 use ids::Nanos;
 pub use observed::{Device, Footprint, MAX_REQUESTS, Observed, Operation, Request, Stretch, Touched};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 
 /// First bytes of every recording.
 const MAGIC: [u8; 8] = *b"WEIRREC\n";
@@ -89,7 +91,24 @@ impl Recording {
         }
         let lengths: Vec<usize> = self.workload.tasks.iter().map(|task| task.script.len()).collect();
         self.observed.check(&lengths).map_err(error)?;
-        write::write(self, out).map_err(|problem| error(format!("cannot be written: {problem}")))
+        let nothing: Option<Earlier<std::io::Cursor<Vec<u8>>>> = None;
+        write::write(self, nothing, out).map_err(|problem| error(format!("cannot be written: {problem}")))
+    }
+
+    /// Writes the file of a recording whose scripts began `earlier`; `self` has what came after that, and all tasks. Nothing
+    /// is checked here, as most of it is in memory no longer: who reads the file checks it whole.
+    ///
+    /// # Errors
+    /// If `out` does not take the bytes, or the file of `earlier` does not give them.
+    pub fn write_after<File: Read + Write + Seek>(
+        &self,
+        earlier: Earlier<File>,
+        out: impl Write,
+    ) -> Result<u64, WorkloadError> {
+        write::write(self, Some(earlier), out).map_err(|problem| {
+            let problem = format!("cannot be written: {problem}");
+            WorkloadError { place: self.workload.name.clone(), problem }
+        })
     }
 
     /// From a file's contents; `name` is the file's name and stands in errors.

@@ -7,6 +7,7 @@ use super::*;
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
 use ids::{CpuId, CpuSet, Policy};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn time() -> impl Strategy<Value = Nanos> {
     prop_oneof![0..200u64, 0..1_000_000_000_000_000u64].prop_map(Nanos)
@@ -604,8 +605,8 @@ fn contents(recording: &Recording) -> Vec<(u16, u16, Vec<u8>)> {
     // Of those that there may be none of.
     let mut more = Vec::new();
     let mut writer = BlockWriter::new(&mut more, 0, 1);
-    write::stretches(&mut writer, &recording.observed).unwrap();
-    write::requests(&mut writer, &recording.observed).unwrap();
+    write::stretches(&mut writer, &recording.observed.stretches, &mut BTreeMap::new()).unwrap();
+    write::requests(&mut writer, &recording.observed.devices, &recording.observed.requests).unwrap();
     let mut reader = BlockReader::new(&more[..], 0);
     while let Next::Block { kind, .. } = reader.next().unwrap_or_else(|(_, problem)| panic!("{problem}")) {
         blocks.push((kind, SKIPPABLE, reader.content().to_vec()));

@@ -2,25 +2,33 @@
 //! A recording to its file, block by block.
 
 use super::blocks::{BlockWriter, FULL_BLOCK, SKIPPABLE, kind};
+use super::earlier::Earlier;
 use super::encode::Writer;
+use super::observed::{Device, Request, Stretch};
 use super::{Costs, MAGIC, Observed, Recording, RecordingMeta, VERSION, VERSION_HEADER};
 use crate::{Op, TaskSpec, Workload};
-use std::io::{self, Write};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Seek, Write};
 
 /// zstd level: recordings are written once and kept. But 19 takes half a second for each MB, of which an operation has four
 /// millionths or so; and nobody should wait longer for the writing than for what was recorded.
 const SMALL_LEVEL: i32 = 19;
 /// Longer ones have a faster level.
 const SMALL_OPERATIONS: usize = 1 << 18;
-const LARGE_LEVEL: i32 = 6;
+pub(super) const LARGE_LEVEL: i32 = 6;
 
 /// Stretches and requests in a run: a block of requests is full with them, as each takes some 16 bytes.
 const RUN: usize = FULL_BLOCK / 16;
 
-/// Writes a recording whose workload is valid. The answer is the file's length.
-pub(super) fn write(recording: &Recording, mut out: impl Write) -> io::Result<u64> {
+/// Writes a recording whose workload is valid, behind what was written of it `earlier`. The answer is the file's length.
+pub(super) fn write<File: Read + Write + Seek>(
+    recording: &Recording,
+    earlier: Option<Earlier<File>>,
+    mut out: impl Write,
+) -> io::Result<u64> {
     let Recording { meta, workload, observed } = recording;
-    let operations: usize = workload.tasks.iter().map(|task| task.script.len()).sum();
+    let operations: usize = workload.tasks.iter().map(|task| task.script.len()).sum::<usize>()
+        + earlier.as_ref().map_or(0, Earlier::operations);
     let level = if operations > SMALL_OPERATIONS { LARGE_LEVEL } else { SMALL_LEVEL };
     out.write_all(&MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
@@ -31,9 +39,13 @@ pub(super) fn write(recording: &Recording, mut out: impl Write) -> io::Result<u6
     }
     blocks.write(kind::RESOURCES, 0, &resources(workload))?;
     tasks(&mut blocks, &workload.tasks, observed)?;
-    scripts(&mut blocks, &workload.tasks)?;
-    stretches(&mut blocks, observed)?;
-    requests(&mut blocks, observed)?;
+    let mut ends = BTreeMap::new();
+    if let Some(earlier) = earlier {
+        ends = earlier.append_to(&mut blocks)?;
+    }
+    scripts(&mut blocks, (0..).zip(workload.tasks.iter().map(|task| &task.script[..])))?;
+    stretches(&mut blocks, &observed.stretches, &mut ends)?;
+    requests(&mut blocks, &observed.devices, &observed.requests)?;
     let mut end = Writer::default();
     for number in [blocks.blocks(), workload.tasks.len() as u64, operations as u64] {
         end.number(number);
@@ -110,13 +122,15 @@ fn tasks<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec], observed: &O
 }
 
 /// What they do: runs of operations, each of one task. A long script is in several blocks, short ones share one.
-fn scripts<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec]) -> io::Result<()> {
+pub(super) fn scripts<'a, W: Write>(
+    blocks: &mut BlockWriter<W>,
+    scripts: impl IntoIterator<Item = (u32, &'a [Op])>,
+) -> io::Result<()> {
     let mut content = Writer::default();
-    for (task, spec) in tasks.iter().enumerate() {
-        let mut rest = &spec.script[..];
+    for (task, mut rest) in scripts {
         while !rest.is_empty() {
             let (bytes, taken) = run(rest, FULL_BLOCK.saturating_sub(content.0.len()));
-            content.number(task as u64);
+            content.number(task.into());
             content.number(taken as u64);
             content.0.extend(bytes);
             rest = &rest[taken..];
@@ -129,10 +143,15 @@ fn scripts<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec]) -> io::Res
 }
 
 /// What the tasks touched in each stretch of work. What a task touched is told in one or several runs, as its script is.
-pub(super) fn stretches<W: Write>(blocks: &mut BlockWriter<W>, observed: &Observed) -> io::Result<()> {
+/// `ends` says where the last stretch ended that was told before, if not at 0.
+pub(super) fn stretches<W: Write>(
+    blocks: &mut BlockWriter<W>,
+    stretches: &BTreeMap<u32, Vec<Stretch>>,
+    ends: &mut BTreeMap<u32, u32>,
+) -> io::Result<()> {
     let mut content = Writer::default();
-    for (&task, stretches) in &observed.stretches {
-        let mut from = 0;
+    for (&task, stretches) in stretches {
+        let mut from = ends.get(&task).copied().unwrap_or(0);
         for run in stretches.chunks(RUN) {
             content.number(task.into());
             content.list(run, |content, stretch| {
@@ -143,15 +162,20 @@ pub(super) fn stretches<W: Write>(blocks: &mut BlockWriter<W>, observed: &Observ
                 blocks.write(kind::STRETCHES, SKIPPABLE, &std::mem::take(&mut content.0))?;
             }
         }
+        ends.insert(task, from);
     }
     if content.0.is_empty() { Ok(()) } else { blocks.write(kind::STRETCHES, SKIPPABLE, &content.0) }
 }
 
 /// What the block devices did. Each block begins with all their names.
-pub(super) fn requests<W: Write>(blocks: &mut BlockWriter<W>, observed: &Observed) -> io::Result<()> {
-    for run in observed.requests.chunks(RUN) {
+pub(super) fn requests<W: Write>(
+    blocks: &mut BlockWriter<W>,
+    devices: &[Device],
+    requests: &[Request],
+) -> io::Result<()> {
+    for run in requests.chunks(RUN) {
         let mut content = Writer::default();
-        content.list(&observed.devices, |content, device| {
+        content.list(devices, |content, device| {
             content.number(device.number.into());
             content.text(&device.name);
         });
