@@ -545,8 +545,8 @@ Examples:
 
 Ctrl-C and SIGTERM reach the command as well. The recording ends with it, and is
 written. It holds the command line of each process unless --no-argv is given. A
-run of more than 33 million operations (40 s of nothing but wakeups) is cut. It needs
-Linux 6.4 or later, with BTF.
+run of more than 33 million operations (40 s of nothing but wakeups) is cut.
+Linux 6.4 or later is needed, with BTF.
 
 Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or input."
 )]

@@ -56,6 +56,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use workload::{Earlier, Recording, RecordingMeta, Start, WorkloadError};
 
 /// A recorded workload and what recording it was like.
+#[derive(Debug)]
 pub struct Recorded {
     /// What was recorded; of a long recording the last part of what the tasks did, but all tasks.
     pub recording: Recording,
@@ -115,7 +116,8 @@ pub fn record(
         Whom::Command(_) => BTreeMap::new(),
         Whom::Processes(_) | Whom::Machine => kernel::command_lines()?,
     };
-    let (mut workload, observed, earlier, summary) = recorder::run(name, whom, options, signals)?;
+    let (parts, summary) = recorder::run(name, whom, options, signals)?;
+    let recorder::Parts { mut workload, observed, earlier } = parts;
     for task in workload.tasks.iter_mut().filter(|task| task.command.is_none() && task.start != Start::Forked) {
         task.command = task.who.tgid.and_then(|tgid| commands.get(&tgid).cloned());
     }

@@ -142,14 +142,21 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
     100.0 * part.0 as f64 / whole.0.max(1) as f64
 }
 
+/// What was recorded.
+pub(crate) struct Parts {
+    pub workload: Workload,
+    pub observed: Observed,
+    /// What the tasks did before that, if that was much.
+    pub earlier: Option<Earlier<File>>,
+}
+
 /// Records that. The events come back as a workload of the given name.
 pub(crate) fn run(
     name: &str,
     whom: Whom<'_>,
     options: RecordOptions<'_>,
     signals: &Signals,
-) -> Result<(Workload, Observed, Option<Earlier<File>>, RecordSummary), LiveError> {
-    let limit = options.limit;
+) -> Result<(Parts, RecordSummary), LiveError> {
     whom.check()?;
     kernel::check()?;
     let host = kernel::host()?;
@@ -172,12 +179,12 @@ pub(crate) fn run(
             let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
             let name = || program.to_string_lossy().into_owned();
             let child = spawned.map_err(|source| LiveError::Spawn { command: name(), source })?;
-            record_until_end(child, limit, &mut ear, signals)?
+            record_until_end(child, options.limit, &mut ear, signals)?
         }
         Whom::Processes(_) | Whom::Machine => {
             probes.want(whom.processes(), std::process::id())?;
             probes.for_each_task("on_existing")?;
-            watch_until_end(limit, &mut ear, signals)?;
+            watch_until_end(options.limit, &mut ear, signals)?;
             (ExitStatus::default(), false)
         }
     };
@@ -212,7 +219,7 @@ pub(crate) fn run(
         was_ended: asked && status.signal() == Some(Signal::SIGTERM as i32),
         status,
     };
-    Ok((converted.workload, converted.observed, earlier, summary))
+    Ok((Parts { workload: converted.workload, observed: converted.observed, earlier }, summary))
 }
 
 impl Whom<'_> {

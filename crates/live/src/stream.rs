@@ -27,8 +27,11 @@ const BATCHES: usize = 2;
 pub(crate) struct Stream {
     /// Until a thread has it.
     work: Option<Work>,
-    thread: Option<(SyncSender<Pieces>, JoinHandle<Result<Work, LiveError>>)>,
+    thread: Option<Converter>,
 }
+
+/// Where batches go, and what comes of them.
+type Converter = (SyncSender<Pieces>, JoinHandle<Result<Work, LiveError>>);
 
 /// A conversion, and what is written of it.
 struct Work {

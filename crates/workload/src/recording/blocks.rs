@@ -56,6 +56,7 @@ pub(super) mod kind {
 }
 
 /// Writes blocks.
+#[derive(Debug)]
 pub(super) struct BlockWriter<W> {
     out: W,
     level: i32,

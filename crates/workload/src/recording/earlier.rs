@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, Write};
 
 /// Blocks of a recording that is not over.
+#[derive(Debug)]
 pub struct Earlier<File> {
     blocks: BlockWriter<File>,
     operations: usize,
