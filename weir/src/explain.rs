@@ -75,12 +75,14 @@ fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
     })
 }
 
-/// What a page says of a run, by title: why its scheduler was ejected, why tasks waited longest, what it waited for.
-pub fn for_page(story: &Story<'_>, run: &OneRun) -> Vec<(&'static str, String)> {
+/// Why the scheduler of a run was ejected, if it was.
+pub fn ejection_for_page(story: &Story<'_>, run: &OneRun) -> Option<String> {
+    (run.outcome == Outcome::Ejected).then(|| ejection_text(story, &run.exit, false))
+}
+
+/// What a page says of a run, by title: why tasks waited longest, what it waited for.
+pub fn for_page(story: &Story<'_>) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
-    if run.outcome == Outcome::Ejected {
-        told.push(("Why the scheduler was ejected", ejection_text(story, &run.exit, false)));
-    }
     let worst = worst(story.timeline, SOME_WAITS, Waits::All);
     let worst: Vec<String> = worst.iter().map(|account| wait_text(story, account, None)).collect();
     told.push(("Why tasks waited longest", worst.join("\n")));

@@ -90,8 +90,9 @@ fn track(saved: &Saved, run: usize) -> Result<Track> {
     let one = &saved.runs[run];
     let timeline = one.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();
-    let explanations = explain::for_page(&Story { timeline: &timeline, source: &source }, one);
-    Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), explanations })
+    let story = Story { timeline: &timeline, source: &source };
+    let (ejection, explanations) = (explain::ejection_for_page(&story, one), explain::for_page(&story));
+    Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), ejection, explanations })
 }
 
 /// Writes the page of these runs, and says so.

@@ -4,7 +4,7 @@
 use crate::depths::depths;
 use crate::owners::{OWNERS, legend};
 use crate::plot::cpus::cpus;
-use crate::track::{cut, encode};
+use crate::track::{Track, cut, encode};
 use crate::{Report, data, runs};
 use ids::Nanos;
 use maud::{Markup, html};
@@ -87,6 +87,9 @@ fn one(report: &Report<'_>, (index, name, run): (usize, &str, usize), details: &
     let dump = record.ending.ejected.as_ref().map(|exit| exit.dump.as_str()).filter(|dump| !dump.is_empty());
     let dump = dump.map(|dump| dump.lines().map(report::escape).collect::<Vec<_>>().join("\n"));
     html! {
+        @if let Some(text) = track(report, run).and_then(|track| track.as_ref().ok()?.ejection.as_deref()) {
+            details open { summary { "Why the scheduler was ejected" } (lines(text)) }
+        }
         @if let Some(dump) = dump { details { summary { "The kernel's dump" } pre { (dump) } } }
         @if let Some(plot) = cpus(&format!("Time of each CPU, {name}"), &details.cpus) {
             h4 { "Time of each CPU" }
@@ -99,9 +102,19 @@ fn one(report: &Report<'_>, (index, name, run): (usize, &str, usize), details: &
     }
 }
 
+/// The events of this run, or why there are none.
+fn track<'a>(report: &Report<'a>, run: usize) -> Option<&'a Result<Track, String>> {
+    report.tracks.iter().find(|(of, _)| *of == run).map(|(_, track)| track)
+}
+
+/// Text whose lines stay lines.
+fn lines(text: &str) -> Markup {
+    html! { pre { (text.lines().map(report::escape).collect::<Vec<_>>().join("\n")) } }
+}
+
 /// The timeline, with at most `share` stints.
 fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: usize) -> Markup {
-    let track = report.tracks.iter().find(|(of, _)| *of == run).map(|(_, track)| track);
+    let track = track(report, run);
     let source = format!("timeline-data-{index}");
     html! {
         @if let Some(Ok(track)) = track {
@@ -142,7 +155,7 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
             noscript { p.quiet { "The timeline needs scripts." } }
             (data::element(&source, &encode(track, share)))
             @for (title, text) in &track.explanations {
-                details { summary { (title) } pre { (text.lines().map(report::escape).collect::<Vec<_>>().join("\n")) } }
+                details { summary { (title) } (lines(text)) }
             }
         } @else if let Some(Err(reason)) = track {
             p.quiet { "There is no timeline: " (report::escape(reason)) }

@@ -25,6 +25,8 @@ pub struct Track {
     pub timeline: Timeline,
     /// When some CPU idled while a task that was allowed there waited ([`measures::Collector::idle_gaps`]).
     pub idle_gaps: Vec<(Nanos, Nanos)>,
+    /// Why the scheduler was ejected, if it was: text in lines.
+    pub ejection: Option<String>,
     /// Why it went as it did: titles, and text in lines.
     pub explanations: Vec<(&'static str, String)>,
 }

@@ -99,6 +99,7 @@ impl Story {
 
     fn end(self, at: u64) -> Track {
         Track {
+            ejection: Some("stalled: <b>".to_owned()),
             explanations: vec![("Why", "a </pre><script>\nb \u{1b}[1m".to_owned())],
             timeline: self.recorder.finish(Nanos(at)),
             idle_gaps: vec![(Nanos(5), Nanos(9)), (Nanos(300), Nanos(301))],
@@ -218,4 +219,11 @@ proptest! {
         }
         prop_assert_eq!(got, wanted);
     }
+}
+
+#[test]
+fn why_a_scheduler_was_ejected_is_open_and_before_all_else() {
+    let (html, _) = element(&[(0, Ok(two_cpus()))]);
+    let why = html.find("<details open><summary>Why the scheduler was ejected</summary><pre>stalled: &lt;b&gt;</pre>");
+    assert!(why.is_some_and(|why| why < html.find("Time of each CPU").unwrap()), "{why:?}");
 }
