@@ -57,7 +57,9 @@ pub fn ejection_text(story: &Story<'_>, exit: &Exit, with_dump: bool) -> String 
     let mut say = |line: &str| {
         let _ = writeln!(text, "{}", wrap("", line));
     };
-    say(&format!("Ejected at {}: {}", crate::words::moment(story.timeline.end), escape(&exit.reason)));
+    // A real kernel does not tell when: the run was seen to end a moment later.
+    let at = if story.timeline.sees_queues { "at" } else { "at the latest at" };
+    say(&format!("Ejected {at} {}: {}", crate::words::moment(story.timeline.end), escape(&exit.reason)));
     exit.message.lines().for_each(|line| say(&format!("  {}", escape(line))));
     if let Some(fault) = &exit.fault {
         say(&format!("  BPF fault: {}", escape(fault)));

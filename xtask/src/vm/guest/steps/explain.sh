@@ -16,7 +16,7 @@ status=$?
 [ $status = 1 ] || { cat /tmp/out; fail "status $status of an ejected run; expected 1"; }
 weir explain /tmp/e.weirrun >/tmp/out 2>&1 || { cat /tmp/out; fail "the ejection is not explained"; }
 head -n 12 /tmp/out
-grep -q '^Ejected at .*: runnable task stall' /tmp/out || fail "the explanation does not name the stall"
+grep -q '^Ejected at the latest at .*: runnable task stall' /tmp/out || fail "the explanation does not name the stall"
 weir explain /tmp/e.weirrun --ejection >/tmp/out 2>&1 || fail "--ejection fails"
 grep -q "the kernel's dump" /tmp/out || fail "there is no dump"
 weir report /tmp/e.weirrun -o /tmp/e.html 2>/dev/null
