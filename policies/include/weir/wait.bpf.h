@@ -3,7 +3,8 @@
  * An experiment: a task that wakes while its last CPU works waits for that one for a moment, though others idle.
  *
  * 1. It stands in the queue, and only its last CPU takes it, for `wait_us`.
- * 2. A timer ends this: the best idle CPU for it is told, if there is one.
+ * 2. A timer ends this: the best idle CPU for it is told, if there is one. Each CPU has one timer, for whoever waits for it
+ *    longest; it begins anew for the others. It must not begin anew for each that comes: then nobody's wait would ever end.
  *
  * The author of BFS tried this before 0.360, found "a pitiful improvement in throughput" for much complexity, and left it.
  *
@@ -16,6 +17,7 @@ RODATA u32 wait_us = 0;
 
 struct waiting {
 	struct bpf_timer timer;	/* for tasks that wait for this CPU */
+	u32 armed;
 };
 
 struct {
@@ -55,16 +57,20 @@ static __always_inline void begin_to_wait(struct task_struct *p, struct task *t)
 	t->waits_until = now_ns() + wait_us * 1000ULL;
 	if (scx_bpf_test_and_clear_cpu_idle(last))
 		kick(last, SCX_KICK_IDLE);
-	if (w)
+	if (w && !__sync_fetch_and_or(&w->armed, 1))
 		bpf_timer_start(&w->timer, wait_us * 1000ULL, 0);
 }
 
-/* 2: whoever waited long enough looks for an idle CPU; for whoever did not, the timer begins anew. */
+/*
+ * 2: whoever waited long enough looks for an idle CPU; for whoever did not, the timer begins anew. Who comes while this goes
+ * through the queue is either met there or finds the timer unarmed.
+ */
 static int end_waiting(void *map, u32 *cpu, struct waiting *w)
 {
 	u64 now = now_ns(), next = 0;
 	struct task_struct *p;
 
+	__sync_fetch_and_and(&w->armed, 0);
 	for_each_queued(p, QUEUE_DSQ) {
 		struct task *t = task_of(p);
 		s32 idle;
@@ -72,7 +78,8 @@ static int end_waiting(void *map, u32 *cpu, struct waiting *w)
 		if (!t || !t->waits_until || scx_bpf_task_cpu(p) != (s32)*cpu)
 			continue;
 		if (t->waits_until > now) {
-			next = t->waits_until - now;
+			if (!next || t->waits_until - now < next)
+				next = t->waits_until - now;
 			continue;
 		}
 		t->waits_until = 0;
@@ -80,7 +87,7 @@ static int end_waiting(void *map, u32 *cpu, struct waiting *w)
 		if (idle >= 0)
 			kick(idle, SCX_KICK_IDLE);
 	}
-	if (next)
+	if (next && !__sync_fetch_and_or(&w->armed, 1))
 		bpf_timer_start(&w->timer, next, 0);
 	return 0;
 }

@@ -26,6 +26,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 Examples:
   cargo xtask mutants bfs                   100 of them, ten minutes or so
   cargo xtask mutants bfs --seed 2 --count 20
+  cargo xtask mutants vrq --matching 'vrq.bpf.c: if (victim_first'
   cargo xtask mutants bfs --list            which would be drawn
 
 Mutants that make no difference, and those that nobody notices, are explained in
@@ -40,6 +41,9 @@ pub struct Arguments {
     /// Which ones
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Only those whose name has this text
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    matching: String,
     /// Name them and do nothing
     #[arg(long)]
     list: bool,
@@ -63,8 +67,9 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
     let root = crate::root();
     let source = Source::read(root, &arguments.policy)?;
     let explained = Explained::read(root, &arguments.policy)?;
+    let drawn = || source.draw(arguments.seed).filter(|mutant| mutant.name.contains(&arguments.matching));
     if arguments.list {
-        source.draw(arguments.seed).take(arguments.count).for_each(|mutant| println!("{}", mutant.name));
+        drawn().take(arguments.count).for_each(|mutant| println!("{}", mutant.name));
         return Ok(true);
     }
     let bench = Bench::new(root, &arguments.policy)?;
@@ -73,7 +78,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
         bail!("without a mutant: {outcome:?}");
     }
     let (mut outcomes, mut equivalent) = (Vec::new(), 0);
-    for mutant in source.draw(arguments.seed) {
+    for mutant in drawn() {
         if outcomes.len() == arguments.count {
             break;
         }
@@ -133,7 +138,11 @@ struct Bench {
 impl Bench {
     fn new(root: &Path, policy: &str) -> Result<Bench> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let (tree, tests) = (target.join("mutants"), test_program(root)?);
+        let tree = target.join("mutants").join(policy);
+        fs::create_dir_all(&tree)?;
+        // A copy: a build meanwhile replaces the program itself.
+        let tests = tree.join("tests");
+        fs::copy(test_program(root)?, &tests)?;
         Ok(Bench { tree, policy: policy.to_owned(), tests, crate_folder: root.join("crates/policies") })
     }
 
@@ -154,8 +163,8 @@ impl Bench {
             return Ok(None);
         }
         // The quick ones first: most mutants do not live to see the others.
-        let quick = vec![format!("{}_turns", self.policy), format!("{}_machine", self.policy)];
-        for filters in [quick, vec![self.policy.clone()], vec!["headers".to_owned()]] {
+        let all = vec![self.policy.clone(), "both::".to_owned(), "headers::".to_owned()];
+        for filters in [vec![format!("{}_turns", self.policy), "both::turns".to_owned()], all] {
             let outcome = self.test(&filters)?;
             if outcome != Outcome::Missed {
                 return Ok(Some(outcome));

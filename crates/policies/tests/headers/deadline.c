@@ -58,5 +58,16 @@ int main(void)
 	CHECK(!tick_ends(&t, true), "half a period");
 	t.slice_ns = 511999;
 	CHECK(tick_ends(&t, true), "less than half a period");
+
+	/* Theory 5: 200 us are shared, less is not. */
+	for (u64 left = 199; left <= 201; left++) {
+		struct turn parent = { .slice_ns = left << 10, .deadline = 7, .since = 50 }, child = { .deadline = 9 };
+		bool shared = share(&child, &parent, 50);
+
+		CHECK(shared == (left >= 200), "%llu", (unsigned long long)left);
+		CHECK(parent.slice_ns == (shared ? left << 9 : 0), "%llu", (unsigned long long)parent.slice_ns);
+		CHECK(child.slice_ns == (shared ? left << 9 : 0), "%llu", (unsigned long long)child.slice_ns);
+		CHECK(child.deadline == (shared ? 7 : 9) && parent.deadline == 7, "of both");
+	}
 	return 0;
 }

@@ -3,59 +3,8 @@
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, CpuSet, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::TaskAttributes;
 use proptest::prelude::*;
-
-/// Theory 2: the deadline of nice 19 is 209 ms behind that of nice 0, so there are 35 slices of 6 ms between.
-#[test]
-fn nice_19_gets_one_slice_in_36() {
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
-    world.run_ms(6 * 36 * 100);
-    assert_eq!(world.ran_ms(tasks[1]), 600);
-    assert_eq!(world.ran_ms(tasks[0]), 600 * 35);
-    assert_eq!(world.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 0, "every slice is ours");
-}
-
-#[test]
-fn equals_share_equally() {
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 250);
-    let tasks = world.start(vec![world.pinned(0, 0); 3]);
-    world.run_ms(30_000);
-    for task in tasks {
-        let ran_ms = world.ran_ms(task);
-        assert!((9_980..=10_020).contains(&ran_ms), "{ran_ms}");
-    }
-}
-
-/// Theory 4, substitute: BFS lets a SCHED_IDLE task starve beside others; here the first one has 2 ms after 8 s, and then
-/// every 8 s.
-#[test]
-fn idle_tasks_wait_but_not_for_ever() {
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
-    let tasks = world.start(vec![world.pinned(0, 0), idle]);
-    world.run_ms(8_000);
-    assert_eq!(world.ran_ms(tasks[1]), 0);
-    world.run_ms(8_000);
-    assert_eq!(world.ran_ms(tasks[1]), 2);
-    world.run_ms(80_000);
-    assert_eq!(world.ran_ms(tasks[1]), 22);
-}
-
-/// Theory 4: a long sleeper of that level has an old deadline and still does not pass normal tasks.
-#[test]
-fn an_idle_task_that_wakes_does_not_preempt() {
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
-    let idle = world.start(vec![idle])[0];
-    world.block(idle);
-    world.run_ms(20_000);
-    let hog = world.start(vec![world.pinned(0, 19)])[0];
-    world.wake(0, idle, false);
-    world.run_ms(1_000);
-    assert_eq!((world.running(0), world.ran_ms(idle)), (hog, 0));
-}
 
 /// Theory 7: the CPU whose task has the latest deadline, among those that the woken task may use.
 #[test]
@@ -110,92 +59,6 @@ fn an_idle_cpu_that_was_claimed_is_not_claimed_again() {
     }
     world.settle();
     assert_eq!([0, 1].map(|cpu| world.running(cpu)), sleepers[..]);
-}
-
-/// Theory 4: a SCHED_BATCH task has a new deadline whenever it stops, so it is behind a normal one that stopped before.
-#[test]
-fn a_batch_task_has_a_new_deadline_after_every_sleep() {
-    for (policy, preempts) in [(Policy::Other, true), (Policy::Batch, false)] {
-        let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-        let batch = TaskAttributes { policy, ..world.pinned(0, 0) };
-        let tasks = world.start(vec![world.pinned(0, 1), batch]);
-        let [hog, task] = tasks[..] else { unreachable!() };
-        // Deadlines are 45.2 and 41.1 ms; a new one for the task is 46.1.
-        world.run_ms(5);
-        assert_eq!(world.running(0), task);
-        world.block(task);
-        world.wake(0, task, false);
-        assert_eq!(world.running(0), if preempts { task } else { hog }, "{policy:?}");
-    }
-}
-
-/// Theory 9: after a yield the earlier deadline runs.
-#[test]
-fn a_yield_lets_the_deadlines_decide() {
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
-    world.run_ms(1);
-    assert_eq!(world.running(0), tasks[0]);
-    world.leave(0, Leave::Yield);
-    assert_eq!(world.running(0), tasks[0], "the other's deadline is later");
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let tasks = world.start(vec![world.pinned(0, 0); 2]);
-    world.run_ms(1);
-    assert_eq!(world.running(0), tasks[1]);
-    world.leave(0, Leave::Yield);
-    assert_eq!(world.running(0), tasks[0], "equals take turns");
-}
-
-/// Theory 9, exact: the deadline of a task that waits moves by the difference; then it preempts if it is earlier.
-#[test]
-fn a_nice_value_moves_the_deadline_of_a_task_that_waits() {
-    for (nice, preempts) in [(-1, false), (-10, true)] {
-        let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-        let tasks = world.start(vec![world.pinned(0, -5), world.pinned(0, 0)]);
-        world.run_ms(1);
-        world.kernel.set_policy(CpuId(0), tasks[1], Policy::Other, nice).unwrap();
-        world.settle();
-        assert_eq!(world.running(0) == tasks[1], preempts, "nice {nice}");
-    }
-}
-
-/// Theory 9, exact: a task that runs keeps its deadline until it is renewed; a worse value makes it pick again.
-#[test]
-fn a_nice_value_does_not_move_the_deadline_of_a_task_that_runs() {
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
-    world.run_ms(1);
-    world.told.clear();
-    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, 19).unwrap();
-    world.settle();
-    assert_eq!(world.running(0), tasks[0], "41 ms are still before 65");
-    assert!(!world.told.is_empty(), "it picks again");
-    // At the end of its slice it is renewed by the new value: 250 ms are behind.
-    world.run_ms(6);
-    assert_eq!(world.running(0), tasks[1]);
-    let mut world = World::new("bfs", "node:1 core:1 pu:1", 1000);
-    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
-    world.run_ms(1);
-    world.told.clear();
-    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, -5).unwrap();
-    world.settle();
-    assert_eq!((world.running(0), world.told.len()), (tasks[0], 0), "a better value changes nothing now");
-}
-
-/// A thread of the kernel that belongs to one CPU preempts a later deadline there.
-#[test]
-fn kernel_threads_of_a_cpu_run_at_once() {
-    let mut world = World::new("bfs", "node:1 core:2 pu:1", 1000);
-    let thread = TaskAttributes { kernel_thread: true, ..world.pinned(1, 0) };
-    let thread = world.start(vec![thread])[0];
-    world.run_ms(1);
-    world.block(thread);
-    let hogs = world.start(vec![world.pinned(1, 0), world.pinned(0, 0)]);
-    world.run_ms(1);
-    world.wake(0, thread, false);
-    assert_eq!(world.running(1), thread);
-    world.block(thread);
-    assert_eq!(world.running(1), hogs[0]);
 }
 
 const SHAPES: [&str; 5] = [
@@ -345,4 +208,34 @@ fn a_task_can_wait_for_its_last_cpu() {
     assert_eq!(world.cpu_of(task), None);
     world.block(other);
     assert_eq!(world.cpu_of(task), Some(0));
+}
+
+/// `wait_us`: several tasks wait for one CPU, each for its own time. Nobody's wait is prolonged by those that come later.
+#[test]
+fn each_task_waits_its_own_time() {
+    let mut world = World::new("bfs,wait_us=2000", "node:1 core:5 pu:1", 1000);
+    let tasks: Vec<TaskId> = (0..3)
+        .map(|_| {
+            let task = world.start(vec![world.pinned(1, 0)])[0];
+            world.block(task);
+            world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2, 3, 4])).unwrap();
+            world.settle();
+            task
+        })
+        .collect();
+    // Two that have no other CPU stand before and behind them in the queue.
+    let hog = world.start(vec![world.pinned(1, -20), world.pinned(1, -19), world.pinned(1, 19)])[0];
+    assert_eq!(world.running(1), hog);
+    world.told.clear();
+    for (at, task) in [(0, 0), (500_000, 1), (1_900_000, 2)] {
+        world.run_until(at);
+        world.wake(0, tasks[task], false);
+    }
+    for (task, ends, cpu) in [(0, 2_000_000, 2), (1, 2_500_000, 3), (2, 3_900_000, 4)] {
+        world.run_until(ends - 1);
+        assert_eq!(world.cpu_of(tasks[task]), None, "{task}");
+        world.run_until(ends);
+        assert_eq!(world.cpu_of(tasks[task]), Some(cpu), "{task}");
+    }
+    assert_eq!(world.told, [CpuId(2), CpuId(3), CpuId(4)], "nobody else is told");
 }

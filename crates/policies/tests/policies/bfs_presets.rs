@@ -87,31 +87,35 @@ enum Waits {
     DisplacedByRealTime,
 }
 
-/// Who goes first on CPU 1 of two nodes: a task that is bound there and came `later_ns` after one that ran on CPU 3, on the
-/// other node. Whether it is the task from elsewhere.
-fn takes_the_far_task(spec: &str, later_ns: u64, waits: Waits) -> bool {
+/// Who goes first on a CPU of two nodes, `near`: a task that is bound there and came `later_ns` after one that ran on CPU
+/// `far`, on the other node. Whether it is the task from elsewhere.
+fn takes_from(spec: &str, [near, far]: [u32; 2], later_ns: u64, waits: Waits) -> bool {
     let mut world = World::new(spec, "node:2 core:2 pu:1", 50);
     let policy = if waits == Waits::DisplacedByRealTime { Policy::Fifo(1) } else { Policy::Other };
-    let sleeper = world.start(vec![TaskAttributes { policy, ..world.pinned(3, -20) }])[0];
+    let sleeper = world.start(vec![TaskAttributes { policy, ..world.pinned(far, -20) }])[0];
     world.block(sleeper);
-    let far = world.start(vec![world.pinned(3, 19)])[0];
-    world.start(vec![world.pinned(2, -20)]);
-    let on_1 = world.start(vec![world.pinned(1, -20)])[0];
+    let from_far = world.start(vec![world.pinned(far, 19)])[0];
+    let on_near = world.start(vec![world.pinned(near, -20)])[0];
     if waits == Waits::AfterSleep {
-        world.block(far);
-        world.start(vec![world.pinned(3, -20)]);
-        world.wake(0, far, false);
+        world.block(from_far);
+        world.start(vec![world.pinned(far, -20)]);
+        world.wake(0, from_far, false);
     } else {
         world.wake(0, sleeper, false);
     }
-    assert_eq!(world.cpu_of(far), None);
-    world.kernel.set_affinity(CpuId(0), far, &only(&[1, 3])).unwrap();
+    assert_eq!(world.cpu_of(from_far), None);
+    world.kernel.set_affinity(CpuId(0), from_far, &only(&[near, far])).unwrap();
     world.settle();
     world.run_until(later_ns);
-    let near = world.start(vec![world.pinned(1, 19)])[0];
-    world.block(on_1);
-    assert!([near, far].contains(&world.running(1)), "{spec}");
-    world.running(1) == far
+    let bound = world.start(vec![world.pinned(near, 19)])[0];
+    world.block(on_near);
+    assert!([bound, from_far].contains(&world.running(near)), "{spec}");
+    world.running(near) == from_far
+}
+
+/// The same on CPU 1, for a task from CPU 3.
+fn takes_the_far_task(spec: &str, later_ns: u64, waits: Waits) -> bool {
+    takes_from(spec, [1, 3], later_ns, waits)
 }
 
 /// 0.360 means to count far deadlines double or fourfold, and adds 5089 * 12 / 128 << 2 = 1,908 ns.
@@ -119,8 +123,40 @@ fn takes_the_far_task(spec: &str, later_ns: u64, waits: Waits) -> bool {
 fn the_bias_of_0_360_is_less_than_two_microseconds_here() {
     for preset in ["0.357", "0.360", "0.362"] {
         let spec = format!("bfs@{preset}");
-        assert!(!takes_the_far_task(&spec, 1_907, Waits::AfterSleep), "{preset}");
-        assert!(takes_the_far_task(&spec, 1_909, Waits::AfterSleep), "{preset}");
+        for cpus in [[1, 3], [3, 1]] {
+            assert!(!takes_from(&spec, cpus, 1_907, Waits::AfterSleep), "{preset}");
+            assert!(takes_from(&spec, cpus, 1_909, Waits::AfterSleep), "{preset}");
+        }
+    }
+}
+
+/// And it takes as much off the deadline of a victim: 5089 * 9 / 128 << 1 = 714 ns between two caches of a node, << 2 = 1,428
+/// between nodes. Whoever preempts ran on CPU 1, so its task counts whole; the task on CPU 0 came `later_ns` after that.
+#[test]
+fn victims_are_seen_with_the_bias_of_0_360() {
+    for (shape, bias_ns) in [("node:1 l3:2 core:1 pu:1", 714), ("node:2 core:1 pu:1", 1_428)] {
+        let takes_0 = |spec: &str, later_ns: u64| {
+            let mut world = World::new(spec, shape, 50);
+            let woken = world.start(vec![world.pinned(1, 19)])[0];
+            world.block(woken);
+            world.kernel.set_affinity(CpuId(0), woken, &only(&[0, 1])).unwrap();
+            world.settle();
+            world.run_until(1_000);
+            world.start(vec![world.pinned(1, 19)]);
+            world.run_until(1_000 + later_ns);
+            world.start(vec![world.pinned(0, 19)]);
+            world.told.clear();
+            world.wake(0, woken, false);
+            let refused = world.cpu_of(woken).is_none();
+            let far_and_strict = spec.starts_with("bfs@0.466") || spec == "bfs@0.467";
+            assert_eq!(refused, far_and_strict && world.told[0] == CpuId(0), "{spec}: a victim may refuse, by locality");
+            world.told[0] == CpuId(0)
+        };
+        assert_eq!(presets(|spec| !takes_0(spec, 1)), PRESETS[..3], "{shape}");
+        for preset in &PRESETS[..3] {
+            let spec = format!("bfs@{preset}");
+            assert!(!takes_0(&spec, bias_ns - 1) && takes_0(&spec, bias_ns), "{preset} {shape}");
+        }
     }
 }
 

@@ -3,10 +3,9 @@
 
 mod all;
 mod bfs;
-mod bfs_idle_level;
-mod bfs_machine;
 mod bfs_presets;
 mod bfs_turns;
+mod both;
 mod fifo;
 mod headers;
 mod vrq;

@@ -8,6 +8,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes, TimerKey};
 use launch_profile::Profile;
 use machine_model::Machine;
+use std::path::{Path, PathBuf};
 
 pub const MS: u64 = 1_000_000;
 
@@ -41,13 +42,24 @@ pub struct Inserted {
     pub slice_ns: u64,
 }
 
-/// The object of a policy: that of this build, or the one of that name in a folder that `WEIR_POLICY_OBJECTS` names, which
-/// is how `cargo xtask mutants` brings its own.
+/// An object in the folder that `WEIR_POLICY_OBJECTS` names: `cargo xtask mutants` brings that of one policy.
+fn brought(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("WEIR_POLICY_OBJECTS")?;
+    Some(Path::new(&folder).join(format!("{name}.bpf.o"))).filter(|path| path.is_file())
+}
+
+/// The object of a policy: the one that was brought, or that of this build.
 fn object(policy: &policies::Policy) -> Vec<u8> {
-    match std::env::var_os("WEIR_POLICY_OBJECTS") {
-        Some(folder) => std::fs::read(std::path::Path::new(&folder).join(format!("{}.bpf.o", policy.name))).unwrap(),
-        None => policy.object.to_vec(),
+    brought(policy.name).map_or_else(|| policy.object.to_vec(), |path| std::fs::read(path).unwrap())
+}
+
+/// The policies with one queue that are under test: both, or the one that was brought.
+pub fn tested() -> Vec<&'static str> {
+    let mut names = vec!["bfs", "vrq"];
+    if names.iter().any(|name| brought(name).is_some()) {
+        names.retain(|name| brought(name).is_some());
     }
+    names
 }
 
 impl World {
