@@ -82,6 +82,13 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 		((void)bpf_iter_num_destroy, (void)(i), bpf_iter_num_new(&i##_it, start, end), &i##_it);	\
 	     ({ int *i##_at = bpf_iter_num_next(&i##_it); i##_at ? (i = *i##_at, true) : false; });)
 
+/*
+ * A function that the verifier checks once, for any argument, instead of at each call for each state that leads there. It
+ * takes numbers, and objects of the kernel that are TRUSTED, and returns a number.
+ */
+#define VERIFIED_ONCE __attribute__((noinline))
+#define TRUSTED __attribute__((btf_decl_tag("arg:trusted")))
+
 /* Filled in before the object is loaded; afterwards a constant, so that code which it rules out is not even verified. */
 #define RODATA const volatile
 

@@ -22,6 +22,9 @@ typedef int64_t s64;
 #define __always_inline inline __attribute__((always_inline, unused))
 #define __noinline __attribute__((noinline, unused))
 
+#define VERIFIED_ONCE static __attribute__((noinline, unused))
+#define TRUSTED
+
 #define RODATA static	/* tests make machines of their own */
 
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
@@ -55,6 +58,7 @@ static s32 host_lost_claims;			/* so many claims are lost to others */
 static s32 host_cpu;				/* where this runs */
 static u64 host_kicked[8];			/* CPU << 8 | flags */
 static u32 host_kicks;
+static u64 host_ns, host_jiffies;		/* the clock of this CPU, and the count of ticks */
 
 static inline bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask)
 {
@@ -100,6 +104,16 @@ static inline bool scx_bpf_test_and_clear_cpu_idle(s32 cpu)
 static inline u32 bpf_get_smp_processor_id(void)
 {
 	return host_cpu;
+}
+
+static inline u64 bpf_ktime_get_ns(void)
+{
+	return host_ns;
+}
+
+static inline u64 bpf_jiffies64(void)
+{
+	return host_jiffies;
 }
 
 static inline void scx_bpf_kick_cpu(s32 cpu, u64 flags)

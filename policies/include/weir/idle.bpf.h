@@ -38,18 +38,11 @@ s32 last_task[MAX_CPUS];
 #define NO_MERIT (~0U)
 #define MERIT(rank, steps) ((u32)(rank) << 16 | (steps))
 
-struct idle_search {
-	struct task_struct *task;
-	const struct cpumask *allowed;
-	const struct cpumask *idle;	/* CPUs that idle */
-	const struct cpumask *whole;	/* CPUs of cores that idle as a whole */
-	u32 last;
-};
-
 /*
  * What a search has found so far. It is kept in memory for each CPU that searches, which nothing interrupts meanwhile: of
  * what is in memory the verifier believes that it can be anything, and so the loops below have few states. On the stack
- * it would follow every rank that a CPU can have through every round.
+ * it would follow every rank that a CPU can have through every round. For the same reason the searches are functions that
+ * are verified once: those of 6.12 to 6.14 do not come to their end otherwise.
  */
 struct idle_found {
 	u32 merit;
@@ -61,6 +54,11 @@ struct idle_found {
 
 struct idle_found idle_found[MAX_CPUS];
 
+static __always_inline struct idle_found *found_here(void)
+{
+	return &idle_found[bpf_get_smp_processor_id() & MAX_CPU_MASK];
+}
+
 static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
 {
 	if (last_task_counts)
@@ -68,14 +66,14 @@ static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
 }
 
 /* 1 without the other CPUs below its cache: what they add is the same for all CPUs there. */
-static __always_inline u32 merit_alone(const struct idle_search *s, u32 cpu)
+static __always_inline u32 merit_alone(struct task_struct *p, const struct cpumask *whole, u32 last, u32 cpu)
 {
-	u32 rank = rank_by_distance[distance(s->last, cpu)];
-	u32 steps = cpu >= s->last ? cpu - s->last : cpu + MAX_CPUS - s->last;
+	u32 rank = rank_by_distance[distance(last, cpu)];
+	u32 steps = cpu >= last ? cpu - last : cpu + MAX_CPUS - last;
 
-	if (last_task_counts && last_task[cpu & MAX_CPU_MASK] == s->task->pid)
+	if (last_task_counts && last_task[cpu & MAX_CPU_MASK] == p->pid)
 		rank = 0;
-	if (!bpf_cpumask_test_cpu(cpu, s->whole))
+	if (!bpf_cpumask_test_cpu(cpu, whole))
 		rank += rank_thread_busy;
 	return MERIT(rank, steps);
 }
@@ -108,17 +106,18 @@ static __always_inline void consider(struct idle_found *f)
 	}
 }
 
-static __always_inline void rate(const struct idle_search *s, struct idle_found *f, u32 cpu)
+static __always_inline void rate(struct task_struct *p, const struct cpumask *idle, const struct cpumask *whole, u32 last,
+				 struct idle_found *f, u32 cpu)
 {
 	u32 merit;
 
-	if (!bpf_cpumask_test_cpu(cpu, s->idle)) {
+	if (!bpf_cpumask_test_cpu(cpu, idle)) {
 		WRITE_ONCE(f->cache_busy, rank_cache_busy);
 		return;
 	}
-	if (!bpf_cpumask_test_cpu(cpu, s->allowed) || IDLE_REFUSED(s->task, cpu))
+	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || IDLE_REFUSED(p, cpu))
 		return;
-	merit = merit_alone(s, cpu);
+	merit = merit_alone(p, whole, last, cpu);
 	if (merit < READ_ONCE(f->cache_merit)) {
 		WRITE_ONCE(f->cache_merit, merit);
 		WRITE_ONCE(f->cache_best, cpu);
@@ -129,9 +128,9 @@ static __always_inline void rate(const struct idle_search *s, struct idle_found 
  * Whether a whole idle core below the own cache cannot be beaten: not by the sibling of the last CPU, and by no other cache;
  * nor, among equals, by one that is found later, as it could if the task may not use every CPU.
  */
-static __always_inline bool is_unbeaten(const struct idle_search *s)
+static __always_inline bool is_unbeaten(struct task_struct *p, const struct cpumask *whole, u32 last)
 {
-	return !last_task_counts && s->task->nr_cpus_allowed >= nr_online && !bpf_cpumask_test_cpu(s->last, s->whole) &&
+	return !last_task_counts && p->nr_cpus_allowed >= nr_online && !bpf_cpumask_test_cpu(last, whole) &&
 	       rank_by_distance[SAME_CORE] + rank_thread_busy >= rank_by_distance[SAME_CACHE] &&
 	       rank_by_distance[SAME_CACHE] + rank_cache_busy < rank_by_distance[SAME_NODE];
 }
@@ -140,12 +139,17 @@ static __always_inline bool is_unbeaten(const struct idle_search *s)
  * Below the cache of the last CPU, upwards from its place. First threads are numbered in the order of their cores, and so
  * are second ones: the first whole idle core on the way has the first of equals.
  */
-static __noinline void search_own_cache(const struct idle_search *s, struct idle_found *f)
+VERIFIED_ONCE u32 search_own_cache(struct task_struct *p TRUSTED, const struct cpumask *idle TRUSTED,
+				   const struct cpumask *whole TRUSTED, u32 last)
 {
-	u32 last = s->last & MAX_CPU_MASK, end = cache_end[last], count = end - cache_begin[last];
-	bool unbeaten = is_unbeaten(s);
+	struct idle_found *f = found_here();
+	u32 end, count;
+	bool unbeaten = is_unbeaten(p, whole, last);
 	int i;
 
+	last &= MAX_CPU_MASK;
+	end = cache_end[last];
+	count = end - cache_begin[last];
 	next_cache(f);
 	for_range(i, 0, count) {
 		u32 at = place_of[last] + i;
@@ -154,45 +158,50 @@ static __noinline void search_own_cache(const struct idle_search *s, struct idle
 		if (unbeaten && READ_ONCE(f->cache_merit) >> 16 <= rank_by_distance[SAME_CACHE] &&
 		    core_of[cpu] != core_of[f->cache_best & MAX_CPU_MASK])
 			break;
-		rate(s, f, cpu);
+		rate(p, idle, whole, last, f, cpu);
 	}
 	consider(f);
+	return READ_ONCE(f->merit);
 }
 
 /* The CPUs at the places `begin` to `end`, cache by cache, but for those below the cache of the last CPU. */
-static __noinline void search_places(const struct idle_search *s, struct idle_found *f, u32 begin, u32 end)
+VERIFIED_ONCE u32 search_places(struct task_struct *p TRUSTED, const struct cpumask *idle TRUSTED,
+				const struct cpumask *whole TRUSTED, u32 last, u64 places)
 {
+	struct idle_found *f = found_here();
 	int at;
 
+	last &= MAX_CPU_MASK;
 	next_cache(f);
-	for_range(at, begin, end) {
+	for_range(at, places >> 32, (u32)places) {
 		u32 cpu = cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK;
 
-		if (cache_begin[cpu] == cache_begin[s->last & MAX_CPU_MASK])
+		if (cache_begin[cpu] == cache_begin[last])
 			continue;
-		rate(s, f, cpu);
+		rate(p, idle, whole, last, f, cpu);
 		if (at + 1 < cache_end[cpu])
 			continue;
 		consider(f);
 		next_cache(f);
 	}
+	return READ_ONCE(f->merit);
 }
+
+#define PLACES(begin, end) ((u64)(begin) << 32 | (end))
 
 /* Near places first, and no farther than something better can be. */
 static __noinline s32 search_machine(struct task_struct *p, u32 last, const struct cpumask *idle, const struct cpumask *whole)
 {
-	struct idle_found *f = &idle_found[bpf_get_smp_processor_id() & MAX_CPU_MASK];
-	struct idle_search s = { .task = p, .allowed = p->cpus_ptr, .idle = idle, .whole = whole, .last = last };
+	struct idle_found *f = found_here();
 
 	last &= MAX_CPU_MASK;
 	WRITE_ONCE(f->merit, NO_MERIT);
 	WRITE_ONCE(f->best, -1);
-	search_own_cache(&s, f);
-	if (READ_ONCE(f->merit) >> 16 > least_rank(SAME_NODE))
-		search_places(&s, f, node_begin[last], node_end[last]);
-	if (READ_ONCE(f->merit) >> 16 > least_rank(OTHER_NODE)) {
-		search_places(&s, f, 0, node_begin[last]);
-		search_places(&s, f, node_end[last], nr_online);
+	if (search_own_cache(p, idle, whole, last) >> 16 <= least_rank(SAME_NODE))
+		return READ_ONCE(f->best);
+	if (search_places(p, idle, whole, last, PLACES(node_begin[last], node_end[last])) >> 16 > least_rank(OTHER_NODE)) {
+		search_places(p, idle, whole, last, PLACES(0, node_begin[last]));
+		search_places(p, idle, whole, last, PLACES(node_end[last], nr_online));
 	}
 	return READ_ONCE(f->best);
 }

@@ -18,7 +18,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than the tests ever take: a mutant that reaches this never ends.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(240);
+
+const HEADERS: &str = "policies/include/weir";
 
 /// `mutants`.
 #[derive(clap::Args, Debug)]
@@ -139,9 +141,16 @@ impl Bench {
     fn new(root: &Path, policy: &str) -> Result<Bench> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let tree = target.join("mutants").join(policy);
-        fs::create_dir_all(&tree)?;
+        // All headers: they have tests of their own.
+        let (from, to) = (root.join(HEADERS), tree.join(HEADERS));
+        fs::create_dir_all(&to)?;
+        for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
+            let entry = entry?;
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
         // A copy: a build meanwhile replaces the program itself.
         let tests = tree.join("tests");
+        let _ = fs::remove_file(&tests);
         fs::copy(test_program(root)?, &tests)?;
         Ok(Bench { tree, policy: policy.to_owned(), tests, crate_folder: root.join("crates/policies") })
     }
@@ -187,7 +196,15 @@ impl Bench {
             .with_context(|| self.tests.display().to_string())?;
         let began = Instant::now();
         let status = loop {
-            if let Some(status) = child.try_wait()? {
+            let status = child.try_wait()?;
+            let log = fs::read(&log)?;
+            // The first one is enough.
+            if let Some(test) = failed(&String::from_utf8_lossy(&log)) {
+                child.kill()?;
+                child.wait()?;
+                return Ok(Outcome::Noticed(test));
+            }
+            if let Some(status) = status {
                 break status;
             }
             if began.elapsed() > LIMIT {
@@ -197,13 +214,13 @@ impl Bench {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        if status.success() {
-            return Ok(Outcome::Missed);
-        }
-        let log = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        let failed = log.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-        Ok(Outcome::Noticed(failed.unwrap_or("a crash").to_owned()))
+        Ok(if status.success() { Outcome::Missed } else { Outcome::Noticed("a crash".to_owned()) })
     }
+}
+
+/// The first test that failed, by what a program of tests prints.
+fn failed(log: &str) -> Option<String> {
+    log.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).map(str::to_owned)
 }
 
 /// Compiles the tests of the policies and says where their program is.

@@ -28,39 +28,6 @@ fn a_wakeup_preempts_the_latest_deadline() {
     }
 }
 
-/// Theory 7: two tasks that wake at the same instant preempt two CPUs, not one CPU twice.
-#[test]
-fn a_cpu_that_was_told_is_not_told_again() {
-    let mut world = World::new("bfs", "node:1 core:2 pu:1", 1000);
-    let sleepers = world.start(vec![world.attributes(); 2]);
-    for task in &sleepers {
-        world.block(*task);
-    }
-    world.start(vec![world.pinned(1, 19), world.pinned(0, 19)]);
-    for task in &sleepers {
-        world.wake_without_settling(0, *task);
-    }
-    world.settle();
-    assert!(sleepers.iter().all(|task| world.cpu_of(*task).is_some()));
-}
-
-/// Theory 6: two tasks that wake at the same instant go to two idle CPUs, even if one of them ran on both.
-#[test]
-fn an_idle_cpu_that_was_claimed_is_not_claimed_again() {
-    let mut world = World::new("bfs", "node:1 core:2 pu:1", 1000);
-    let sleepers = world.start(vec![world.pinned(0, 0); 2]);
-    for _ in 0..2 {
-        let task = world.running(0);
-        world.block(task);
-    }
-    for task in &sleepers {
-        world.kernel.set_affinity(CpuId(0), *task, &only(&[0, 1])).unwrap();
-        world.wake_without_settling(0, *task);
-    }
-    world.settle();
-    assert_eq!([0, 1].map(|cpu| world.running(cpu)), sleepers[..]);
-}
-
 const SHAPES: [&str; 5] = [
     "node:1 core:4 pu:1",
     "node:1 core:2 pu:2",
@@ -201,7 +168,13 @@ fn a_task_can_wait_for_its_last_cpu() {
     world.block(task);
     world.wake(0, task, false);
     assert_eq!(world.cpu_of(task), Some(1));
-    // SCHED_IDLE does not wait, and who waits in vain goes on waiting in the queue.
+    // Others that pick do not take it before that.
+    let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
+    let other = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_until(MS);
+    world.block(other);
+    assert_eq!((world.cpu_of(task), world.running(0)), (None, TaskId::NONE));
+    // Who waits in vain goes on waiting in the queue.
     let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
     let other = world.start(vec![world.pinned(0, -20)])[0];
     world.run_until(3 * MS);
@@ -213,12 +186,12 @@ fn a_task_can_wait_for_its_last_cpu() {
 /// `wait_us`: several tasks wait for one CPU, each for its own time. Nobody's wait is prolonged by those that come later.
 #[test]
 fn each_task_waits_its_own_time() {
-    let mut world = World::new("bfs,wait_us=2000", "node:1 core:5 pu:1", 1000);
-    let tasks: Vec<TaskId> = (0..3)
+    let mut world = World::new("bfs,wait_us=2000", "node:1 core:6 pu:1", 1000);
+    let tasks: Vec<TaskId> = (0..4)
         .map(|_| {
             let task = world.start(vec![world.pinned(1, 0)])[0];
             world.block(task);
-            world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2, 3, 4])).unwrap();
+            world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2, 3, 4, 5])).unwrap();
             world.settle();
             task
         })
@@ -227,15 +200,61 @@ fn each_task_waits_its_own_time() {
     let hog = world.start(vec![world.pinned(1, -20), world.pinned(1, -19), world.pinned(1, 19)])[0];
     assert_eq!(world.running(1), hog);
     world.told.clear();
-    for (at, task) in [(0, 0), (500_000, 1), (1_900_000, 2)] {
-        world.run_until(at);
-        world.wake(0, tasks[task], false);
-    }
-    for (task, ends, cpu) in [(0, 2_000_000, 2), (1, 2_500_000, 3), (2, 3_900_000, 4)] {
-        world.run_until(ends - 1);
+    // The last one comes when the timer has begun anew.
+    for (at, task, wakes) in [
+        (0, 0, true),
+        (500_000, 1, true),
+        (1_900_000, 2, true),
+        (2_000_000, 0, false),
+        (2_200_000, 3, true),
+        (2_500_000, 1, false),
+        (3_900_000, 2, false),
+        (4_200_000, 3, false),
+    ] {
+        if wakes {
+            world.run_until(at);
+            world.wake(0, tasks[task], false);
+            continue;
+        }
+        world.run_until(at - 1);
         assert_eq!(world.cpu_of(tasks[task]), None, "{task}");
-        world.run_until(ends);
-        assert_eq!(world.cpu_of(tasks[task]), Some(cpu), "{task}");
+        world.run_until(at);
+        assert_eq!(world.cpu_of(tasks[task]), Some(task as u32 + 2), "{task}");
     }
-    assert_eq!(world.told, [CpuId(2), CpuId(3), CpuId(4)], "nobody else is told");
+    assert_eq!(world.told, [2, 3, 4, 5].map(CpuId), "nobody else is told");
+}
+
+/// `wait_us`: SCHED_IDLE tasks do not wait for a CPU, nor does anybody for one where he may not run any more.
+#[test]
+fn idle_tasks_and_exiled_ones_do_not_wait_for_a_cpu() {
+    for (policy, allowed) in [(Policy::Idle, &[0, 1][..]), (Policy::Other, &[0])] {
+        let mut world = World::new("bfs,wait_us=2000", "node:1 core:2 pu:1", 1000);
+        let task = world.start(vec![TaskAttributes { policy, ..world.pinned(1, 0) }])[0];
+        world.block(task);
+        world.start(vec![world.pinned(1, -20)]);
+        world.kernel.set_affinity(CpuId(0), task, &only(allowed)).unwrap();
+        world.settle();
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), Some(0), "{policy:?} {allowed:?}");
+    }
+}
+
+/// Theory 7: the task stays in the queue, and whichever CPU comes first takes it: here the second victim's, when the first
+/// one has been told of the other task.
+#[test]
+fn a_task_that_preempts_stays_in_the_queue() {
+    let mut world = World::new("bfs", "node:1 core:2 pu:1", 50);
+    let sleepers = world.start(vec![world.attributes(); 2]);
+    sleepers.iter().for_each(|task| world.block(*task));
+    world.run_until(1);
+    world.start(vec![world.pinned(1, 19), world.pinned(0, 18)]);
+    world.inserted.clear();
+    world.told.clear();
+    world.wake_without_settling(0, sleepers[1]);
+    world.wake_without_settling(0, sleepers[0]);
+    world.settle();
+    assert!(world.inserted[..2].iter().all(|put| put.dsq == 0), "{:?}", world.inserted);
+    // The two have one deadline: CPU 1 was told for the second and takes the first that waits.
+    assert_eq!(world.told, [CpuId(1), CpuId(0)]);
+    assert!(sleepers.iter().all(|task| world.cpu_of(*task).is_some()));
 }

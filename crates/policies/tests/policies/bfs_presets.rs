@@ -149,7 +149,11 @@ fn victims_are_seen_with_the_bias_of_0_360() {
             world.wake(0, woken, false);
             let refused = world.cpu_of(woken).is_none();
             let far_and_strict = spec.starts_with("bfs@0.466") || spec == "bfs@0.467";
-            assert_eq!(refused, far_and_strict && world.told[0] == CpuId(0), "{spec}: a victim may refuse, by locality");
+            assert_eq!(
+                refused,
+                far_and_strict && world.told[0] == CpuId(0),
+                "{spec}: a victim may refuse, by locality"
+            );
             world.told[0] == CpuId(0)
         };
         assert_eq!(presets(|spec| !takes_0(spec, 1)), PRESETS[..3], "{shape}");

@@ -11,9 +11,6 @@ const US_2: u64 = 1 << 10;
 /// Deadline of nice 0 at 6 ms.
 const AWAY_NS: u64 = 836 * 6 * 8192;
 
-/// A CPU's own queue, by its number.
-const LOCAL_ON: u64 = 0xc000_0000_0000_0000;
-
 /// One CPU with the slice of 6 ms, and ticks that come too late to matter.
 fn alone() -> World {
     World::new("bfs", "node:1 core:1 pu:1", 50)
@@ -136,31 +133,4 @@ fn a_thread_goes_first_only_in_later_versions() {
             assert_eq!(world.running(0) == child, first, "{spec} {kernel_thread}");
         }
     }
-}
-
-/// Theory 6: who was displaced looks for an idle CPU, and preempts nobody.
-#[test]
-fn a_displaced_task_moves_to_an_idle_cpu_and_displaces_nobody() {
-    let mut world = World::new("bfs", "node:1 core:2 pu:1", 50);
-    let early = world.start(vec![world.pinned(0, -20)])[0];
-    world.block(early);
-    world.run_until(100 * MS);
-    let hog = world.start(vec![world.attributes()])[0];
-    assert_eq!(world.running(0), hog);
-    world.wake(0, early, false);
-    assert_eq!((world.running(0), world.running(1)), (early, hog));
-    assert_eq!(world.last_insert(hog).dsq, LOCAL_ON + 1, "it is given to that CPU, not left in the queue for it");
-
-    // Now CPU 1 has somebody with a later deadline: he stays.
-    world.block(early);
-    let last = world.start(vec![world.pinned(1, 19)])[0];
-    let other = world.running(1);
-    assert!(other == hog || world.cpu_of(hog) == Some(0), "{last}");
-    let mut world = World::new("bfs", "node:1 core:2 pu:1", 50);
-    let early = world.start(vec![world.pinned(0, -20)])[0];
-    world.block(early);
-    world.run_until(100 * MS);
-    let late = world.start(vec![world.pinned(1, 19), world.attributes()])[0];
-    world.wake(0, early, false);
-    assert_eq!((world.running(0), world.running(1)), (early, late), "a displaced task waits");
 }

@@ -40,3 +40,8 @@ fn cpus_that_leave_are_told_and_do_not_tell() {
 fn light_tasks_run_beside_heavy_ones_a_quarter_of_the_time() {
     holds("smt-nice");
 }
+
+#[test]
+fn clocks_of_cpus_are_kept_near_the_count_of_ticks() {
+    holds("clock");
+}

@@ -9,4 +9,5 @@ mod both;
 mod fifo;
 mod headers;
 mod vrq;
+mod vrq_cache;
 mod world;

@@ -2,9 +2,9 @@
 //! The rules of `policies/vrq`, by the numbers of its theory.
 
 use crate::world::{MS, World, only};
+use event_log::BlockCause;
 use ids::{CpuId, Policy, TaskId};
-use kernel_model::TaskAttributes;
-use machine_model::Machine;
+use kernel_model::{Leave, TaskAttributes};
 use proptest::prelude::*;
 
 /// Queues of CPUs begin here.
@@ -92,118 +92,6 @@ fn the_nearest_idle_cpu_is_taken() {
     }
 }
 
-/// Who goes first on CPU 1: a task that is bound there, or one with an earlier deadline that ran on CPU 2 and stopped
-/// `ago_ns` before. Whether it is the one from elsewhere.
-fn takes_from_elsewhere(spec: &str, policy: Policy, ago_ns: u64, slept: bool) -> bool {
-    let mut world = World::new(spec, "node:1 core:3 pu:1", 50);
-    let sleeper = world.start(vec![world.pinned(2, -20)])[0];
-    world.block(sleeper);
-    let task = world.start(vec![TaskAttributes { policy, ..world.pinned(2, 19) }])[0];
-    let on_1 = world.start(vec![world.pinned(1, -20)])[0];
-    let begin_ns = 10 * MS;
-    world.run_until(begin_ns);
-    if slept {
-        world.block(task);
-        world.wake(0, sleeper, false);
-        world.wake(0, task, false);
-    } else {
-        world.wake(0, sleeper, false);
-    }
-    assert_eq!(world.cpu_of(task), None, "{spec}");
-    world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2])).unwrap();
-    world.settle();
-    let near = world.start(vec![world.pinned(1, 19)])[0];
-    world.run_until(begin_ns + ago_ns);
-    world.block(on_1);
-    assert!([near, task].contains(&world.running(1)), "{spec}");
-    world.running(1) == task
-}
-
-/// Theory 5, 4.3: one slice for normal tasks, 1 s for SCHED_BATCH or all; sleepers are cached as well.
-#[test]
-fn tasks_are_cached_for_a_time_by_policy() {
-    const SLICE_NS: u64 = 6 << 20;
-    for slept in [false, true] {
-        assert!(!takes_from_elsewhere("vrq", Policy::Other, SLICE_NS - 1, slept), "{slept}");
-        assert!(takes_from_elsewhere("vrq", Policy::Other, SLICE_NS, slept), "{slept}");
-        assert!(!takes_from_elsewhere("vrq,preempt_none=true", Policy::Other, SLICE_NS, slept), "{slept}");
-    }
-    assert!(!takes_from_elsewhere("vrq", Policy::Batch, SLICE_NS, false));
-}
-
-/// Whether CPU 1 takes a task that was displaced on CPU 2, where two others have gone on and off since: the first at once,
-/// then, in each round, the second one, and the first again; and half a round more.
-fn is_taken_after(spec: &str, llc_kb: u64, rounds: u32, half: bool) -> bool {
-    let mut machine = Machine::from_synthetic("node:1 core:3 pu:1").unwrap();
-    (machine.hz, machine.llc_kb) = (50, llc_kb);
-    let mut world = World::on(spec, machine, (7, 2));
-    let sleepers = [0, 1].map(|at| {
-        world.run_until(at);
-        let task = world.start(vec![world.pinned(2, -20)])[0];
-        world.block(task);
-        task
-    });
-    let task = world.start(vec![world.pinned(2, 19)])[0];
-    let on_1 = world.start(vec![world.pinned(1, -20)])[0];
-    world.run_until(10 * MS);
-    sleepers.iter().for_each(|sleeper| world.wake(0, *sleeper, false));
-    for _ in 0..rounds {
-        world.block(sleepers[0]);
-        world.wake(0, sleepers[0], false);
-    }
-    if half {
-        world.block(sleepers[0]);
-    }
-    world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2])).unwrap();
-    world.settle();
-    let near = world.start(vec![world.pinned(1, 19)])[0];
-    world.block(on_1);
-    assert!([near, task].contains(&world.running(1)));
-    world.running(1) == task
-}
-
-/// Theory 5, 0.4: only who could have gone on, and by the switches of its CPU, whatever time it takes.
-#[test]
-fn in_0_4_tasks_are_cached_for_14_switches() {
-    assert!(!takes_from_elsewhere("vrq@0.4", Policy::Other, 7 * MS, false));
-    assert!(takes_from_elsewhere("vrq@0.4", Policy::Other, MS, true), "a sleeper is not cached");
-    assert!(!is_taken_after("vrq@0.4", 0, 6, true), "14 switches");
-    assert!(is_taken_after("vrq@0.4", 0, 7, false), "15 switches");
-}
-
-/// Theory 5, 4.2: by what the switches of its CPU cost: 8 for a task that slept, 2 for one that is cached itself. The first
-/// switch costs 8, the first round 16, each later one 10, half of one 2.
-#[test]
-fn in_4_2_tasks_are_cached_as_long_as_switches_cost_less_than_the_cache_bears() {
-    assert!(!takes_from_elsewhere("vrq@4.2,scost_threshold=8", Policy::Other, 7 * MS, false));
-    assert!(takes_from_elsewhere("vrq@4.2,scost_threshold=1000", Policy::Other, MS, true), "a sleeper is not cached");
-    for (spec, llc_kb, rounds, half, taken) in [
-        // 3 for each 512 KB: 24 for 4 MB.
-        ("vrq@4.2", 4096, 1, false, false),
-        ("vrq@4.2", 4096, 1, true, true),
-        ("vrq@4.2", 5 * 1024, 1, true, false),
-        ("vrq@4.2", 5 * 1024, 2, false, true),
-        // In 32 bits 2 for each 256 KB: 32 for 4 MB.
-        ("vrq@4.2,scost_32bit=true", 4096, 1, true, false),
-        ("vrq@4.2,scost_32bit=true", 4096, 2, false, true),
-        // 3 where nobody knows the cache.
-        ("vrq@4.2", 0, 0, false, true),
-        ("vrq@4.2,scost_threshold=8", 0, 0, false, false),
-        ("vrq@4.2,scost_threshold=7", 4096, 0, false, true),
-    ] {
-        assert_eq!(is_taken_after(spec, llc_kb, rounds, half), taken, "{spec}, {llc_kb} KB, {rounds} rounds, {half}");
-    }
-}
-
-/// Theory 5, 0.3: one task of each CPU is sticky, the last that had to stop.
-#[test]
-fn in_0_3_the_last_task_that_had_to_stop_is_sticky() {
-    assert!(!takes_from_elsewhere("vrq@0.3", Policy::Other, 100 * MS, false));
-    assert!(takes_from_elsewhere("vrq@0.3", Policy::Other, MS, true), "a sleeper is not");
-    assert!(!is_taken_after("vrq@0.3", 0, 0, false));
-    assert!(is_taken_after("vrq@0.3", 0, 1, false), "another one had to stop since");
-}
-
 /// Theory 3, 0.3: the task waits in the queue, and the CPU with the latest deadline is told.
 #[test]
 fn in_0_3_nobody_is_handed_over() {
@@ -270,6 +158,79 @@ fn a_handed_task_does_not_wait_for_a_real_time_task() {
     assert_eq!(world.cpu_of(woken), None, "CPU 0 has an earlier deadline");
     world.run_ms(100);
     assert!(world.ran_ms(woken) > 0, "but looks into the slot when it picks");
+}
+
+/// The same on either CPU, again and again: as soon as a real-time task takes a CPU with a task in its slot, one that idles
+/// is told. When it has gone, the slot is the CPU's own again.
+#[test]
+fn a_handed_task_goes_to_a_cpu_that_begins_to_idle() {
+    for victim in [0, 1] {
+        let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
+        let fifo = TaskAttributes { policy: Policy::Fifo(1), ..world.pinned(victim, 0) };
+        let fifo = world.start(vec![fifo])[0];
+        world.block(fifo);
+        let woken = world.start(vec![world.attributes()])[0];
+        world.block(woken);
+        world.run_until(1);
+        let other = 1 - victim;
+        let mut hogs = vec![world.pinned(1, -20), world.pinned(0, -20)];
+        hogs[other as usize].nice = -19;
+        let late = TaskAttributes { nice: 19, ..world.pinned(victim, 0) };
+        hogs[if victim == 1 { 0 } else { 1 }] = late;
+        let hogs = world.start(hogs);
+        let beside = hogs[if victim == 1 { 1 } else { 0 }];
+        for round in 0..3 {
+            assert_eq!(world.cpu_of(beside), Some(other), "{victim}, round {round}");
+            world.wake_without_settling(0, woken);
+            assert_eq!(world.kernel.current(CpuId(other)), beside);
+            // The other CPU begins to idle before the victim has looked into its slot, which is the victim's own.
+            world.kernel.schedule(CpuId(other), Leave::Block(BlockCause::Timer));
+            assert_eq!(world.running(other), TaskId::NONE, "{victim}, round {round}: nobody else looks into a slot");
+            world.wake_without_settling(0, fifo);
+            world.settle();
+            assert_eq!([world.running(victim), world.running(other)], [fifo, woken], "{victim}, round {round}");
+            world.block(woken);
+            world.block(fifo);
+            world.wake(0, beside, false);
+        }
+    }
+}
+
+/// A displaced task waits in the queue, and has no victim.
+#[test]
+fn a_displaced_task_is_not_handed_over() {
+    for spec in ["vrq", "vrq@0.3"] {
+        let mut world = World::new(spec, "node:1 core:2 pu:1", 50);
+        let early = world.start(vec![world.pinned(0, -20)])[0];
+        world.block(early);
+        world.run_until(100 * MS);
+        let late = world.start(vec![world.pinned(1, 19), world.attributes()]);
+        world.told.clear();
+        world.wake(0, early, false);
+        assert_eq!([0, 1].map(|cpu| world.running(cpu)), [early, late[0]], "{spec}");
+        assert_eq!(world.last_insert(late[1]).dsq, 0, "{spec}");
+        assert_eq!(world.told, [CpuId(0)], "{spec}");
+    }
+}
+
+/// What is in the slot of a CPU that goes runs elsewhere.
+#[test]
+fn a_cpu_that_goes_gives_its_slot_away() {
+    let mut world = World::new("vrq", "node:1 core:3 pu:1", 50);
+    let woken = world.start(vec![world.attributes()])[0];
+    world.block(woken);
+    world.run_until(1);
+    let late = world.start(vec![world.pinned(2, 19), world.pinned(1, -20), world.pinned(0, -20)])[0];
+    world.wake_without_settling(0, woken);
+    assert_eq!(world.kernel.current(CpuId(2)), late);
+    world.kernel.deactivate_cpu(CpuId(2));
+    world.settle();
+    world.kernel.offline_cpu(CpuId(2));
+    world.settle();
+    assert!(world.kernel.is_vacant(CpuId(2)));
+    world.kernel.kill_cpu(CpuId(2));
+    world.run_ms(100);
+    assert!(world.ran_ms(woken) > 0);
 }
 
 /// A CPU that goes gives away what is in its slot, and is nobody's victim.

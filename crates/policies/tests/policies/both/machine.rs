@@ -71,16 +71,18 @@ fn who_makes_way_for_a_higher_class_goes_on_elsewhere() {
 #[test]
 fn threads_of_a_cpu_wait_in_the_order_of_deadlines() {
     for name in tested() {
-        for (nice, first) in [(19, false), (-20, true)] {
+        for (cpu, nice, first) in [(1, 19, false), (1, -20, true), (0, 19, false), (0, -20, true)] {
             let mut world = World::new(name, "node:1 core:2 pu:1", 50);
-            let hog = world.start(vec![world.pinned(1, -20)])[0];
-            let tasks = world.start(vec![world.pinned(1, 0), thread(&world, 1, nice)]);
+            let hog = world.start(vec![world.pinned(cpu, -20)])[0];
+            let other = 1 - cpu;
+            let normal = world.spawn(other, world.pinned(cpu, 0));
+            let thread = world.spawn(other, thread(&world, cpu, nice));
             world.run_ms(1);
             world.block(hog);
-            let (next, last) = if first { (tasks[1], tasks[0]) } else { (tasks[0], tasks[1]) };
-            assert_eq!(world.running(1), next, "nice {nice}");
+            let (next, last) = if first { (thread, normal) } else { (normal, thread) };
+            assert_eq!(world.running(cpu), next, "CPU {cpu}, nice {nice}");
             world.block(next);
-            assert_eq!(world.running(1), last, "nice {nice}");
+            assert_eq!(world.running(cpu), last, "CPU {cpu}, nice {nice}");
         }
     }
 }
@@ -104,12 +106,14 @@ fn a_thread_of_a_cpu_preempts_by_its_deadline() {
 #[test]
 fn a_thread_of_an_idle_cpu_runs_at_once() {
     for name in tested() {
-        let mut world = World::new(name, "node:1 core:2 pu:1", 50);
-        let thread = world.start(vec![thread(&world, 1, 0)])[0];
-        assert_eq!(world.running(1), thread);
-        world.block(thread);
-        world.wake(0, thread, false);
-        assert_eq!(world.running(1), thread);
+        for cpu in [0, 1] {
+            let mut world = World::new(name, "node:1 core:2 pu:1", 50);
+            let thread = world.start(vec![thread(&world, cpu, 0)])[0];
+            assert_eq!(world.running(cpu), thread);
+            world.block(thread);
+            world.wake(1 - cpu, thread, false);
+            assert_eq!(world.running(cpu), thread);
+        }
     }
 }
 
@@ -128,5 +132,26 @@ fn kernel_threads_of_a_cpu_run_at_once() {
         assert_eq!(world.running(1), thread);
         world.block(thread);
         assert_eq!(world.running(1), hogs[0]);
+    }
+}
+
+/// Only what is counted at the CPU that goes leaves our queue for the kernel's own, where it goes before everybody else.
+#[test]
+fn what_is_counted_elsewhere_stays_in_the_queue() {
+    for name in tested() {
+        let mut world = World::new(name, "node:1 core:3 pu:1", 50);
+        let hogs = world.start(vec![world.pinned(2, -20), world.pinned(1, -20)]);
+        let late = world.start(vec![world.pinned(2, 19)])[0];
+        let early = world.start(vec![world.pinned(1, 0)])[0];
+        world.start(vec![world.pinned(0, -20)]);
+        world.kernel.set_affinity(CpuId(0), late, &only(&[1, 2])).unwrap();
+        world.kernel.set_affinity(CpuId(0), early, &only(&[0, 1])).unwrap();
+        world.settle();
+        assert_eq!([world.cpu_of(late), world.cpu_of(early)], [None, None]);
+        world.offline(2);
+        world.block(hogs[1]);
+        // Who ran on the CPU that went comes first.
+        world.block(hogs[0]);
+        assert_eq!(world.running(1), late, "{name}: it was counted at the CPU that went");
     }
 }

@@ -3,4 +3,5 @@
 
 mod idle_level;
 mod machine;
+mod preemption;
 mod turns;
