@@ -15,6 +15,9 @@ use std::time::Duration;
 
 const CPUS: usize = 4;
 const CYCLES: u32 = 50;
+/// For each preset: it is the same object with other constants.
+const CYCLES_OF_PRESET: u32 = 5;
+const STRESS_OF_PRESET_S: u32 = 10;
 const TIMEOUT: Duration = Duration::from_secs(1800);
 /// Programs of the host that make the stress, where they are installed.
 const STRESSORS: [&str; 2] = ["stress-ng", "hackbench"];
@@ -22,8 +25,12 @@ const STRESSORS: [&str; 2] = ["stress-ng", "hackbench"];
 /// Arguments of `vm full`.
 #[derive(clap::Args)]
 pub struct FullArguments {
-    /// Only these policies; all by default
+    /// Only these policies, NAME or NAME@PRESET; all by default, without a preset
     policies: Vec<String>,
+    /// Each preset of these policies instead, in a boot of its own: 5 load cycles and 10 s of stress, and nothing else at
+    /// length
+    #[arg(long, conflicts_with = "stress")]
+    presets: bool,
     /// How long stress-ng works, and again hackbench; a second of the guest's is one of the host's
     #[arg(long, value_name = "SECS", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=200))]
     stress: u32,
@@ -42,15 +49,20 @@ struct Boot {
 }
 
 fn list(policy: &str, stress_s: u32) -> Vec<Step> {
+    let mut steps = list_of_preset(policy, CYCLES, stress_s);
+    let end = steps.len() - 1;
+    steps.splice(end..end, [Step::new("sysrq", policy, 60), Step::new("kill", policy, 60)]);
+    steps
+}
+
+fn list_of_preset(policy: &str, cycles: u32, stress_s: u32) -> Vec<Step> {
     vec![
         Step::new("kernel", &CPUS.to_string(), 10),
         Step::new("command", policy, 60),
-        Step::new("cycles", &format!("{policy}:{CYCLES}"), 600),
+        Step::new("cycles", &format!("{policy}:{cycles}"), 600),
         Step::new("hotplug", policy, 180),
         Step::new("suspend", policy, 90),
         Step::new("stress", &format!("{policy}:{stress_s}"), 600),
-        Step::new("sysrq", policy, 60),
-        Step::new("kill", policy, 60),
         Step::new("nothing-left", "", 60),
     ]
 }
@@ -68,14 +80,12 @@ fn common() -> Vec<Step> {
 /// Runs it, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
     machine::provide(&arguments.kernel.kernel)?;
+    let chosen = chosen(&arguments.policies, arguments.presets)?;
     let mut files = build::programs()?;
-    let known = policies()?;
-    if let Some(unknown) = arguments.policies.iter().find(|policy| !known.contains(policy)) {
-        bail!("no policy {unknown}; there are {}", known.join(", "));
+    if !arguments.presets {
+        files.push(build::test("live", "in_kernel")?);
+        files.push(build::test("live", "commands_in_kernel")?);
     }
-    let chosen = if arguments.policies.is_empty() { &known } else { &arguments.policies };
-    files.push(build::test("live", "in_kernel")?);
-    files.push(build::test("live", "commands_in_kernel")?);
     for name in STRESSORS {
         match on_path(name) {
             Some(host) => files.push(Transfer { host, guest: format!("/in/{name}") }),
@@ -83,9 +93,12 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
         }
     }
     let mut boots = Vec::new();
-    for policy in chosen {
-        let mut steps = list(policy, arguments.stress);
-        if boots.is_empty() {
+    for policy in &chosen {
+        let mut steps = match arguments.presets {
+            true => list_of_preset(policy, CYCLES_OF_PRESET, STRESS_OF_PRESET_S),
+            false => list(policy, arguments.stress),
+        };
+        if boots.is_empty() && !arguments.presets {
             steps.splice(1..1, common());
         }
         boots.push(boot(policy, &steps, files.clone(), &arguments.kernel.kernel)?);
@@ -153,6 +166,42 @@ fn to_json(boots: &[Boot]) -> serde_json::Value {
     json!({ "weir_vm": 1, "cpus": CPUS, "boots": boots.iter().map(boot).collect::<Vec<_>>() })
 }
 
+/// Those that the user named, or all; their presets, if these are wanted.
+fn chosen(named: &[String], each_preset: bool) -> Result<Vec<String>> {
+    let known = policies()?;
+    let mut chosen = if named.is_empty() { known.clone() } else { named.to_vec() };
+    for one in &chosen {
+        let (policy, preset) = one.split_once('@').map_or((one.as_str(), None), |(policy, preset)| (policy, Some(preset)));
+        if !known.iter().any(|known| known == policy) {
+            bail!("no policy {policy}; there are {}", known.join(", "));
+        }
+        let presets = presets(policy)?;
+        if preset.is_some_and(|preset| !presets.iter().any(|known| known == preset)) {
+            bail!("{policy} has no such preset as in {one}; there are {}", presets.join(", "));
+        }
+    }
+    if each_preset {
+        let mut all = Vec::new();
+        for one in &chosen {
+            match one.contains('@') {
+                true => all.push(one.clone()),
+                false => all.extend(presets(one)?.iter().map(|preset| format!("{one}@{preset}"))),
+            }
+        }
+        chosen = all;
+    }
+    Ok(chosen)
+}
+
+/// The presets of a policy, by its profile, sorted.
+fn presets(policy: &str) -> Result<Vec<String>> {
+    let path = crate::root().join(format!("policies/{policy}/profile.toml"));
+    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let profile: toml::Table = text.parse().with_context(|| format!("{}", path.display()))?;
+    let presets = profile.get("presets").and_then(|presets| presets.as_table());
+    Ok(presets.into_iter().flat_map(|presets| presets.keys().cloned()).collect())
+}
+
 /// Names of the folders of `policies` that hold a scheduler, sorted.
 fn policies() -> Result<Vec<String>> {
     let folder = crate::root().join("policies");
@@ -177,6 +226,18 @@ mod tests {
         let names = policies().unwrap();
         assert!(["bfs", "fifo"].iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
         assert!(!names.contains(&"include".to_owned()));
+    }
+
+    #[test]
+    fn presets_are_found_and_unknown_ones_refused() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let all = chosen(&names(&["vrq", "bfs@gc"]), true).unwrap();
+        assert_eq!(all, ["vrq@0.3", "vrq@0.4", "vrq@4.2", "vrq@4.3", "bfs@gc"]);
+        assert_eq!(chosen(&names(&["bfs@gc"]), false).unwrap(), ["bfs@gc"]);
+        assert!(chosen(&[], true).unwrap().contains(&"bfs@0.467-interactive".to_owned()));
+        for wrong in ["cfq", "bfs@9", "fifo@1"] {
+            assert!(chosen(&names(&[wrong]), false).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -36,8 +36,8 @@ impl Step {
     /// `script` is one of [`SCRIPTS`]; the name is made of it and the argument.
     pub fn new(script: &'static str, argument: &str, limit_s: u32) -> Step {
         assert!(SCRIPTS.iter().any(|(name, _)| *name == script), "no step {script}");
-        let short = argument.rsplit('/').next().unwrap_or_default();
-        let short = short.split(['.', ':']).next().unwrap_or_default();
+        let short = argument.split(':').next().unwrap_or_default();
+        let short = short.rsplit_once('/').map_or(short, |(_, file)| file.split('.').next().unwrap_or_default());
         let name = if short.is_empty() { script.to_owned() } else { format!("{script}-{short}") };
         Step { name, limit_s, script, argument: argument.to_owned() }
     }
@@ -121,6 +121,7 @@ mod tests {
         for (script, argument, name) in [
             ("nothing-left", "", "nothing-left"),
             ("cycles", "bfs:50", "cycles-bfs"),
+            ("cycles", "bfs@0.467-interactive:5", "cycles-bfs@0.467-interactive"),
             ("tests", "/in/in_kernel", "tests-in_kernel"),
         ] {
             assert_eq!(Step::new(script, argument, 1).name, name);

@@ -172,6 +172,35 @@ fn in_0_41x_a_sticky_task_is_a_quarter_of_a_second_behind() {
     assert!(takes_the_far_task("bfs@0.41x", 251 * MS, Waits::Displaced));
 }
 
+/// Another one that has to stop on the same CPU ends it: each CPU has one sticky task, the last.
+#[test]
+fn only_the_last_task_that_had_to_stop_is_sticky() {
+    let sticky_ones = |spec: &str, stops_too: bool| {
+        let mut world = World::new(spec, "node:2 core:2 pu:1", 50);
+        let sleepers = world.start(vec![world.pinned(3, -20)]);
+        world.block(sleepers[0]);
+        let far = world.start(vec![world.pinned(3, 19)])[0];
+        let on_1 = world.start(vec![world.pinned(1, -20)])[0];
+        world.wake(0, sleepers[0], false);
+        if stops_too {
+            // A second one runs there, and has to stop as well.
+            let second = world.start(vec![world.pinned(3, 10)])[0];
+            world.block(sleepers[0]);
+            assert_eq!(world.running(3), second, "{spec}");
+            world.wake(0, sleepers[0], false);
+        }
+        world.kernel.set_affinity(CpuId(0), far, &only(&[1, 3])).unwrap();
+        world.settle();
+        world.run_until(MS);
+        let near = world.start(vec![world.pinned(1, 19)])[0];
+        world.block(on_1);
+        assert!([near, far].contains(&world.running(1)), "{spec}");
+        world.running(1) == near
+    };
+    assert_eq!(presets(|spec| sticky_ones(spec, false)), ["0.41x", "0.440", "0.465", "0.466", "0.467", "gc"]);
+    assert_eq!(presets(|spec| sticky_ones(spec, true)), ["0.466", "0.467"]);
+}
+
 /// Which presets prefer the near task though its deadline is 230 ms later: to a sticky one, or to all. Who made way for a
 /// real-time task is not sticky.
 #[test]

@@ -8,6 +8,7 @@ mod bfs_turns;
 mod both;
 mod fifo;
 mod headers;
+mod rules;
 mod vrq;
 mod vrq_cache;
 mod world;

@@ -6,6 +6,6 @@ status=$?
 cat /tmp/out
 [ $status = 0 ] || fail "status $status"
 grep -qx enabled /tmp/out || fail "the command did not run under a scheduler"
-grep -qx "$1.*" /tmp/out || fail "the scheduler is not $1"
+grep -qx "${1%%@*}.*" /tmp/out || fail "the scheduler is not $1"
 grep -q 'ext.enabled *: *1' /tmp/out || fail "the command was not the scheduler's"
 disabled || fail "the command has ended and the scheduler is still there"
