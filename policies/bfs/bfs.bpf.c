@@ -72,6 +72,7 @@ LICENSE("GPL");
 RODATA u32 bias = BIAS_TURN;
 RODATA bool own_counts_as_sibling = false;	/* 0.467 sees its own threads as far as its siblings, by mistake */
 RODATA bool child_always_first = false;
+RODATA u32 wait_us = 0;	/* <weir/wait.bpf.h> */
 
 /* What bfs knows of a task. */
 struct task {
@@ -106,6 +107,7 @@ static u64 effective(struct task_struct *p, u64 deadline, s32 cpu);
 
 /* The kernel goes on to call a CPU idle that has left. */
 #define IDLE_REFUSED(p, cpu) (is_leaving(cpu) || is_refused(p, cpu))
+#define IDLE_IN_SLEEPABLE (wait_us != 0)
 #define PICK_REFUSED(p, cpu) (is_refused(p, cpu) || waits(p, cpu))
 /* A turn is added between caches only. */
 #define PICK_BIASED (bias == BIAS_TURN ? many_caches : bias != BIAS_NONE)

@@ -67,6 +67,8 @@ static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 after_ns, u64 
 #define KERNEL_HAS_TYPE(type) __builtin_preserve_type_info(*(type *)NULL, 0)
 #define KERNEL_HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
 
+extern void bpf_rcu_read_lock(void) __weak __ksym;
+extern void bpf_rcu_read_unlock(void) __weak __ksym;
 extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __weak __ksym;
 extern int *bpf_iter_num_next(struct bpf_iter_num *it) __weak __ksym;
 extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;

@@ -101,6 +101,9 @@ static inline bool scx_bpf_test_and_clear_cpu_idle(s32 cpu)
 	return mine;
 }
 
+static inline void bpf_rcu_read_lock(void) {}
+static inline void bpf_rcu_read_unlock(void) {}
+
 static inline u32 bpf_get_smp_processor_id(void)
 {
 	return host_cpu;

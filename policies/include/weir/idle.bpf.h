@@ -11,7 +11,8 @@
  *    good enough (`rank_enough`): lower ranks are as good.
  * 5. Whoever finds a CPU claims it. If another was faster, the search begins anew.
  *
- * A policy may define IDLE_REFUSED(p, cpu) before it includes this: such a CPU is not taken.
+ * A policy may define before it includes this: IDLE_REFUSED(p, cpu), such a CPU is not taken; and IDLE_IN_SLEEPABLE, that the
+ * verifier meets a search in a program that may sleep, where a task's mask needs a lock of RCU.
  */
 #ifndef WEIR_IDLE_BPF_H
 #define WEIR_IDLE_BPF_H
@@ -20,6 +21,10 @@
 
 #ifndef IDLE_REFUSED
 #define IDLE_REFUSED(p, cpu) false
+#endif
+
+#ifndef IDLE_IN_SLEEPABLE
+#define IDLE_IN_SLEEPABLE false
 #endif
 
 #define IDLE_ATTEMPTS 4
@@ -147,6 +152,8 @@ VERIFIED_ONCE u32 search_own_cache(struct task_struct *p TRUSTED, const struct c
 	bool unbeaten = is_unbeaten(p, whole, last);
 	int i;
 
+	if (IDLE_IN_SLEEPABLE)
+		bpf_rcu_read_lock();
 	last &= MAX_CPU_MASK;
 	end = cache_end[last];
 	count = end - cache_begin[last];
@@ -160,6 +167,8 @@ VERIFIED_ONCE u32 search_own_cache(struct task_struct *p TRUSTED, const struct c
 			break;
 		rate(p, idle, whole, last, f, cpu);
 	}
+	if (IDLE_IN_SLEEPABLE)
+		bpf_rcu_read_unlock();
 	consider(f);
 	return READ_ONCE(f->merit);
 }
@@ -171,6 +180,8 @@ VERIFIED_ONCE u32 search_places(struct task_struct *p TRUSTED, const struct cpum
 	struct idle_found *f = found_here();
 	int at;
 
+	if (IDLE_IN_SLEEPABLE)
+		bpf_rcu_read_lock();
 	last &= MAX_CPU_MASK;
 	next_cache(f);
 	for_range(at, places >> 32, (u32)places) {
@@ -184,6 +195,8 @@ VERIFIED_ONCE u32 search_places(struct task_struct *p TRUSTED, const struct cpum
 		consider(f);
 		next_cache(f);
 	}
+	if (IDLE_IN_SLEEPABLE)
+		bpf_rcu_read_unlock();
 	return READ_ONCE(f->merit);
 }
 

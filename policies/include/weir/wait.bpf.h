@@ -8,12 +8,11 @@
  *
  * The author of BFS tried this before 0.360, found "a pitiful improvement in throughput" for much complexity, and left it.
  *
- * A policy includes <weir/one-queue.bpf.h> before this; its struct task has `waits` and `waits_until`.
+ * A policy includes <weir/one-queue.bpf.h> before this and defines IDLE_IN_SLEEPABLE, as timers are made in a program that may
+ * sleep; it has `wait_us`, and its struct task `waits` and `waits_until`.
  */
 #ifndef WEIR_WAIT_BPF_H
 #define WEIR_WAIT_BPF_H
-
-RODATA u32 wait_us = 0;
 
 struct waiting {
 	struct bpf_timer timer;	/* for tasks that wait for this CPU */
@@ -71,6 +70,7 @@ static int end_waiting(void *map, u32 *cpu, struct waiting *w)
 	struct task_struct *p;
 
 	__sync_fetch_and_and(&w->armed, 0);
+	bpf_rcu_read_lock();
 	for_each_queued(p, QUEUE_DSQ) {
 		struct task *t = task_of(p);
 		s32 idle;
@@ -87,6 +87,7 @@ static int end_waiting(void *map, u32 *cpu, struct waiting *w)
 		if (idle >= 0)
 			kick(idle, SCX_KICK_IDLE);
 	}
+	bpf_rcu_read_unlock();
 	if (next && !__sync_fetch_and_or(&w->armed, 1))
 		bpf_timer_start(&w->timer, next, 0);
 	return 0;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mutants that no test notices, each with its reason: `xtask/mutants/POLICY.toml`. Those that make no difference at all are
-//! not drawn.
+//! Mutants that no test notices, each with its reason: `xtask/mutants/POLICY.toml`, and `headers.toml` for those of headers
+//! that are so in any policy. Those that make no difference at all are not drawn.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
+
+/// The file for headers.
+const HEADERS: &str = "headers";
 
 /// The file of a policy.
 #[derive(Default, Debug, Deserialize)]
@@ -33,6 +36,12 @@ impl Explained {
     /// # Errors
     /// If the file is not as it should be.
     pub fn read(root: &Path, policy: &str) -> Result<Explained> {
+        let mut all = Explained::read_file(root, policy)?;
+        all.mutant.extend(Explained::read_file(root, HEADERS)?.mutant);
+        Ok(all)
+    }
+
+    fn read_file(root: &Path, policy: &str) -> Result<Explained> {
         let path = root.join(format!("xtask/mutants/{policy}.toml"));
         if !path.exists() {
             return Ok(Explained::default());
@@ -68,10 +77,12 @@ mod tests {
     fn what_is_explained_exists() {
         for entry in fs::read_dir(crate::root().join("xtask/mutants")).unwrap() {
             let path = entry.unwrap().path();
-            let policy = path.file_stem().unwrap().to_str().unwrap();
-            let explained = Explained::read(crate::root(), policy).unwrap();
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            let explained = Explained::read_file(crate::root(), file).unwrap();
+            let policies = if file == HEADERS { vec!["bfs", "vrq"] } else { vec![file] };
+            let mutants = |policy: &str| Source::read(crate::root(), policy).unwrap().draw(1).collect::<Vec<_>>();
             let names: Vec<String> =
-                Source::read(crate::root(), policy).unwrap().draw(1).map(|mutant| mutant.name).collect();
+                policies.into_iter().flat_map(mutants).map(|mutant| mutant.name).collect();
             for name in explained.names() {
                 assert!(names.iter().any(|known| known == name), "{}: no mutant {name:?}", path.display());
             }
