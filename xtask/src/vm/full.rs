@@ -171,7 +171,8 @@ fn chosen(named: &[String], each_preset: bool) -> Result<Vec<String>> {
     let known = policies()?;
     let mut chosen = if named.is_empty() { known.clone() } else { named.to_vec() };
     for one in &chosen {
-        let (policy, preset) = one.split_once('@').map_or((one.as_str(), None), |(policy, preset)| (policy, Some(preset)));
+        let (policy, preset) =
+            one.split_once('@').map_or((one.as_str(), None), |(policy, preset)| (policy, Some(preset)));
         if !known.iter().any(|known| known == policy) {
             bail!("no policy {policy}; there are {}", known.join(", "));
         }

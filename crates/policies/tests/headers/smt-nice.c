@@ -12,6 +12,11 @@ int main(void)
 	struct task_struct heavy = task(-20), light = task(19), idle = task(0), thread = task(0);
 	u32 weight, beside = 0;
 
+	{
+		struct task_struct below = { .static_prio = 99 }, above = { .static_prio = 140 };
+
+		CHECK(smt_weight(&below) == 1 && smt_weight(&above) == 1, "no nice value: the least weight");
+	}
 	idle.policy = SCHED_IDLE;
 	thread.flags = PF_KTHREAD;
 	/* Theory 1 */

@@ -187,9 +187,11 @@ fn a_task_can_wait_for_its_last_cpu() {
 #[test]
 fn each_task_waits_its_own_time() {
     let mut world = World::new("bfs,wait_us=2000", "node:1 core:6 pu:1", 1000);
-    let tasks: Vec<TaskId> = (0..4)
-        .map(|_| {
-            let task = world.start(vec![world.pinned(1, 0)])[0];
+    // The second is the last in the queue, though its time ends second.
+    let tasks: Vec<TaskId> = [0, 19, 10, 0]
+        .into_iter()
+        .map(|nice| {
+            let task = world.start(vec![world.pinned(1, nice)])[0];
             world.block(task);
             world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2, 3, 4, 5])).unwrap();
             world.settle();

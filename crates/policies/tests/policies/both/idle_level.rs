@@ -136,6 +136,27 @@ fn a_crowd_of_idle_tasks_leaves_the_cpu_to_others() {
     }
 }
 
+/// The same for one that asks at every tick who is next: with 3,000 of them a turn is due every 2.7 ms, but comes after 4.2 ms,
+/// which is the fifth tick.
+#[test]
+fn a_crowd_of_idle_tasks_leaves_more_than_half_to_one_that_yields() {
+    for name in tested() {
+        let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
+        let mut all = vec![world.pinned(0, 0)];
+        all.extend(vec![idle(&world); 3_000]);
+        let tasks = world.start(all);
+        world.run_ms(8_100);
+        let before = world.ran_ms(tasks[0]);
+        for _ in 0..500 {
+            world.run_ms(1);
+            if world.running(0) == tasks[0] {
+                world.leave(0, Leave::Yield);
+            }
+        }
+        assert_eq!(world.ran_ms(tasks[0]) - before, 300, "{name}: 3 ms of 5");
+    }
+}
+
 /// A periodic task, 1 ms of 20, among hogs: how long it waited at most, in ms, and the longest time between two turns of
 /// each SCHED_IDLE task.
 fn play(name: &str, idle_tasks: usize, hogs: usize, seconds: u64) -> (u64, u64) {
@@ -203,6 +224,20 @@ fn idle_tasks_wait_but_not_for_ever() {
         assert_eq!(world.ran_ms(tasks[1]), 2);
         world.run_ms(80_000);
         assert_eq!(world.ran_ms(tasks[1]), 22);
+    }
+}
+
+/// The first that comes to an empty queue waits for 8 s, to the nanosecond.
+#[test]
+fn the_first_idle_task_is_promoted_after_8_s() {
+    for name in tested() {
+        let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
+        let tasks = world.start(vec![world.pinned(0, 0), idle(&world)]);
+        for (at, running) in [(7_999_999_999, tasks[0]), (8_000_000_000, tasks[1])] {
+            world.run_until(at);
+            world.leave(0, Leave::Yield);
+            assert_eq!(world.running(0), running, "{name} at {at} ns");
+        }
     }
 }
 

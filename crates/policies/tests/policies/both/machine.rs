@@ -5,6 +5,9 @@ use crate::world::{MS, World, only, tested};
 use ids::{CpuId, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 
+/// Queues of CPUs, for the kernel's threads that belong to them, begin here.
+const PINNED_DSQ: u64 = 0x20000;
+
 fn thread(world: &World, cpu: u32, nice: i8) -> TaskAttributes {
     TaskAttributes { kernel_thread: true, ..world.pinned(cpu, nice) }
 }
@@ -77,6 +80,7 @@ fn threads_of_a_cpu_wait_in_the_order_of_deadlines() {
             let other = 1 - cpu;
             let normal = world.spawn(other, world.pinned(cpu, 0));
             let thread = world.spawn(other, thread(&world, cpu, nice));
+            assert_eq!(world.last_queued(thread).dsq, PINNED_DSQ + u64::from(cpu), "where no other CPU has to pass it");
             world.run_ms(1);
             world.block(hog);
             let (next, last) = if first { (thread, normal) } else { (normal, thread) };

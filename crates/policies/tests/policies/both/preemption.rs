@@ -119,8 +119,9 @@ fn a_displaced_task_moves_to_an_idle_cpu() {
             world.block(early);
             world.run_until(100 * MS);
             let hog = world.start(vec![world.pinned(from, 0)])[0];
+            world.block(hog);
             world.kernel.set_affinity(CpuId(0), hog, &only(&[0, 1])).unwrap();
-            world.settle();
+            world.wake(to, hog, false);
             assert_eq!(world.running(from), hog);
             world.told.clear();
             world.wake(0, early, false);
