@@ -124,6 +124,10 @@ int main(void)
 	allowed.bits[0] = host_idle.bits[0] = host_whole.bits[0] = 63;
 	host_lost_claims = 3;
 	CHECK(claim_idle_cpu(&p, 1) == 4, "1, 2 and 3 are lost");
+	/* CPU 0 is claimed as any other. */
+	allowed.bits[0] = host_idle.bits[0] = host_whole.bits[0] = 3;
+	host_lost_claims = 1;
+	CHECK(claim_idle_cpu(&p, 1) == 0 && !idles(0), "CPU 0 is claimed when 1 is lost");
 	allowed.bits[0] = host_idle.bits[0] = host_whole.bits[0] = 63;
 	host_lost_claims = 4;
 	CHECK(claim_idle_cpu(&p, 1) == -1, "no more attempts");

@@ -106,6 +106,19 @@ fn a_thread_of_a_cpu_preempts_by_its_deadline() {
     }
 }
 
+/// One whose deadline is as late as that of the task that runs has waited, and goes first when that one yields.
+#[test]
+fn a_thread_of_a_cpu_takes_turns_with_its_equals() {
+    for name in tested() {
+        let mut world = World::new(name, "node:1 core:2 pu:1", 50);
+        let hog = world.start(vec![world.pinned(1, 0)])[0];
+        let thread = world.start(vec![thread(&world, 1, 0)])[0];
+        assert_eq!(world.running(1), hog, "{name}");
+        world.leave(1, Leave::Yield);
+        assert_eq!(world.running(1), thread, "{name}");
+    }
+}
+
 /// And it wakes an idle CPU.
 #[test]
 fn a_thread_of_an_idle_cpu_runs_at_once() {

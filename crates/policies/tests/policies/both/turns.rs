@@ -73,6 +73,25 @@ fn who_began_late_in_a_period_ends_late() {
     }
 }
 
+/// Half a period is 512 us, and who began just then is early: 241 us are left after 16 ticks of a slice of 15 ms.
+#[test]
+fn who_began_in_the_middle_of_a_period_is_early() {
+    for name in tested() {
+        for (offset_ns, ends_ms) in [(512_000, 26), (512_001, 27)] {
+            let mut world = World::new(&format!("{name},rr_interval_ms=15"), "node:1 core:1 pu:1", 1000);
+            let early = world.start(vec![world.pinned(0, 0)])[0];
+            world.run_until(10 * MS + offset_ns);
+            world.block(early);
+            let first = world.start(vec![world.pinned(0, 0); 2])[0];
+            let first = if world.running(0) == first { first } else { world.running(0) };
+            world.run_until(ends_ms * MS - 1);
+            assert_eq!(world.running(0), first, "{name} {offset_ns}");
+            world.run_until(ends_ms * MS);
+            assert_ne!(world.running(0), first, "{name} {offset_ns}");
+        }
+    }
+}
+
 /// Theory 2: both are kept across sleep, to the microsecond, and however long it was.
 #[test]
 fn a_sleeper_comes_back_with_what_it_had() {
