@@ -316,8 +316,8 @@ With --faults CPUs go and come, and the machine sleeps, for real. Times count
 from the start of the command or the workload. What this machine cannot do is
 refused before anything happens. However weir ends, CPUs are as they were found,
 after SIGKILL too. But affinities may change for good: a task that may run on
-such CPUs alone may run anywhere afterwards, unless --keep-affinity renews that or
-the task slept all the while; and cpusets of cgroup v1 lose them.
+such CPUs alone may run anywhere afterwards, unless it slept all the while or
+--keep-affinity renews that; and cpusets of cgroup v1 lose them.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C
