@@ -91,14 +91,14 @@ pub type Values = BTreeMap<(String, String, String), u64>;
 
 /// Stretches on the CPU, and what lies between them.
 #[derive(Default)]
-struct Stretches {
+pub(crate) struct Stretches {
     turns: Vec<u64>,
     gaps: Vec<u64>,
 }
 
 impl Stretches {
     /// From the times at which the task was seen on the CPU, begin and end.
-    fn of(seen: impl IntoIterator<Item = (Nanos, Nanos)>) -> Stretches {
+    pub(crate) fn of(seen: impl IntoIterator<Item = (Nanos, Nanos)>) -> Stretches {
         let mut stretches = Stretches::default();
         let mut current: Option<(Nanos, Nanos)> = None;
         for (begin, end) in seen {
@@ -186,20 +186,21 @@ fn add(values: &mut Values, case: &Case, played: &Played) {
         // A piece ends when the next one begins, or where the CPU was lost: nobody knows when in it.
         let seen = times.windows(2).map(|pair| (pair[0], pair[1].min(pair[0] + Nanos::from_us(PIECE_US))));
         let periods = task.periods.as_ref().map(|periods| periods.summary().response);
-        insert(values, case, &task.name, task.cpu.0 * 100_000 / total, Stretches::of(seen), periods);
+        insert(values, case.name, &task.name, task.cpu.0 * 100_000 / total, Stretches::of(seen), periods);
     }
 }
 
-fn insert(
+/// What was measured of one task.
+pub(crate) fn insert(
     values: &mut Values,
-    case: &Case,
+    case: &str,
     task: &str,
     share: u64,
     stretches: Stretches,
     response: Option<LatencySummary>,
 ) {
     let mut insert = |measure: &str, value: u64| {
-        values.insert((case.name.to_owned(), task.to_owned(), measure.to_owned()), value);
+        values.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
     };
     insert("share", share);
     match response {
@@ -217,9 +218,16 @@ fn insert(
 
 /// On-CPU times of all tasks of a run.
 #[derive(Default)]
-struct OnCpu {
+pub(crate) struct OnCpu {
     since: BTreeMap<u32, Nanos>,
     seen: BTreeMap<u32, Vec<(Nanos, Nanos)>>,
+}
+
+impl OnCpu {
+    /// When the task was on the CPU.
+    pub(crate) fn take(&mut self, task: TaskId) -> Vec<(Nanos, Nanos)> {
+        self.seen.remove(&task.0).unwrap_or_default()
+    }
 }
 
 impl Sink for OnCpu {
@@ -267,16 +275,16 @@ pub fn simulated(kernel: &str) -> Result<Values> {
         let tasks: Vec<_> = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread).collect();
         let total: u64 = tasks.iter().map(|task| task.account.run.0).sum();
         for task in tasks {
-            let seen = on_cpu.seen.remove(&task.id.0).unwrap_or_default();
+            let seen = on_cpu.take(task.id);
             let response = task.periods.as_ref().map(|periods| periods.summary().response);
             let share = task.account.run.0 * 100_000 / total;
-            insert(&mut values, case, &task.name, share, Stretches::of(seen), response);
+            insert(&mut values, case.name, &task.name, share, Stretches::of(seen), response);
         }
     }
     Ok(values)
 }
 
-fn write(values: &Values) -> String {
+pub(crate) fn write(values: &Values) -> String {
     let mut text = String::from("# case task measure value (share: 1/1000 %; others: us)\n");
     for ((case, task, measure), value) in values {
         writeln!(text, "{case} {task} {measure} {value}").expect("a string takes all");
@@ -284,7 +292,7 @@ fn write(values: &Values) -> String {
     text
 }
 
-fn read(text: &str) -> Result<Values> {
+pub(crate) fn read(text: &str) -> Result<Values> {
     let mut values = Values::new();
     for (line, number) in text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#')) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -337,25 +345,37 @@ const KNOWN: [(&str, &str, &str, &str); 6] = [
 /// A table of every value, and whether the model's lies within the kernel's spread: as far from what a kernel did as it
 /// did itself, from one time to another, or as can be told at all. Those that are known not to are marked.
 pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) {
-    let mut text = format!("{:10} {:7} {:13} {:>17} {:>8}\n", "case", "task", "measure", "kernel", "bfs");
+    let known = |case: &str, task: &str, measure: &str| KNOWN.contains(&(name, case, task, measure));
+    table("bfs", model, kernel, known, |measure, value| without_tick(name, measure, value))
+}
+
+/// The same for another policy: what is known to be too far, and what is taken from a kernel's values first.
+pub(crate) fn table(
+    policy: &str,
+    model: &Values,
+    kernel: &[Values],
+    known: impl Fn(&str, &str, &str) -> bool,
+    adjusted: impl Fn(&str, u64) -> u64,
+) -> (String, bool) {
+    let mut text = format!("{:16} {:10} {:13} {:>17} {policy:>8}\n", "case", "task", "measure", "kernel");
     let mut well = !kernel[0].is_empty();
     for (key @ (case, task, measure), first) in &kernel[0] {
         let all = kernel.iter().map(|one| one.get(key).copied().unwrap_or(*first));
         let (low, high) = all.fold((u64::MAX, 0), |(low, high), value| {
-            let value = without_tick(name, measure, value);
+            let value = adjusted(measure, value);
             (low.min(value), high.max(value))
         });
         let spread = (high - low).max(resolution(measure));
         let value = model.get(key).copied();
         let fits = value.is_some_and(|value| value + spread >= low && value <= high + spread);
-        let mark = match (fits, KNOWN.contains(&(name, case, task, measure))) {
+        let mark = match (fits, known(case, task, measure)) {
             (true, false) => "",
             (true, true) => "  KNOWN IN VAIN",
             (false, true) => "  known",
             (false, false) => "  TOO FAR",
         };
         let shown = value.map_or("-".to_owned(), |value| value.to_string());
-        writeln!(text, "{case:10} {task:7} {measure:13} {low:>8} {high:>8} {shown:>8}{mark}")
+        writeln!(text, "{case:16} {task:10} {measure:13} {low:>8} {high:>8} {shown:>8}{mark}")
             .expect("a string takes all");
         well &= mark.is_empty() || mark == "  known";
     }

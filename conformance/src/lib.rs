@@ -8,6 +8,7 @@
 pub mod classes;
 pub mod compare;
 pub mod disturbance;
+pub mod fair;
 pub mod heir;
 pub mod kernel;
 pub mod log;

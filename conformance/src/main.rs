@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, classes, heir, kernel, model, order, process, recorded, shares, table};
+use conformance::{Record, Scenario, classes, fair, heir, kernel, model, order, process, recorded, shares, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,11 +94,23 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         later_us: u64,
     },
+    /// Play hogs, sleepers and jobs in the running kernel, which must be Linux 6.1 or near, and print what was measured.
+    Fair {
+        /// Begin each so much later.
+        #[arg(long, default_value_t = 0)]
+        later_us: u64,
+    },
     /// Compare bfs with what kernels with MuQSS did: B, whose slices end at ticks, or A.
     Heirs {
         /// Which kernel.
         #[arg(default_value = "B", value_parser = ["A", "B"])]
         kernel: String,
+    },
+    /// Compare cfs with what Linux 6.1 did.
+    Fairs {
+        /// Which version of cfs.
+        #[arg(default_value = "6.1")]
+        preset: String,
     },
     /// Keep of a kernel's records what a comparison needs, as text files.
     Keep {
@@ -181,8 +193,17 @@ fn run(command: Command) -> Result<bool> {
             print!("{}", heir::play_all(std::time::Duration::from_micros(later_us))?);
             Ok(true)
         }
+        Command::Fair { later_us } => {
+            print!("{}", fair::play_all(std::time::Duration::from_micros(later_us))?);
+            Ok(true)
+        }
         Command::Heirs { kernel } => {
             let (text, well) = heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?);
+            print!("{text}");
+            Ok(well)
+        }
+        Command::Fairs { preset } => {
+            let (text, well) = fair::compare(&fair::simulated(&preset)?, &fair::recorded()?);
             print!("{text}");
             Ok(well)
         }

@@ -52,6 +52,7 @@ SCX_CONSTANT(KICK_PREEMPT);
 SCX_CONSTANT(KICK_WAIT);
 SCX_CONSTANT(PICK_IDLE_CORE);
 SCX_CONSTANT(TASK_QUEUED);
+SCX_CONSTANT(WAKE_FORK);
 SCX_CONSTANT(WAKE_SYNC);
 
 #define SCX_DSQ_GLOBAL __SCX_DSQ_GLOBAL		/* the kernel's own: looked into before dispatch */
@@ -69,6 +70,7 @@ SCX_CONSTANT(WAKE_SYNC);
 #define SCX_KICK_WAIT __SCX_KICK_WAIT		/* and wait until it has been through the scheduler */
 #define SCX_PICK_IDLE_CORE __SCX_PICK_IDLE_CORE	/* a CPU all of whose core idles */
 #define SCX_TASK_QUEUED __SCX_TASK_QUEUED	/* in task_struct.scx.flags: runnable or running */
+#define SCX_WAKE_FORK __SCX_WAKE_FORK		/* the task is new */
 #define SCX_WAKE_SYNC __SCX_WAKE_SYNC		/* the waker is about to sleep */
 
 /*
@@ -92,6 +94,7 @@ extern bool scx_bpf_task_running(const struct task_struct *p) __ksym;
 extern void scx_bpf_error_bstr(char *format, u64 *data, u32 data__sz) __ksym;
 extern void scx_bpf_exit_bstr(s64 code, char *format, u64 *data, u32 data__sz) __ksym;
 extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+extern u32 bpf_cpumask_first(const struct cpumask *mask) __ksym;
 extern bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __weak __ksym;
 extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __weak __ksym;
@@ -206,6 +209,24 @@ static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_st
 	if (KERNEL_HAS(scx_bpf_dsq_move___new))
 		return scx_bpf_dsq_move___new(it, p, dsq_id, 0);
 	return scx_bpf_dispatch_from_dsq___old(it, p, dsq_id, 0);
+}
+
+/* The same into a queue that is ordered by keys. The key is set by a call of its own, and counts for the next move alone. */
+extern void scx_bpf_dsq_move_set_vtime___new(struct bpf_iter_scx_dsq *it, u64 vtime) __weak __ksym;
+extern bool scx_bpf_dsq_move_vtime___new(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+					 u64 enq_flags) __weak __ksym;
+extern void scx_bpf_dispatch_from_dsq_set_vtime___old(struct bpf_iter_scx_dsq *it, u64 vtime) __weak __ksym;
+extern bool scx_bpf_dispatch_vtime_from_dsq___old(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
+						  u64 enq_flags) __weak __ksym;
+
+static __always_inline bool dsq_move_by_key(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 key)
+{
+	if (KERNEL_HAS(scx_bpf_dsq_move_vtime___new)) {
+		scx_bpf_dsq_move_set_vtime___new(it, key);
+		return scx_bpf_dsq_move_vtime___new(it, p, dsq_id, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_vtime___old(it, key);
+	return scx_bpf_dispatch_vtime_from_dsq___old(it, p, dsq_id, 0);
 }
 
 /* In cpu_release: every task that waits in this CPU's FIFO is enqueued again. */

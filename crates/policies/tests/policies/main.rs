@@ -6,6 +6,8 @@ mod bfs;
 mod bfs_presets;
 mod bfs_turns;
 mod both;
+mod cfs;
+mod cfs_cpus;
 mod fifo;
 mod headers;
 mod rules;

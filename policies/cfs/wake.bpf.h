@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * On which CPU a task wakes, and a new one begins.
+ *
+ * 1. A task that wakes goes to its last CPU or to that of its waker, by their loads (affine wakeups); from there it looks
+ *    for an idle CPU that shares the cache. If none idles it stays there, whatever other caches do.
+ * 2. The waker's CPU is taken if its load with the task is not larger than that of the last CPU and a half of the imbalance
+ *    of their domain more; or if it has no load. A waker that is about to sleep does not count. In 2.6.36 also if its load
+ *    is not larger, and both loads are not larger than one of its tasks.
+ * 3. In 6.1 idle CPUs come first: the last CPU or the waker's if the waker's idles and shares the cache; the waker's if the
+ *    waker sleeps and nobody else is there; the last CPU.
+ * 4. Who wakes many others that wake many is not affine (since 4.1): tasks count the wakees that were not those before,
+ *    half as much after each second.
+ * 5. The search, by version: in 2.6.36 the domains of the target upwards, the first idle CPU by number, until the domain
+ *    that holds both. In 4.1 the target, the last CPU, then the first core of the cache that idles as a whole, then the
+ *    target's own core. In 6.1 the target, the last CPU, the one before that, an idle core, a sibling of the last CPU, any
+ *    idle one after the target; a CPU with nothing but SCHED_IDLE tasks counts as idle.
+ * 6. An idle CPU is not claimed: of two wakers at the same moment both may choose it.
+ * 7. A new task goes down the domains from the machine: to the group with the least load, if its own has more by half of
+ *    the imbalance, and to the idlest CPU there. In 6.1 groups with idle CPUs are compared by the number of these.
+ */
+#ifndef CFS_WAKE_BPF_H
+#define CFS_WAKE_BPF_H
+
+#include "domain.bpf.h"
+
+#define SECOND_NS 1000000000ULL
+
+/* What a search has found so far. The verifier would follow numbers on the stack through all rounds. */
+struct search {
+	u64 load;		/* of the group at hand, divided by its CPUs when it is complete */
+	u64 local_load, best_load;
+	u32 idle, local_idle, best_idle;
+	s32 best;		/* CPU, or a CPU of the best group; -1 if there is none */
+	u64 best_since;
+	bool allowed;		/* the task may run somewhere in the group at hand */
+} __attribute__((aligned(64)));
+
+/* One for each CPU that searches. */
+struct search searches[MAX_CPUS];
+
+/* ---- 4: who wakes many ---- */
+
+static __always_inline void note_wakee(struct task *waker, s32 wakee, u64 now)
+{
+	if (now > waker->flips_since + SECOND_NS) {
+		waker->flips /= 2;
+		waker->flips_since = now;
+	}
+	if (waker->last_wakee != wakee) {
+		waker->last_wakee = wakee;
+		waker->flips++;
+	}
+}
+
+static __always_inline bool is_wide(const struct task *waker, const struct task *wakee, s32 here)
+{
+	u32 master = waker ? waker->flips : 0, slave = wakee->flips, cpus = cpus_in(A_CACHE, here), swap;
+
+	if (version == V4_1)
+		return slave > cpus && master > cpus * slave;
+	if (master < slave) {
+		swap = master;
+		master = slave;
+		slave = swap;
+	}
+	return slave >= cpus && master >= slave * cpus;
+}
+
+/* ---- 2, 3: the last CPU or the waker's ---- */
+
+/* 2 */
+static __noinline bool is_affine_by_load(const struct task *waker, const struct task *t, s32 here, s32 prev, bool sync)
+{
+	u64 load = READ_ONCE(cpu_of(prev)->load), own = READ_ONCE(cpu_of(here)->load);
+	u64 percent = 100 + (imbalance_percent(common_level(here, prev)) - 100) / 2;
+	u32 nr = READ_ONCE(cpu_of(here)->nr);
+
+	if (sync && waker)
+		own -= waker->counted < own ? waker->counted : own;
+	if (version == V6_1)
+		return 100 * (own + t->weight) < percent * load + sync;
+	if (!own || 100 * (own + t->weight) <= percent * load)
+		return true;
+	return version == V2_6_36 && own <= load && own + load <= (nr ? cpu_of(here)->load / nr : 0);
+}
+
+/* Where the search begins. */
+static __always_inline s32 affine_target(const struct cpumask *idle, const struct task *waker, const struct task *t,
+					 s32 here, s32 prev, bool sync)
+{
+	if (here == prev)
+		return prev;
+	if (version == V6_1) {
+		if (is_idle(idle, here) && shares_cache(here, prev))
+			return is_idle(idle, prev) ? prev : here;
+		if (sync && READ_ONCE(cpu_of(here)->nr) == 1)
+			return here;
+		if (is_idle(idle, prev))
+			return prev;
+	}
+	return is_affine_by_load(waker, t, here, prev, sync) ? here : prev;
+}
+
+/* ---- 5: idle CPUs that share the cache ---- */
+
+static __always_inline bool may_run(const struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !is_leaving(cpu);
+}
+
+/* The idle CPU with the smallest number between two places; -1 if there is none. */
+static __noinline s32 lowest_idle(struct task_struct *p, const struct cpumask *idle, u32 begin, u32 end)
+{
+	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
+	u32 place;
+
+	s->best = -1;
+	for_range(place, begin, end) {
+		s32 cpu = cpu_at_place(place);
+
+		if (is_idle(idle, cpu) && may_run(p, cpu) && (s->best < 0 || cpu < s->best))
+			s->best = cpu;
+	}
+	return s->best;
+}
+
+static s32 search_upwards(struct task_struct *p, const struct cpumask *idle, s32 target, s32 prev, s32 here)
+{
+	s32 core, cache;
+
+	if ((target == here || target == prev) && is_idle(idle, target))
+		return target;
+	core = lowest_idle(p, idle, begin_of(A_CORE, target), end_of(A_CORE, target));
+	if (is_within(A_CORE, target, here) && is_within(A_CORE, target, prev))
+		return core < 0 ? target : core;
+	cache = lowest_idle(p, idle, begin_of(A_CACHE, target), end_of(A_CACHE, target));
+	return cache >= 0 ? cache : core >= 0 ? core : target;
+}
+
+/* The first CPU of a core that idles as a whole, from the core of `target` on and around its cache; -1 if there is none. */
+static __noinline s32 whole_idle_core(struct task_struct *p, const struct cpumask *idle, s32 target)
+{
+	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
+	u32 begin = begin_of(A_CACHE, target), count = cpus_in(A_CACHE, target);
+	u32 first = begin_of(A_CORE, target) - begin, step;
+
+	s->idle = 0;
+	s->best = -1;
+	for_range(step, 0, count) {
+		u32 at = first + step, place = begin + (at >= count ? at - count : at);
+		s32 cpu = cpu_at_place(place);
+
+		if (place == begin_of(A_CORE, cpu)) {
+			s->idle = 0;
+			s->best = -1;
+		}
+		if (cpu != target && is_idle(idle, cpu))
+			s->idle++;
+		if (s->best < 0 && may_run(p, cpu))
+			s->best = cpu;
+		if (s->best >= 0 && s->idle == cpus_in(A_CORE, cpu))
+			return s->best;
+	}
+	return -1;
+}
+
+/* The first idle CPU of the target's domain after it, and around; -1 if there is none. */
+static __noinline s32 next_idle(struct task_struct *p, const struct cpumask *idle, s32 target, enum level level)
+{
+	u32 begin = begin_of(level, target), count = cpus_in(level, target);
+	u32 first = place_of[index_of(target)] - begin, step;
+
+	for_range(step, 1, count) {
+		u32 at = first + step;
+		s32 cpu = cpu_at_place(begin + (at >= count ? at - count : at));
+		const struct cpu *c = cpu_of(cpu);
+		bool counts = is_idle(idle, cpu) || (version == V6_1 && c->nr && c->nr == c->nr_idle);
+
+		if (counts && may_run(p, cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+static s32 search_cores(struct task_struct *p, const struct cpumask *idle, s32 target, s32 prev)
+{
+	s32 cpu;
+
+	if (is_idle(idle, target))
+		return target;
+	if (prev != target && shares_cache(prev, target) && is_idle(idle, prev))
+		return prev;
+	cpu = whole_idle_core(p, idle, target);
+	if (cpu < 0 && max_threads > 1)
+		cpu = next_idle(p, idle, target, A_CORE);
+	return cpu < 0 ? target : cpu;
+}
+
+/* Idle, or with nothing but SCHED_IDLE tasks. */
+static __always_inline bool is_available(const struct cpumask *idle, s32 cpu)
+{
+	const struct cpu *c = cpu_of(cpu);
+
+	return is_idle(idle, cpu) || (READ_ONCE(c->nr) && READ_ONCE(c->nr) == READ_ONCE(c->nr_idle));
+}
+
+static s32 search_cache(struct task_struct *p, struct task *t, const struct cpumask *idle, s32 target, s32 prev)
+{
+	s32 recent = t->recent_cpu, cpu = -1;
+
+	if (is_available(idle, target))
+		return target;
+	if (prev != target && shares_cache(prev, target) && is_available(idle, prev))
+		return prev;
+	t->recent_cpu = prev;
+	if (recent != prev && recent != target && shares_cache(recent, target) && is_available(idle, recent) &&
+	    may_run(p, recent))
+		return recent;
+	if (max_threads > 1) {
+		cpu = whole_idle_core(p, idle, target);
+		if (cpu < 0 && shares_cache(prev, target))
+			cpu = next_idle(p, idle, prev, A_CORE);
+	}
+	if (cpu < 0)
+		cpu = next_idle(p, idle, target, A_CACHE);
+	return cpu < 0 ? target : cpu;
+}
+
+/* 1 */
+static s32 cpu_for_wakee(struct task_struct *p, struct task *t, const struct cpumask *idle, s32 prev, bool sync)
+{
+	struct task *waker = task_of(bpf_get_current_task_btf());
+	s32 here = bpf_get_smp_processor_id(), target = prev;
+	bool affine = may_run(p, here) && has_place(here);
+
+	if (waker)
+		note_wakee(waker, p->pid, now_ns());
+	if (!may_run(p, prev))
+		return here;
+	if (affine && (version == V2_6_36 || !is_wide(waker, t, here)))
+		target = affine_target(idle, waker, t, here, prev, sync);
+	else if (version == V2_6_36)
+		return prev;
+	if (version == V2_6_36)
+		return search_upwards(p, idle, target, prev, here);
+	if (version == V4_1)
+		return search_cores(p, idle, target, prev);
+	return search_cache(p, t, idle, target, prev);
+}
+
+/* ---- 7: new tasks ---- */
+
+/* The group at hand is complete. */
+static __always_inline void compare_group(struct search *s, s32 member, bool local, u32 cpus)
+{
+	s->load /= cpus;
+	if (local) {
+		s->local_load = s->load;
+		s->local_idle = s->idle;
+		return;
+	}
+	if (!s->allowed)
+		return;
+	if (version == V6_1 && s->idle < s->best_idle)
+		return;
+	if (s->best >= 0 && s->load >= s->best_load && (version != V6_1 || s->idle == s->best_idle))
+		return;
+	s->best = member;
+	s->best_load = s->load;
+	s->best_idle = s->idle;
+}
+
+/* A CPU of the group that is idler than that of `cpu` by enough; or `cpu`. */
+static __noinline s32 idlest_group(struct task_struct *p, const struct cpumask *idle, s32 cpu, enum level level)
+{
+	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
+	u32 percent = 100 + (imbalance_percent(level) - 100) / (version == V6_1 ? 1 : 2), place;
+
+	s->local_load = s->local_idle = s->best_idle = 0;
+	s->best_load = ~0ULL;
+	s->best = -1;
+	for_range(place, begin_of(level, cpu), end_of(level, cpu)) {
+		s32 other = cpu_at_place(place);
+
+		if (place == begin_of(level - 1, other)) {
+			s->load = s->idle = 0;
+			s->allowed = false;
+		}
+		s->load += READ_ONCE(cpu_of(other)->load) * 1024;
+		s->idle += is_idle(idle, other);
+		s->allowed |= may_run(p, other);
+		if (place + 1 == end_of(level - 1, other))
+			compare_group(s, other, is_within(level - 1, cpu, other), cpus_in(level - 1, other));
+	}
+	if (s->best < 0)
+		return cpu;
+	if (version == V6_1 && (s->local_idle || s->best_idle))
+		return s->best_idle > s->local_idle ? s->best : cpu;
+	return 100 * s->local_load < percent * s->best_load ? cpu : s->best;
+}
+
+/* The CPU with the least load in a group. Of idle ones that which began to idle last (since 4.1). */
+static __noinline s32 idlest_cpu(struct task_struct *p, const struct cpumask *idle, s32 cpu, enum level level)
+{
+	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
+	u32 place;
+
+	s->best = -1;
+	s->best_load = ~0ULL;
+	s->best_since = 0;
+	for_range(place, begin_of(level, cpu), end_of(level, cpu)) {
+		s32 other = cpu_at_place(place);
+		const struct cpu *c = cpu_of(other);
+		bool idles = version >= V4_1 && is_idle(idle, other);
+		u64 load = idles ? 0 : READ_ONCE(c->load), since = idles ? READ_ONCE(c->since) : 0;
+
+		if (!may_run(p, other) || load > s->best_load || (load == s->best_load && since <= s->best_since))
+			continue;
+		s->best = other;
+		s->best_load = load;
+		s->best_since = since;
+	}
+	return s->best < 0 ? cpu : s->best;
+}
+
+static s32 cpu_for_child(struct task_struct *p, const struct cpumask *idle, s32 cpu)
+{
+	int down;
+
+	if (!has_place(cpu))
+		return cpu;
+	for_range(down, 0, THE_MACHINE) {
+		enum level level = THE_MACHINE - down;
+		s32 other;
+
+		if (!is_domain(level, cpu))
+			continue;
+		other = idlest_group(p, idle, cpu, level);
+		if (other != cpu)
+			cpu = idlest_cpu(p, idle, other, level - 1);
+	}
+	return may_run(p, cpu) ? cpu : idlest_cpu(p, idle, cpu, THE_MACHINE);
+}
+
+#endif
