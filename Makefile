@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all test-asan test-vm bench deps install
+.PHONY: help demo test test-all test-asan test-vm bench manual deps install uninstall test-install deb test-deb
 
 help:
 	@echo "make demo      a film beside compilers, on two simulated machines, under the kernel's scheduler, fifo and bfs"
@@ -8,11 +8,15 @@ help:
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
 	@echo "make bench     how fast the simulator is"
-	@echo "make install   the program, its manual, completions and headers below DESTDIR/PREFIX (/usr/local)"
+	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
+	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local)"
+	@echo "make uninstall takes that away again"
+	@echo "make deb       a Debian package and its source package, in target/deb"
+	@echo "make test-install, make test-deb    try these where nothing of the tree is to be seen"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
-demo: deps
-	@. ./tools/deps.sh; cargo run --release --locked -q -p weir -- \
+demo:
+	@only=build; . ./tools/deps.sh; cargo run --release --locked -q -p weir -- \
 		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c --report target/demo.html
 
 test: deps
@@ -43,24 +47,37 @@ test-vm: deps
 bench: deps
 	@. ./tools/deps.sh; cargo bench --workspace --locked -q
 
+# The pages of docs/ as a book. The program that makes it is kept outside of the tree, where other trees find it, too.
+mdbook_version = 0.5.4
+manual:
+	@only=build; . ./tools/deps.sh; set -e; \
+	home=$${XDG_CACHE_HOME:-$$HOME/.cache}/weir/mdbook-$(mdbook_version); \
+	[ -x "$$home/bin/mdbook" ] || cargo install --locked -q --version $(mdbook_version) --root "$$home" \
+		--no-default-features --features search mdbook; \
+	"$$home/bin/mdbook" build docs; \
+	echo "target/manual/index.html"
+
 PREFIX ?= /usr/local
 DESTDIR ?=
 PROFILE ?= release
+STRIP ?= -s
 BUILT = $${CARGO_TARGET_DIR:-target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 SHARE = $(DESTDIR)$(PREFIX)/share
 
 # Neither the program nor what it carries shall tell where it was built: a package is the same bytes on every machine.
-install: deps
-	@. ./tools/deps.sh; set -e; \
-	registry=$${CARGO_HOME:-$$HOME/.cargo}; built=$$(realpath -m "$(BUILT)"); \
-	for pair in "$$registry=/usr/src/cargo" "$$built=/usr/src/weir/built" "$$PWD=/usr/src/weir"; do \
+# Of several prefixes the compiler takes the last that fits, so the tree, which may contain the others, comes first.
+install:
+	@only=build; . ./tools/deps.sh; set -e; \
+	registry=$$(realpath -m "$${CARGO_HOME:-$$HOME/.cargo}"); built=$$(realpath -m "$(BUILT)"); \
+	rust=$$(rustc --print sysroot); \
+	for pair in "$$PWD=/usr/src/weir" "$$built=/usr/src/weir/built" "$$registry=/usr/src/cargo" "$$rust=/usr/src/rust"; do \
 		RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$$pair"; CFLAGS="$$CFLAGS -ffile-prefix-map=$$pair"; \
 	done; \
 	export RUSTFLAGS CFLAGS; set -x; \
 	cargo build --profile $(PROFILE) --locked -q -p weir; \
-	install -D -m 755 -s "$$built/weir" "$(DESTDIR)$(PREFIX)/bin/weir"; \
+	install -D -m 755 $(STRIP) "$$built/weir" "$(DESTDIR)$(PREFIX)/bin/weir"; \
 	weir="$(DESTDIR)$(PREFIX)/bin/weir"; \
-	if grep -q -a -F -e "$$PWD" -e "$$registry" "$$weir"; then \
+	if grep -q -a -F -e "$$PWD" -e "$$built" -e "$$registry" -e "$$rust" "$$weir"; then \
 		echo "$$weir names the folder of its build" >&2; exit 1; \
 	fi; \
 	"$$weir" generate man "$(SHARE)/man/man1"; \
@@ -69,8 +86,26 @@ install: deps
 	install -D -m 644 target/completions/_weir "$(SHARE)/zsh/site-functions/_weir"; \
 	install -D -m 644 target/completions/weir.fish "$(SHARE)/fish/vendor_completions.d/weir.fish"; \
 	"$$weir" generate headers "$(DESTDIR)$(PREFIX)/include"; \
-	install -D -m 644 LICENSE "$(SHARE)/doc/weir/LICENSE"; \
-	install -m 644 README.md CHANGELOG.md "$(SHARE)/doc/weir"
+	"$$weir" generate objects "$(DESTDIR)$(PREFIX)/lib/weir"; \
+	for file in policies/*/*.bpf.c docs/*.md docs/schema/*; do \
+		install -D -m 644 "$$file" "$(SHARE)/doc/weir/$$file"; \
+	done; \
+	install -m 644 LICENSE README.md CHANGELOG.md "$(SHARE)/doc/weir"
+
+uninstall:
+	rm -rf "$(DESTDIR)$(PREFIX)/bin/weir" "$(SHARE)"/man/man1/weir.1 "$(SHARE)"/man/man1/weir-*.1 \
+		"$(SHARE)/bash-completion/completions/weir" "$(SHARE)/zsh/site-functions/_weir" \
+		"$(SHARE)/fish/vendor_completions.d/weir.fish" "$(SHARE)/doc/weir" \
+		"$(DESTDIR)$(PREFIX)/include/weir" "$(DESTDIR)$(PREFIX)/lib/weir"
+
+test-install:
+	@./tools/try-install.sh
+
+deb:
+	@only=build; . ./tools/deps.sh; ./packaging/make-deb.sh
+
+test-deb:
+	@./packaging/try-deb.sh bookworm trixie
 
 deps:
 	@. ./tools/deps.sh

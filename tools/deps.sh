@@ -3,14 +3,16 @@
 # Checks the programs and libraries that building Weir needs. Where one is missing, root on Debian or Ubuntu gets it
 # through apt; for others the script prints what to install. When nothing is missing, it takes a few milliseconds.
 #
-# The Makefile reads this with `.` before each job, so that a PATH set here holds for the job.
+# The Makefile reads this with `.` before each job, so that a PATH set here holds for the job. With `only=build` it looks
+# for no more than a build takes: nothing for tests and lints.
 
 minor_wanted=89 # Rust 1.89, see rust-version in Cargo.toml
 clangs="clang-19 clang-18 clang-17 clang-16 clang-20 clang-21"
 
 rust_is_there() {
     minor=$(rustc --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
-    [ "${minor:-0}" -ge "$minor_wanted" ] && cargo --version && cargo fmt --version && cargo clippy --version
+    [ "${minor:-0}" -ge "$minor_wanted" ] && cargo --version || return
+    [ "${only:-}" = build ] || { cargo fmt --version && cargo clippy --version; }
 } >/dev/null 2>&1
 
 # Ubuntu keeps further versions of Rust in folders of their own, Debian's rustup in the home folder.
@@ -79,6 +81,7 @@ missing() {
 # What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/vm.md) say so
 # with `vm=smoke` or `vm=full`.
 missing_for_tests() {
+    [ "${only:-}" = build ] && return
     PATH=$PATH:/usr/sbin:/sbin
     command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
     command -v lrzip >/dev/null || echo lrzip

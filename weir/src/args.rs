@@ -57,7 +57,7 @@ pub enum Command {
     Report(Report),
     /// Record what a command does on this machine, as a workload (root)
     Record(Record),
-    /// Write man pages, completions of shells, or headers for policies into a folder, to be installed
+    /// Write man pages, completions of shells, headers for policies, or the policies' objects into a folder, to be installed
     #[command(hide = true)]
     Generate(Generate),
     /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
@@ -79,6 +79,7 @@ Examples:
   weir generate man /usr/local/share/man/man1
   weir generate completions .             weir (bash), _weir (zsh), weir.fish
   weir generate headers include           include/weir/scx.bpf.h and others
+  weir generate objects lib/weir          bfs.bpf.o, bfs.toml and others
 
 make install does all of this. Exit status: 0 fine, 2 bad usage or input."
 )]
@@ -96,6 +97,7 @@ pub enum Generated {
     Man,
     Completions,
     Headers,
+    Objects,
 }
 
 /// What `weir list` lists.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir generate`: what an installation needs beside the program: man pages, completions of shells, headers for policies.
+//! `weir generate`: what an installation needs beside the program: man pages, completions of shells, headers
+//! for policies, and the policies themselves as objects.
 
 use crate::args::{Args, Generate, Generated};
 use anyhow::{Context, Result};
@@ -19,6 +20,7 @@ pub fn generate(args: &Generate) -> Result<()> {
         Generated::Man => manual(folder),
         Generated::Completions => completions(folder),
         Generated::Headers => headers(folder),
+        Generated::Objects => objects(folder),
     }
 }
 
@@ -43,6 +45,15 @@ fn headers(folder: &Path) -> Result<()> {
         let parent = path.parent().expect("it lies in the folder");
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         write(&path, text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// `NAME.bpf.o` of each policy, and its profile where `weir` and people look for it: `NAME.toml` beside it.
+fn objects(folder: &Path) -> Result<()> {
+    for policy in policies::all() {
+        write(&folder.join(format!("{}.bpf.o", policy.name)), policy.object)?;
+        write(&folder.join(format!("{}.toml", policy.name)), policy.profile.as_bytes())?;
     }
     Ok(())
 }

@@ -194,7 +194,7 @@ fn a_build_knows_its_commit() {
 
 /// What `make install` writes beside the program.
 #[test]
-fn man_pages_completions_and_headers_are_generated() {
+fn man_pages_completions_headers_and_objects_are_generated() {
     let folder = tempfile::tempdir().unwrap();
     let made = |what: &str| {
         let output = weir(folder.path(), &["generate", what, what]);
@@ -230,6 +230,18 @@ fn man_pages_completions_and_headers_are_generated() {
         .unwrap();
     assert!(clang.status.success(), "{}", text(&clang.stderr));
     assert!(weir(folder.path(), &["inspect", "./bfs.bpf.o"]).status.success());
+    // An object is the policy, with its profile.
+    let names: Vec<String> = policies::all()
+        .iter()
+        .flat_map(|policy| ["bpf.o", "toml"].map(|end| format!("{}.{end}", policy.name)))
+        .collect();
+    assert_eq!(made("objects"), names);
+    let hash = |policy: &str| {
+        let output = weir(folder.path(), &["sim", policy, "-m", "core:2", "-w", "hogs", "--for", "100ms"]);
+        text(&output.stdout).lines().find(|line| line.starts_with("log hash")).map(str::to_owned)
+    };
+    assert!(hash("bfs").is_some());
+    assert_eq!(hash("./objects/bfs.bpf.o"), hash("bfs"));
     let refused = weir(folder.path(), &["generate", "man", "/dev/null/x"]);
     assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1));
 }
