@@ -180,11 +180,15 @@ fn check_ambient(file: &File, complain: &mut dyn FnMut(usize, String)) {
 
 fn check_lines(file: &File, kind: &str, complain: &mut dyn FnMut(usize, String)) {
     let find = |text: &str, (a, b): &(&str, &str)| text.contains(&format!("{a}{b}"));
+    let mut session = false;
     for (line, text) in numbered(&file.text) {
+        if kind == "md" && text.starts_with("```") {
+            session = text.starts_with("```console");
+        }
         let columns: usize = text.chars().map(|c| if c == '\t' { 8 } else { 1 }).sum();
-        // A table in Markdown cannot be broken. rustfmt breaks neither strings nor what stands in a macro.
+        // A table in Markdown cannot be broken, nor what a command prints. rustfmt breaks neither strings nor what stands in a macro.
         let unbreakable = match kind {
-            "md" => text.starts_with('|'),
+            "md" => text.starts_with('|') || session,
             "rs" => text.contains('"') || text.trim_start().starts_with("fn "),
             _ => false,
         };
@@ -253,6 +257,7 @@ mod tests {
             ),
             ("a.md", "text\n", "a.md:1: a document has one title, in its first line"),
             ("a.md", "# a\n# b\n", "a.md:2: a document has one title, in its first line"),
+            ("a.md", &format!("# a\n```console\n```\n{long}\n"), "a.md:4: 129 columns: more than 128"),
         ] {
             assert!(of(path, text).contains(&expected.to_owned()), "{path}: {expected}: {:?}", of(path, text));
         }
@@ -265,6 +270,7 @@ mod tests {
         for (path, text) in [
             ("a.rs", &*function),
             ("a.md", &table),
+            ("a.md", &format!("# a\n```console\n$ a\n{long}\n```\n")),
             ("a.bin", "todo"),
             ("crates/live/src/a.rs", &format!("{SPDX}use std::fs;\n")),
             ("crates/ids/src/a.rs", &format!("{SPDX}#[cfg(test)]\nmod tests {{\n    use std::fs;\n}}\n")),
