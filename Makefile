@@ -66,6 +66,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 
 # Neither the program nor what it carries shall tell where it was built: a package is the same bytes on every machine.
 # Of several prefixes the compiler takes the last that fits, so the tree, which may contain the others, comes first.
+# libbpf is built by a make of its own, which must not hear of our variables: it would install itself into DESTDIR.
 install:
 	@only=build; . ./tools/deps.sh; set -e; \
 	registry=$$(realpath -m "$${CARGO_HOME:-$$HOME/.cargo}"); built=$$(realpath -m "$(BUILT)"); \
@@ -73,7 +74,7 @@ install:
 	for pair in "$$PWD=/usr/src/weir" "$$built=/usr/src/weir/built" "$$registry=/usr/src/cargo" "$$rust=/usr/src/rust"; do \
 		RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$$pair"; CFLAGS="$$CFLAGS -ffile-prefix-map=$$pair"; \
 	done; \
-	export RUSTFLAGS CFLAGS; set -x; \
+	export RUSTFLAGS CFLAGS; unset MAKEFLAGS MFLAGS MAKEOVERRIDES DESTDIR PREFIX STRIP; set -x; \
 	cargo build --profile $(PROFILE) --locked -q -p weir; \
 	install -D -m 755 $(STRIP) "$$built/weir" "$(DESTDIR)$(PREFIX)/bin/weir"; \
 	weir="$(DESTDIR)$(PREFIX)/bin/weir"; \

@@ -39,10 +39,8 @@ pub fn play(page: &Page, exact: bool) -> Played {
     let mut right: Vec<String> = Vec::new();
     let mut done = 0;
     for block in &page.blocks {
-        if let Some(name) = block.file() {
-            if let Err(error) = save(folder.path(), name, block) {
-                complaints.push(format!("{}:{}: {error}", page.name, block.first));
-            }
+        if let Some(Err(error)) = block.file().map(|name| save(folder.path(), name, block)) {
+            complaints.push(format!("{}:{}: {error}", page.name, block.first));
         }
         let mut status = 0;
         for step in steps(block) {
