@@ -64,6 +64,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         input::remember();
     }
     let (schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
+    check_kernel(&schedulers, args)?;
     notes::tell(&schedulers);
     let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
     notes::tell_needless(&args.without, &nominal);
@@ -214,6 +215,14 @@ fn command_line(args: &Sim) -> String {
         option("profile", &profile.to_string_lossy());
     }
     words.join(" ")
+}
+
+/// Refuses sched_ext schedulers where the model has only the kernel's own.
+fn check_kernel(schedulers: &[Scheduler], args: &Sim) -> Result<()> {
+    let foreign = |scheduler: &&Scheduler| scheduler.loadable.is_some() && !args.kernel.has_sched_ext();
+    schedulers.iter().find(foreign).map_or(Ok(()), |scheduler| {
+        bail!("--kernel {}: sched_ext is modelled as in 7.2 only, and {} needs it", args.kernel, scheduler.name)
+    })
 }
 
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.

@@ -237,7 +237,7 @@ fn man_pages_completions_headers_and_objects_are_generated() {
         .collect();
     assert_eq!(made("objects"), names);
     let hash = |policy: &str| {
-        let output = weir(folder.path(), &["sim", policy, "-m", "core:2", "-w", "hogs", "--for", "100ms"]);
+        let output = weir(folder.path(), &["sim", policy, "-m", "core:2 pu:1", "-w", "hogs", "--for", "100ms"]);
         text(&output.stdout).lines().find(|line| line.starts_with("log hash")).map(str::to_owned)
     };
     assert!(hash("bfs").is_some());
