@@ -3,7 +3,7 @@
  * How load gets from one CPU to another.
  *
  * 1. A CPU that runs out of tasks takes one from the busiest CPU, domain by domain from its core upwards (new-idle
- *    balance); not if it idled for less than 0.5 ms at a time lately, nor, since 4.1, if no CPU has two tasks.
+ *    balance) that has two. Before 6.1 it does not if it idled for less than 0.5 ms at a time lately.
  * 2. Every CPU looks at each of its domains once in an interval: as many ms as the domain has CPUs, and 32 times as long
  *    if it is busy (16 times in 6.1). In 2.6.36 the intervals are 1 ms (8 in a node, 64 in the machine), 64 times as long
  *    (32, 128). It doubles while there is nothing to do, up to twice (2.6.36: 2, 4, 4 or 1 times) the shortest. Only the first
@@ -153,7 +153,7 @@ static __always_inline void end_group(struct survey *s, bool own, u32 cpus)
 }
 
 /* Looks at all CPUs of a domain. */
-CHECKED_ONCE u32 look(s32 cpu, u32 level)
+VERIFIED_ONCE u32 look(s32 cpu, u32 level)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 	struct survey *s = &surveys[index_of(cpu)];
@@ -244,7 +244,7 @@ static __always_inline bool fits(const struct survey *s, const struct task *t, u
 }
 
 /* Moves tasks from the busiest CPU to `cpu`: one that has become idle takes one, and runs it at once. */
-CHECKED_ONCE u32 pull(s32 cpu, u32 level, u32 state, u64 now)
+VERIFIED_ONCE u32 pull(s32 cpu, u32 level, u32 state, u64 now)
 {
 	struct survey *s = &surveys[index_of(cpu)];
 	u32 failed = balance_of(cpu)->failed[level_index(level)];
@@ -298,7 +298,7 @@ static __always_inline void push_from(s32 busiest, s32 cpu)
 }
 
 /* Whether tasks came. */
-CHECKED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
+VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
 {
 	struct survey *s = &surveys[index_of(cpu)];
 	struct balance *b = balance_of(cpu);
@@ -363,7 +363,7 @@ static __always_inline s32 destination(struct task_struct *p, s32 cpu)
 }
 
 /* 2: all domains whose time has come. */
-CHECKED_ONCE u32 balance_domains(s32 cpu, u32 state, u64 now)
+VERIFIED_ONCE u32 balance_domains(s32 cpu, u32 state, u64 now)
 {
 	struct balance *b = balance_of(cpu);
 	int level;
@@ -382,7 +382,7 @@ CHECKED_ONCE u32 balance_domains(s32 cpu, u32 state, u64 now)
 }
 
 /* 1: nobody is left. Whether somebody comes. */
-CHECKED_ONCE u32 balance_newly_idle(s32 cpu, u64 now)
+VERIFIED_ONCE u32 balance_newly_idle(s32 cpu, u64 now)
 {
 	const struct balance *b = balance_of(cpu);
 	int level;
@@ -399,7 +399,7 @@ CHECKED_ONCE u32 balance_newly_idle(s32 cpu, u64 now)
 /* ---- 3: at ticks ---- */
 
 /* Whether the CPU, which is busy, has to look at some domain. */
-CHECKED_ONCE u32 is_due(s32 cpu, u64 now)
+VERIFIED_ONCE u32 is_due(s32 cpu, u64 now)
 {
 	const struct balance *b = balance_of(cpu);
 	int level;

@@ -158,7 +158,7 @@ static __always_inline void keep(struct task_struct *prev, struct cpu *c)
 }
 
 /* Whoever is best goes to the CPU; whether somebody did. `stays`: the task that runs is among them, and may be the best. */
-CHECKED_ONCE u32 take_best(s32 cpu, u32 stays)
+VERIFIED_ONCE u32 take_best(s32 cpu, u32 stays)
 {
 	struct cpu *c = cpu_of(cpu);
 	s32 best = c->overdue;
@@ -263,7 +263,7 @@ OP1(void, cfs_running, struct task_struct *, p)
  * Somebody who waits for very long: the first such one runs next. Looking goes through the whole queue, so it is done twice
  * a second.
  */
-CHECKED_ONCE u32 look_for_overdue(s32 cpu, u64 now)
+VERIFIED_ONCE u32 look_for_overdue(s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 	struct task_struct *p;

@@ -94,7 +94,7 @@ static __always_inline u64 limit_of(const struct cpu *c, struct task_struct *fir
 }
 
 /* Looks through the queue: at the first, and, if there are buddies, as far as one may stand. */
-CHECKED_ONCE u32 see_queue(s32 cpu, u32 stays)
+VERIFIED_ONCE u32 see_queue(s32 cpu, u32 stays)
 {
 	struct cpu *c = cpu_of(cpu);
 	struct seen *seen = &c->seen;
@@ -140,7 +140,7 @@ static __always_inline s32 instead_of_skipped(const struct cpu *c, s32 skipped, 
 }
 
 /* The number of the best task, 0 if there is none. `stays`: the task that runs may go on. */
-CHECKED_ONCE s32 choose(s32 cpu, u32 stays)
+VERIFIED_ONCE s32 choose(s32 cpu, u32 stays)
 {
 	const struct cpu *c = cpu_of(cpu);
 	const struct seen *seen = &c->seen;
@@ -161,7 +161,7 @@ CHECKED_ONCE s32 choose(s32 cpu, u32 stays)
 	return next ? c->next : last ? c->last : best;
 }
 
-CHECKED_ONCE u32 take_numbered(s32 cpu, s32 number)
+VERIFIED_ONCE u32 take_numbered(s32 cpu, s32 number)
 {
 	struct task_struct *p;
 

@@ -129,12 +129,6 @@ static __always_inline u64 later(u64 a, u64 b)
 	return before(a, b) ? b : a;
 }
 
-/*
- * A function that the verifier checks once, for any arguments, and not again for each call: larger ones are such. They take
- * and give numbers only.
- */
-#define CHECKED_ONCE __attribute__((noinline))
-
 /* ---- 4: the unit of time ---- */
 
 static __always_inline u32 scale_factor(u32 online)
@@ -167,7 +161,7 @@ static __always_inline void scale(u32 online)
 /* ---- 2, 1: virtual time ---- */
 
 /* The virtual time of the first that waits, if there is one. */
-CHECKED_ONCE u32 see_first(s32 cpu)
+VERIFIED_ONCE u32 see_first(s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
 	struct task_struct *p;
@@ -211,7 +205,7 @@ static __always_inline void charge_current(struct cpu *c, u64 now)
  * Called at all moments at which virtual times are compared; but not between a pick and the moment at which that task runs:
  * it is in the queue no more.
  */
-CHECKED_ONCE u32 update_current(s32 cpu, u64 now)
+VERIFIED_ONCE u32 update_current(s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 
