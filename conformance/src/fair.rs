@@ -221,13 +221,13 @@ pub fn recorded() -> Result<Vec<Values>> {
 }
 
 /// Values of the model that are too far from the kernel's: case, task, measure. One that is new is an error, and one that is
-/// gone.
+/// gone. The causes that are named here are guesses: none was tested.
 ///
 /// - Among equal hogs, `hog-1` has up to 1.1 points of the CPU too much in runs of a second or two, and gaps differ by one
-///   turn or the beginning. The threads of the kernel are all made before they begin, and begin together; those of the
-///   model are made one by one, with a turn's debit each.
-/// - The longest gap of some hogs is longer in the kernel by a tick, or by some turns: threads of its own take part there.
-/// - `briefly-of-4`: 0.6 points of a share.
+///   turn or the beginning. Perhaps because threads of the kernel are all made before they begin, and begin together; those
+///   of the model are made one by one, with a turn's debit each.
+/// - The longest gap of some hogs is longer in the kernel by a tick, or by some turns. Perhaps threads of its own take part.
+/// - `briefly-of-4`: 0.6 points of a share, of no known cause.
 const KNOWN: [(&str, &str, &str); 31] = [
     ("better-5", "worse-0", "gap-max"),
     ("briefly-of-4", "brief-0", "share"),
