@@ -246,18 +246,16 @@ fn hogs_spread_to_idle_cpus() {
     }
 }
 
-/// "balance.bpf.h" 2, 4, 5: three hogs on two CPUs share them by moving. P10 of a model of our own: two thirds for each, but
-/// for 5 points. In the simulator all versions keep to that. Here all CPUs have their ticks in the same nanosecond: 2.6.36
-/// gives 74.5, 63.7 and 61.7 %, and in 4.1, whose intervals are equal, each CPU takes back at once what the other took.
+/// "balance.bpf.h" 2, 4, 5: three hogs on two CPUs share them by moving: two thirds for each, but for 5 points (P10 of a model
+/// of our own). **It does not hold for 2.6.36 and 4.1** (`policies/cfs/README.md`): here, where all CPUs have their ticks in
+/// the same nanosecond, 2.6.36 gives 74.5, 63.7 and 61.7 %, and in 4.1 each CPU takes back at once what the other took.
 #[test]
 fn three_hogs_share_two_cpus() {
-    for (preset, tolerance) in [("2.6.36", 800), ("6.1", 500)] {
-        let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:2 pu:1", 1000);
-        let tasks = world.start(vec![world.attributes(); 3]);
-        world.run_ms(10_000);
-        let ran: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
-        assert!(ran.iter().all(|ms| ms.abs_diff(6_667) <= tolerance), "{preset}: {ran:?}");
-    }
+    let mut world = World::new("cfs@6.1", "node:1 core:2 pu:1", 1000);
+    let tasks = world.start(vec![world.attributes(); 3]);
+    world.run_ms(10_000);
+    let ran: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+    assert!(ran.iter().all(|ms| ms.abs_diff(6_667) <= 500), "{ran:?}");
 }
 
 /// "balance.bpf.h" 7: who waits on CPU 0 may not leave it, and who runs there hardly ever waits: it is pushed to CPU 1.
