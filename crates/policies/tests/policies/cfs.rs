@@ -43,7 +43,7 @@ fn virtual_time_is_cpu_time_over_weight() {
     }
 }
 
-/// P1 and P2 of a model of our own: what the better one of two hogs gets.
+/// P1 and P2 of a model of our own: what the better one of two hogs gets, to a tenth of a point beside SCHED_IDLE.
 #[test]
 fn shares_follow_weights() {
     for preset in PRESETS {
@@ -60,7 +60,8 @@ fn shares_follow_weights() {
             let tasks = world.start(vec![world.pinned(0, 0), other]);
             world.run_ms(20_000);
             let found = world.ran_ns[tasks[0].0 as usize] / 2_000_000;
-            assert!(found.abs_diff(share) <= 20, "{preset}, {policy:?} {nice}: {found}");
+            let tolerance = if policy == Policy::Idle { 10 } else { 20 };
+            assert!(found.abs_diff(share) <= tolerance, "{preset}, {policy:?} {nice}: {found}");
         }
     }
 }
