@@ -94,6 +94,21 @@ fn turns_share_a_latency() {
     }
 }
 
+/// "queue.bpf.h" 3: up to 8 tasks share a latency, 24 ms on 8 CPUs; each of more has the granularity, 3 ms, and the tick after.
+#[test]
+fn more_than_eight_tasks_have_the_granularity_each() {
+    for preset in PRESETS {
+        for number in [8, 9, 10] {
+            let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:8 pu:1", 1000);
+            world.start(vec![world.pinned(0, 0); number]);
+            world.run_ms(200);
+            world.began.clear();
+            world.run_ms(600);
+            assert!(turns(&world).iter().all(|turn| *turn == 4 * MS), "{preset} {number}: {:?}", turns(&world));
+        }
+    }
+}
+
 /// "queue.bpf.h" 4: the three ways to scale, seen in the turns of two hogs.
 #[test]
 fn scaling_is_none_logarithmic_or_linear() {
