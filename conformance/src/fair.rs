@@ -4,21 +4,15 @@
 //!
 //! All of it is on one CPU: on several, the emulated CPUs take turns, and nothing but shares would mean anything.
 
-use crate::heir::{self, OnCpu, Stretches, Values};
+use crate::oracle::{self, PIECE_US, Values};
 use anyhow::{Context, Result, anyhow};
 use bpf_object::Object;
-use fault_plan::FaultPlan;
-use ids::{Nanos, TaskId};
 use launch_profile::Profile;
-use live::threads::{Options, Played, play};
-use machine_model::Machine;
-use simulator::{Scheduler, Setup};
+use live::threads::{Options, play};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use workload::Workload;
 
-/// A hog looks at the clock so often, in its own time.
-const PIECE_US: u64 = 200;
 /// Where Linux 6.1 is told its latency and granularities.
 const SETTINGS: &str = "/sys/kernel/debug/sched";
 /// These, in nanoseconds, for one CPU; and the tunables of `cfs`, in microseconds.
@@ -27,8 +21,6 @@ const UNITS: [(&str, &str, u64); 3] = [
     ("min_granularity_ns", "min_granularity_us", 750_000),
     ("wakeup_granularity_ns", "wakeup_granularity_us", 1_000_000),
 ];
-/// 1 CPU of 1000 ticks a second, with the costs of the other comparisons in that machine.
-const MACHINE: &str = include_str!("../shares/icount.toml");
 const RECORDS: [&str; 3] =
     [include_str!("../fair/1.txt"), include_str!("../fair/2.txt"), include_str!("../fair/3.txt")];
 
@@ -142,35 +134,19 @@ impl Case {
 /// # Errors
 /// If a case cannot be played, or the kernel has no such setting.
 pub fn play_all(later: Duration) -> Result<String> {
-    let mut values = Values::new();
+    let mut values = Values::default();
     for case in &CASES {
         for (setting, _, ns) in UNITS {
             let path = Path::new(SETTINGS).join(setting);
             std::fs::write(&path, (ns * case.factor).to_string()).with_context(|| path.display().to_string())?;
         }
         let workload = case.workload()?;
-        let begun = Instant::now();
-        while begun.elapsed() < later {
-            // A sleep would end at a tick.
-            std::hint::spin_loop();
-        }
-        add(&mut values, case, &play(&workload, &Options { log: true, ..Options::default() })?);
+        oracle::wait_for_phase(later);
+        let played = play(&workload, &Options { log: true, ..Options::default() })?;
+        values.add_played(case.name, &played, |task| case.is_hog(task));
         eprintln!("{}", case.name);
     }
-    Ok(heir::write(&values))
-}
-
-fn add(values: &mut Values, case: &Case, played: &Played) {
-    let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
-    for (number, task) in played.tasks.iter().enumerate() {
-        let id = TaskId(number as u32);
-        let times: Vec<Nanos> = played.log.iter().filter(|step| step.task == id).map(|step| step.time).collect();
-        // A piece ends when the next one begins, or where the CPU was lost: nobody knows when in it.
-        let seen = times.windows(2).map(|pair| (pair[0], pair[1].min(pair[0] + Nanos::from_us(PIECE_US))));
-        let stretches = if case.is_hog(&task.name) { Stretches::of(seen) } else { Stretches::default() };
-        let periods = task.periods.as_ref().map(|periods| periods.summary().response);
-        heir::insert(values, case.name, &task.name, task.cpu.0 * 100_000 / total, stretches, periods);
-    }
+    Ok(values.to_string())
 }
 
 /// What the model gives for the same cases under `cfs`.
@@ -178,36 +154,16 @@ fn add(values: &mut Values, case: &Case, played: &Played) {
 /// # Errors
 /// If the policy or a case cannot be simulated.
 pub fn simulated(preset: &str) -> Result<Values> {
-    let mut machine = Machine::from_toml("icount.toml", MACHINE)?;
-    machine.hz = 1_000;
+    let machine = oracle::machine(1_000)?;
     let shipped = policies::find("cfs").ok_or_else(|| anyhow!("no policy cfs"))?;
     let object = Object::parse(shipped.object)?;
-    let mut values = Values::new();
+    let mut values = Values::default();
     for case in &CASES {
         let mut profile = Profile::from_toml("cfs", shipped.profile)?;
         let units = UNITS.map(|(_, tunable, ns)| (tunable.to_owned(), (ns * case.factor / 1_000).to_string()));
         profile.select(Some(preset), &units)?;
         let workload = case.workload()?;
-        let setup = Setup {
-            machine: &machine,
-            workload: &workload,
-            scheduler: Scheduler::Object { object: &object, profile: &profile },
-            seed: 0,
-            duration: None,
-            faults: &FaultPlan::default(),
-            kernel: (7, 2).into(),
-        };
-        let mut on_cpu = OnCpu::default();
-        let outcome = simulator::run(&setup, &mut on_cpu, &mut |_| ())?;
-        let tasks: Vec<_> = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread).collect();
-        let total: u64 = tasks.iter().map(|task| task.account.run.0).sum();
-        for task in tasks {
-            let seen = on_cpu.take(task.id);
-            let stretches = if case.is_hog(&task.name) { Stretches::of(seen) } else { Stretches::default() };
-            let response = task.periods.as_ref().map(|periods| periods.summary().response);
-            let share = task.account.run.0 * 100_000 / total;
-            heir::insert(&mut values, case.name, &task.name, share, stretches, response);
-        }
+        values.add_simulated(case.name, &workload, &machine, (&object, &profile), |task| case.is_hog(task))?;
     }
     Ok(values)
 }
@@ -217,7 +173,7 @@ pub fn simulated(preset: &str) -> Result<Values> {
 /// # Errors
 /// If the records cannot be read.
 pub fn recorded() -> Result<Vec<Values>> {
-    RECORDS.iter().map(|text| heir::read(text)).collect()
+    RECORDS.iter().map(|text| text.parse()).collect()
 }
 
 /// Values of the model that are too far from the kernel's: case, task, measure. One that is new is an error, and one that is
@@ -265,7 +221,7 @@ const KNOWN: [(&str, &str, &str); 31] = [
 /// A table of every value, and whether the model's is as far from what the kernel did as that is from itself. Values that
 /// are known not to be are marked.
 pub fn compare(model: &Values, kernel: &[Values]) -> (String, bool) {
-    heir::table(
+    oracle::table(
         "cfs@6.1",
         model,
         kernel,

@@ -6,30 +6,19 @@
 //! Two kernels: *A* is MuQSS as it is, whose slices a timer ends; *B* has ticks end them, by the rule of BFS 0.360
 //! (`highres=off`). `bfs` ends slices at ticks: it is held against B, and against A where ticks do not matter.
 
+use crate::oracle::{self, PIECE_US, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
-use event_log::{Event, EventKind, Sink, TaskInfo};
-use fault_plan::FaultPlan;
-use ids::{CpuId, CpuSet, Nanos, TaskId};
 use launch_profile::Profile;
-use live::threads::{Options, Played, play};
-use machine_model::Machine;
-use measures::LatencySummary;
+use live::threads::{Options, play};
 use rustix::process::{Pid, setpriority_process};
-use simulator::{Scheduler, Setup};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use workload::Workload;
 
-/// A hog looks at the clock so often, in its own time.
-const PIECE_US: u64 = 200;
-/// Who is away for longer has lost the CPU; interrupts and threads of the kernel take less.
-const AWAY: Nanos = Nanos::from_us(500);
 /// Where the time slice of a kernel with MuQSS is set.
 const RR_INTERVAL: &str = "/proc/sys/kernel/rr_interval";
-/// 1 CPU of 1000 ticks a second, with the costs of the other comparisons in that machine.
-const MACHINE: &str = include_str!("../shares/icount.toml");
 const RECORDS: [(&str, &str); 8] = [
     ("B", include_str!("../heir/b1.txt")),
     ("B", include_str!("../heir/b2.txt")),
@@ -70,6 +59,10 @@ const CASES: [Case; 12] = [
     case("job-8", 6, &[0, 0, 0, 0, 0, 0, 0, 0], Some(0), 3),
 ];
 
+fn is_hog(task: &str) -> bool {
+    task.starts_with("hog")
+}
+
 impl Case {
     fn workload(&self) -> Result<Workload> {
         let mut tasks = String::new();
@@ -86,44 +79,6 @@ impl Case {
     }
 }
 
-/// What was measured of a task: a case, a task, a measure, and its value in thousandths of a percent or in microseconds.
-pub type Values = BTreeMap<(String, String, String), u64>;
-
-/// Stretches on the CPU, and what lies between them.
-#[derive(Default)]
-pub(crate) struct Stretches {
-    turns: Vec<u64>,
-    gaps: Vec<u64>,
-}
-
-impl Stretches {
-    /// From the times at which the task was seen on the CPU, begin and end.
-    pub(crate) fn of(seen: impl IntoIterator<Item = (Nanos, Nanos)>) -> Stretches {
-        let mut stretches = Stretches::default();
-        let mut current: Option<(Nanos, Nanos)> = None;
-        for (begin, end) in seen {
-            match &mut current {
-                Some((_, last)) if begin.since(*last) < AWAY => *last = end,
-                _ => {
-                    if let Some((first, last)) = current.replace((begin, end)) {
-                        stretches.turns.push(last.since(first).0 / 1000);
-                        stretches.gaps.push(begin.since(last).0 / 1000);
-                    }
-                }
-            }
-        }
-        stretches
-    }
-
-    /// The median turn and the longest gap, without the first of each: the tasks begin one after another.
-    fn values(mut self) -> Option<(u64, u64)> {
-        let mut turns = self.turns.split_off(1.min(self.turns.len()));
-        let gaps = self.gaps.split_off(1.min(self.gaps.len()));
-        turns.sort_unstable();
-        Some((*turns.get(turns.len() / 2)?, gaps.into_iter().max()?))
-    }
-}
-
 /// Plays all cases with real threads in the running kernel, which has MuQSS, and tells what was measured as text. Each begins
 /// so much later than it would: in another phase of the tick. In the deterministic machine nothing else tells one time from
 /// another.
@@ -131,15 +86,11 @@ impl Stretches {
 /// # Errors
 /// If a case cannot be played, or the kernel has no such setting.
 pub fn play_all(later: Duration) -> Result<String> {
-    let mut values = Values::new();
+    let mut values = Values::default();
     for case in &CASES {
         std::fs::write(RR_INTERVAL, case.rr_ms.to_string()).context(RR_INTERVAL)?;
         let workload = case.workload()?;
-        let begun = Instant::now();
-        while begun.elapsed() < later {
-            // A sleep would end at a tick.
-            std::hint::spin_loop();
-        }
+        oracle::wait_for_phase(later);
         // The threads of the case before may still be on their way out.
         let old = threads()?;
         let played = std::thread::scope(|scope| {
@@ -148,9 +99,9 @@ pub fn play_all(later: Duration) -> Result<String> {
             reniced.join().expect("it does not panic")?;
             anyhow::Ok(played?)
         })?;
-        add(&mut values, case, &played);
+        values.add_played(case.name, &played, is_hog);
     }
-    Ok(write(&values))
+    Ok(values.to_string())
 }
 
 /// Gives the hogs their nice values from outside: MuQSS 0.31 takes none from `sched_setattr`, by which the player sets them.
@@ -178,127 +129,25 @@ fn threads() -> Result<Vec<i32>> {
     Ok(entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect())
 }
 
-fn add(values: &mut Values, case: &Case, played: &Played) {
-    let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
-    for (number, task) in played.tasks.iter().enumerate() {
-        let id = TaskId(number as u32);
-        let times: Vec<Nanos> = played.log.iter().filter(|step| step.task == id).map(|step| step.time).collect();
-        // A piece ends when the next one begins, or where the CPU was lost: nobody knows when in it.
-        let seen = times.windows(2).map(|pair| (pair[0], pair[1].min(pair[0] + Nanos::from_us(PIECE_US))));
-        let periods = task.periods.as_ref().map(|periods| periods.summary().response);
-        insert(values, case.name, &task.name, task.cpu.0 * 100_000 / total, Stretches::of(seen), periods);
-    }
-}
-
-/// What was measured of one task.
-pub(crate) fn insert(
-    values: &mut Values,
-    case: &str,
-    task: &str,
-    share: u64,
-    stretches: Stretches,
-    response: Option<LatencySummary>,
-) {
-    let mut insert = |measure: &str, value: u64| {
-        values.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
-    };
-    insert("share", share);
-    match response {
-        Some(response) => {
-            let us = [response.p50, response.p90, response.p99].map(|time| time.0 / 1000);
-            ["response-p50", "response-p90", "response-p99"].iter().zip(us).for_each(|(name, us)| insert(name, us));
-        }
-        None => {
-            let Some((turn, gap)) = stretches.values() else { return };
-            insert("turn-p50", turn);
-            insert("gap-max", gap);
-        }
-    }
-}
-
-/// On-CPU times of all tasks of a run.
-#[derive(Default)]
-pub(crate) struct OnCpu {
-    since: BTreeMap<u32, Nanos>,
-    seen: BTreeMap<u32, Vec<(Nanos, Nanos)>>,
-}
-
-impl OnCpu {
-    /// When the task was on the CPU.
-    pub(crate) fn take(&mut self, task: TaskId) -> Vec<(Nanos, Nanos)> {
-        self.seen.remove(&task.0).unwrap_or_default()
-    }
-}
-
-impl Sink for OnCpu {
-    fn task(&mut self, _: Nanos, _: &TaskInfo) {}
-    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
-    fn event(&mut self, event: &Event) {
-        let EventKind::Switch { prev, .. } = event.kind else { return };
-        if let Some(begin) = self.since.remove(&prev.0) {
-            self.seen.entry(prev.0).or_default().push((begin, event.time));
-        }
-        debug_assert_eq!(event.cpu, CpuId(0));
-        if event.task != TaskId::NONE {
-            self.since.insert(event.task.0, event.time);
-        }
-    }
-}
-
 /// What the model gives for the same cases under `bfs`, on a machine with the ticks of kernel B, or, for A, with so many that
 /// they do not matter and cost nothing.
 ///
 /// # Errors
 /// If the policy or a case cannot be simulated.
 pub fn simulated(kernel: &str) -> Result<Values> {
-    let mut machine = Machine::from_toml("icount.toml", MACHINE)?;
-    (machine.hz, machine.costs.tick_ns) = if kernel == "B" { (1_000, machine.costs.tick_ns) } else { (10_000, 0) };
+    let mut machine = oracle::machine(if kernel == "B" { 1_000 } else { 10_000 })?;
+    if kernel == "A" {
+        machine.costs.tick_ns = 0;
+    }
     let shipped = policies::find("bfs").ok_or_else(|| anyhow!("no policy bfs"))?;
     let object = Object::parse(shipped.object)?;
-    let mut values = Values::new();
+    let mut values = Values::default();
     for case in &CASES {
         let mut profile = Profile::from_toml("bfs", shipped.profile)?;
         let rr = ("rr_interval_ms".to_owned(), case.rr_ms.to_string());
         profile.select(Some("0.467-interactive"), &[rr])?;
         let workload = case.workload()?;
-        let setup = Setup {
-            machine: &machine,
-            workload: &workload,
-            scheduler: Scheduler::Object { object: &object, profile: &profile },
-            seed: 0,
-            duration: None,
-            faults: &FaultPlan::default(),
-            kernel: (7, 2).into(),
-        };
-        let mut on_cpu = OnCpu::default();
-        let outcome = simulator::run(&setup, &mut on_cpu, &mut |_| ())?;
-        let tasks: Vec<_> = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread).collect();
-        let total: u64 = tasks.iter().map(|task| task.account.run.0).sum();
-        for task in tasks {
-            let seen = on_cpu.take(task.id);
-            let response = task.periods.as_ref().map(|periods| periods.summary().response);
-            let share = task.account.run.0 * 100_000 / total;
-            insert(&mut values, case.name, &task.name, share, Stretches::of(seen), response);
-        }
-    }
-    Ok(values)
-}
-
-pub(crate) fn write(values: &Values) -> String {
-    let mut text = String::from("# case task measure value (share: 1/1000 %; others: us)\n");
-    for ((case, task, measure), value) in values {
-        writeln!(text, "{case} {task} {measure} {value}").expect("a string takes all");
-    }
-    text
-}
-
-pub(crate) fn read(text: &str) -> Result<Values> {
-    let mut values = Values::new();
-    for (line, number) in text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#')) {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [case, task, measure, value] = words[..] else { bail!("line {number}: expected four columns") };
-        let value = value.parse().with_context(|| format!("line {number}"))?;
-        values.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
+        values.add_simulated(case.name, &workload, &machine, (&object, &profile), is_hog)?;
     }
     Ok(values)
 }
@@ -308,17 +157,7 @@ pub(crate) fn read(text: &str) -> Result<Values> {
 /// # Errors
 /// If the records cannot be read.
 pub fn recorded(kernel: &str) -> Result<Vec<Values>> {
-    RECORDS.iter().filter(|(name, _)| *name == kernel).map(|(_, text)| read(text)).collect()
-}
-
-/// How finely a measure can be told at all: a share by the turn that the end of a run cuts, a stretch by the pieces in
-/// which hogs look at the clock, a response by the tick at which a sleep ends without high-resolution timers.
-fn resolution(measure: &str) -> u64 {
-    match measure {
-        "share" => 300,
-        "turn-p50" | "gap-max" => AWAY.0 / 1000,
-        _ => 1_000,
-    }
+    RECORDS.iter().filter(|(name, _)| *name == kernel).map(|(_, text)| text.parse()).collect()
 }
 
 /// With `highres=off` every sleep ends one tick later than it should: that is no doing of the scheduler.
@@ -346,65 +185,19 @@ const KNOWN: [(&str, &str, &str, &str); 6] = [
 /// did itself, from one time to another, or as can be told at all. Those that are known not to are marked.
 pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) {
     let known = |case: &str, task: &str, measure: &str| KNOWN.contains(&(name, case, task, measure));
-    table("bfs", model, kernel, known, |measure, value| without_tick(name, measure, value))
-}
-
-/// The same for another policy: what is known to be too far, and what is taken from a kernel's values first.
-pub(crate) fn table(
-    policy: &str,
-    model: &Values,
-    kernel: &[Values],
-    known: impl Fn(&str, &str, &str) -> bool,
-    adjusted: impl Fn(&str, u64) -> u64,
-) -> (String, bool) {
-    let mut text = format!("{:16} {:10} {:13} {:>17} {policy:>8}\n", "case", "task", "measure", "kernel");
-    let mut well = !kernel[0].is_empty();
-    for (key @ (case, task, measure), first) in &kernel[0] {
-        let all = kernel.iter().map(|one| one.get(key).copied().unwrap_or(*first));
-        let (low, high) = all.fold((u64::MAX, 0), |(low, high), value| {
-            let value = adjusted(measure, value);
-            (low.min(value), high.max(value))
-        });
-        let spread = (high - low).max(resolution(measure));
-        let value = model.get(key).copied();
-        let fits = value.is_some_and(|value| value + spread >= low && value <= high + spread);
-        let mark = match (fits, known(case, task, measure)) {
-            (true, false) => "",
-            (true, true) => "  KNOWN IN VAIN",
-            (false, true) => "  known",
-            (false, false) => "  TOO FAR",
-        };
-        let shown = value.map_or("-".to_owned(), |value| value.to_string());
-        writeln!(text, "{case:16} {task:10} {measure:13} {low:>8} {high:>8} {shown:>8}{mark}")
-            .expect("a string takes all");
-        well &= mark.is_empty() || mark == "  known";
-    }
-    (text, well)
+    oracle::table("bfs", model, kernel, known, |measure, value| without_tick(name, measure, value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(us: u64) -> Nanos {
-        Nanos::from_us(us)
-    }
-
-    #[test]
-    fn stretches_end_where_somebody_is_away() {
-        let pieces = [(0, 200), (210, 410), (1_000, 1_200), (1_201, 1_400), (9_000, 9_100), (20_000, 20_200)];
-        let stretches = Stretches::of(pieces.map(|(begin, end)| (at(begin), at(end))));
-        assert_eq!((&stretches.turns[..], &stretches.gaps[..]), (&[410, 400, 100][..], &[590, 7_600, 10_900][..]));
-        assert_eq!(stretches.values(), Some((400, 10_900)));
-    }
-
     #[test]
     fn what_is_farther_than_the_kernel_from_itself_is_named() {
         let values = |share: u64, response: u64| {
-            read(&format!("a hog-0 share {share}\na job response-p50 {response}\n")).unwrap()
+            format!("a hog-0 share {share}\na job response-p50 {response}\n").parse::<Values>().unwrap()
         };
         let kernel = [values(50_000, 3_000), values(51_000, 3_500)];
-        assert_eq!(read(&write(&kernel[0])).unwrap(), kernel[0]);
         for (share, response, fits) in [
             (50_500, 2_000, true),
             (49_000, 1_000, true),
@@ -414,7 +207,7 @@ mod tests {
         ] {
             assert_eq!(compare("B", &values(share, response), &kernel).1, fits, "{share} {response}");
         }
-        assert!(!compare("B", &Values::new(), &kernel).1, "nothing is not enough");
+        assert!(!compare("B", &Values::default(), &kernel).1, "nothing is not enough");
     }
 
     #[test]

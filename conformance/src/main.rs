@@ -57,14 +57,11 @@ enum Command {
     },
     /// Compare shares of a CPU and latencies with what `shares/play.sh` left of a kernel.
     Shares {
-        /// Folder of the reports; what is kept of a kernel if none is named.
-        reports: Option<PathBuf>,
+        /// Folder of the reports.
+        reports: PathBuf,
         /// Keep the kernel's numbers in this file.
         #[arg(long)]
         keep: Option<PathBuf>,
-        /// Write the table into this page.
-        #[arg(long)]
-        page: Option<PathBuf>,
     },
     /// Compare the model of the kernel's own classes with what `weir run` reported of real threads under them.
     Classes {
@@ -132,22 +129,6 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare_shares(reports: Option<&Path>, keep: Option<&Path>, page: Option<&Path>) -> Result<bool> {
-    let kernel = reports.map_or_else(shares::recorded, shares::reports)?;
-    let model = shares::simulated()?;
-    let (text, well) = shares::compare(&kernel, &model, &shares::own_exceptions());
-    print!("{text}");
-    if let Some(path) = keep {
-        write(path, &shares::write(&kernel))?;
-    }
-    if let Some(path) = page {
-        let place = || path.display().to_string();
-        let old = std::fs::read_to_string(path).with_context(place)?;
-        write(path, &shares::in_page(&old, &shares::markdown(&kernel, &model)?).with_context(place)?)?;
-    }
-    Ok(well)
-}
-
 /// Whether all is well.
 fn run(command: Command) -> Result<bool> {
     match command {
@@ -173,21 +154,22 @@ fn run(command: Command) -> Result<bool> {
             }
             Ok(verdicts.iter().all(Verdict::is_expected))
         }
-        Command::Shares { reports, keep, page } => compare_shares(reports.as_deref(), keep.as_deref(), page.as_deref()),
+        Command::Shares { reports, keep } => {
+            let kernel = shares::reports(&reports)?;
+            say(
+                &shares::compare(&kernel, &shares::simulated()?, &shares::own_exceptions()),
+                keep,
+                &shares::write(&kernel),
+            )
+        }
         Command::Classes { reports, keep } => {
             let kernel = if reports.is_empty() { classes::recorded()? } else { classes::reports(&reports)? };
-            let (text, well) = classes::compare(&kernel, &classes::simulated()?);
-            print!("{text}");
-            keep.map_or(Ok(()), |path| write(&path, &classes::write(&kernel)))?;
-            Ok(well)
+            say(&classes::compare(&kernel, &classes::simulated()?), keep, &classes::write(&kernel))
         }
         Command::Order { rounds, kernel, seed, keep } => {
             let records = order::records(&kernel)?;
             let real = if rounds.is_empty() { records.ranges()? } else { records.saved(&rounds)? };
-            let (text, well) = order::compare(&real, &records.simulated(seed)?, records.known);
-            print!("{text}");
-            keep.map_or(Ok(()), |path| write(&path, &order::write(&real)))?;
-            Ok(well)
+            say(&order::compare(&real, &records.simulated(seed)?, records.known), keep, &order::write(&real))
         }
         Command::Heir { later_us } => {
             print!("{}", heir::play_all(std::time::Duration::from_micros(later_us))?);
@@ -198,15 +180,9 @@ fn run(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Heirs { kernel } => {
-            let (text, well) = heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?);
-            print!("{text}");
-            Ok(well)
+            say(&heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?), None, "")
         }
-        Command::Fairs { preset } => {
-            let (text, well) = fair::compare(&fair::simulated(&preset)?, &fair::recorded()?);
-            print!("{text}");
-            Ok(well)
-        }
+        Command::Fairs { preset } => say(&fair::compare(&fair::simulated(&preset)?, &fair::recorded()?), None, ""),
         Command::Keep { records, output } => {
             std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
             for (scenario, kernel) in recorded_scenarios(&records, &[])? {
@@ -216,6 +192,13 @@ fn run(command: Command) -> Result<bool> {
             Ok(true)
         }
     }
+}
+
+/// Prints a comparison and keeps what was compared, in the file that was asked for; whether all is well.
+fn say((text, well): &(String, bool), keep: Option<PathBuf>, kept: &str) -> Result<bool> {
+    print!("{text}");
+    keep.map_or(Ok(()), |path| write(&path, kept))?;
+    Ok(*well)
 }
 
 fn play_in_kernel(names: &[String], smoke: bool, plays: u32, output: &Path) -> Result<bool> {

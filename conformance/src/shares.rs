@@ -29,7 +29,6 @@ const WAKEUPS: u64 = 20;
 /// The policies, in the order of their latencies: the later one has the lower.
 const POLICIES: [&str; 2] = ["fifo", "bfs"];
 const EXCEPTIONS: &str = include_str!("../shares/exceptions.toml");
-const RECORDED: &str = include_str!("../recorded/7.2.13/shares");
 const MACHINE: &str = include_str!("../shares/icount.toml");
 const WORKLOADS: [(&str, &str); 6] = [
     ("shares-2", include_str!("../shares/shares-2.json")),
@@ -186,11 +185,6 @@ impl Sink for Unheard {
     fn event(&mut self, _: &Event) {}
 }
 
-/// What is kept of a kernel.
-pub fn recorded() -> Result<Vec<Got>> {
-    read(RECORDED)
-}
-
 /// What the model gives.
 pub fn simulated() -> Result<Vec<Got>> {
     let machine = Machine::from_toml("icount.toml", MACHINE)?;
@@ -281,7 +275,7 @@ pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (Stri
     (text, well)
 }
 
-const BEGIN: &str = "<!-- made by cargo run -p conformance -- shares --page docs/fidelity.md -->\n";
+const BEGIN: &str = "<!-- made by UPDATE_EXPECT=1 cargo test -p conformance -->\n";
 const END: &str = "<!-- end of the shares -->\n";
 
 /// Both worlds side by side as a table of a page, and the largest differences.

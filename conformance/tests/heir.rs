@@ -7,7 +7,7 @@ use conformance::heir;
 /// heir as that is from itself, but for what is known.
 fn compare(kernel: &str, rounds: usize) {
     let records = heir::recorded(kernel).unwrap();
-    assert!(records.len() == rounds && records.iter().all(|record| record.len() > 100));
+    assert!(records.len() == rounds && records.iter().all(|record| record.count() > 100));
     let (text, well) = heir::compare(kernel, &heir::simulated(kernel).unwrap(), &records);
     assert!(well, "{text}");
 }

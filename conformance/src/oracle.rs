@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A policy beside the kernel whose scheduler it re-creates: the same cases played with real threads there and simulated
+//! here, the same measures of each task, and a table of those that are farther apart than that kernel is from itself.
+//!
+//! `heir` and `fair` are such comparisons, both in the deterministic virtual machine.
+
+use anyhow::{Context, Error, Result, bail};
+use bpf_object::Object;
+use event_log::{Event, EventKind, Sink, TaskInfo};
+use fault_plan::FaultPlan;
+use ids::{CpuId, CpuSet, Nanos, TaskId};
+use launch_profile::Profile;
+use live::threads::Played;
+use machine_model::Machine;
+use measures::LatencySummary;
+use simulator::{Scheduler, Setup};
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write as _};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+use workload::Workload;
+
+/// A hog looks at the clock so often, in its own time.
+pub(crate) const PIECE_US: u64 = 200;
+/// Who is away for longer has lost the CPU; interrupts and threads of the kernel take less.
+const AWAY: Nanos = Nanos::from_us(500);
+/// 1 CPU of 1000 ticks a second, with the costs of the other comparisons in that machine.
+const MACHINE: &str = include_str!("../shares/icount.toml");
+
+/// The machine in which the cases are simulated, with as many ticks a second as the kernel had.
+///
+/// # Errors
+/// If its description cannot be read.
+pub(crate) fn machine(hz: u32) -> Result<Machine> {
+    Ok(Machine { hz, ..Machine::from_toml("icount.toml", MACHINE)? })
+}
+
+/// Spins for so long before a case begins: in the deterministic machine nothing else tells one time from another. A sleep
+/// would end at a tick.
+pub(crate) fn wait_for_phase(later: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < later {
+        std::hint::spin_loop();
+    }
+}
+
+/// What was measured of tasks: a case, a task, a measure, and its value in thousandths of a percent or in microseconds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Values(BTreeMap<(String, String, String), u64>);
+
+impl Values {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds what real threads did. The turns of hogs are told by the times at which they looked at the clock.
+    pub(crate) fn add_played(&mut self, case: &str, played: &Played, is_hog: impl Fn(&str) -> bool) {
+        let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
+        for (number, task) in played.tasks.iter().enumerate() {
+            let id = TaskId(number as u32);
+            let times: Vec<Nanos> = played.log.iter().filter(|step| step.task == id).map(|step| step.time).collect();
+            // A piece ends when the next one begins, or where the CPU was lost: nobody knows when in it.
+            let seen = times.windows(2).map(|pair| (pair[0], pair[1].min(pair[0] + Nanos::from_us(PIECE_US))));
+            let stretches = is_hog(&task.name).then(|| Stretches::of(seen));
+            let response = task.periods.as_ref().map(|periods| periods.summary().response);
+            self.add(case, &task.name, task.cpu.0 * 100_000 / total, stretches, response);
+        }
+    }
+
+    /// Adds what the tasks of a workload do in the model.
+    ///
+    /// # Errors
+    /// If it cannot be simulated.
+    pub(crate) fn add_simulated(
+        &mut self,
+        case: &str,
+        workload: &Workload,
+        machine: &Machine,
+        (object, profile): (&Object, &Profile),
+        is_hog: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let setup = Setup {
+            machine,
+            workload,
+            scheduler: Scheduler::Object { object, profile },
+            seed: 0,
+            duration: None,
+            faults: &FaultPlan::default(),
+            kernel: (7, 2).into(),
+        };
+        let mut on_cpu = OnCpu::default();
+        let outcome = simulator::run(&setup, &mut on_cpu, &mut |_| ())?;
+        let tasks: Vec<_> = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread).collect();
+        let total: u64 = tasks.iter().map(|task| task.account.run.0).sum();
+        for task in tasks {
+            let stretches = is_hog(&task.name).then(|| Stretches::of(on_cpu.take(task.id)));
+            let response = task.periods.as_ref().map(|periods| periods.summary().response);
+            self.add(case, &task.name, task.account.run.0 * 100_000 / total, stretches, response);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, case: &str, task: &str, share: u64, turns: Option<Stretches>, response: Option<LatencySummary>) {
+        let mut insert = |measure: &str, value: u64| {
+            self.0.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
+        };
+        insert("share", share);
+        if let Some(response) = response {
+            let us = [response.p50, response.p90, response.p99].map(|time| time.0 / 1000);
+            ["response-p50", "response-p90", "response-p99"].iter().zip(us).for_each(|(name, us)| insert(name, us));
+        }
+        if let Some((turn, gap)) = turns.and_then(Stretches::values) {
+            insert("turn-p50", turn);
+            insert("gap-max", gap);
+        }
+    }
+}
+
+/// A line for each value, which `parse` reads again.
+impl Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "# case task measure value (share: 1/1000 %; others: us)")?;
+        self.0.iter().try_for_each(|((case, task, measure), value)| writeln!(f, "{case} {task} {measure} {value}"))
+    }
+}
+
+impl FromStr for Values {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Values> {
+        let mut values = Values::default();
+        for (line, number) in text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [case, task, measure, value] = words[..] else { bail!("line {number}: expected four columns") };
+            let value = value.parse().with_context(|| format!("line {number}"))?;
+            values.0.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
+        }
+        Ok(values)
+    }
+}
+
+/// Stretches on the CPU, and what lies between them, in microseconds.
+#[derive(Default)]
+struct Stretches {
+    turns: Vec<u64>,
+    gaps: Vec<u64>,
+}
+
+impl Stretches {
+    /// From the times at which the task was seen on the CPU, begin and end.
+    fn of(seen: impl IntoIterator<Item = (Nanos, Nanos)>) -> Stretches {
+        let mut stretches = Stretches::default();
+        let mut current: Option<(Nanos, Nanos)> = None;
+        for (begin, end) in seen {
+            match &mut current {
+                Some((_, last)) if begin.since(*last) < AWAY => *last = end,
+                _ => {
+                    if let Some((first, last)) = current.replace((begin, end)) {
+                        stretches.turns.push(last.since(first).0 / 1000);
+                        stretches.gaps.push(begin.since(last).0 / 1000);
+                    }
+                }
+            }
+        }
+        stretches
+    }
+
+    /// The median turn and the longest gap, without the first of each: the tasks begin one after another.
+    fn values(mut self) -> Option<(u64, u64)> {
+        let mut turns = self.turns.split_off(1.min(self.turns.len()));
+        let gaps = self.gaps.split_off(1.min(self.gaps.len()));
+        turns.sort_unstable();
+        Some((*turns.get(turns.len() / 2)?, gaps.into_iter().max()?))
+    }
+}
+
+/// On-CPU times of all tasks of a run.
+#[derive(Default)]
+struct OnCpu {
+    since: BTreeMap<u32, Nanos>,
+    seen: BTreeMap<u32, Vec<(Nanos, Nanos)>>,
+}
+
+impl OnCpu {
+    /// When the task was on the CPU.
+    fn take(&mut self, task: TaskId) -> Vec<(Nanos, Nanos)> {
+        self.seen.remove(&task.0).unwrap_or_default()
+    }
+}
+
+impl Sink for OnCpu {
+    fn task(&mut self, _: Nanos, _: &TaskInfo) {}
+    fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+    fn event(&mut self, event: &Event) {
+        let EventKind::Switch { prev, .. } = event.kind else { return };
+        if let Some(begin) = self.since.remove(&prev.0) {
+            self.seen.entry(prev.0).or_default().push((begin, event.time));
+        }
+        debug_assert_eq!(event.cpu, CpuId(0));
+        if event.task != TaskId::NONE {
+            self.since.insert(event.task.0, event.time);
+        }
+    }
+}
+
+/// How finely a measure can be told at all: a share by the turn that the end of a run cuts, a stretch by the pieces in
+/// which hogs look at the clock, a response by the tick at which a sleep ends without high-resolution timers.
+fn resolution(measure: &str) -> u64 {
+    match measure {
+        "share" => 300,
+        "turn-p50" | "gap-max" => AWAY.0 / 1000,
+        _ => 1_000,
+    }
+}
+
+/// A table of every value, and whether the policy's lies within the kernel's spread: as far from what the kernel did as it
+/// did itself, from one time to another, or as can be told at all. Those that are known not to are marked; one that is
+/// known in vain is an error too. A kernel's values are adjusted first.
+pub(crate) fn table(
+    policy: &str,
+    model: &Values,
+    kernel: &[Values],
+    known: impl Fn(&str, &str, &str) -> bool,
+    adjusted: impl Fn(&str, u64) -> u64,
+) -> (String, bool) {
+    let mut text = format!("{:16} {:10} {:13} {:>17} {policy:>8}\n", "case", "task", "measure", "kernel");
+    let mut well = kernel[0].count() > 0;
+    for (key @ (case, task, measure), first) in &kernel[0].0 {
+        let all = kernel.iter().map(|one| one.0.get(key).copied().unwrap_or(*first));
+        let (low, high) = all.fold((u64::MAX, 0), |(low, high), value| {
+            let value = adjusted(measure, value);
+            (low.min(value), high.max(value))
+        });
+        let spread = (high - low).max(resolution(measure));
+        let value = model.0.get(key).copied();
+        let fits = value.is_some_and(|value| value + spread >= low && value <= high + spread);
+        let mark = match (fits, known(case, task, measure)) {
+            (true, false) => "",
+            (true, true) => "  KNOWN IN VAIN",
+            (false, true) => "  known",
+            (false, false) => "  TOO FAR",
+        };
+        let shown = value.map_or("-".to_owned(), |value| value.to_string());
+        writeln!(text, "{case:16} {task:10} {measure:13} {low:>8} {high:>8} {shown:>8}{mark}")
+            .expect("a string takes all");
+        well &= mark.is_empty() || mark == "  known";
+    }
+    (text, well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: u64) -> Nanos {
+        Nanos::from_us(us)
+    }
+
+    #[test]
+    fn stretches_end_where_somebody_is_away() {
+        let pieces = [(0, 200), (210, 410), (1_000, 1_200), (1_201, 1_400), (9_000, 9_100), (20_000, 20_200)];
+        let stretches = Stretches::of(pieces.map(|(begin, end)| (at(begin), at(end))));
+        assert_eq!((&stretches.turns[..], &stretches.gaps[..]), (&[410, 400, 100][..], &[590, 7_600, 10_900][..]));
+        assert_eq!(stretches.values(), Some((400, 10_900)));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let values: Values = "a hog-0 share 50000\na job response-p50 3000\n".parse().unwrap();
+        assert_eq!((values.count(), values.to_string().parse::<Values>().unwrap()), (2, values));
+        for (text, error) in [("a b c\n", "line 1: expected four columns"), ("# x\na b share x\n", "line 2")] {
+            assert_eq!(text.parse::<Values>().unwrap_err().to_string(), error);
+        }
+    }
+}
