@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Developer automation.
 
+mod cpu_time;
 mod locks;
 mod lrz;
 mod mutants;

@@ -6,6 +6,7 @@ use super::files::{self, Transfer};
 use super::kernel::Kernel;
 use super::topology::Topology;
 use super::{clock, console, parts};
+use crate::cpu_time;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -143,7 +144,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
     let words: Vec<String> = arguments.iter().map(|word| quoted(word)).collect();
     let command_line = format!("{} {}", qemu.program.display(), words.join(" "));
     let begin = Instant::now();
-    let cpu_before = cpu_of_children()?;
+    let cpu_before = cpu_time::of_children()?;
     // Should this process be killed, `timeout` still ends QEMU.
     let child = Command::new("timeout")
         .args(["--foreground", "-s", "KILL"])
@@ -156,7 +157,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
         .spawn()
         .context("timeout does not start")?;
     let ended = wait(child, job, &folder.join("output"))?;
-    let (wall, cpu) = (begin.elapsed(), cpu_of_children()?.saturating_sub(cpu_before));
+    let (wall, cpu) = (begin.elapsed(), cpu_time::of_children()?.saturating_sub(cpu_before));
     fs::remove_file(folder.join("initrd"))?;
     let mut outcome = Outcome {
         status: None,
@@ -308,13 +309,4 @@ fn judge(outcome: &mut Outcome, timeout: Duration) -> Result<()> {
         None
     };
     Ok(())
-}
-
-/// User and system time of all children that have ended, theirs included.
-fn cpu_of_children() -> Result<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name, in parentheses, may contain anything; fields 16 and 17 of proc(5) follow it, in ticks of 10 ms.
-    let (_, rest) = stat.rsplit_once(')').context("/proc/self/stat has no name")?;
-    let ticks: u64 = rest.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok(Duration::from_millis(ticks * 10))
 }
