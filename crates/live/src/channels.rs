@@ -137,9 +137,11 @@ impl Channels {
         self.passes = passes;
         self.forget_idle();
         needs.sort_by_key(|need| (need.read.task, need.read.time));
-        let mut steps = Vec::new();
-        for needs in needs.chunk_by(|a, b| a.read.task == b.read.task) {
-            needs_of_task(needs, lives, posts, &mut steps);
+        let (mut steps, mut rest) = (Vec::new(), &needs[..]);
+        for task in 0..lives.len() {
+            let (its, others) = rest.split_at(rest.partition_point(|need| need.read.task as usize == task));
+            rest = others;
+            needs_of_task(task, its, lives, posts, &mut steps);
         }
         for (task, step) in steps {
             lives[task as usize].steps.push(step);
@@ -223,8 +225,7 @@ impl Position {
 }
 
 /// Goes through what a task did and what it read, both in the order of time. Steps for it and for others come behind `new`.
-fn needs_of_task(needs: &[Need], lives: &mut [Life], posts: &mut Posts, new: &mut Vec<(u32, Step)>) {
-    let reader = needs[0].read.task as usize;
+fn needs_of_task(reader: usize, needs: &[Need], lives: &mut [Life], posts: &mut Posts, new: &mut Vec<(u32, Step)>) {
     let mut steps = take(&mut lives[reader].steps);
     steps.sort_by_key(Step::rank);
     let mut known = take(&mut lives[reader].known);
@@ -232,15 +233,10 @@ fn needs_of_task(needs: &[Need], lives: &mut [Life], posts: &mut Posts, new: &mu
     let mut next = 0;
     for Need { read, first, last } in needs {
         while let Some(step) = steps.get(next).filter(|step| step.time <= read.time) {
+            learn(&mut known, step, posts);
             match step.op {
-                Op::Await(signal) => {
-                    if let Some((poster, work)) = posts.get(signal) {
-                        known.entry(poster).and_modify(|known| *known = work.max(*known)).or_insert(work);
-                    }
-                    arrival = None;
-                }
+                Op::Await(_) | Op::Timer { .. } | Op::Interval { .. } => arrival = None,
                 Op::Sleep(..) => arrival = lives[reader].arrivals.get(&step.time).map(|wake| (next, *wake)),
-                Op::Timer { .. } | Op::Interval { .. } => arrival = None,
                 _ => {}
             }
             next += 1;
@@ -266,8 +262,18 @@ fn needs_of_task(needs: &[Need], lives: &mut [Life], posts: &mut Posts, new: &mu
             new.push((read.task, Step::new(read.time, read.work, op)));
         }
     }
+    // Reads that come later profit from it too.
+    steps[next..].iter().for_each(|step| learn(&mut known, step, posts));
     lives[reader].steps = steps;
     lives[reader].known = known;
+}
+
+/// Who awaited something of another task knows that it did so much.
+fn learn(known: &mut BTreeMap<u32, Nanos>, step: &Step, posts: &Posts) {
+    let Op::Await(signal) = step.op else { return };
+    if let Some((poster, work)) = posts.get(signal) {
+        known.entry(poster).and_modify(|known| *known = work.max(*known)).or_insert(work);
+    }
 }
 
 #[cfg(test)]

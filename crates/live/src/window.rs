@@ -4,8 +4,9 @@
 //!
 //! Some of it is told late: that a task was woken is told when it runs again, and that bytes were written when the call ends.
 //! What is told later than half a window stands behind what is written; and if its task has ended meanwhile, a sleep that it
-//! ended becomes one that somebody outside ended. Ticks are pooled over what ran until then. Until the first window is full
-//! nothing is written: shorter recordings are converted with all that is known at their end.
+//! ended becomes one that somebody outside ended. So does a sleep before a read that the end of a window parts from it. Ticks
+//! are pooled over what ran until then. Until the first window is full nothing is written: shorter recordings are converted
+//! with all that is known at their end.
 
 use crate::convert::Conversion;
 use crate::life::{self, Step};

@@ -110,7 +110,7 @@ fn measure(weir: &Weir<'_>, place: &Place, what: &str, wanted: bool, command: &s
             row.pairs.push(both);
         }
     }
-    fs::remove_dir_all(place.copy(0))?;
+    fs::remove_dir_all(place.copy(0)).with_context(|| place.copy(0))?;
     Ok(row)
 }
 

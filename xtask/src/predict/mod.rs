@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use compare::Comparison;
 pub(crate) use host::Host;
 use run::Run;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -134,6 +135,8 @@ pub(crate) struct Weir<'a> {
     program: PathBuf,
     scratch: PathBuf,
     directory: &'a Path,
+    /// Held as long as this lives: nobody else measures in the same folder.
+    _lock: File,
 }
 
 impl<'a> Weir<'a> {
@@ -149,7 +152,9 @@ impl<'a> Weir<'a> {
     pub(crate) fn of(program: PathBuf, directory: &'a Path) -> Result<Weir<'a>> {
         let scratch = crate::root().join("target/predict");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
-        Ok(Weir { program, scratch, directory })
+        let lock = File::create(scratch.join("lock")).with_context(|| scratch.display().to_string())?;
+        lock.try_lock().with_context(|| format!("{}: another measurement runs there", scratch.display()))?;
+        Ok(Weir { program, scratch, directory, _lock: lock })
     }
 
     fn command(&self) -> Command {

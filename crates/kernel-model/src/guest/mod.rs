@@ -29,4 +29,4 @@ pub(crate) use per_cpu::CpuTime;
 pub(crate) use target::target;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

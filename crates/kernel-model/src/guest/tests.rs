@@ -31,7 +31,7 @@ fn view<'a>(pid: i32, tgid: i32, parent: TaskId, allowed: &'a CpuSet) -> TaskVie
 }
 
 /// What a program reads from a member of a task.
-fn read(memory: &Memory, task: u64, path: &str) -> u64 {
+pub(crate) fn read(memory: &Memory, task: u64, path: &str) -> u64 {
     let (offset, ty) = TASK_STRUCT.member(path);
     memory.load(task + u64::from(offset), ty.size()).expect("a task")
 }

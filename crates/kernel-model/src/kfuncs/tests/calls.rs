@@ -80,7 +80,7 @@ fn tasks_are_found_and_changed() {
 }
 
 /// Inserts all tasks into queue 1 from `dispatch`, by key if there are keys.
-fn fill_queue(bench: &mut Bench, keys: Option<&[u64]>) {
+pub(super) fn fill_queue(bench: &mut Bench, keys: Option<&[u64]>) {
     bench.call("scx_bpf_create_dsq", &[1, u32::MAX.into()]);
     bench.core.max_batch = 32;
     for task in 0..bench.core.tasks.len() {

@@ -3,6 +3,7 @@
 
 mod calls;
 mod masks;
+mod plain;
 mod table;
 
 use crate::Config;
