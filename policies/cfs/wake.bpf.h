@@ -109,6 +109,16 @@ static __always_inline bool may_run(const struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !is_leaving(cpu);
 }
 
+/* Idle; or, in 6.1, with nothing but SCHED_IDLE tasks. */
+static __always_inline bool is_available(const struct cpumask *idle, s32 cpu)
+{
+	const struct cpu *c = cpu_of(cpu);
+
+	if (is_idle(idle, cpu))
+		return true;
+	return version == V6_1 && READ_ONCE(c->nr) && READ_ONCE(c->nr) == READ_ONCE(c->nr_idle);
+}
+
 /* The idle CPU with the smallest number between two places; -1 if there is none. */
 static __noinline s32 lowest_idle(struct task_struct *p, const struct cpumask *idle, u32 begin, u32 end)
 {
@@ -174,10 +184,8 @@ static __noinline s32 next_idle(struct task_struct *p, const struct cpumask *idl
 	for_range(step, 1, count) {
 		u32 at = first + step;
 		s32 cpu = cpu_at_place(begin + (at >= count ? at - count : at));
-		const struct cpu *c = cpu_of(cpu);
-		bool counts = is_idle(idle, cpu) || (version == V6_1 && c->nr && c->nr == c->nr_idle);
 
-		if (counts && may_run(p, cpu))
+		if (is_available(idle, cpu) && may_run(p, cpu))
 			return cpu;
 	}
 	return -1;
@@ -195,14 +203,6 @@ static s32 search_cores(struct task_struct *p, const struct cpumask *idle, s32 t
 	if (cpu < 0 && max_threads > 1)
 		cpu = next_idle(p, idle, target, A_CORE);
 	return cpu < 0 ? target : cpu;
-}
-
-/* Idle, or with nothing but SCHED_IDLE tasks. */
-static __always_inline bool is_available(const struct cpumask *idle, s32 cpu)
-{
-	const struct cpu *c = cpu_of(cpu);
-
-	return is_idle(idle, cpu) || (READ_ONCE(c->nr) && READ_ONCE(c->nr) == READ_ONCE(c->nr_idle));
 }
 
 static s32 search_cache(struct task_struct *p, struct task *t, const struct cpumask *idle, s32 target, s32 prev)
