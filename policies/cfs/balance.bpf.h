@@ -14,11 +14,14 @@
  *    group has more than the domain on average, or if the other has not the percentage of imbalance more. What moves is the
  *    smaller of what the busiest is above the average and what the own group is below, and one task at least if that
  *    makes both more even. In 6.1 a group that has idle CPUs evens the number of tasks instead, by half of the difference.
+ *    Before 6.1 loads are biased against moving (LB_BIAS): periodic looks take the larger of a load and its average over
+ *    ticks for the own group, and the smaller for others. So whoever lost a task does not take it back a tick later.
  * 5. From the busiest CPU of that group tasks are taken that weigh no more than twice of what shall move. In 6.1 they weigh
  *    no more than that, but twice as much is allowed with each failure.
  * 6. A task that ran less than 0.5 ms ago, and a buddy, stays, unless balancing has failed so often as the domain tries. In
  *    6.1 SCHED_IDLE and siblings of the same core never mind.
- * 7. If it fails 3 times more than that, the running task of the busiest CPU is pushed (active balance).
+ * 7. If it fails 3 times more than that, the running task of the busiest CPU is pushed (active balance). Before 6.1 the next
+ *    one is pushed after two failures more.
  */
 #ifndef CFS_BALANCE_BPF_H
 #define CFS_BALANCE_BPF_H
@@ -32,6 +35,8 @@ RODATA u32 hz = 250;
 
 #define MS 1000000ULL
 #define LOOK_AT_MOST 32
+#define AVERAGES 3
+#define FORGOTTEN_TICKS 64
 
 /* How a CPU looks: it has become idle, idles, or is busy. */
 enum state { NEWLY_IDLE, IDLING, BUSY };
@@ -45,6 +50,8 @@ struct balance {
 	u64 idles_ns;		/* for so long at a time, lately */
 	bool due;		/* 3: the next dispatch balances */
 	bool woken;		/* 3: from its idle sleep, to balance */
+	u64 averages[AVERAGES];	/* 4: of the load: of the last tick, over two ticks, over four */
+	u64 averaged_at;
 	s32 push_to;		/* 7: CPU + 1 */
 	s32 pushed;		/* the task that goes there when it stops */
 } __attribute__((aligned(64)));
@@ -57,9 +64,9 @@ struct survey {
 	u64 load;
 	u32 nr, idle;
 	s32 heaviest, first_idle;
-	u64 heaviest_load;
-	/* The own group, the busiest other, and all. */
-	u64 own_load, busiest_load, total_load;
+	u64 heaviest_load, weight;
+	/* The own group, the busiest other, and all. Loads are biased, weights are sums of what is there. */
+	u64 own_load, busiest_load, total_load, busiest_weight;
 	u32 own_nr, own_cpus, own_idle, busiest_nr, busiest_cpus, busiest_idle;
 	s32 busiest;		/* CPU, -1 if there is none */
 	s32 own_first_idle;
@@ -131,6 +138,60 @@ static __always_inline void lengthen_interval(struct balance *b, u32 level, s32 
 
 /* ---- 4: what ---- */
 
+/* As `index_of`. */
+static __always_inline u32 average_index(u32 average)
+{
+	asm volatile("" : "+r"(average));
+	return average < AVERAGES ? average : 0;
+}
+
+/* The CPU had this load at its last tick, or until now while it idled: ticks that it missed then count. */
+static __always_inline void average_load(s32 cpu, u64 load, u64 now)
+{
+	struct balance *b = balance_of(cpu);
+	u64 tick_ns = 1000000000 / hz;
+	u32 ticks = (now - b->averaged_at + tick_ns / 2) / tick_ns, shift, tick;
+
+	if (!ticks)
+		return;
+	b->averaged_at = now;
+	b->averages[0] = load;
+	for_range(shift, 1, AVERAGES) {
+		u64 old = b->averages[average_index(shift)];
+
+		for_range(tick, 1, ticks < FORGOTTEN_TICKS ? ticks : FORGOTTEN_TICKS)
+			old -= old >> shift;
+		/* Rounded towards the load, so that it comes there. */
+		if (load > old)
+			old += (load - old + (1 << shift) - 1) >> shift;
+		else
+			old -= (old - load + (1 << shift) - 1) >> shift;
+		b->averages[average_index(shift)] = old;
+	}
+}
+
+/* Which average a look takes, counted from 1; 0: none, the load itself. */
+static __always_inline u32 average_of(enum level level, enum state state)
+{
+	if (version == V6_1 || state == NEWLY_IDLE || level == A_CORE)
+		return 0;
+	if (state == BUSY)
+		return level == A_CACHE || (level == A_NODE && version == V4_1) ? 2 : 3;
+	if (level == A_CACHE)
+		return 0;
+	return version == V4_1 ? level - A_CACHE : level - A_CACHE + 1;
+}
+
+static __always_inline u64 biased_load(s32 cpu, u32 average, bool own)
+{
+	u64 load = READ_ONCE(cpu_of(cpu)->load), usual;
+
+	if (!average)
+		return load;
+	usual = READ_ONCE(balance_of(cpu)->averages[average_index(average - 1)]);
+	return own == (usual > load) ? usual : load;
+}
+
 /* The group at hand is complete: it is the own one, or perhaps the busiest. */
 static __always_inline void end_group(struct survey *s, bool own, u32 cpus)
 {
@@ -146,6 +207,7 @@ static __always_inline void end_group(struct survey *s, bool own, u32 cpus)
 	} else if (s->heaviest >= 0 && (s->nr > cpus || version == V6_1) && (s->busiest < 0 || load > s->busiest_load)) {
 		s->busiest = s->heaviest;
 		s->busiest_load = load;
+		s->busiest_weight = s->weight;
 		s->busiest_nr = s->nr;
 		s->busiest_cpus = cpus;
 		s->busiest_idle = s->idle;
@@ -153,25 +215,27 @@ static __always_inline void end_group(struct survey *s, bool own, u32 cpus)
 }
 
 /* Looks at all CPUs of a domain. */
-VERIFIED_ONCE u32 look(s32 cpu, u32 level)
+VERIFIED_ONCE u32 look(s32 cpu, u32 level, u32 state)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 	struct survey *s = &surveys[index_of(cpu)];
-	u32 place;
+	u32 average = average_of(level, state), place;
 
 	s->busiest = -1;
 	s->total_load = s->own_load = s->busiest_load = 0;
 	for_range(place, begin_of(level, cpu), end_of(level, cpu)) {
 		s32 other = cpu_at_place(place);
 		const struct cpu *c = cpu_of(other);
+		bool own = is_within(level - 1, cpu, other);
 		u64 load = READ_ONCE(c->load);
 		u32 nr = READ_ONCE(c->nr);
 
 		if (place == begin_of(level - 1, other)) {
-			s->load = s->nr = s->idle = s->heaviest_load = 0;
+			s->load = s->weight = s->nr = s->idle = s->heaviest_load = 0;
 			s->heaviest = s->first_idle = -1;
 		}
-		s->load += load;
+		s->load += biased_load(other, average, own);
+		s->weight += load;
 		s->nr += nr;
 		if (is_idle(idle, other)) {
 			s->idle++;
@@ -182,7 +246,7 @@ VERIFIED_ONCE u32 look(s32 cpu, u32 level)
 			s->heaviest_load = load;
 		}
 		if (place + 1 == end_of(level - 1, other))
-			end_group(s, is_within(level - 1, cpu, other), cpus_in(level - 1, other));
+			end_group(s, own, cpus_in(level - 1, other));
 	}
 	scx_bpf_put_idle_cpumask(idle);
 	return 0;
@@ -191,7 +255,7 @@ VERIFIED_ONCE u32 look(s32 cpu, u32 level)
 /* How much shall move to the own group; whether anything. */
 static __always_inline bool compute_amount(struct survey *s, enum level level, u32 cpus, enum state state)
 {
-	u64 average = s->total_load / cpus, above, below, task = s->busiest_load * s->busiest_cpus / s->busiest_nr;
+	u64 average = s->total_load / cpus, above, below, task = s->busiest_weight / s->busiest_nr;
 	bool room = s->own_nr < s->own_cpus;
 
 	s->by_number = false;
@@ -305,7 +369,7 @@ VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
 	u32 at = level_index(level), least = least_interval_ms(level, cpu);
 	s32 chosen;
 
-	look(cpu, level);
+	look(cpu, level, state);
 	/* 2: the first idle CPU of the own group, or the first one. */
 	chosen = s->own_first_idle >= 0 ? s->own_first_idle : cpu_at_place(begin_of(level - 1, cpu));
 	if (state != NEWLY_IDLE && chosen != cpu && !(state == IDLING && b->woken))
@@ -326,12 +390,12 @@ VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
 	}
 	if (state == NEWLY_IDLE)
 		return false;
+	b->interval_ms[at] = least;
 	b->failed[at]++;
 	if (b->failed[at] > tries(level) + 2) {
 		push_from(s->busiest, cpu);
-		b->failed[at] = tries(level);
+		b->failed[at] = version == V6_1 ? 0 : tries(level) + 1;
 	}
-	b->interval_ms[at] = least;
 	return false;
 }
 
@@ -368,6 +432,8 @@ VERIFIED_ONCE u32 balance_domains(s32 cpu, u32 state, u64 now)
 	struct balance *b = balance_of(cpu);
 	int level;
 
+	if (state == IDLING)
+		average_load(cpu, 0, now);
 	for_range(level, A_CORE, LEVELS) {
 		u32 at = level_index(level);
 
@@ -440,6 +506,7 @@ static __always_inline void note_idle(s32 cpu, bool idle, u64 now)
 	}
 	if (!b->idle_since)
 		return;
+	average_load(cpu, 0, now);
 	ns = now - b->idle_since;
 	b->idle_since = 0;
 	b->idles_ns = ns > most ? most : (7 * b->idles_ns + ns) / 8;

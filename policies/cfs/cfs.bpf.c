@@ -297,6 +297,7 @@ OP1(void, cfs_tick, struct task_struct *, p)
 	}
 	if (!balances_load)
 		return;
+	average_load(cpu, c->load, now);
 	wake_balancer(cpu);
 	if (is_due(cpu, now)) {
 		balance_of(cpu)->due = true;
