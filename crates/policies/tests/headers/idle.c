@@ -118,6 +118,16 @@ int main(void)
 	}
 	CHECK(found > 20000, "%u", found);
 
+	/* Theory 1: upwards from the last CPU, on the largest machine as well: 500 steps are fewer than 1196. */
+	make_machine(1, 1, 4096, 1);
+	use(&orders[1]);
+	host_idle = host_whole = allowed = (struct cpumask){};
+	allowed.bits[100 / 64] = 1ULL << 100 % 64;
+	allowed.bits[3500 / 64] = 1ULL << 3500 % 64;
+	host_idle = host_whole = allowed;
+	p.nr_cpus_allowed = 2;
+	CHECK(claim_idle_cpu(&p, 3000) == 3500, "3500 comes before 100");
+
 	/* Theory 5: three claims are lost to others, so the fourth best CPU is taken; after four it gives up. */
 	make_machine(1, 1, 6, 1);
 	use(&orders[1]);

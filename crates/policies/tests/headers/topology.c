@@ -31,6 +31,11 @@ int main(void)
 	CHECK(max_threads == 1, "%u", max_threads);
 	for_each_sibling(steps, sibling, 2)
 		CHECK(false, "%d beside 2", sibling);
+	/* The largest machine. */
+	make_machine(1, 2, 1024, 2);
+	for_each_sibling(steps, sibling, 3)
+		CHECK(sibling == 2051, "%d beside 3", sibling);
+	CHECK(sibling_at(3, 1) == 2051 && sibling_at(2051, -1) == 3, "%d, %d", sibling_at(3, 1), sibling_at(2051, -1));
 	make_machine(1, 1, 2, 8);
 	siblings = 0;
 	for_each_sibling(steps, sibling, 15)

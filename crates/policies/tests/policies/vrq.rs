@@ -160,6 +160,18 @@ fn a_handed_task_does_not_wait_for_a_real_time_task() {
     assert!(world.ran_ms(woken) > 0, "but looks into the slot when it picks");
 }
 
+/// Nobody is told of a slot in which nobody waits.
+#[test]
+fn a_cpu_that_is_taken_with_an_empty_slot_tells_nobody() {
+    let mut world = World::new("vrq", "node:1 core:2 pu:1", 250);
+    let fifo = world.start(vec![TaskAttributes { policy: Policy::Fifo(1), ..world.pinned(1, 0) }])[0];
+    world.block(fifo);
+    world.start(vec![world.pinned(1, 0)]);
+    world.told.clear();
+    world.wake(1, fifo, false);
+    assert_eq!((world.running(1), &world.told[..]), (fifo, &[CpuId(1)][..]), "CPU 0 idles on");
+}
+
 /// The same on either CPU, again and again: as soon as a real-time task takes a CPU with a task in its slot, one that idles
 /// is told. When it has gone, the slot is the CPU's own again.
 #[test]

@@ -206,6 +206,23 @@ fn a_new_task_is_cached_at_its_parents_cpu() {
     }
 }
 
+/// Theory 5: of two tasks that a CPU sees alike, both from elsewhere, it takes the one that has waited for longer.
+#[test]
+fn of_two_that_are_seen_alike_the_first_is_taken() {
+    let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
+    let parent = world.start(vec![world.pinned(1, -20)])[0];
+    let on_0 = world.start(vec![world.pinned(0, -20)])[0];
+    world.run_until(MS);
+    // They have their parent's deadline, and are cached where it runs.
+    let children: Vec<_> = (0..2)
+        .map(|_| world.spawn(1, TaskAttributes { parent: Some(parent), nice: -20, ..world.attributes() }))
+        .collect();
+    let keys = [0, 1].map(|child| world.last_queued(children[child]).key);
+    assert_eq!(keys[0], keys[1]);
+    world.block(on_0);
+    assert_eq!(world.running(0), children[0]);
+}
+
 /// Theory 5, 0.4 and 4.2: who was displaced once, ran again and slept is not cached: only the last stop counts.
 #[test]
 fn running_again_ends_a_tasks_time_in_the_cache() {

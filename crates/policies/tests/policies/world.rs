@@ -141,6 +141,13 @@ impl World {
         self.kernel.wake(CpuId(cpu), task, Waker::Timer, false);
     }
 
+    /// The operation that has begun on `cpu` goes on to its end.
+    pub fn finish(&mut self, cpu: u32) {
+        while self.kernel.is_waiting(CpuId(cpu)) {
+            self.kernel.resume(CpuId(cpu));
+        }
+    }
+
     /// The task, which must run, sleeps.
     pub fn block(&mut self, task: TaskId) {
         let cpu = self.cpu_of(task).expect("the task runs");

@@ -2,8 +2,9 @@
 //! Who goes where and who makes way, as far as it is the same for `bfs` and for `vrq`.
 
 use crate::world::{MS, World, only, tested};
+use event_log::{BlockCause, Waker};
 use ids::{CpuId, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::{Leave, Operation, TaskAttributes};
 
 /// A CPU's own queue, by its number.
 const LOCAL_ON: u64 = 0xc000_0000_0000_0000;
@@ -130,6 +131,30 @@ fn a_displaced_task_moves_to_an_idle_cpu() {
             let put = world.inserted.iter().filter(|put| put.task == hog).map(|put| put.dsq);
             assert_eq!(put.collect::<Vec<_>>(), [LOCAL_ON + u64::from(to)], "it does not go through the queue");
             assert_eq!(world.told, [from, to].map(CpuId));
+        }
+    }
+}
+
+/// Theory 6: a CPU that begins to idle after a task has found none, and before it is queued, is told, whichever that is.
+#[test]
+fn a_cpu_that_begins_to_idle_meanwhile_is_told() {
+    for name in tested() {
+        for idler in [0, 1] {
+            let mut world = World::new(name, "node:1 core:3 pu:1", 1000);
+            let woken = world.start(vec![world.pinned(2, 19)])[0];
+            world.block(woken);
+            world.kernel.set_affinity(CpuId(0), woken, &only(&[0, 1, 2])).unwrap();
+            world.start(vec![world.pinned(2, -20), world.pinned(1, -20), world.pinned(0, -20)]);
+            world.told.clear();
+            // It has found no idle CPU, and waits for the lock of the runqueue.
+            world.kernel.begin(CpuId(2), Operation::Wake(woken, Waker::Interrupt));
+            assert!(world.kernel.is_waiting(CpuId(2)));
+            world.kernel.begin(CpuId(idler), Operation::Schedule(Leave::Block(BlockCause::Timer)));
+            world.finish(idler);
+            assert_eq!(world.running(idler), TaskId::NONE, "nobody waits yet");
+            world.finish(2);
+            world.settle();
+            assert_eq!((world.running(idler), &world.told[..]), (woken, &[CpuId(idler)][..]), "{name}");
         }
     }
 }

@@ -280,5 +280,9 @@ fn a_nice_value_does_not_move_the_deadline_of_a_task_that_runs() {
         world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, -5).unwrap();
         world.settle();
         assert_eq!((world.running(0), world.told.len()), (tasks[0], 0), "a better value changes nothing now");
+        // The kernel tells the weight anew with every policy.
+        world.kernel.set_policy(CpuId(0), tasks[0], Policy::Batch, -5).unwrap();
+        world.settle();
+        assert_eq!((world.running(0), world.told.len()), (tasks[0], 0), "nor does the same value");
     }
 }
