@@ -135,7 +135,7 @@ fn threads() -> Result<Vec<i32>> {
 /// # Errors
 /// If the policy or a case cannot be simulated.
 pub fn simulated(kernel: &str) -> Result<Values> {
-    let mut machine = oracle::machine(if kernel == "B" { 1_000 } else { 10_000 })?;
+    let mut machine = oracle::machine(if kernel == "B" { 1_000 } else { 10_000 }, 1)?;
     if kernel == "A" {
         machine.costs.tick_ns = 0;
     }

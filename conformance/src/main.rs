@@ -93,6 +93,14 @@ enum Command {
     },
     /// Play hogs, sleepers and jobs in the running kernel, which must be Linux 6.1 or near, and print what was measured.
     Fair {
+        /// Which cases; all on so many CPUs if none is named.
+        cases: Vec<String>,
+        /// Those on so many CPUs.
+        #[arg(long, default_value_t = 1)]
+        cpus: u32,
+        /// Load cfs@6.1 first: the kernel is one with sched_ext.
+        #[arg(long)]
+        loaded: bool,
         /// Begin each so much later.
         #[arg(long, default_value_t = 0)]
         later_us: u64,
@@ -103,7 +111,7 @@ enum Command {
         #[arg(default_value = "B", value_parser = ["A", "B"])]
         kernel: String,
     },
-    /// Compare cfs with what Linux 6.1 did.
+    /// Compare cfs in the model with what Linux 6.1 did.
     Fairs {
         /// Which version of cfs.
         #[arg(default_value = "6.1")]
@@ -175,14 +183,18 @@ fn run(command: Command) -> Result<bool> {
             print!("{}", heir::play_all(std::time::Duration::from_micros(later_us))?);
             Ok(true)
         }
-        Command::Fair { later_us } => {
-            print!("{}", fair::play_all(std::time::Duration::from_micros(later_us))?);
+        Command::Fair { cases, cpus, loaded, later_us } => {
+            let later = std::time::Duration::from_micros(later_us);
+            print!("{}", fair::play_all(&fair::Play { names: cases, cpus, loaded, later })?);
             Ok(true)
         }
         Command::Heirs { kernel } => {
             say(&heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?), None, "")
         }
-        Command::Fairs { preset } => say(&fair::compare(&fair::simulated(&preset)?, &fair::recorded()?), None, ""),
+        Command::Fairs { preset } => {
+            let (model, kernel) = (fair::simulated(&preset, 1_000)?, fair::recorded("6.1-1000")?);
+            say(&fair::compare(&model, &kernel), None, "")
+        }
         Command::Keep { records, output } => {
             std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
             for (scenario, kernel) in recorded_scenarios(&records, &[])? {

@@ -8,17 +8,17 @@ use anyhow::{Context, Error, Result, bail};
 use bpf_object::Object;
 use event_log::{Event, EventKind, Sink, TaskInfo};
 use fault_plan::FaultPlan;
-use ids::{CpuId, CpuSet, Nanos, TaskId};
+use ids::{CpuSet, Nanos, TaskId};
 use launch_profile::Profile;
 use live::threads::Played;
 use machine_model::Machine;
 use measures::LatencySummary;
 use simulator::{Scheduler, Setup};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Display, Write as _};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
-use workload::Workload;
+use workload::{Op, Workload};
 
 /// A hog looks at the clock so often, in its own time.
 pub(crate) const PIECE_US: u64 = 200;
@@ -31,8 +31,9 @@ const MACHINE: &str = include_str!("../shares/icount.toml");
 ///
 /// # Errors
 /// If its description cannot be read.
-pub(crate) fn machine(hz: u32) -> Result<Machine> {
-    Ok(Machine { hz, ..Machine::from_toml("icount.toml", MACHINE)? })
+pub(crate) fn machine(hz: u32, cpus: u32) -> Result<Machine> {
+    let text = MACHINE.replace("core:1 pu:1", &format!("core:{cpus} pu:1"));
+    Ok(Machine { hz, ..Machine::from_toml("icount.toml", &text)? })
 }
 
 /// Spins for so long before a case begins: in the deterministic machine nothing else tells one time from another. A sleep
@@ -69,6 +70,38 @@ impl Values {
         }
     }
 
+    /// Adds how long children waited for the CPU, from the moment at which their parents made them, and how often all tasks
+    /// gave the CPU to another.
+    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &Played) {
+        let mut waits = Waits::default();
+        let mut made: BTreeMap<u32, VecDeque<Nanos>> = BTreeMap::new();
+        for step in &played.log {
+            let spec = played.tasks[step.task.0 as usize].spec as usize;
+            if let Some(Op::Fork(child)) = workload.tasks[spec].script.get(step.operation as usize) {
+                made.entry(*child).or_default().push_back(step.time);
+            }
+        }
+        for task in &played.tasks {
+            if let Some(at) = made.get_mut(&task.spec).and_then(VecDeque::pop_front) {
+                waits.add(&task.name, task.started.since(at));
+            }
+        }
+        let switches = played.tasks.iter().map(|task| task.voluntary_switches + task.involuntary_switches).sum();
+        self.add_family(case, waits, switches);
+    }
+
+    fn add_family(&mut self, case: &str, waits: Waits, switches: u64) {
+        let mut insert = |task: &str, measure: &str, value: u64| {
+            self.0.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
+        };
+        for (task, mut waits) in waits.0 {
+            waits.sort_unstable();
+            insert(&task, "wait-p50", waits[waits.len() / 2].0 / 1000);
+            insert(&task, "wait-max", waits[waits.len() - 1].0 / 1000);
+        }
+        insert("all", "switches", switches);
+    }
+
     /// Adds what the tasks of a workload do in the model.
     ///
     /// # Errors
@@ -99,14 +132,22 @@ impl Values {
             let response = task.periods.as_ref().map(|periods| periods.summary().response);
             self.add(case, &task.name, task.account.run.0 * 100_000 / total, stretches, response);
         }
+        self.add_family(case, on_cpu.waits, outcome.measures.context_switches);
         Ok(())
     }
 
+    /// One value.
+    pub(crate) fn get(&self, case: &str, task: &str, measure: &str) -> Option<u64> {
+        self.0.get(&(case.to_owned(), task.to_owned(), measure.to_owned())).copied()
+    }
+
     fn add(&mut self, case: &str, task: &str, share: u64, turns: Option<Stretches>, response: Option<LatencySummary>) {
+        // Tasks of one name, the children of one parent, have one share.
+        let key = |measure: &str| (case.to_owned(), task.to_owned(), measure.to_owned());
+        *self.0.entry(key("share")).or_default() += share;
         let mut insert = |measure: &str, value: u64| {
-            self.0.insert((case.to_owned(), task.to_owned(), measure.to_owned()), value);
+            self.0.insert(key(measure), value);
         };
-        insert("share", share);
         if let Some(response) = response {
             let us = [response.p50, response.p90, response.p99].map(|time| time.0 / 1000);
             ["response-p50", "response-p90", "response-p99"].iter().zip(us).for_each(|(name, us)| insert(name, us));
@@ -176,9 +217,23 @@ impl Stretches {
     }
 }
 
+/// How long children waited until they ran first, by name.
+#[derive(Default)]
+struct Waits(BTreeMap<String, Vec<Nanos>>);
+
+impl Waits {
+    fn add(&mut self, name: &str, wait: Nanos) {
+        self.0.entry(name.to_owned()).or_default().push(wait);
+    }
+}
+
 /// On-CPU times of all tasks of a run.
 #[derive(Default)]
 struct OnCpu {
+    names: BTreeMap<u32, String>,
+    /// Children that have not run yet, and when they were made.
+    made: BTreeMap<u32, Nanos>,
+    waits: Waits,
     since: BTreeMap<u32, Nanos>,
     seen: BTreeMap<u32, Vec<(Nanos, Nanos)>>,
 }
@@ -191,14 +246,21 @@ impl OnCpu {
 }
 
 impl Sink for OnCpu {
-    fn task(&mut self, _: Nanos, _: &TaskInfo) {}
+    fn task(&mut self, _: Nanos, task: &TaskInfo) {
+        self.names.insert(task.id.0, task.name.clone());
+    }
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
     fn event(&mut self, event: &Event) {
+        if let EventKind::Fork { child } = event.kind {
+            self.made.insert(child.0, event.time);
+        }
         let EventKind::Switch { prev, .. } = event.kind else { return };
         if let Some(begin) = self.since.remove(&prev.0) {
             self.seen.entry(prev.0).or_default().push((begin, event.time));
         }
-        debug_assert_eq!(event.cpu, CpuId(0));
+        if let Some(at) = self.made.remove(&event.task.0) {
+            self.waits.add(&self.names[&event.task.0], event.time.since(at));
+        }
         if event.task != TaskId::NONE {
             self.since.insert(event.task.0, event.time);
         }
@@ -206,9 +268,11 @@ impl Sink for OnCpu {
 }
 
 /// How finely a measure can be told at all: a share by the turn that the end of a run cuts, a stretch by the pieces in
-/// which hogs look at the clock, a response by the tick at which a sleep ends without high-resolution timers.
-fn resolution(measure: &str) -> u64 {
+/// which hogs look at the clock, a response by the tick at which a sleep ends without high-resolution timers, switches by what
+/// the calls between them cost, to a twentieth.
+fn resolution(measure: &str, value: u64) -> u64 {
     match measure {
+        "switches" => value / 20,
         "share" => 300,
         "turn-p50" | "gap-max" => AWAY.0 / 1000,
         _ => 1_000,
@@ -233,7 +297,7 @@ pub(crate) fn table(
             let value = adjusted(measure, value);
             (low.min(value), high.max(value))
         });
-        let spread = (high - low).max(resolution(measure));
+        let spread = (high - low).max(resolution(measure, high));
         let value = model.0.get(key).copied();
         let fits = value.is_some_and(|value| value + spread >= low && value <= high + spread);
         let mark = match (fits, known(case, task, measure)) {

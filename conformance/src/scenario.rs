@@ -58,7 +58,7 @@ struct File {
     #[serde(default)]
     policy: Option<String>,
     #[serde(default)]
-    tunables: BTreeMap<String, i64>,
+    tunables: BTreeMap<String, toml::Value>,
     #[serde(default)]
     without: String,
     #[serde(default)]

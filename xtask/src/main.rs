@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Developer automation.
 
+mod costs;
 mod cpu_time;
 mod locks;
 mod lrz;
@@ -53,6 +54,8 @@ enum Task {
     Statistics(statistics::Arguments),
     /// Show how many tasks a second pass through one queue on 1 to 512 CPUs
     Wall(wall::Arguments),
+    /// Show what a decision costs under each scheduler: instructions, time, locks
+    Costs(costs::Arguments),
     /// Two threads at a lock, on this host and in the model of it
     Locks(locks::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
         Task::Objects(arguments) => end("objects", objects::execute(&arguments)),
         Task::Statistics(arguments) => end("statistics", statistics::execute(&arguments).map(|()| true)),
+        Task::Costs(arguments) => end("costs", costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => end("locks", locks::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => end("wall", wall::execute(&arguments).map(|()| true)),
         Task::Vm(command) => vm::execute(command),

@@ -23,6 +23,8 @@ use std::time::Duration;
 const LIMIT: u32 = 3;
 
 const HEADERS: &str = "policies/include/weir";
+/// Policies that have tests in common.
+const WITH_ONE_QUEUE: [&str; 2] = ["bfs", "vrq"];
 
 /// `mutants`.
 #[derive(clap::Args, Debug)]
@@ -184,8 +186,13 @@ impl Bench {
             return Ok(None);
         }
         // The quick ones first: most mutants do not live to see the others.
-        let all = vec![self.policy.clone(), "both::".to_owned(), "headers::".to_owned()];
-        for filters in [vec![format!("{}_turns", self.policy), "both::turns".to_owned()], all] {
+        let mut quick = vec![format!("{}_turns", self.policy), format!("{}_cpus", self.policy)];
+        let mut all = vec![self.policy.clone(), "headers::".to_owned()];
+        if WITH_ONE_QUEUE.contains(&self.policy.as_str()) {
+            quick.push("both::turns".to_owned());
+            all.push("both::".to_owned());
+        }
+        for filters in [quick, all] {
             let outcome = self.test(&filters)?;
             if outcome != Outcome::Missed {
                 return Ok(Some(outcome));

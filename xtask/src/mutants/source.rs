@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A policy with the headers that are part of it, and its mutants.
 
+use super::HEADERS;
 use super::sites::{self, Site};
 use anyhow::{Context, Result};
 use std::fs;
@@ -46,7 +47,7 @@ impl Mutant {
 }
 
 impl Source {
-    /// Reads `policies/NAME/NAME.bpf.c` and what it includes of `policies/include/weir`.
+    /// Reads `policies/NAME/NAME.bpf.c` and what it includes of its folder and of `policies/include/weir`.
     ///
     /// # Errors
     /// If there is no such policy.
@@ -59,7 +60,10 @@ impl Source {
         let mut next = 0;
         while next < files.len() {
             for header in includes(&files[next].1) {
-                let path = format!("policies/include/weir/{header}");
+                // Beside the policy, or one that policies share.
+                let beside = format!("policies/{policy}/{header}");
+                let shared = format!("{HEADERS}/{header}");
+                let path = if root.join(&beside).is_file() { beside } else { shared };
                 if !FOREIGN.contains(&&*header) && files.iter().all(|(known, _)| *known != path) {
                     files.push(read(path)?);
                 }
@@ -68,7 +72,7 @@ impl Source {
         }
         let own = files.len();
         for header in FOREIGN {
-            files.push(read(format!("policies/include/weir/{header}"))?);
+            files.push(read(format!("{HEADERS}/{header}"))?);
         }
         Ok(Source { files, own })
     }
@@ -103,7 +107,7 @@ impl Source {
     }
 }
 
-/// Names of headers of `weir/`, however they are included.
+/// Names of headers, however they are included.
 fn includes(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let rest = line.strip_prefix("#include ")?;
@@ -152,6 +156,16 @@ mod tests {
         assert_eq!(all, sorted(two));
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "names are unique");
         assert!(all.len() > 300 && all.iter().any(|name| name.starts_with("idle.bpf.h: ")), "{}", all.len());
+    }
+
+    #[test]
+    fn headers_beside_the_policy_have_mutants_too() {
+        let source = Source::read(crate::root(), "cfs").unwrap();
+        let all: Vec<Mutant> = source.draw(1).collect();
+        for file in ["cfs.bpf.c", "balance.bpf.h", "queue.bpf.h", "hotplug.bpf.h"] {
+            assert!(all.iter().any(|mutant| mutant.name.starts_with(&format!("{file}: "))), "{file}");
+        }
+        assert_eq!(source.files[source.own..].len(), FOREIGN.len());
     }
 
     #[test]

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a decision costs under each scheduler: a switch with all that leads to it, wakeups and ticks included.
+//!
+//! 1. The same work is simulated under each scheduler. A decision is a switch to a task.
+//! 2. Instructions are those that the scheduler's programs executed; the kernel's own scheduler has none, as the model knows
+//!    only what it costs.
+//! 3. Locks are those of runqueues and of dispatch queues, and those of the scheduler: how long all of them were held and
+//!    waited for. Who holds a runqueue's lock while its scheduler decides is charged with that time.
+
+use crate::wall::weir;
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Options of `cargo xtask costs`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask costs
+  cargo xtask costs kernel cfs@4.1 bfs vrq muqss --weir target/debug/weir")]
+pub struct Arguments {
+    /// The schedulers: policies, with presets and tunables, objects, or the kernel's own
+    #[arg(default_values_t = ["kernel".to_owned(), "cfs".to_owned(), "bfs".to_owned()])]
+    schedulers: Vec<String>,
+    /// The weir to run; without it, a release build
+    #[arg(long, env = "WEIR")]
+    weir: Option<PathBuf>,
+    /// Simulated time of each run
+    #[arg(long, default_value = "2s")]
+    duration: String,
+}
+
+/// Machines, what they do, and how many at once of it.
+const CASES: [(&str, &str); 5] = [
+    ("laptop-2c4t", "preempt-mix"),
+    ("laptop-2c4t", "pingpong"),
+    ("laptop-2c4t", "build"),
+    ("server-64", "periodic-64"),
+    ("server-512", "periodic-512"),
+];
+
+/// Prints the table.
+pub fn execute(arguments: &Arguments) -> Result<()> {
+    let weir = weir(arguments.weir.as_deref())?;
+    println!(
+        "| machine, workload | scheduler | switches | instructions | scheduler's time | locks held | waited for |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (machine, workload) in CASES {
+        for scheduler in &arguments.schedulers {
+            let run = simulate(&weir, &[scheduler, "-m", machine, "-w", workload, "--for", &arguments.duration])?;
+            println!("| `{machine}`, `{workload}` | `{scheduler}` | {} |", row(&run)?);
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of a run, each for one switch.
+fn row(run: &Value) -> Result<String> {
+    let switches = run["context_switches"].as_u64().context("a run has switches")?;
+    ensure!(switches > 0, "nobody ran");
+    let locks = run["locks"].as_array().context("a run has locks")?;
+    let all = |total: &str| locks.iter().filter_map(|lock| lock[total].as_u64()).sum::<u64>();
+    let instructions = run["bpf_instructions"].as_u64().filter(|count| *count > 0);
+    let instructions = instructions.map_or("-".to_owned(), |count| (count / switches).to_string());
+    let time = run["cpu_ns"]["scheduler"].as_u64().context("a run has the scheduler's time")?;
+    let ns = |total: u64| format!("{} ns", total / switches);
+    let (held, waited) = (ns(all("hold_total_ns")), ns(all("wait_total_ns")));
+    Ok(format!("{switches} | {instructions} | {} | {held} | {waited}", ns(time)))
+}
+
+fn simulate(weir: &Path, options: &[&str]) -> Result<Value> {
+    let mut command = Command::new(weir);
+    command.arg("sim").args(options).args(["--format", "json"]);
+    let output = command.output().context("weir cannot be run")?;
+    ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout)?;
+    document["runs"].get(0).cloned().context("weir tells of no run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_those_of_one_switch() {
+        let lock = |hold: u64, wait: u64| json!({ "hold_total_ns": hold, "wait_total_ns": wait });
+        let mut run = json!({
+            "context_switches": 10, "bpf_instructions": 4_250, "cpu_ns": { "scheduler": 9_000 },
+            "locks": [lock(3_000, 0), lock(1_000, 500), { "hold_total_ns": null, "wait_total_ns": 20 }],
+        });
+        assert_eq!(row(&run).unwrap(), "10 | 425 | 900 ns | 400 ns | 52 ns");
+        run["bpf_instructions"] = json!(0);
+        assert_eq!(row(&run).unwrap(), "10 | - | 900 ns | 400 ns | 52 ns");
+        run["context_switches"] = json!(0);
+        assert!(row(&run).is_err());
+    }
+}
