@@ -230,6 +230,10 @@ pub struct Sim {
     /// Sources of noise that draw nothing, such as threads,order (docs/noise.md)
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,
+    /// Hold each run to what its scheduler's profile promises and to what every run owes; a broken promise is exit
+    /// status 1
+    #[arg(long)]
+    pub check: bool,
     /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
     /// cpu1:drift+200ppm@0s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]

@@ -13,6 +13,8 @@ use anyhow::{Context, Result, bail};
 use bpf_object::LinkedObject;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use fault_plan::FaultPlan;
+use ids::Nanos;
+use invariants::{Checker, Promises};
 use kernel_model::{Coverage, Kernel};
 use machine_model::Machine;
 use report::{RunReport, Tags};
@@ -214,6 +216,9 @@ fn command_line(args: &Sim) -> String {
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
     }
+    if args.check {
+        words.push("--check".to_owned());
+    }
     words.join(" ")
 }
 
@@ -282,6 +287,22 @@ pub fn make_again(
     Ok((outcome.log_hash, object))
 }
 
+/// A CPU may idle for so long beside a waiting task, beyond its way out of idling: an interrupt on its way, a look for work.
+const IDLE_TOLERANCE: Nanos = Nanos::from_us(100);
+
+/// What the scheduler's profile promises; the kernel's own promises nothing.
+fn promises(scheduler: &Scheduler, machine: &Machine, seed: u64) -> Promises {
+    let claims = scheduler.loadable.as_ref().map(|loadable| loadable.profile.claims()).unwrap_or_default();
+    Promises {
+        work_conserving: claims.work_conserving,
+        starvation_bound: claims.starvation_bound_ms.map(Nanos::from_ms),
+        key_order: claims.key_order,
+        has_queues: scheduler.loadable.is_some(),
+        tolerance: IDLE_TOLERANCE + Nanos(machine.longest_idle_exit_ns(seed > 0)),
+        tick: Nanos(1_000_000_000 / u64::from(machine.hz)),
+    }
+}
+
 fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
     let Run { scheduler, machine, workload, seed, draw, .. } = run;
     let tags = worlds::simulated::tags(
@@ -306,7 +327,9 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         Some(path) => (None, Some(LogWriter::new(create(path)?, &worlds::header(&tags, output::VERSION))?)),
     };
     let printer = Printer::new(progress.is_of_one().then_some(progress));
-    let mut sinks = Tee(printer, Tee(trace, Tee(lines, log)));
+    let checker = || Checker::new(machine.topology.len(), &machine.online_cpus(), promises(scheduler, machine, seed));
+    let checker = args.check.then(checker);
+    let mut sinks = Tee(checker, Tee(printer, Tee(trace, Tee(lines, log))));
     let end = args.duration.or(workload.duration);
     let mut part = progress.begin(end);
     let mut tell = |now| part.tell(now);
@@ -316,7 +339,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
     };
     part.end();
     let (outcome, coverage) = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
-    let Tee(printer, Tee(trace, Tee(lines, log))) = sinks;
+    let Tee(checker, Tee(printer, Tee(trace, Tee(lines, log)))) = sinks;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
@@ -324,7 +347,8 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         lines.map(JsonLines::finish).transpose().with_context(|| path.display().to_string())?;
         log.map(LogWriter::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    let mut report = worlds::simulated::report(tags, outcome, end);
+    let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
+    let mut report = worlds::simulated::report(tags, outcome, end, findings);
     report.measures.divide(workload.labels());
     Ok(Done { report, printed: printer.finish(), coverage })
 }

@@ -109,7 +109,7 @@ pub struct Tunable {
     place: String,
 }
 
-/// What a scheduler says of itself, for `weir check` to hold it to.
+/// What a scheduler promises of every run; `weir sim --check` holds it to that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// No CPU idles while a task waits that may run there.
@@ -118,6 +118,8 @@ pub struct Claims {
     pub weights_honoured: bool,
     /// No runnable task waits longer, in milliseconds.
     pub starvation_bound_ms: Option<u64>,
+    /// Its ordered queues give the smallest key of a task that may run where it is wanted.
+    pub key_order: bool,
 }
 
 /// Claims of which each may be missing: what a table says.
@@ -126,6 +128,7 @@ struct SomeClaims {
     work_conserving: Option<bool>,
     weights_honoured: Option<bool>,
     starvation_bound_ms: Option<u64>,
+    key_order: Option<bool>,
 }
 
 impl Claims {
@@ -135,6 +138,7 @@ impl Claims {
             work_conserving: table.work_conserving.unwrap_or(self.work_conserving),
             weights_honoured: table.weights_honoured.unwrap_or(self.weights_honoured),
             starvation_bound_ms: table.starvation_bound_ms.or(self.starvation_bound_ms),
+            key_order: table.key_order.unwrap_or(self.key_order),
         }
     }
 }

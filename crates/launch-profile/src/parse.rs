@@ -342,13 +342,14 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "work-conserving" => claims.work_conserving = Some(self.bool(value)?),
                 "weights-honoured" => claims.weights_honoured = Some(self.bool(value)?),
+                "key-order" => claims.key_order = Some(self.bool(value)?),
                 "starvation-bound-ms" => {
                     let bound_ms = u64::try_from(self.integer(value)?)
                         .map_err(|_| self.error(value.span(), "expected milliseconds, 0 or more"))?;
                     claims.starvation_bound_ms = Some(bound_ms);
                 }
                 _ => {
-                    let known = ["work-conserving", "weights-honoured", "starvation-bound-ms"];
+                    let known = ["work-conserving", "weights-honoured", "starvation-bound-ms", "key-order"];
                     return Err(self.unknown("claim", key, &known));
                 }
             }

@@ -466,9 +466,10 @@ fn a_variable_outside_of_its_section_is_an_error() {
 
 #[test]
 fn claims_are_kept() {
-    let profile = "summary = \"s\"\n[claims]\nwork-conserving = true\nstarvation-bound-ms = 100";
+    let profile = "summary = \"s\"\n[claims]\nwork-conserving = true\nstarvation-bound-ms = 100\nkey-order = true";
     let profile = Profile::from_toml("p.toml", profile).unwrap();
-    let expected = Claims { work_conserving: true, weights_honoured: false, starvation_bound_ms: Some(100) };
+    let expected =
+        Claims { work_conserving: true, weights_honoured: false, starvation_bound_ms: Some(100), key_order: true };
     assert_eq!((profile.summary(), profile.claims()), ("s", expected));
 }
 

@@ -58,6 +58,14 @@ impl Machine {
         self.all_cpus().iter().filter(|cpu| !self.absent.contains(*cpu)).collect()
     }
 
+    /// How long the way out of the deepest idle state can take, in nanoseconds; `noisy`: in a run that draws its noise.
+    pub fn longest_idle_exit_ns(&self, noisy: bool) -> u64 {
+        let states = self.effects.idle_states.iter().map(|state| state.exit_ns.typical);
+        let nominal = states.chain([self.costs.idle_exit_ns]).max().unwrap_or(0);
+        let most_ppm = if noisy { self.noise.idle_exit_ppm.quantiles()[10].max(0) } else { 0 };
+        nominal + (u128::from(nominal) * most_ppm as u128 / 1_000_000) as u64
+    }
+
     /// Those that are online.
     pub fn online_cpus(&self) -> CpuSet {
         self.all_cpus().iter().filter(|cpu| !self.offline.contains(*cpu)).collect()

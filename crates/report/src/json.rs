@@ -60,6 +60,9 @@ fn run(run: &RunReport) -> Value {
     object.insert("failed_forks".to_owned(), json!(ending.failed_forks));
     object.insert("refused_changes".to_owned(), json!(ending.refused_changes));
     object.insert("restarts".to_owned(), json!(ending.restarts));
+    let violations = ending.violations.as_ref();
+    object.insert("violations".to_owned(), json!(violations.map(|found| &found.first)));
+    object.insert("violation_count".to_owned(), json!(violations.map(|found| found.count)));
     object.insert("doubtful".to_owned(), json!(crate::doubts::of(run)));
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());

@@ -34,7 +34,7 @@ pub use json::{comparisons_to_json, ending_to_json_line, to_json, to_json_with};
 pub use notes::Note;
 pub use numbers::{count, counted, escape, wrap};
 pub use record::{ReadError, Record, read_json};
-pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, World};
+pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, Violation, Violations, World};
 pub use sanity::{Level, sanity};
 pub use setups::{Judged, Judgement, judge};
 pub use spread::spread;

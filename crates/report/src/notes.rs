@@ -3,8 +3,9 @@
 
 use crate::numbers::{count, counted, percent, permille, wrap};
 use crate::setups::Setup;
-use crate::{Ending, Exit, Meter, Record};
+use crate::{Ending, Exit, Meter, Record, Violation, Violations};
 use ids::Nanos;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Idle CPUs beside waiting tasks for more than this part of a run are no accident: 10 %. All of the shipped policies
@@ -45,9 +46,27 @@ pub(crate) fn indented(lines: &[String]) -> String {
     lines.iter().map(|line| wrap("  ", line) + "\n").collect()
 }
 
+/// Which properties did not hold, and the worst of each.
+fn broken(found: &Violations) -> Vec<String> {
+    let properties: BTreeSet<&str> = found.first.iter().map(|violation| violation.property.as_str()).collect();
+    let note = |property: &str| {
+        let all: Vec<&Violation> = found.first.iter().filter(|violation| violation.property == property).collect();
+        let worst = all.iter().max_by_key(|violation| violation.to_ns - violation.from_ns)?;
+        let names = worst.names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if worst.names.len() > 3 { ", …" } else { "" };
+        let (from, lasted) = (Nanos(worst.from_ns), Nanos(worst.to_ns - worst.from_ns));
+        let times = if all.len() == 1 { "once".to_owned() } else { format!("{} times", count(all.len() as u64)) };
+        let how_long =
+            if lasted == Nanos::ZERO { format!("at {from}") } else { format!("for {lasted} from {from} on") };
+        Some(format!("BROKEN: {property}, {times}; at worst {how_long}: {names}{more}"))
+    };
+    properties.into_iter().filter_map(note).collect()
+}
+
 /// What is to be said of one run.
 pub(crate) fn of_run(run: &Record) -> Vec<String> {
     let mut notes = refusals(&run.ending);
+    notes.extend(run.ending.violations.iter().flat_map(broken));
     let elapsed = run.value("elapsed_ns").unwrap_or(0);
     let idle = permille(run.value("idle_while_runnable_ns").unwrap_or(0), elapsed);
     if idle > IDLE_PERMILLE {

@@ -116,7 +116,8 @@ pub enum Outcome {
     Completed,
     /// The kernel put the scheduler out.
     Ejected,
-    /// Something happened that must not: the tasks that were left waited for each other for ever.
+    /// Something happened that must not: the tasks that were left waited for each other for ever, or a check found that a
+    /// promise was broken.
     Violation,
 }
 
@@ -136,6 +137,39 @@ pub struct Ending {
     pub refused_changes: u64,
     /// How often the scheduler was attached again because its exit asked for that (contract E2).
     pub restarts: u64,
+    /// What was found that the scheduler promises or every run owes, and this one did not keep; `None` if nobody looked.
+    pub violations: Option<Violations>,
+}
+
+/// What a check of a run found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Violations {
+    /// How many there were.
+    pub count: u64,
+    /// The first ones of each property, in the order in which they ended.
+    pub first: Vec<Violation>,
+}
+
+/// A time in which a property did not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// Which property, as the profile's promises name it.
+    pub property: String,
+    /// From when on, in nanoseconds of the run.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// Numbers of the tasks that it concerns.
+    pub tasks: Vec<u32>,
+    /// Their names.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// Numbers of the CPUs that it concerns.
+    pub cpus: Vec<u32>,
+    /// How much it was: nanoseconds, or a key.
+    pub value: u64,
+    /// How much it may be.
+    pub limit: u64,
 }
 
 impl Ending {
@@ -144,6 +178,7 @@ impl Ending {
         match self {
             Ending { ejected: Some(_), .. } => Outcome::Ejected,
             Ending { deadlocked: true, .. } => Outcome::Violation,
+            Ending { violations: Some(Violations { count: 1.., .. }), .. } => Outcome::Violation,
             _ => Outcome::Completed,
         }
     }

@@ -67,6 +67,7 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
     RunReport {
         tags,
         ending: Ending {
+            violations: None,
             ejected: ejected.map(exit),
             deadlocked: played.as_ref().is_some_and(|played| matches!(played.end, End::Stuck(_))),
             command_status,

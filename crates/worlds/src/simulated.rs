@@ -3,9 +3,11 @@
 
 use crate::object_hash;
 use ids::Nanos;
+use invariants::{Findings, Violation};
 use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
-use report::{Ending, Exit, RunReport, Tags, World};
+use measures::RunMeasures;
+use report::{Ending, Exit, RunReport, Tags, Violations, World};
 use simulator::{KernelName, Outcome};
 
 /// What is run, beside the machine on which it runs.
@@ -48,13 +50,15 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
     }
 }
 
-/// The report of a run; `end` is when it had to stop, if it had to.
-pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>) -> RunReport {
+/// The report of a run; `end` is when it had to stop, if it had to, and `findings` what a check found, if there was one.
+pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option<Findings>) -> RunReport {
     // Without a time to stop at, a run ends when all work is done, unless something is wrong.
     let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
+    let violations = findings.map(|findings| violations(findings, &outcome.measures));
     RunReport {
         tags,
         ending: Ending {
+            violations,
             ejected: outcome.ejected.map(exit),
             deadlocked,
             command_status: None,
@@ -66,6 +70,21 @@ pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>) -> RunReport {
         meter: None,
         measures: outcome.measures,
     }
+}
+
+/// What a check found, with the tasks' names.
+fn violations(Findings { violations, count }: Findings, measures: &RunMeasures) -> Violations {
+    let told = |violation: Violation| report::Violation {
+        property: violation.property.name().to_owned(),
+        from_ns: violation.from.0,
+        to_ns: violation.to.0,
+        names: violation.tasks.iter().map(|task| measures.tasks[task.index()].name.clone()).collect(),
+        tasks: violation.tasks.iter().map(|task| task.0).collect(),
+        cpus: violation.cpus.iter().map(|cpu| cpu.0).collect(),
+        value: violation.value,
+        limit: violation.limit,
+    };
+    Violations { count, first: violations.into_iter().map(told).collect() }
 }
 
 /// Why the modelled kernel put a scheduler out.

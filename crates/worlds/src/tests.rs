@@ -108,7 +108,7 @@ fn json(report: &RunReport) -> Value {
 
 #[test]
 fn both_worlds_give_one_report() {
-    let simulated = simulated::report(simulated_tags(), simulated_outcome(), None);
+    let simulated = simulated::report(simulated_tags(), simulated_outcome(), None, None);
     let real = real::report(real_tags(), real_outcome());
     assert_eq!(simulated.ending, real.ending);
     assert_eq!((simulated.is_fine(), real.is_fine()), (true, true));
@@ -169,8 +169,12 @@ fn an_ejection_is_the_same_in_both_worlds() {
     let info = ExitInfo { kind, code, reason, message, dump, fault: Some("a fault".to_owned()), cause };
     let (reason, message, dump) = words();
     let exit = KernelExit { kind: kind.into(), code, reason, message, dump, exit_cpu: Some(1) };
-    let one =
-        simulated::report(simulated_tags(), simulator::Outcome { ejected: Some(info), ..simulated_outcome() }, None);
+    let one = simulated::report(
+        simulated_tags(),
+        simulator::Outcome { ejected: Some(info), ..simulated_outcome() },
+        None,
+        None,
+    );
     let other = real::report(real_tags(), real::Outcome { ejected: Some(exit), ..real_outcome() });
     let (one, other) = (one.ending.ejected.unwrap(), other.ending.ejected.unwrap());
     assert_eq!(
@@ -187,8 +191,8 @@ fn an_ejection_is_the_same_in_both_worlds() {
 fn deadlocks_are_violations_in_both_worlds() {
     let unfinished =
         || simulator::Outcome { measures: RunMeasures { makespan: None, ..measures() }, ..simulated_outcome() };
-    let stuck = simulated::report(simulated_tags(), unfinished(), None);
-    let stopped = simulated::report(simulated_tags(), unfinished(), Some(Nanos::from_secs(1)));
+    let stuck = simulated::report(simulated_tags(), unfinished(), None, None);
+    let stopped = simulated::report(simulated_tags(), unfinished(), Some(Nanos::from_secs(1)), None);
     assert_eq!((stuck.ending.outcome(), stuck.is_fine()), (Outcome::Violation, false));
     assert_eq!((stopped.ending.outcome(), stopped.is_fine()), (Outcome::Completed, true));
     let stuck = Stuck { task: TaskId(0), name: "a".to_owned(), waits_for: "b".to_owned() };

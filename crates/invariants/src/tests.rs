@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Events, made up: what each property says of them, and what it does not.
+
+use super::*;
+use event_log::{BlockCause, CallbackSite, SwitchReason, Waker};
+use ids::Policy;
+
+const QUEUE: DsqId = DsqId(7);
+const NOBODY: TaskId = TaskId::NONE;
+
+const NONE: Promises = Promises {
+    work_conserving: false,
+    starvation_bound: None,
+    key_order: false,
+    has_queues: true,
+    tolerance: Nanos(100),
+    tick: Nanos(4_000),
+};
+
+const ALL: Promises = Promises { work_conserving: true, starvation_bound: Some(Nanos(5_000)), key_order: true, ..NONE };
+
+/// A run under construction on two CPUs; a scheduler has the tasks from the beginning.
+struct Run(Checker);
+
+impl Run {
+    fn new(promises: Promises, tasks: u32) -> Run {
+        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), promises));
+        (0..tasks).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Other, 0b11)));
+        run.event(0, 0, NOBODY, EventKind::Attached);
+        run
+    }
+
+    fn event(&mut self, time: u64, cpu: u32, task: TaskId, kind: EventKind) -> &mut Run {
+        self.0.event(&Event { time: Nanos(time), cpu: CpuId(cpu), task, kind, site: CallbackSite::default() });
+        self
+    }
+
+    fn wake(&mut self, time: u64, task: u32) -> &mut Run {
+        let kind = EventKind::Wakeup { waker: Waker::Timer, sync: false, target: CpuId(0) };
+        self.event(time, 0, TaskId(task), kind)
+    }
+
+    fn insert(&mut self, time: u64, task: u32, key: u64) -> &mut Run {
+        self.event(time, 0, TaskId(task), EventKind::Insert { dsq: QUEUE, key, slice_ns: 1_000 })
+    }
+
+    fn dispatch(&mut self, time: u64, task: u32, to: u32) -> &mut Run {
+        self.event(time, to, TaskId(task), EventKind::Dispatch { from: QUEUE, to: CpuId(to) })
+    }
+
+    fn switch(&mut self, time: u64, cpu: u32, prev: TaskId, next: TaskId, reason: SwitchReason) -> &mut Run {
+        self.event(time, cpu, next, EventKind::Switch { prev, reason })
+    }
+
+    fn run(&mut self, time: u64, cpu: u32, task: u32) -> &mut Run {
+        self.switch(time, cpu, NOBODY, TaskId(task), SwitchReason::Idle)
+    }
+
+    fn block(&mut self, time: u64, cpu: u32, task: u32) -> &mut Run {
+        self.event(time, cpu, TaskId(task), EventKind::Block { cause: BlockCause::Timer });
+        self.switch(time, cpu, TaskId(task), NOBODY, SwitchReason::Block)
+    }
+
+    fn allow(&mut self, time: u64, task: u32, mask: u64) -> &mut Run {
+        self.0.affinity(Nanos(time), TaskId(task), &CpuSet::from_words(&[mask]));
+        self.event(time, 0, TaskId(task), EventKind::Affinity)
+    }
+
+    fn found(&mut self, end: u64) -> Vec<(Property, u64, u64, u64)> {
+        let checker = std::mem::replace(&mut self.0, Checker::new(2, &CpuSet::first_n(2), NONE));
+        let violations = checker.finish(Nanos(end)).violations;
+        violations.iter().map(|it| (it.property, it.from.0, it.to.0, it.value)).collect()
+    }
+}
+
+fn info(task: u32, policy: Policy, mask: u64) -> TaskInfo {
+    TaskInfo {
+        id: TaskId(task),
+        pid: 100 + task,
+        name: format!("task-{task}"),
+        parent: None,
+        allowed: CpuSet::from_words(&[mask]),
+        policy,
+        nice: 0,
+        kernel_thread: false,
+    }
+}
+
+#[test]
+fn a_quiet_run_breaks_nothing() {
+    let mut run = Run::new(ALL, 2);
+    run.wake(1_000, 0).insert(1_010, 0, 5).dispatch(1_020, 0, 0).run(1_030, 0, 0);
+    run.wake(2_000, 1).insert(2_010, 1, 3).dispatch(2_020, 1, 1).run(2_030, 1, 1);
+    run.block(3_000, 0, 0).block(3_500, 1, 1);
+    assert_eq!(run.found(4_000), []);
+}
+
+#[test]
+fn idling_beside_a_waiting_task_counts_after_the_tolerance() {
+    for (begins, expected) in [(1_100, vec![]), (1_101, vec![(Property::WorkConserving, 1_000, 1_101, 101)])] {
+        let mut run = Run::new(ALL, 1);
+        run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(begins, 0, 1).run(begins, 1, 0);
+        assert_eq!(run.found(2_000), expected, "{begins}");
+    }
+    let mut run = Run::new(Promises { work_conserving: false, ..ALL }, 1);
+    assert_eq!(run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(1_500, 0, 1).run(1_500, 1, 0).found(2_000), []);
+}
+
+/// The other CPU does not count if the task may not use it.
+#[test]
+fn only_cpus_that_the_task_may_use_count() {
+    for (mask, broken) in [(0b01, false), (0b11, true)] {
+        let mut run = Run::new(ALL, 2);
+        run.wake(500, 0).insert(500, 0, 1).dispatch(500, 0, 0).run(500, 0, 0);
+        run.allow(700, 1, mask).wake(1_000, 1).insert(1_001, 1, 1);
+        assert_eq!(!run.found(2_000).is_empty(), broken, "{mask:b}");
+    }
+}
+
+#[test]
+fn a_task_that_nobody_queues_is_lost() {
+    let mut run = Run::new(NONE, 1);
+    run.wake(1_000, 0);
+    assert_eq!(run.found(9_000), [(Property::LostWakeup, 1_000, 9_000, 8_000)]);
+    let mut run = Run::new(NONE, 1);
+    assert_eq!(run.wake(1_000, 0).insert(1_050, 0, 1).found(9_000), [], "it is in a queue");
+    let mut run = Run::new(Promises { has_queues: false, ..NONE }, 1);
+    assert_eq!(run.wake(1_000, 0).found(9_000), [], "the kernel's own scheduler shows no queues");
+}
+
+/// It ran, lost the CPU, and was put nowhere.
+#[test]
+fn a_task_that_loses_its_cpu_is_lost_too() {
+    let mut run = Run::new(NONE, 1);
+    run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+    run.switch(2_000, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
+    assert_eq!(run.found(9_000), [(Property::LostWakeup, 2_000, 9_000, 7_000)]);
+    let mut run = Run::new(NONE, 1);
+    run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0).insert(2_000, 0, 1);
+    run.switch(2_000, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
+    assert_eq!(run.found(9_000), [], "it was put into a queue just before");
+}
+
+#[test]
+fn waiting_for_longer_than_promised_is_told_when_it_ends_or_the_run_does() {
+    let promises = Promises { work_conserving: false, ..ALL };
+    for (ends, expected) in [(6_000, vec![]), (6_001, vec![(Property::StarvationBoundMs, 1_000, 6_001, 5_001)])] {
+        let mut run = Run::new(promises, 1);
+        run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(ends, 0, 0).run(ends, 0, 0);
+        assert_eq!(run.found(20_000), expected);
+        let mut run = Run::new(promises, 1);
+        assert_eq!(run.wake(1_000, 0).insert(1_000, 0, 1).found(ends), expected);
+    }
+}
+
+/// While higher classes have all CPUs, it is not the scheduler that lets a task wait.
+#[test]
+fn time_that_higher_classes_take_is_not_the_schedulers() {
+    for (second, broken) in [(1, false), (0, true)] {
+        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), Promises { work_conserving: false, ..ALL }));
+        run.0.task(Nanos(0), &info(0, Policy::Other, 0b11));
+        (1..3).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Fifo(5), 0b11)));
+        run.event(0, 0, NOBODY, EventKind::Attached);
+        run.wake(1_000, 1).run(1_000, 0, 1).wake(1_000, 0).insert(1_000, 0, 1);
+        if second == 1 {
+            run.wake(1_500, 2).run(1_500, 1, 2).block(9_000, 1, 2);
+        }
+        run.dispatch(9_500, 0, 1).run(9_500, 1, 0);
+        assert_eq!(!run.found(10_000).is_empty(), broken, "{second}");
+    }
+}
+
+#[test]
+fn running_where_one_may_not() {
+    let mut run = Run::new(NONE, 1);
+    run.allow(500, 0, 0b01).wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 1).run(1_010, 1, 0);
+    assert_eq!(run.found(2_000), [(Property::Affinity, 1_010, 1_010, 0)]);
+    for (leaves, expected) in [(6_000, vec![]), (6_001, vec![(Property::Affinity, 2_000, 6_001, 4_001)])] {
+        let mut run = Run::new(NONE, 1);
+        run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 1).run(1_010, 1, 0).allow(2_000, 0, 0b01);
+        run.switch(leaves, 1, TaskId(0), NOBODY, SwitchReason::Change);
+        run.insert(leaves, 0, 1).dispatch(leaves, 0, 0).run(leaves, 0, 0);
+        assert_eq!(run.found(9_000), expected);
+    }
+}
+
+#[test]
+fn events_that_contradict_each_other() {
+    let mut run = Run::new(NONE, 2);
+    run.run(1_000, 0, 0);
+    assert_eq!(run.found(2_000), [(Property::Sanity, 1_000, 1_000, 0)], "it was asleep");
+    let mut run = Run::new(NONE, 2);
+    run.wake(1_000, 0).insert(1_000, 0, 1).run(1_000, 0, 0).run(1_500, 1, 0);
+    assert_eq!(run.found(2_000), [(Property::Sanity, 1_500, 1_500, 0)], "it is on two CPUs");
+    let mut run = Run::new(NONE, 2);
+    run.switch(1_000, 0, TaskId(1), NOBODY, SwitchReason::Preempt);
+    assert_eq!(run.found(2_000)[0], (Property::Sanity, 1_000, 1_000, 0), "who is taken off was not there");
+}
+
+#[test]
+fn queues_give_the_smallest_key_that_may_run() {
+    let keys = [u64::MAX - 2, 3, 9];
+    for (first, mask, expected) in [
+        (0, 0b11, vec![]),
+        (1, 0b11, vec![(Property::KeyOrder, 2_000, 2_000, 3)]),
+        (2, 0b11, vec![(Property::KeyOrder, 2_000, 2_000, 9)]),
+        // The task with the smallest key may not run there.
+        (1, 0b10, vec![]),
+    ] {
+        let mut run = Run::new(Promises { work_conserving: false, ..ALL }, 3);
+        run.allow(500, 0, mask);
+        for task in 0..3 {
+            run.wake(1_000, task).insert(1_000, task, keys[task as usize]);
+        }
+        run.dispatch(2_000, first, 0);
+        assert_eq!(run.found(3_000), expected, "{first} {mask:b}");
+    }
+}
+
+/// What a scheduler promises does not hold while it is not there, nor just after something changed.
+#[test]
+fn nothing_is_promised_without_a_scheduler_or_in_a_disturbance() {
+    let mut run = Run::new(ALL, 1);
+    run.event(500, 0, NOBODY, EventKind::Disabled { kind: 64 }).wake(1_000, 0);
+    assert_eq!(run.found(20_000), []);
+    let mut run = Run::new(ALL, 1);
+    run.wake(1_000, 0).insert(1_000, 0, 1).event(1_090, 1, NOBODY, EventKind::Hotplug { online: false });
+    run.dispatch(1_180, 0, 0).run(1_180, 0, 0);
+    assert_eq!(run.found(2_000), []);
+    let mut run = Run::new(ALL, 1);
+    run.wake(1_000, 0).event(9_000, 0, NOBODY, EventKind::Disabled { kind: 1026 });
+    let found = run.found(20_000);
+    let properties: Vec<Property> = found.iter().map(|it| it.0).collect();
+    assert_eq!(properties, [Property::WorkConserving, Property::LostWakeup, Property::StarvationBoundMs], "until then");
+}
+
+#[test]
+fn only_the_first_violations_of_a_property_are_kept() {
+    let mut run = Run::new(ALL, 1);
+    for round in 1..=150 {
+        let time = 10_000 * round;
+        run.wake(time, 0).insert(time, 0, 1).dispatch(time + 500, 0, 0).run(time + 500, 0, 0).block(time + 600, 0, 0);
+    }
+    let findings = run.0.finish(Nanos(2_000_000));
+    assert_eq!((findings.violations.len(), findings.count), (MOST, 150));
+}

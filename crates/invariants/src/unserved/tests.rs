@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Groups against a look at every task and every CPU at each moment.
+
+use super::*;
+use proptest::prelude::*;
+
+const CPUS: usize = 4;
+const TASKS: u32 = 5;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Wait(u32),
+    Stop(u32),
+    Idle(u32, bool),
+    Allow(u32, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..TASKS).prop_map(Step::Wait),
+        (0..TASKS).prop_map(Step::Stop),
+        (0..CPUS as u32, any::<bool>()).prop_map(|(cpu, idle)| Step::Idle(cpu, idle)),
+        (0..TASKS, 1u64..16).prop_map(|(task, mask)| Step::Allow(task, mask)),
+    ]
+}
+
+/// For each task: since when it has waited beside an idle CPU.
+#[derive(Default)]
+struct Naive {
+    masks: Vec<u64>,
+    waits: Vec<bool>,
+    idle: u64,
+    since: Vec<Option<u64>>,
+}
+
+impl Naive {
+    /// Since when there were the stretches that end now. That of a task with another mask ends in any case.
+    fn look(&mut self, now: u64, moved: Option<u32>) -> Vec<u64> {
+        let mut ended = Vec::new();
+        for task in 0..TASKS {
+            let index = task as usize;
+            let unserved = self.waits[index] && self.idle & self.masks[index] != 0;
+            let since = &mut self.since[index];
+            if moved == Some(task) || !unserved {
+                ended.extend(since.take());
+            }
+            if unserved {
+                since.get_or_insert(now);
+            }
+        }
+        ended
+    }
+}
+
+/// Each task as a stretch of its own.
+fn apart(stretches: &[Stretch]) -> usize {
+    stretches.iter().map(|stretch| stretch.tasks.len()).sum()
+}
+
+proptest! {
+    #[test]
+    fn matches_naive(steps in prop::collection::vec(step(), 0..200)) {
+        let all = CpuSet::first_n(CPUS);
+        let mut unserved = Unserved::new(CPUS, Nanos::ZERO);
+        (0..TASKS).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &all));
+        let mut naive = Naive {
+            masks: vec![15; TASKS as usize],
+            waits: vec![false; TASKS as usize],
+            idle: 15,
+            since: vec![None; TASKS as usize],
+        };
+        for (now, step) in (1..).zip(steps) {
+            let at = Nanos(now);
+            let mut moved = None;
+            let ended = match step {
+                Step::Wait(task) => {
+                    if !std::mem::replace(&mut naive.waits[task as usize], true) {
+                        unserved.wait(at, TaskId(task), Population::Waiting);
+                    }
+                    vec![]
+                }
+                Step::Stop(task) => {
+                    naive.waits[task as usize] = false;
+                    unserved.stop_waiting(at, TaskId(task), Population::Waiting).into_iter().collect()
+                }
+                Step::Idle(cpu, idle) => {
+                    naive.idle = if idle { naive.idle | 1 << cpu } else { naive.idle & !(1 << cpu) };
+                    unserved.set_idle(at, CpuId(cpu), idle)
+                }
+                Step::Allow(task, mask) => {
+                    moved = (std::mem::replace(&mut naive.masks[task as usize], mask) != mask).then_some(task);
+                    unserved.set_allowed(at, TaskId(task), &CpuSet::from_words(&[mask]))
+                }
+            };
+            let expected = naive.look(now, moved);
+            prop_assert_eq!(apart(&ended), expected.len(), "{:?}", step);
+            let first = |all: &mut dyn Iterator<Item = u64>| all.min();
+            prop_assert_eq!(first(&mut ended.iter().map(|it| it.since.0)), first(&mut expected.iter().copied()));
+        }
+        let open = naive.since.iter().flatten().count();
+        prop_assert_eq!(apart(&unserved.open(Nanos(1_000))), open);
+    }
+}
+
+#[test]
+fn a_stretch_goes_on_while_cpus_change_and_is_one_tasks_own() {
+    let mut unserved = Unserved::new(2, Nanos(15));
+    (0..2).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &CpuSet::first_n(2)));
+    unserved.wait(Nanos(10), TaskId(0), Population::Waiting);
+    unserved.wait(Nanos(20), TaskId(1), Population::Waiting);
+    assert_eq!(unserved.stop_waiting(Nanos(25), TaskId(0), Population::Waiting), None, "15 are tolerated");
+    assert_eq!(unserved.set_idle(Nanos(30), CpuId(0), false), [], "CPU 1 still idles");
+    assert_eq!(unserved.set_idle(Nanos(35), CpuId(0), true), []);
+    assert_eq!(unserved.set_idle(Nanos(36), CpuId(1), false), [], "CPU 0 idles again");
+    let ended = unserved.set_idle(Nanos(50), CpuId(0), false);
+    let stretch =
+        Stretch { population: Population::Waiting, since: Nanos(20), tasks: vec![TaskId(1)], cpus: vec![CpuId(0)] };
+    assert_eq!(ended, [stretch]);
+}

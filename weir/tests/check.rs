@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir sim --check`: who keeps what it promises, and who does not.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(args).output().unwrap()
+}
+
+fn runs(output: &Output) -> Vec<Value> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    document["runs"].as_array().expect("runs").clone()
+}
+
+/// Several machines, workloads and seeds: nobody is accused.
+#[test]
+fn shipped_policies_keep_what_they_promise() {
+    let schedulers = ["fifo", "bfs", "bfs@0.357", "bfs@gc", "vrq", "vrq@0.3", "cfs", "kernel"];
+    let machines = ["-m", "laptop-2c4t", "-m", "hybrid-laptop", "-m", "nix-32"];
+    let workloads = ["-w", "desktop", "-w", "preempt-mix", "-w", "affinity"];
+    let more = ["--for", "700ms", "--seeds", "2", "--check", "--format", "json"];
+    let output = weir(Path::new("."), &[&["sim"], &schedulers[..], &machines, &workloads, &more].concat());
+    let runs = runs(&output);
+    assert_eq!(runs.len(), 8 * 3 * 3 * 2);
+    for run in &runs {
+        assert_eq!((&run["violations"], &run["violation_count"]), (&Value::Array(vec![]), &Value::from(0)), "{run:#}");
+    }
+    assert_eq!(output.status.code(), Some(0));
+}
+
+/// A scheduler that wakes nobody up lets CPUs idle beside waiting tasks, which it promises not to.
+#[test]
+fn a_broken_promise_is_told_and_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = here.join("../crates/simulator/tests/policies/nokick.bpf.c");
+    let include = format!("-I{}", here.join("../policies/include").display());
+    let object = bpf_clang::object_of(&source, directory.path(), &[&include]);
+    std::fs::write(directory.path().join("nokick.bpf.o"), object).unwrap();
+    let sim = |promises: &str, more: &[&str]| {
+        std::fs::write(directory.path().join("nokick.toml"), promises).unwrap();
+        let run = ["sim", "./nokick.bpf.o", "-m", "laptop-2c4t", "-w", "desktop", "--for", "500ms"];
+        weir(directory.path(), &[&run, more].concat())
+    };
+    let promise = "[promises]\nwork-conserving = true\nstarvation-bound-ms = 1\n";
+    let checked = sim(promise, &["--check", "--format", "json"]);
+    let run = &runs(&checked)[0];
+    assert_eq!((checked.status.code(), run["outcome"].as_str()), (Some(1), Some("violation")));
+    let violations = run["violations"].as_array().expect("it was checked");
+    for property in ["work-conserving", "starvation-bound-ms"] {
+        let first = violations.iter().find(|it| it["property"] == property).unwrap_or_else(|| panic!("no {property}"));
+        let [from, to, value, limit] = ["from_ns", "to_ns", "value", "limit"].map(|key| first[key].as_u64().unwrap());
+        assert!(value > limit && to - from >= value && !first["tasks"].as_array().unwrap().is_empty(), "{first}");
+    }
+    let text = String::from_utf8(sim(promise, &["--check"]).stdout).unwrap();
+    assert!(text.contains("BROKEN: work-conserving, "), "{text}");
+
+    let unchecked = sim(promise, &["--format", "json"]);
+    let run = &runs(&unchecked)[0];
+    assert_eq!((unchecked.status.code(), &run["violations"]), (Some(0), &Value::Null));
+    assert_eq!(sim("", &["--check"]).status.code(), Some(0), "it promises nothing");
+    let error = String::from_utf8(sim("[promises]\nkey-ordr = true\n", &["--check"]).stderr).unwrap();
+    assert!(error.contains("key-order"), "{error}");
+}
