@@ -167,6 +167,8 @@ fn json_keeps_the_contract() {
               "failed_forks": 0,
               "refused_changes": 0,
               "restarts": 0,
+              "violations": null,
+              "violation_count": null,
               "doubtful": [],
               "meter": null,
               "locks": null,
