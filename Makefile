@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all test-asan test-vm bench manual deps install uninstall test-install
+.PHONY: help demo test test-all test-asan test-vm bench manual deps install uninstall test-install deb test-deb
 
 help:
 	@echo "make demo      a film beside compilers, on two simulated machines, under the kernel's scheduler, fifo and bfs"
@@ -11,6 +11,7 @@ help:
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
 	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local)"
 	@echo "make uninstall takes that away again"
+	@echo "make deb       a Debian package and its source package, in target/deb; make test-deb tries them in clean systems"
 	@echo "make test-install  tries that where nothing of the tree is to be seen"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
@@ -100,6 +101,12 @@ uninstall:
 
 test-install:
 	@./tools/try-install.sh
+
+deb:
+	@only=build; . ./tools/deps.sh; ./packaging/make-deb.sh
+
+test-deb:
+	@./packaging/try-deb.sh bookworm trixie
 
 deps:
 	@. ./tools/deps.sh
