@@ -11,7 +11,8 @@ help:
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
 	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local)"
 	@echo "make uninstall takes that away again"
-	@echo "make deb       a Debian package and its source package, in target/deb; make test-deb tries them in clean systems"
+	@echo "make deb       a Debian package, built on a clean Debian 12, and its source package, in target/deb; as root"
+	@echo "make test-deb  tries that package in clean systems of Debian 12 and 13; as root"
 	@echo "make test-install  tries that where nothing of the tree is to be seen"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
@@ -70,7 +71,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 install:
 	@only=build; . ./tools/deps.sh; set -e; \
 	registry=$$(realpath -m "$${CARGO_HOME:-$$HOME/.cargo}"); built=$$(realpath -m "$(BUILT)"); \
-	rust=$$(rustc --print sysroot); \
+	rust=$$(rustc --print sysroot); [ "$$rust" != /usr ] || rust=/usr/lib/rustlib; \
 	for pair in "$$PWD=/usr/src/weir" "$$built=/usr/src/weir/built" "$$registry=/usr/src/cargo" "$$rust=/usr/src/rust"; do \
 		RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$$pair"; CFLAGS="$$CFLAGS -ffile-prefix-map=$$pair"; \
 	done; \
@@ -103,10 +104,10 @@ test-install:
 	@./tools/try-install.sh
 
 deb:
-	@only=build; . ./tools/deps.sh; ./packaging/make-deb.sh
+	@only=build; . ./tools/deps.sh; ./packaging/source.sh && ./packaging/build.sh bookworm
 
 test-deb:
-	@./packaging/try-deb.sh bookworm trixie
+	@./packaging/try.sh bookworm trixie
 
 deps:
 	@. ./tools/deps.sh
