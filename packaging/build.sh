@@ -27,7 +27,7 @@ END
 rm -rf "$out"
 mkdir -p "$out"
 mmdebstrap --quiet --variant=buildd --customize-hook='mkdir "$1/build"' \
-    --customize-hook="copy-in $root/target/deb/*.dsc $root/target/deb/*.tar.* /build" \
+    --customize-hook="copy-in $(echo "$root"/target/deb/weir_*) /build" \
     --customize-hook="copy-in $folder/build /tmp" --customize-hook='chroot "$1" sh /tmp/build >&2' \
     --customize-hook="sh -c 'cp \"\$1\"/build/*.deb \"\$1\"/build/*.changes \"\$1\"/build/*.buildinfo $out' -- \"\$1\"" \
     --format=null "$release"

@@ -23,11 +23,14 @@ cargo vendor --locked -q vendor >/dev/null
 find vendor -name '*.a' -delete
 tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - vendor | gzip -6n >"$out/weir_$version.orig-vendor.tar.gz"
 cp -r packaging/debian debian
+# The maintainer of a package is who packs it: as the tools of Debian are told, or else git.
+maintainer="${DEBFULLNAME:-$(git -C "$root" log -1 --format=%an)} <${DEBEMAIL:-$(git -C "$root" log -1 --format=%ae)}>"
+sed -i "s/MAINTAINER/$maintainer/" debian/control debian/changelog
 
 # A paragraph for each licence in the words of the crates, then one for each that these words name.
 for manifest in vendor/*/Cargo.toml; do
     license=$(sed -n 's/^license = "\(.*\)"/\1/p' "$manifest" |
-        sed 's|[ ]*/[ ]*| or |g; s/ OR / or /g; s/ AND / and /g; s/ WITH / with /g')
+        sed 's|[ ]*/[ ]*| or |g; s/ OR / or /g; s/ AND / and /g; s/ WITH LLVM-exception/ with LLVM exception/g')
     [ -n "$license" ] || { echo "$manifest names no license" >&2; exit 1; }
     printf '%s\t%s\n' "$license" "${manifest%Cargo.toml}*"
 done | sort | awk -F'\t' '
