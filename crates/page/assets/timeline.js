@@ -263,7 +263,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const every = Math.ceil(13 / (laneHeight + laneGap));
     for (const row of rows) {
       pen.fillStyle = row.cpu === chosen && row.cpu >= 0 ? colours.accent : colours.quiet;
-      const label = wide < 500 ? row.name.replace(/^(CPU|queue) /, "").split(" ")[0].slice(0, 8) : row.name.slice(0, 15);
+      const label = wide < 500 ? row.name.split(" ").pop().slice(0, 8) : row.name.slice(0, 15);
       if (row.cpu < 0 || row.cpu % every === 0) pen.fillText(label, 2, row.top + Math.min(row.height, 20) / 2 + 4);
       row.draw(row);
     }
@@ -330,7 +330,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     return `the longest chain of causes: ${name(task[index])} ${KINDS[kind[index]]} for ${span(to[index] - from[index])}`;
   });
   const cpus = data.lanes.length;
-  add("CPUs that run", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colours.run),
+  add("CPUs running", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colours.run),
     (ticks) => `${data.running.at(ticks)} of ${cpus} CPUs run tasks at ${clock(ticks, 3)}`);
   add("tasks waiting", STEPS, (row) => drawSteps(data.waiting, row, data.waiting.most, 0, colours.scheduler),
     (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks, 3)}; at most ${data.waiting.most}`);
@@ -338,7 +338,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     add(name, DEPTH, (row) => drawSteps(steps, row, steps.most, 0, colours.accent),
       (ticks) => `${steps.at(ticks)} tasks stand in ${name} at ${clock(ticks, 3)}; at most ${steps.most}`);
   });
-  add("idle beside", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {
+  add("avoidable idle", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {
     const index = inside(data.bad, ticks);
     if (index < 0) return "no CPU idles beside a task that may run there";
     return `some CPU idles for ${span(data.bad.to[index] - data.bad.from[index])} beside a task that may run there`;

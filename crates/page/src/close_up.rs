@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const TYPICAL: [&str; 3] = ["makespan_ns", "wakeup_latency_ns.mean", "elapsed_ns"];
 
 /// Locks that a table shows.
-const LOCKS: usize = 30;
+const LOCKS: usize = 12;
 /// Stints in the timelines of a page: a million take some 6 MB.
 const STINTS: usize = 1_000_000;
 /// Tasks that stand in the page as text, for print and where scripts do not run.
@@ -55,7 +55,9 @@ pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
         @if !chosen.is_empty() {
             section #close-up {
                 h2 { "One run, close up" }
-                p.quiet { "Of each setup the run in the middle, or the first that did not come to its end." }
+                @if report.records.len() > 1 {
+                    p.quiet { "Of each setup the run in the middle, or the first that did not come to its end." }
+                }
                 @if chosen.len() > 1 {
                     p.scripted { label { "Run " select #run {
                         @for (index, (name, ..)) in chosen.iter().enumerate() { option value=(index) { (name) } }
@@ -90,10 +92,12 @@ fn one(report: &Report<'_>, (index, name, run): (usize, &str, usize), details: &
         @if let Some(text) = track(report, run).and_then(|track| track.as_ref().ok()?.ejection.as_deref()) {
             details open { summary { "Why the scheduler was ejected" } (lines(text)) }
         }
-        @if let Some(dump) = dump { details { summary { "The kernel's dump" } pre { (dump) } } }
+        @if let Some(dump) = dump { details { summary { "The kernel's dump" } pre.dump { (dump) } } }
         @if let Some(plot) = cpus(&format!("Time of each CPU, {name}"), &details.cpus) {
             h4 { "Time of each CPU" }
-            (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning))))
+            (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning)), |owner| {
+                details.cpus.iter().any(|cpu| (OWNERS[owner].of_cpu)(cpu) > 0)
+            }))
             figure { (plot) }
         }
         (timeline(report, run, index, name, share))
@@ -124,7 +128,7 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
                     @for (key, label, text) in BUTTONS {
                         button type="button" data-key=(key) aria-label=(label) title=(label) { (text) } " "
                     }
-                    label { "Find a task " input type="search" data-find; }
+                    label.one { "Find a task " input type="search" data-find; }
                 }
                 @if let Some(cut) = cut(&track.timeline, share) {
                     p.note { "The run has too many switches for a page. It shows the first " (cut) "." }
@@ -134,10 +138,10 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
                 p.quiet {
                     "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has a colour of its own. \
                      Where a CPU's row is too dense for single tasks, its height says which share of the time it ran \
-                     tasks. The red ground is time in which some CPU idled although a task waited that may run there; \
-                     black ticks at the foot of a row are waits for locks. In the longest chain of causes tall is \
-                     running, half as tall and red is waiting for a CPU, a line is sleeping; the dashed line above the \
-                     CPUs that run is all of them."
+                     tasks. A red background is avoidable idle time: some CPU idled although a task waited that may run \
+                     there. Black ticks at the foot of a row are waits for locks. In the longest chain of causes, a tall \
+                     bar is a task that ran, a low red bar one that waited for a CPU, and a line one that slept. The \
+                     dashed line is the number of all CPUs."
                 }
                 p.quiet {
                     @if track.timeline.sees_queues {

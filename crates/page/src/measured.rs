@@ -26,7 +26,7 @@ pub fn measured(index: usize, table: &Table) -> Markup {
             @for note in &table.notes { (note_of(note)) }
         }
         div.scroll {
-            table.measures.wide[table.setups.len() > WITH_RANGES] {
+            table.measures.single[table.setups.len() == 1] {
                 thead { tr {
                     th scope="col" { (table.axis) }
                     @for setup in &table.setups { th scope="col" { (setup.name) } }
@@ -222,14 +222,18 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
+/// Whether a part of this number is larger than nothing somewhere.
+fn occurs(all: &[Vec<Part>], number: usize) -> bool {
+    all.iter().flatten().any(|(index, value, _)| *index == number && *value > 0)
+}
+
 /// A bar for each setup; all `same` in length, or as long as their sum says.
-fn bars(table: &Table, class: &str, of_setup: impl Fn(usize) -> Vec<Part>, same: bool) -> Markup {
-    let all: Vec<Vec<Part>> = (0..table.setups.len()).map(of_setup).collect();
+fn bars(table: &Table, class: &str, all: &[Vec<Part>], same: bool) -> Markup {
     let sum = |parts: &[Part]| parts.iter().map(|(_, value, _)| value).sum::<u64>();
     let longest = all.iter().map(|parts| sum(parts)).max().unwrap_or(0);
     html! {
         div.bars {
-            @for (setup, parts) in table.setups.iter().zip(&all) {
+            @for (setup, parts) in table.setups.iter().zip(all) {
                 div.name { (setup.name) }
                 (bar(class, parts, if same { sum(parts) } else { longest }))
                 div.numbers {
@@ -247,19 +251,26 @@ fn bars(table: &Table, class: &str, of_setup: impl Fn(usize) -> Vec<Part>, same:
 /// Where the CPUs' time went.
 pub fn time(table: &Table) -> Markup {
     let keys = || OWNERS.iter().map(|owner| (owner.name, owner.key));
+    let all: Vec<Vec<Part>> = (0..table.setups.len()).map(|setup| parts(table, setup, keys())).collect();
     html! {
         h3 { "Where the CPUs' time went" }
-        (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning))))
-        (bars(table, "o", |setup| parts(table, setup, keys()), true))
+        (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning)), |owner| occurs(&all, owner)))
+        (bars(table, "o", &all, true))
     }
 }
 
 /// How far tasks moved.
 pub fn moves(table: &Table) -> Markup {
     let keys = || DISTANCES.iter().map(|(name, _, key)| (*name, *key));
+    let all: Vec<Vec<Part>> = (0..table.setups.len()).map(|setup| parts(table, setup, keys())).collect();
+    let some_moved = (0..DISTANCES.len()).any(|distance| occurs(&all, distance));
     html! {
         h3 { "Moves of tasks between CPUs" }
-        (legend("m", DISTANCES.iter().map(|(name, meaning, _)| (*name, *meaning))))
-        (bars(table, "m", |setup| parts(table, setup, keys()), false))
+        @if some_moved {
+            (legend("m", DISTANCES.iter().map(|(name, meaning, _)| (*name, *meaning)), |distance| occurs(&all, distance)))
+            (bars(table, "m", &all, false))
+        } @else {
+            p.quiet { "No task ran on another CPU than before." }
+        }
     }
 }

@@ -51,11 +51,15 @@ pub fn bar(class: &str, parts: &[Part], whole: u64) -> Markup {
     }
 }
 
-/// The key to such bars.
-pub fn legend<'a>(class: &str, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Markup {
+/// The key to such bars: what occurs in one of them.
+pub fn legend<'a>(
+    class: &str,
+    entries: impl Iterator<Item = (&'a str, &'a str)>,
+    occurs: impl Fn(usize) -> bool,
+) -> Markup {
     html! {
         ul.legend {
-            @for (index, (name, meaning)) in entries.enumerate() {
+            @for (index, (name, meaning)) in entries.enumerate().filter(|(index, _)| occurs(*index)) {
                 li { i class={ (class) (index) } {} (name) span.quiet { ": " (meaning) } }
             }
         }

@@ -25,7 +25,7 @@ pub fn runs(report: &Report<'_>, table: &Table) -> Markup {
     let keys: Vec<&str> = KEYS.iter().filter(known).copied().collect();
     html! {
         details {
-            summary { (report::counted(all.len() as u64, "run")) ", one by one" }
+            summary { @if let [_] = all[..] { "Seed, outcome, hash of all events" } @else { (count(all.len() as u64)) " runs, one by one" } }
             div.scroll {
                 table.plain {
                     thead { tr {

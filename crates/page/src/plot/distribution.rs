@@ -26,6 +26,9 @@ pub const NAMED: [(u64, &str, &str); 4] = [
 /// The axis ends where one wait in so many is longer: beyond it there is one wait or two.
 const HIGHEST: f64 = 1e5;
 
+/// Width of the label of a decade, and some space.
+const LABEL: u32 = 52;
+
 /// Steps of the curve from one height to ten times that.
 const STEPS: f64 = 24.0;
 
@@ -103,6 +106,9 @@ fn draw(
         let decades: Vec<f64> =
             std::iter::successors(Some(low), |at| Some(at * 10.0)).take_while(|at| *at <= high * 1.01).collect();
         let levels: Vec<f64> = NAMED.iter().map(|(share, ..)| one_in(*share)).filter(|level| *level <= top).collect();
+        // A label of a decade takes so many units of width; where there is less, every other one has none.
+        let every = (LABEL * decades.len() as u32).div_ceil(size.0).max(1);
+        let is_labelled = |ns: f64| (ns / low).log10().round() as u32 % every == 0;
         let mut chart = ChartBuilder::on(&area)
             .margin_right(26)
             .margin_top(8)
@@ -121,7 +127,7 @@ fn draw(
             .light_line_style(plotters::style::TRANSPARENT)
             .axis_style(Paint::Axis.color())
             .label_style(text)
-            .x_label_formatter(&|ns| decade(*ns))
+            .x_label_formatter(&|ns| if is_labelled(*ns) { decade(*ns) } else { String::new() })
             .y_label_formatter(&|level| named(*level))
             .draw()
             .expect("drawing into memory");
