@@ -54,7 +54,9 @@ user "bash -ic 'source /usr/share/bash-completion/bash_completion; _completion_l
 user "bash -c 'source /usr/share/bash-completion/completions/weir; COMP_WORDS=(weir exp); COMP_CWORD=1; \$(complete -p weir |
     sed \"s/.*-F \\([^ ]*\\).*/\\1/\") weir exp weir; echo \${COMPREPLY[@]}'" && said '^explain$'
 # A policy of one's own takes clang.
-try apt-get install -y -qq --no-install-recommends "$(apt-cache pkgnames clang-1 | grep -x -E 'clang-1[6-9]' | sort | tail -1)"
+clang=$(apt-cache pkgnames clang-1 | grep -x -E 'clang-1[6-9]' | sort | tail -1)
+try apt-get install -y -qq --no-install-recommends "$clang"
+apt-mark -qq auto "$clang"
 user cp /usr/share/doc/weir/policies/fifo/fifo.bpf.c mine.bpf.c
 user weir sim ./mine.bpf.c --machine laptop-2c4t --workload video --for 200ms
 [ ! -e /usr/share/doc/weir/policies/fifo/fifo.bpf.o ]
