@@ -116,6 +116,17 @@ fn what_was_overlooked_is_named() {
     save(directory.path(), &["./it.bpf.o"]);
     let json = explain_json(directory.path(), &["--worst", "1", "--waits", "lost"]);
     assert!(reasons(&json).contains(&"stopping computed_key".to_owned()), "{:?} {json:#}", reasons(&json));
+    for (define, wanted) in [("STUBBORN", "dispatch kept_busy"), ("UNFAIR", "dispatch took_others")] {
+        let directory = workspace("slow.bpf.c", define);
+        save(directory.path(), &["./it.bpf.o"]);
+        let json = explain_json(directory.path(), &["--worst", "1"]);
+        assert!(reasons(&json).contains(&wanted.to_owned()), "{define}: {json:#}");
+    }
+    // Neither is said where it did not happen: a plain queue has one order, and gives each CPU to the next task.
+    let directory = workspace("slow.bpf.c", "PLAIN");
+    save(directory.path(), &["./it.bpf.o"]);
+    let plain = reasons(&explain_json(directory.path(), &["--worst", "1"]));
+    assert!(!plain.iter().any(|said| said.ends_with("kept_busy") || said.ends_with("took_others")), "{plain:?}");
 }
 
 /// A stall: the message, the verdict, the op and line, the last events, the dump.

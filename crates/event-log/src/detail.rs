@@ -48,8 +48,10 @@ pub enum DetailKind {
     Chose,
     /// The scheduler's `dispatch` was called for the CPU, until it brought something or did nothing more.
     Dispatched {
-        /// The CPU has something to run now that it had not before.
+        /// The CPU has something to run now.
         found: bool,
+        /// The task that had the CPU goes on.
+        kept: bool,
     },
     /// The task begins to wait for another one; in words, what for: `mutex 0, which task 3 holds`.
     Waits {

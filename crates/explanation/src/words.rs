@@ -136,14 +136,18 @@ pub fn suspect_sentence(story: &Story<'_>, account: &Account, suspect: &Suspect)
         Reason::MissedIdle { cpu } => format!("{site} chose another CPU than CPU {cpu}, which idled"),
         Reason::WokeNobody => format!("{site} queued it and woke no idle CPU"),
         Reason::PassedOver { tasks } => format!("{site} took {} from behind it", counted(tasks, "task")),
+        Reason::TookOthers { tasks } => {
+            format!("{site} took {} from other queues that had come later", counted(tasks, "task"))
+        }
+        Reason::KeptBusy { calls } => {
+            format!("{site} was called {} for busy CPUs and left them to whoever ran", times(calls))
+        }
         Reason::PreemptedNobody => format!("{site} queued it while all CPUs were busy, and preempted nobody"),
         Reason::Overtaken { tasks: 1 } => format!("{site} gave it a place behind one task that came later"),
         Reason::Overtaken { tasks } => format!("{site} gave it a place behind {} tasks that came later", count(tasks)),
         Reason::Behind { tasks: Some(tasks) } => format!("{site} put it behind {}", others(tasks)),
         Reason::Behind { tasks: None } => format!("{site} put it behind others"),
         Reason::ComputedKey => format!("{site} had computed its place in the order"),
-        Reason::ComputedOtherKey => format!("{site} had computed the place of {}, which ran longest", longest()),
-        Reason::ChoseBusy { cpu } => format!("{site} chose CPU {cpu}, whose task kept it"),
         Reason::ComputedSlice { slice_ns } => {
             format!("{site} had computed {}, for {}", slice_name(slice_ns), longest())
         }
@@ -165,12 +169,12 @@ pub(crate) fn reason_word(reason: Reason) -> &'static str {
         Reason::WokeNobody => "woke_nobody",
         Reason::MissedIdle { .. } => "missed_idle",
         Reason::PassedOver { .. } => "passed_over",
+        Reason::TookOthers { .. } => "took_others",
+        Reason::KeptBusy { .. } => "kept_busy",
         Reason::PreemptedNobody => "preempted_nobody",
         Reason::Overtaken { .. } => "overtaken",
         Reason::Behind { .. } => "behind",
         Reason::ComputedKey => "computed_key",
-        Reason::ComputedOtherKey => "computed_other_key",
-        Reason::ChoseBusy { .. } => "chose_busy",
         Reason::ComputedSlice { .. } => "computed_slice",
         Reason::LongSlice { .. } => "long_slice",
         Reason::TookCpu => "took_cpu",

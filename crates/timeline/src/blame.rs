@@ -11,17 +11,15 @@
 //!    else whoever put it into the queue and woke no CPU.
 //! 5. In another queue while all CPUs were busy. Most of that time somebody ran who had a CPU already: whoever queued
 //!    it and took no CPU away, and whoever gave that slice. Or somebody who came later: whoever gave it its place. Or
-//!    those before it: the same.
+//!    those before it: the same. Also `dispatch`, if it was called for busy CPUs and left them to whoever ran, or took
+//!    tasks that came later from other queues.
 //! 6. Also whoever had computed the virtual time of the task, and the slice of the one that ran: the last callback that
 //!    wrote that very number into what the scheduler keeps for it.
 //! 7. A CPU idled when the task was woken, and went on idling: also whoever chose another CPU.
-//! 8. Whoever gave a CPU to the one that ran longest instead, and, if that had not run already, whoever had computed its
-//!    virtual time. A task that lost its CPU: also whoever took that away.
-//! 9. All CPUs were busy when the task was woken, and who had the CPU that was chosen for it kept that for half of the
-//!    wait: also whoever chose that CPU.
+//! 8. Whoever gave a CPU to the one that ran longest instead. A task that lost its CPU: also whoever took that away.
 
 use crate::Timeline;
-use crate::task::{Choice, Departure, Stand, Why};
+use crate::task::{Choice, Departure, Stand, Task, Why};
 use crate::wait::{Account, Order, Runner, dispatches_within, has_one_order, union};
 use event_log::{CallbackSite, KickFlags, SwitchReason};
 use ids::{CpuId, DsqId, Nanos, TaskId};
@@ -68,6 +66,16 @@ pub enum Reason {
         /// How many.
         tasks: u64,
     },
+    /// It took so many tasks from other queues that had come there later.
+    TookOthers {
+        /// How many.
+        tasks: u64,
+    },
+    /// It was called so often for CPUs that were busy, and left them to whoever had them.
+    KeptBusy {
+        /// How often.
+        calls: u64,
+    },
     /// It queued the task while all CPUs were busy, and took none away from whoever ran.
     PreemptedNobody,
     /// It gave the task a place behind those that came later.
@@ -82,13 +90,6 @@ pub enum Reason {
     },
     /// It computed the virtual time by which the task had its place.
     ComputedKey,
-    /// It computed the virtual time by which who ran longest instead had its place.
-    ComputedOtherKey,
-    /// It chose this CPU, and who had that kept it.
-    ChoseBusy {
-        /// Which.
-        cpu: CpuId,
-    },
     /// It computed this slice, of who ran longest instead.
     ComputedSlice {
         /// In nanoseconds.
@@ -120,11 +121,10 @@ impl Timeline {
                 suspects.push(suspect);
             }
         };
-        let op = |op| CallbackSite { op, ..CallbackSite::default() };
         let (from, to) = (main.from.max(account.wait.from), main.to.min(account.wait.to));
         let idle = self.idle(account, from, to, None);
         match main.queue {
-            None => blame(op(ENQUEUE), Reason::PutNowhere),
+            None => blame(call_of(ENQUEUE), Reason::PutNowhere),
             Some(queue) if queue.local_cpu().is_some() => {
                 let cpu = queue.local_cpu().expect("checked");
                 blame(main.site, Reason::PutOnCpu { cpu, idle: self.idle(account, from, to, Some(cpu)) });
@@ -132,18 +132,18 @@ impl Timeline {
             Some(queue) => {
                 let passed = self.passed_over(account, queue, from, to);
                 if passed > 0 {
-                    blame(op(DISPATCH), Reason::PassedOver { tasks: passed });
+                    blame(call_of(DISPATCH), Reason::PassedOver { tasks: passed });
                 }
                 if idle.0 * 2 >= to.since(from).0 {
                     match self.calls(account, from, to) {
                         0 => blame(main.site, Reason::WokeNobody),
                         calls => {
-                            blame(op(DISPATCH), Reason::LeftIdle { calls });
+                            blame(call_of(DISPATCH), Reason::LeftIdle { calls });
                             blame(main.site, Reason::WokeNobody);
                         }
                     }
                 } else {
-                    blame(main.site, busy_reason(account, main));
+                    self.while_busy(account, main, from, to).into_iter().for_each(|(site, reason)| blame(site, reason));
                 }
             }
         }
@@ -161,12 +161,6 @@ impl Timeline {
                 }
             }
             blame(runner.site, Reason::RanOther);
-            if let Some(site) = runner.key_by.filter(|_| runner.order != Order::Before) {
-                blame(site, Reason::ComputedOtherKey);
-            }
-        }
-        if let Some((site, cpu)) = self.chose_busy(account) {
-            blame(site, Reason::ChoseBusy { cpu });
         }
         if let Some((site, reason)) = self.took_cpu(account) {
             blame(site, reason);
@@ -177,6 +171,20 @@ impl Timeline {
         suspects
     }
 
+    /// Whose doing it was that a task stood in a queue that several CPUs serve while these were busy.
+    fn while_busy(&self, account: &Account, main: &Stand, from: Nanos, to: Nanos) -> Vec<(CallbackSite, Reason)> {
+        let mut said = vec![(main.site, busy_reason(account, main))];
+        let tasks = self.took_from_others(account, main, from, to);
+        if tasks > 0 {
+            said.push((call_of(DISPATCH), Reason::TookOthers { tasks }));
+        }
+        let calls = self.kept(account, from, to);
+        if calls > 0 {
+            said.push((call_of(DISPATCH), Reason::KeptBusy { calls }));
+        }
+        said
+    }
+
     /// For how long some CPU but `except` idled where the task was allowed.
     fn idle(&self, account: &Account, from: Nanos, to: Nanos, except: Option<CpuId>) -> Nanos {
         let cpus = account.idle_cpus.iter().filter(|&cpu| Some(cpu) != except);
@@ -185,8 +193,33 @@ impl Timeline {
 
     /// How often `dispatch` was called for CPUs that idled, and brought nothing.
     fn calls(&self, account: &Account, from: Nanos, to: Nanos) -> u64 {
-        let calls = |cpu: CpuId| dispatches_within(&self.cpus[cpu.index()], from, to).filter(|found| !found).count();
+        let calls =
+            |cpu: CpuId| dispatches_within(&self.cpus[cpu.index()], from, to).filter(|call| !call.found).count();
         account.idle_cpus.iter().map(|cpu| calls(cpu) as u64).sum()
+    }
+
+    /// How often `dispatch` was called for CPUs where the task was allowed, and left them to whoever had them.
+    fn kept(&self, account: &Account, from: Nanos, to: Nanos) -> u64 {
+        let calls = |cpu: CpuId| dispatches_within(&self.cpus[cpu.index()], from, to).filter(|call| call.kept).count();
+        account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()).map(|cpu| calls(cpu) as u64).sum()
+    }
+
+    /// How many tasks that came to another queue after the one that waited had come to its own left that for a CPU where it was
+    /// allowed, by a call of `dispatch`.
+    fn took_from_others(&self, account: &Account, main: &Stand, from: Nanos, to: Nanos) -> u64 {
+        let later = |stand: &&Stand| {
+            stand.from > main.from
+                && stand.queue != main.queue
+                && stand.queue.is_some_and(|queue| queue.local_cpu().is_none())
+        };
+        let taken = |stand: &&Stand| match stand.departure {
+            Departure::Dispatched { to, site } => site.op == DISPATCH && account.allowed.contains(to),
+            _ => false,
+        };
+        let of_task = |task: &Task| {
+            task.stands_within(from, to).iter().filter(|stand| stand.to <= to).filter(later).filter(taken).count()
+        };
+        self.tasks.iter().map(|task| of_task(task) as u64).sum()
     }
 
     /// How many tasks left the queue from behind the one that waited, for CPUs where that was allowed.
@@ -217,16 +250,6 @@ impl Timeline {
         };
         let missed = account.idle_cpus.iter().filter(|&cpu| cpu != choice.cpu).find(idles)?;
         Some((choice.site, missed))
-    }
-
-    /// The CPU that was chosen for a task that was woken, if who had it then kept it for half of the wait; and the callback
-    /// that chose it.
-    fn chose_busy(&self, account: &Account) -> Option<(CallbackSite, CpuId)> {
-        let wait = &account.wait;
-        let choice = self.choice_for(account)?;
-        let stint = self.cpus.get(choice.cpu.index())?.stint_at(choice.time)?;
-        let kept = stint.task != wait.task && stint.to.min(wait.to).since(wait.from).0 * 2 >= wait.length().0;
-        kept.then_some((choice.site, choice.cpu))
     }
 
     /// The last choice of a CPU before a wait that began with a wakeup.
@@ -270,6 +293,11 @@ impl Account {
     pub fn ran(&self, order: Order) -> Nanos {
         Nanos(self.runners.iter().filter(|runner| runner.order == order).map(|runner| runner.ran.0).sum())
     }
+}
+
+/// A callback of which no call is known.
+fn call_of(op: u8) -> CallbackSite {
+    CallbackSite { op, ..CallbackSite::default() }
 }
 
 /// What whoever queued a task did or did not do while all CPUs were busy.

@@ -334,8 +334,8 @@ impl Sink for Recorder {
                 }
                 return;
             }
-            DetailKind::Dispatched { found } => {
-                self.cpu(cpu).dispatches.push(Dispatched { time, found: *found });
+            DetailKind::Dispatched { found, kept } => {
+                self.cpu(cpu).dispatches.push(Dispatched { time, found: *found, kept: *kept });
                 return;
             }
             DetailKind::Wrote { value } => {

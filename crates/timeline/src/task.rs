@@ -227,6 +227,8 @@ pub struct Dispatched {
     pub time: Nanos,
     /// Whether the CPU has something to run now.
     pub found: bool,
+    /// Whether the task that had the CPU goes on.
+    pub kept: bool,
 }
 
 /// Somebody asked a CPU to reschedule.

@@ -3,7 +3,7 @@
 
 use crate::Timeline;
 use crate::blame::Suspect;
-use crate::task::{Cpu, Departure, Stand, What, Why};
+use crate::task::{Cpu, Departure, Dispatched, Stand, What, Why};
 use event_log::CallbackSite;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::BTreeMap;
@@ -64,8 +64,6 @@ pub struct Runner {
     /// What gave it its longest turn: the callback and line that took it from a queue for its CPU, or else put it into the
     /// queue of that.
     pub site: CallbackSite,
-    /// What had computed the virtual time by which it had its place before that turn, if that is known.
-    pub key_by: Option<CallbackSite>,
     /// The slice that it had then, in nanoseconds; `None`: not known.
     pub slice_ns: Option<u64>,
     /// What gave it that slice.
@@ -138,7 +136,7 @@ impl Timeline {
             }
             gaps.extend(own);
         }
-        let empty = |cpu: &Cpu| dispatches_within(cpu, wait.from, wait.to).filter(|found| !found).count() as u64;
+        let empty = |cpu: &Cpu| dispatches_within(cpu, wait.from, wait.to).filter(|call| !call.found).count() as u64;
         let mut account = Account {
             wait,
             stands: task.stands_within(wait.from, wait.to).to_vec(),
@@ -172,7 +170,6 @@ impl Timeline {
                         Departure::Dispatched { site, .. } if site.op != 0 => site,
                         _ => gave.site,
                     }),
-                    key_by: gave.iter().rev().find(|gave| gave.key > 0).and_then(|gave| gave.key_by),
                     slice_ns: gave.last().map(|gave| gave.slice_ns),
                     slice_site: gave.first().map_or_else(CallbackSite::default, |gave| gave.site),
                     slice_by: gave.first().and_then(|gave| gave.slice_by),
@@ -227,10 +224,10 @@ pub(crate) fn has_one_order(queue: DsqId) -> bool {
     queue != DsqId::GLOBAL && queue != DsqId::BYPASS
 }
 
-/// Whether each call of `dispatch` in this time found something.
-pub(crate) fn dispatches_within(cpu: &Cpu, from: Nanos, to: Nanos) -> impl Iterator<Item = bool> + '_ {
+/// The calls of `dispatch` in this time.
+pub(crate) fn dispatches_within(cpu: &Cpu, from: Nanos, to: Nanos) -> impl Iterator<Item = &Dispatched> + '_ {
     let first = cpu.dispatches.partition_point(|call| call.time < from);
-    cpu.dispatches[first..].iter().take_while(move |call| call.time < to).map(|call| call.found)
+    cpu.dispatches[first..].iter().take_while(move |call| call.time < to)
 }
 
 /// Length of the union of these times.

@@ -3,7 +3,8 @@
  * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks;
  * PINS puts every task into the queue of CPU 0; BLIND does so in select_cpu;
  * STACK takes the last that came first; PREPARED does so too, by a number that `stopping` computed;
- * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second.
+ * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second;
+ * STUBBORN lets go on whoever has the CPU; UNFAIR takes all from a second queue, of tasks with an even number, first.
  * Without a macro it is a plain queue.
  */
 #include <weir/scx.bpf.h>
@@ -11,6 +12,7 @@
 LICENSE("GPL");
 
 #define QUEUE 0
+#define OTHER_QUEUE 1
 
 #if defined(BLIND)
 OP3(s32, slow_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
@@ -56,6 +58,12 @@ OP2(void, slow_enqueue, struct task_struct *, p, u64, enq_flags)
 #if defined(GREEDY)
 	slice = 500 * 1000 * 1000;
 #endif
+#if defined(UNFAIR)
+	if (p->pid % 2 == 0) {
+		dsq_insert(p, OTHER_QUEUE, slice, enq_flags);
+		return;
+	}
+#endif
 	dsq_insert(p, QUEUE, slice, enq_flags);
 #endif
 }
@@ -64,6 +72,16 @@ OP2(void, slow_dispatch, s32, cpu, struct task_struct *, prev)
 {
 #if defined(DEAF)
 	if (cpu == 1)
+		return;
+#endif
+#if defined(STUBBORN)
+	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
+		prev->scx.slice = SCX_SLICE_DFL;
+		return;
+	}
+#endif
+#if defined(UNFAIR)
+	if (dsq_move_to_local(OTHER_QUEUE))
 		return;
 #endif
 #if defined(RANDOM)
@@ -80,7 +98,9 @@ OP2(void, slow_dispatch, s32, cpu, struct task_struct *, prev)
 
 SLEEPABLE_OP0(s32, slow_init)
 {
-	return scx_bpf_create_dsq(QUEUE, -1);
+	s32 error = scx_bpf_create_dsq(OTHER_QUEUE, -1);
+
+	return error ? error : scx_bpf_create_dsq(QUEUE, -1);
 }
 
 OP1(void, slow_exit, struct scx_exit_info *, info)

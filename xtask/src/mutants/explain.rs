@@ -7,6 +7,7 @@
 //! 2. It is *named* if a suspect of one of the three longest waits (or of the stall) has the line of the mutant, or is an op to
 //!    which that line belongs ([`Callbacks`]). It is *first* if that is the first suspect of the longest wait.
 //! 3. The same question is asked of the run without the mutant: an answer that would be right there too says little.
+//! 4. What each rule contributes: how often it speaks, how often it is right, and what would be named without it.
 
 use super::callbacks::Callbacks;
 use super::source::{Mutant, Source};
@@ -79,13 +80,9 @@ struct Judged {
     workload: &'static str,
     symptom: Symptom,
     callbacks: BTreeSet<String>,
-    /// What was said first.
-    said: String,
-    named: bool,
-    first: bool,
-    /// The same answer without the mutant.
-    named_without: bool,
-    first_without: bool,
+    /// What was said, and of the run without the mutant.
+    said: Answer,
+    without: Answer,
 }
 
 /// Runs it. Whether enough are named.
@@ -115,7 +112,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
             eprintln!(
                 "{:3} of {tried} {}: {}",
                 judged.len() + 1,
-                if one.named { "named" } else { "MISSED" },
+                if one.said.names("") { "named" } else { "MISSED" },
                 one.mutant.name
             );
             judged.push(one);
@@ -135,7 +132,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
         Some(path) => fs::write(path, text).with_context(|| path.display().to_string())?,
         None => print!("{text}"),
     }
-    let named = judged.iter().filter(|one| one.named).count();
+    let named = judged.iter().filter(|one| one.said.names("")).count();
     Ok(named * 100 >= judged.len() * PERCENT)
 }
 
@@ -226,16 +223,13 @@ impl Bench {
                 Symptom::Stall => self.explain(workload.0, &Symptom::Slow { measure: "queue_wait_ns", percent: 0 })?,
                 Symptom::Slow { .. } => self.explain(workload.0, &symptom)?,
             };
-            let hits = |suspect: &Suspect| place.contains(&suspect.op) || suspect.place == line;
+            let read = |waits: Vec<Value>| Answer::read(&waits, &place, line.as_ref());
             return Ok(Some(Judged {
                 policy: self.policy.clone(),
                 workload: workload.0,
                 symptom,
-                said: said.first().map_or("nothing".to_owned(), |suspect| suspect.sentence.clone()),
-                named: said.iter().any(hits),
-                first: said.first().is_some_and(hits),
-                named_without: without.iter().any(hits),
-                first_without: without.first().is_some_and(hits),
+                said: read(said),
+                without: read(without),
                 callbacks: place,
                 mutant,
             }));
@@ -243,8 +237,8 @@ impl Bench {
         Ok(None)
     }
 
-    /// The suspects, the first of the longest wait first.
-    fn explain(&self, workload: &str, symptom: &Symptom) -> Result<Vec<Suspect>> {
+    /// The waits that were asked about, the longest first.
+    fn explain(&self, workload: &str, symptom: &Symptom) -> Result<Vec<Value>> {
         let file = format!("{workload}.weirrun");
         let what: &[&str] = match symptom {
             Symptom::Stall => &["--ejection"],
@@ -253,29 +247,56 @@ impl Bench {
         };
         let arguments = [&["explain", &file], what, &["--format", "json"]].concat();
         let document = self.weir(&arguments)?.with_context(|| format!("{}: no explanation of {file}", self.policy))?;
-        let waits = match symptom {
+        Ok(match symptom {
             Symptom::Stall => vec![document["ejection"]["wait"].clone()],
             Symptom::Slow { .. } => document["waits"].as_array().cloned().unwrap_or_default(),
-        };
-        // As many as the text shows of each.
-        const SHOWN: usize = 5;
-        let suspects = waits.iter().flat_map(|wait| wait["suspects"].as_array().into_iter().flatten().take(SHOWN));
-        Ok(suspects.map(Suspect::read).collect())
+        })
     }
 }
 
+/// The suspects of each wait, the first one first.
+struct Answer(Vec<Vec<Suspect>>);
+
 /// One that `weir explain` names.
 struct Suspect {
-    op: String,
-    place: Option<(String, u64)>,
+    /// The rule, as the JSON calls it.
+    reason: String,
     sentence: String,
+    /// It is a callback to which the mutant belongs, or its line.
+    right: bool,
 }
 
-impl Suspect {
-    fn read(suspect: &Value) -> Suspect {
-        let text = |key: &str| suspect[key].as_str().unwrap_or_default().to_owned();
-        let place = suspect["file"].as_str().map(str::to_owned).zip(suspect["line"].as_u64());
-        Suspect { op: text("op"), place, sentence: text("sentence") }
+impl Answer {
+    fn read(waits: &[Value], callbacks: &BTreeSet<String>, line: Option<&(String, u64)>) -> Answer {
+        let read = |suspect: &Value| {
+            let text = |key: &str| suspect[key].as_str().unwrap_or_default().to_owned();
+            let place = suspect["file"].as_str().map(str::to_owned).zip(suspect["line"].as_u64());
+            let right = callbacks.contains(&text("op")) || place.is_some() && place.as_ref() == line;
+            Suspect { reason: text("reason"), sentence: text("sentence"), right }
+        };
+        let of_wait = |wait: &Value| wait["suspects"].as_array().into_iter().flatten().map(read).collect();
+        Answer(waits.iter().map(of_wait).collect())
+    }
+
+    /// Those of each wait that the text would show if this rule were not there.
+    fn shown(&self, left_out: &str) -> impl Iterator<Item = &Suspect> {
+        // As many as the text shows of each.
+        const SHOWN: usize = 5;
+        self.0.iter().flat_map(move |wait| wait.iter().filter(move |suspect| suspect.reason != left_out).take(SHOWN))
+    }
+
+    fn names(&self, left_out: &str) -> bool {
+        self.shown(left_out).any(|suspect| suspect.right)
+    }
+
+    fn names_first(&self) -> bool {
+        self.shown("").next().is_some_and(|suspect| suspect.right)
+    }
+
+    /// Whether this rule speaks; and whether it is right somewhere.
+    fn says(&self, reason: &str) -> (bool, bool) {
+        let mut own = self.shown("").filter(|suspect| suspect.reason == reason).map(|suspect| suspect.right);
+        own.next().map_or((false, false), |first| (true, first || own.any(|right| right)))
     }
 }
 
@@ -299,8 +320,8 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
     let count = |counts: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| counts(one)).count();
     let percent = |part: usize| part * 100 / judged.len();
     let mut text = String::new();
-    let (all, named, first) = (judged.len(), count(&|one| one.named), count(&|one| one.first));
-    let (named_without, first_without) = (count(&|one| one.named_without), count(&|one| one.first_without));
+    let (all, named, first) = (judged.len(), count(&|one| one.said.names("")), count(&|one| one.said.names_first()));
+    let (named_without, first_without) = (count(&|one| one.without.names("")), count(&|one| one.without.names_first()));
     let policies = arguments.policies.join(" ");
     let made = format!(
         "Made by `cargo xtask explained-mutants {policies} --count {} --seed {}`. Of {tried} small mistakes in the \
@@ -321,9 +342,10 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
     let _ = writeln!(text, "\n| | of {all} | | without the mistake |\n|---|---|---|---|");
     let _ = writeln!(text, "| named | {named} | {} % | {} % |", percent(named), percent(named_without));
     let _ = writeln!(text, "| named first | {first} | {} % | {} % |\n", percent(first), percent(first_without));
+    text.push_str(&rules(judged));
     for (title, wanted) in [("Missed", false), ("Named", true)] {
         let _ = writeln!(text, "## {title}\n");
-        for one in judged.iter().filter(|one| one.named == wanted) {
+        for one in judged.iter().filter(|one| one.said.names("") == wanted) {
             let how = match &one.symptom {
                 Symptom::Stall => "stalls".to_owned(),
                 Symptom::Slow { measure, percent } => {
@@ -332,16 +354,39 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
             };
             let callbacks: Vec<&str> = one.callbacks.iter().map(String::as_str).collect();
             let of = if callbacks.is_empty() { "data".to_owned() } else { callbacks.join(", ") };
-            let first = if one.first { "; named first" } else { "" };
+            let first = if one.said.names_first() { "; named first" } else { "" };
             let item = format!(
                 "{}, `{}` (of {of}){first}: {how} in {}: {}.",
-                one.policy, one.mutant.name, one.workload, one.said
+                one.policy,
+                one.mutant.name,
+                one.workload,
+                one.said.shown("").next().map_or("nothing", |suspect| &suspect.sentence)
             );
             let _ = writeln!(text, "{}", report::wrap("", &format!("- {item}")));
         }
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+/// A table of what each rule contributes.
+fn rules(judged: &[Judged]) -> String {
+    let answers = || judged.iter().flat_map(|one| [&one.said, &one.without]);
+    let reasons: BTreeSet<&str> =
+        answers().flat_map(|answer| answer.shown("")).map(|suspect| &*suspect.reason).collect();
+    let count = |counts: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| counts(one)).count();
+    let mut text = "What each rule contributes, by its word in the JSON: of how many mistakes it says\n\
+         something, and where it is right; and how many would be named without that rule,\n\
+         with the mistake and by chance.\n\n\
+         | rule | says | right | named without it | and by chance |\n|---|---|---|---|---|\n"
+        .to_owned();
+    for reason in reasons {
+        let [says, right] = [count(&|one| one.said.says(reason).0), count(&|one| one.said.says(reason).1)];
+        let [named, chance] = [count(&|one| one.said.names(reason)), count(&|one| one.without.names(reason))];
+        let _ = writeln!(text, "| `{reason}` | {says} | {right} | {named} | {chance} |");
+    }
     text.push('\n');
     text
 }

@@ -155,8 +155,13 @@ impl Kernel {
             }
         }
         self.core.context.buffer.cpu = None;
-        let brought = !matches!(found, Found::Nothing);
-        self.core.detail_of(Op::Dispatch, TaskId::NONE, |_| DetailKind::Dispatched { found: brought });
+        let keeps_last = prev_runnable && !self.flag(ops_flags::ENQ_LAST);
+        let (brought, kept) = match found {
+            Found::Prev => (true, true),
+            Found::Local => (true, false),
+            Found::Nothing => (false, keeps_last),
+        };
+        self.core.detail_of(Op::Dispatch, TaskId::NONE, |_| DetailKind::Dispatched { found: brought, kept });
         found
     }
 }
