@@ -48,7 +48,8 @@ sed -n 's/^License: //p' "$out/licenses" | tr -d '()' | sed 's/ or /\n/g; s/ and
     Apache-2.0*) printf ' On Debian systems, its text is in /usr/share/common-licenses/Apache-2.0.\n' ;;
     LGPL-2.1*) printf ' On Debian systems, its text is in /usr/share/common-licenses/LGPL-2.1.\n' ;;
     esac
-    printf ' The folders of the crates have its text. That of the crates that are in the\n program is in /usr/share/doc/weir/licenses-of-crates.txt.gz, too.\n'
+    printf ' The folders of the crates have its text. That of the crates that are in the\n'
+    printf ' program is in /usr/share/doc/weir/licenses-of-crates.txt.gz, too.\n'
 done >>debian/copyright
 cd "$out"
 dpkg-source -b "weir-$version"

@@ -64,8 +64,8 @@ userdel -r user 2>/dev/null
 try apt-get purge -y -qq weir
 try apt-get purge -y -qq --autoremove
 dpkg-query -W -f '${Package}\n' | sort | comm -13 /tmp/packages - | grep . && { echo "these packages are left"; exit 1; }
-files | comm -13 /tmp/before - | grep -v -E '^/(var/cache/(man|ldconfig|debconf|fontconfig)|etc/ld.so.cache|etc/[a-z]*-$|var/mail)' |
-    tee /tmp/left | grep . && { echo "these files are left"; exit 1; }
+caches='^/(var/cache/(man|ldconfig|debconf|fontconfig)|etc/ld.so.cache|etc/[a-z]*-$|var/mail)'
+files | comm -13 /tmp/before - | grep -v -E "$caches" && { echo "these files are left"; exit 1; }
 echo "$(comm -13 /tmp/before /tmp/installed | wc -l) files and folders came and went"
 END
 if command -v lintian >/dev/null; then
@@ -73,7 +73,8 @@ if command -v lintian >/dev/null; then
 fi
 for release in "$@"; do
     echo "== $release"
-    mmdebstrap --quiet --variant=apt --dpkgopt='path-include=/usr/share/man/*' --customize-hook="upload $package /tmp/weir.deb" \
-        --customize-hook="upload $folder/try /tmp/try" --customize-hook='chroot "$1" sh /tmp/try >&2' --format=null "$release"
+    mmdebstrap --quiet --variant=apt --dpkgopt='path-include=/usr/share/man/*' \
+        --customize-hook="upload $package /tmp/weir.deb" --customize-hook="upload $folder/try /tmp/try" \
+        --customize-hook='chroot "$1" sh /tmp/try >&2' --format=null "$release"
 done
 echo "installed, tried and removed in: $*"
