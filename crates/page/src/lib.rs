@@ -36,9 +36,6 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page.js")
 );
 
-/// A word of a command that is longer may be broken: the narrowest screens have room for so many letters.
-const LONGEST_WORD: usize = 32;
-
 /// What a page is made of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report<'a> {
@@ -121,7 +118,7 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
         h1 { (question) }
         @if let Some(command) = report.command {
             div.command {
-                code #command { (words(command)) }
+                code #command { (report::escape(command)) }
                 button.scripted type="button" data-copy="command" { "Copy" }
             }
             p.quiet { (repeats(report.records)) " By weir " (report.version) "." }
@@ -134,17 +131,6 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
             } }
         }
         @for line in report.refused { p.note { (report::escape(line)) } }
-    }
-}
-
-/// The words of a command, none of which is broken into lines; copied, they are the same text.
-fn words(command: &str) -> Markup {
-    let short = |word: &str| word.len() <= LONGEST_WORD;
-    html! {
-        @for (index, word) in command.split(' ').enumerate() {
-            @if index > 0 { " " }
-            @if short(word) { span { (report::escape(word)) } } @else { (report::escape(word)) }
-        }
     }
 }
 

@@ -173,10 +173,13 @@ impl Timeline {
 
     /// Whose doing it was that a task stood in a queue that several CPUs serve while these were busy.
     fn while_busy(&self, account: &Account, main: &Stand, from: Nanos, to: Nanos) -> Vec<(CallbackSite, Reason)> {
-        let mut said = vec![(main.site, busy_reason(account, main))];
+        let reason = busy_reason(account, main);
+        let mut said = vec![(main.site, reason)];
         let tasks = self.took_from_others(account, main, from, to);
         if tasks > 0 {
-            said.push((call_of(DISPATCH), Reason::TookOthers { tasks }));
+            // Those that came later came to another queue: its place in its own is not what kept it waiting.
+            let at = usize::from(!matches!(reason, Reason::Overtaken { .. }));
+            said.insert(at, (call_of(DISPATCH), Reason::TookOthers { tasks }));
         }
         let calls = self.kept(account, from, to);
         if calls > 0 {
