@@ -25,7 +25,9 @@ pub fn runs(report: &Report<'_>, table: &Table) -> Markup {
     let keys: Vec<&str> = KEYS.iter().filter(known).copied().collect();
     html! {
         details {
-            summary { @if let [_] = all[..] { "Seed, outcome, hash of all events" } @else { (count(all.len() as u64)) " runs, one by one" } }
+            summary {
+                @if all.len() == 1 { "Seed, outcome, hash of all events" } @else { (count(all.len() as u64)) " runs, one by one" }
+            }
             div.scroll {
                 table.plain {
                     thead { tr {
