@@ -12,7 +12,8 @@
  * 5. Whoever finds a CPU claims it. If another was faster, the search begins anew.
  *
  * A policy may define before it includes this: IDLE_REFUSED(p, cpu), such a CPU is not taken; and IDLE_IN_SLEEPABLE, that the
- * verifier meets a search in a program that may sleep, where a task's mask needs a lock of RCU.
+ * verifier meets a search in a program that may sleep, where a task's mask needs a lock of RCU; and IDLE_ORDER(last, cpu), which of
+ * equals is better: the smaller one, below 2^MERIT_ORDER_BITS. Here it is steps upwards from the last CPU.
  */
 #ifndef WEIR_IDLE_BPF_H
 #define WEIR_IDLE_BPF_H
@@ -27,11 +28,16 @@
 #define IDLE_IN_SLEEPABLE false
 #endif
 
+#ifndef IDLE_ORDER
+#define IDLE_ORDER(last, cpu) ((cpu) >= (last) ? (cpu) - (last) : (cpu) + MAX_CPUS - (last))
+#endif
+
 #define IDLE_ATTEMPTS 4
 
 RODATA u8 rank_by_distance[DISTANCES] = { 0, 1, 2, 8, 32 };
 RODATA u8 rank_cache_busy = 4;
 RODATA u8 rank_thread_busy = 16;
+RODATA u8 rank_no_sibling = 0;
 RODATA u8 rank_enough = 0;
 RODATA bool last_idle_first = false;
 RODATA bool last_task_counts = false;
@@ -39,9 +45,11 @@ RODATA bool last_task_counts = false;
 /* 4: who ran last on each CPU, kept only if that counts. */
 s32 last_task[MAX_CPUS];
 
-/* A rank and, below it, the steps upwards from the last CPU: the smaller, the better. */
+/* A rank and, below it, the order of equals: the smaller, the better. */
 #define NO_MERIT (~0U)
-#define MERIT(rank, steps) ((u32)(rank) << 16 | (steps))
+#define MERIT_ORDER_BITS 20
+#define MERIT(rank, order) ((u32)(rank) << MERIT_ORDER_BITS | (order))
+#define RANK(merit) ((merit) >> MERIT_ORDER_BITS)
 
 /*
  * What a search has found so far. It is kept in memory for each CPU that searches, which nothing interrupts meanwhile: of
@@ -74,13 +82,14 @@ static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
 static __always_inline u32 merit_alone(struct task_struct *p, const struct cpumask *whole, u32 last, u32 cpu)
 {
 	u32 rank = rank_by_distance[distance(last, cpu)];
-	u32 steps = cpu >= last ? cpu - last : cpu + MAX_CPUS - last;
 
 	if (last_task_counts && last_task[cpu & MAX_CPU_MASK] == p->pid)
 		rank = 0;
 	if (!bpf_cpumask_test_cpu(cpu, whole))
 		rank += rank_thread_busy;
-	return MERIT(rank, steps);
+	if (rank_no_sibling && is_alone(cpu))
+		rank += rank_no_sibling;
+	return MERIT(rank, IDLE_ORDER(last, cpu));
 }
 
 /* The least rank that a CPU at this distance can have. */
@@ -102,9 +111,9 @@ static __always_inline void consider(struct idle_found *f)
 
 	if (merit == NO_MERIT)
 		return;
-	merit += READ_ONCE(f->cache_busy) << 16;
-	if (merit >> 16 < rank_enough)
-		merit = MERIT(rank_enough, merit & 0xffff);
+	merit += READ_ONCE(f->cache_busy) << MERIT_ORDER_BITS;
+	if (RANK(merit) < rank_enough)
+		merit = MERIT(rank_enough, merit & (MERIT(1, 0) - 1));
 	if (merit < READ_ONCE(f->merit)) {
 		WRITE_ONCE(f->merit, merit);
 		WRITE_ONCE(f->best, f->cache_best);
@@ -162,7 +171,7 @@ VERIFIED_ONCE u32 search_own_cache(struct task_struct *p TRUSTED, const struct c
 		u32 at = place_of[last] + i;
 		u32 cpu = cpu_at[(at < end ? at : at - count) & MAX_CPU_MASK] & MAX_CPU_MASK;
 
-		if (unbeaten && READ_ONCE(f->cache_merit) >> 16 <= rank_by_distance[SAME_CACHE] &&
+		if (unbeaten && RANK(READ_ONCE(f->cache_merit)) <= rank_by_distance[SAME_CACHE] &&
 		    core_of[cpu] != core_of[f->cache_best & MAX_CPU_MASK])
 			break;
 		rate(p, idle, whole, last, f, cpu);
@@ -210,9 +219,9 @@ static __noinline s32 search_machine(struct task_struct *p, u32 last, const stru
 	last &= MAX_CPU_MASK;
 	WRITE_ONCE(f->merit, NO_MERIT);
 	WRITE_ONCE(f->best, -1);
-	if (search_own_cache(p, idle, whole, last) >> 16 <= least_rank(SAME_NODE))
+	if (RANK(search_own_cache(p, idle, whole, last)) <= least_rank(SAME_NODE))
 		return READ_ONCE(f->best);
-	if (search_places(p, idle, whole, last, PLACES(node_begin[last], node_end[last])) >> 16 > least_rank(OTHER_NODE)) {
+	if (RANK(search_places(p, idle, whole, last, PLACES(node_begin[last], node_end[last]))) > least_rank(OTHER_NODE)) {
 		search_places(p, idle, whole, last, PLACES(0, node_begin[last]));
 		search_places(p, idle, whole, last, PLACES(node_end[last], nr_online));
 	}

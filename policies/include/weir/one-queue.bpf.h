@@ -14,6 +14,10 @@
  * - POLICY_NOW(), its clock; ON_RENEWAL(p, t), what else a renewed turn means;
  * - enqueue_shared(), for tasks of the queue of the machine; tell_victim(cpu, key), for a CPU whose task is later than that;
  * - what <weir/idle.bpf.h> and <weir/pick.bpf.h> ask for.
+ * It may define:
+ * - SEVERAL_QUEUES: in the place of the one for the machine it has some of its own, with the four functions for them;
+ * - TICKS_DITHER: whether half of the turns end half a tick early, as 3 says;
+ * - NICE_MOVES_RUNNING: whether a new nice value moves the deadline of a task that runs as well.
  */
 #ifndef WEIR_ONE_QUEUE_BPF_H
 #define WEIR_ONE_QUEUE_BPF_H
@@ -27,8 +31,42 @@
 #define IDLE_DSQ 1			/* SCHED_IDLE */
 #define PINNED_DSQ 0x20000		/* + CPU: the kernel's threads of that CPU */
 
+#ifndef TICKS_DITHER
+#define TICKS_DITHER true
+#endif
+#ifndef NICE_MOVES_RUNNING
+#define NICE_MOVES_RUNNING false
+#endif
+
 static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags);
 static void tell_victim(s32 cpu, u64 key);
+
+#ifdef SEVERAL_QUEUES
+static s32 make_shared(void);
+static bool shared_waits(s32 cpu);
+static bool take_shared(s32 cpu, u64 limit);
+static void leave_shared(s32 cpu);
+#else
+static __always_inline s32 make_shared(void)
+{
+	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
+}
+
+static __always_inline bool shared_waits(s32 cpu)
+{
+	return scx_bpf_dsq_nr_queued(QUEUE_DSQ);
+}
+
+static __always_inline bool take_shared(s32 cpu, u64 limit)
+{
+	return take(QUEUE_DSQ, cpu, limit);
+}
+
+static __always_inline void leave_shared(s32 cpu)
+{
+	give_away(cpu, QUEUE_DSQ);
+}
+#endif
 
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
@@ -128,7 +166,7 @@ static bool take_normal(s32 cpu, u64 limit)
 {
 	u64 own = first_deadline(PINNED_DSQ + cpu);
 
-	if (take(QUEUE_DSQ, cpu, own < limit ? own : limit))
+	if (take_shared(cpu, own < limit ? own : limit))
 		return true;
 	return own <= limit && own != NO_LIMIT && dsq_move_to_local(PINNED_DSQ + cpu);
 }
@@ -136,7 +174,7 @@ static bool take_normal(s32 cpu, u64 limit)
 /* Somebody else for the CPU, or nobody. `limit` and `idle_limit` are how late they may be. */
 static __noinline bool take_by_level(s32 cpu, u64 limit, u64 idle_limit, u64 now)
 {
-	bool wanted = !idle_limit || scx_bpf_dsq_nr_queued(QUEUE_DSQ);
+	bool wanted = !idle_limit || shared_waits(cpu);
 
 	if (wanted && promote(cpu, now))
 		return true;
@@ -152,7 +190,7 @@ static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
 
 	t->turn.since = now;
 	t->displaced = t->child = false;
-	c->early = now - c->last_tick <= half_tick_ns;
+	c->early = TICKS_DITHER && now - c->last_tick <= half_tick_ns;
 	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
 }
 
@@ -178,11 +216,12 @@ static __always_inline void change_nice(struct task_struct *p, struct task *t)
 {
 	u32 ratio = ratio_of(p->static_prio);
 	s64 later = ((s64)ratio - t->turn.ratio) * (s64)deadline_unit_ns;
+	bool running = scx_bpf_task_running(p);
 
 	t->turn.ratio = ratio;
-	if (!scx_bpf_task_running(p))
+	if (NICE_MOVES_RUNNING || !running)
 		t->turn.deadline += later;
-	else if (later > 0)
+	if (running && later > 0)
 		kick(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	set_key(p, t);
 }
@@ -199,7 +238,7 @@ static __always_inline void leave_queues(s32 cpu)
 {
 	cpu_goes(cpu);
 	cpu_of(cpu)->key = 0;
-	give_away(cpu, QUEUE_DSQ);
+	leave_shared(cpu);
 	give_away(cpu, IDLE_DSQ);
 	give_away(cpu, PINNED_DSQ + cpu);
 }
@@ -207,11 +246,12 @@ static __always_inline void leave_queues(s32 cpu)
 /* At init: tables, constants, queues. */
 static __always_inline s32 make_queues(void)
 {
-	s32 error = scx_bpf_create_dsq(QUEUE_DSQ, -1);
+	s32 error;
 	int cpu;
 
 	topology_init();
 	deadline_init(nr_online);
+	error = make_shared();
 	if (!error)
 		error = scx_bpf_create_dsq(IDLE_DSQ, -1);
 	for_range(cpu, 0, nr_cpus) {

@@ -84,6 +84,12 @@ static __always_inline s32 sibling_at(u32 cpu, s32 steps)
 	return distance(other, cpu) == SAME_CORE ? (s32)other : -1;
 }
 
+/* Whether it has no sibling. */
+static __always_inline bool is_alone(u32 cpu)
+{
+	return sibling_at(cpu, -1) < 0 && sibling_at(cpu, 1) < 0;
+}
+
 /* for each other CPU of a core: `steps` is for the loop. */
 #define for_each_sibling(steps, sibling, cpu)					\
 	for_range(steps, 1 - (s32)max_threads, (s32)max_threads)		\
