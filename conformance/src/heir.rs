@@ -17,8 +17,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use workload::Workload;
 
-/// Where the time slice of a kernel with MuQSS is set.
+/// Where a kernel with MuQSS is told its time slice, and whether it is interactive.
 const RR_INTERVAL: &str = "/proc/sys/kernel/rr_interval";
+const INTERACTIVE: &str = "/proc/sys/kernel/interactive";
 const RECORDS: [(&str, &str); 8] = [
     ("B", include_str!("../heir/b1.txt")),
     ("B", include_str!("../heir/b2.txt")),
@@ -30,21 +31,33 @@ const RECORDS: [(&str, &str); 8] = [
     ("A", include_str!("../heir/a3.txt")),
 ];
 
-/// Hogs by nice value, perhaps a periodic job beside them, on one CPU.
-struct Case {
-    name: &'static str,
-    rr_ms: u32,
-    hogs: &'static [i8],
-    /// Nice value of a job of 1.2 ms every 20 ms.
-    job: Option<i8>,
-    seconds: u32,
+/// Work and period of a job, in microseconds.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub nice: i8,
+    pub run_us: u32,
+    pub period_us: u32,
+}
+
+/// Hogs by nice value, perhaps a periodic job beside them.
+pub(crate) struct Case {
+    pub name: &'static str,
+    pub rr_ms: u32,
+    pub interactive: bool,
+    pub hogs: &'static [i8],
+    pub job: Option<Job>,
+    pub seconds: u32,
 }
 
 const fn case(name: &'static str, rr_ms: u32, hogs: &'static [i8], job: Option<i8>, seconds: u32) -> Case {
-    Case { name, rr_ms, hogs, job, seconds }
+    let job = match job {
+        Some(nice) => Some(Job { nice, run_us: 1_200, period_us: 20_000 }),
+        None => None,
+    };
+    Case { name, rr_ms, interactive: true, hogs, job, seconds }
 }
 
-const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 12] = [
     case("nice-5", 6, &[0, 5], None, 3),
     case("nice-10", 6, &[0, 10], None, 3),
     case("nice-19", 6, &[0, 19], None, 4),
@@ -59,19 +72,19 @@ const CASES: [Case; 12] = [
     case("job-8", 6, &[0, 0, 0, 0, 0, 0, 0, 0], Some(0), 3),
 ];
 
-fn is_hog(task: &str) -> bool {
+pub(crate) fn is_hog(task: &str) -> bool {
     task.starts_with("hog")
 }
 
 impl Case {
-    fn workload(&self) -> Result<Workload> {
+    pub(crate) fn workload(&self) -> Result<Workload> {
         let mut tasks = String::new();
         for (number, nice) in self.hogs.iter().enumerate() {
             write!(tasks, r#""hog-{number}": {{ "priority": {nice}, "loop": -1, "run": {PIECE_US} }},"#)?;
         }
-        if let Some(nice) = self.job {
-            let timer = r#""timer": { "ref": "unique", "period": 20000, "mode": "absolute" }"#;
-            write!(tasks, r#""job": {{ "priority": {nice}, "loop": -1, "run": 1200, {timer} }},"#)?;
+        if let Some(Job { nice, run_us, period_us }) = self.job {
+            let timer = format!(r#""timer": {{ "ref": "unique", "period": {period_us}, "mode": "absolute" }}"#);
+            write!(tasks, r#""job": {{ "priority": {nice}, "loop": -1, "run": {run_us}, {timer} }},"#)?;
         }
         let (tasks, seconds) = (tasks.trim_end_matches(','), self.seconds);
         let text = format!(r#"{{ "global": {{ "duration": {seconds} }}, "tasks": {{ {tasks} }} }}"#);
@@ -86,9 +99,14 @@ impl Case {
 /// # Errors
 /// If a case cannot be played, or the kernel has no such setting.
 pub fn play_all(later: Duration) -> Result<String> {
+    play_cases(&CASES, later)
+}
+
+pub(crate) fn play_cases(cases: &[Case], later: Duration) -> Result<String> {
     let mut values = Values::default();
-    for case in &CASES {
+    for case in cases {
         std::fs::write(RR_INTERVAL, case.rr_ms.to_string()).context(RR_INTERVAL)?;
+        std::fs::write(INTERACTIVE, u32::from(case.interactive).to_string()).context(INTERACTIVE)?;
         let workload = case.workload()?;
         oracle::wait_for_phase(later);
         // The threads of the case before may still be on their way out.

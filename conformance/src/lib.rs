@@ -13,6 +13,7 @@ pub mod heir;
 pub mod kernel;
 pub mod log;
 pub mod model;
+pub mod muqss;
 pub mod oracle;
 pub mod order;
 pub mod process;

@@ -4,7 +4,9 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
-use conformance::{Record, Scenario, classes, fair, heir, kernel, model, order, process, recorded, shares, table};
+use conformance::{
+    Record, Scenario, classes, fair, heir, kernel, model, muqss, order, process, recorded, shares, table,
+};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -87,6 +89,9 @@ enum Command {
     },
     /// Play hogs and a periodic job in the running kernel, which must be one with MuQSS, and print what was measured.
     Heir {
+        /// Which cases: those that bfs has too, or more for muqss, on 1, 2 or 4 CPUs.
+        #[arg(default_value = "bfs", value_parser = ["bfs", "one", "two", "four"])]
+        cases: String,
         /// Begin each so much later.
         #[arg(long, default_value_t = 0)]
         later_us: u64,
@@ -110,6 +115,12 @@ enum Command {
         /// Which kernel.
         #[arg(default_value = "B", value_parser = ["A", "B"])]
         kernel: String,
+    },
+    /// Compare muqss with what MuQSS 0.31 did.
+    Muqss {
+        /// Which cases.
+        #[arg(default_value = "one", value_parser = ["bfs", "one", "two", "four"])]
+        cases: String,
     },
     /// Compare cfs in the model with what Linux 6.1 did.
     Fairs {
@@ -179,8 +190,8 @@ fn run(command: Command) -> Result<bool> {
             let real = if rounds.is_empty() { records.ranges()? } else { records.saved(&rounds)? };
             say(&order::compare(&real, &records.simulated(seed)?, records.known), keep, &order::write(&real))
         }
-        Command::Heir { later_us } => {
-            print!("{}", heir::play_all(std::time::Duration::from_micros(later_us))?);
+        Command::Heir { cases, later_us } => {
+            print!("{}", muqss::play_all(&cases, std::time::Duration::from_micros(later_us))?);
             Ok(true)
         }
         Command::Fair { cases, cpus, loaded, later_us } => {
@@ -190,6 +201,9 @@ fn run(command: Command) -> Result<bool> {
         }
         Command::Heirs { kernel } => {
             say(&heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?), None, "")
+        }
+        Command::Muqss { cases } => {
+            say(&muqss::compare(&cases, &muqss::simulated(&cases)?, &muqss::recorded(&cases)?), None, "")
         }
         Command::Fairs { preset } => {
             let (model, kernel) = (fair::simulated(&preset, 1_000)?, fair::recorded("6.1-1000")?);

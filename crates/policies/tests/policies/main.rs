@@ -10,6 +10,8 @@ mod cfs;
 mod cfs_cpus;
 mod fifo;
 mod headers;
+mod muqss;
+mod muqss_cpus;
 mod rules;
 mod vrq;
 mod vrq_cache;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `muqss` beside MuQSS 0.31 itself: the cases of [`heir`](crate::heir) as kernel A played them, whose timer ends slices, and
+//! more of them: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
+
+use crate::heir::{self, Case, Job, is_hog, play_cases};
+use crate::oracle::{self, Values};
+use anyhow::{Context, Result, anyhow};
+use bpf_object::Object;
+use launch_profile::Profile;
+use machine_model::Machine;
+use std::time::Duration;
+
+/// Two hogs, of which one has nice 0.
+const fn hogs(name: &'static str, hogs: &'static [i8]) -> Case {
+    Case { name, rr_ms: 6, interactive: true, hogs, job: None, seconds: 2 }
+}
+
+/// 1 ms every 10 ms beside hogs.
+const fn sleeper(name: &'static str, hogs: &'static [i8]) -> Case {
+    let job = Some(Job { nice: 0, run_us: 1_000, period_us: 10_000 });
+    Case { name, rr_ms: 6, interactive: true, hogs, job, seconds: 2 }
+}
+
+const fn apart(name: &'static str, hogs: &'static [i8], interactive: bool) -> Case {
+    Case { name, rr_ms: 6, interactive, hogs, job: None, seconds: 3 }
+}
+
+const ONE: [Case; 10] = [
+    hogs("below-20", &[0, -20]),
+    hogs("below-2", &[0, -2]),
+    hogs("above-1", &[0, 1]),
+    hogs("above-2", &[0, 2]),
+    hogs("above-3", &[0, 3]),
+    hogs("above-7", &[0, 7]),
+    hogs("four-19", &[0, 0, 0, 0, 19]),
+    sleeper("sleeper-2", &[0, 0]),
+    sleeper("sleeper-4", &[0, 0, 0, 0]),
+    sleeper("sleeper-8", &[0, 0, 0, 0, 0, 0, 0, 0]),
+];
+const TWO: [Case; 2] = [apart("three", &[0, 0, 0], true), apart("three-apart", &[0, 0, 0], false)];
+const FOUR: [Case; 3] = [
+    apart("five", &[0, 0, 0, 0, 0], true),
+    apart("five-apart", &[0, 0, 0, 0, 0], false),
+    apart("by-nice", &[0, 0, 0, 0, 5, 5, 5, 5], true),
+];
+
+/// What the kernel did: which cases, and each time that it was asked. It was booted with `rqshare=none` for several CPUs.
+const RECORDS: [(&str, &str); 3] = [
+    ("bfs", include_str!("../heir/a1.txt")),
+    ("bfs", include_str!("../heir/a2.txt")),
+    ("bfs", include_str!("../heir/a3.txt")),
+];
+
+fn cases(name: &str) -> &'static [Case] {
+    match name {
+        "one" => &ONE,
+        "two" => &TWO,
+        "four" => &FOUR,
+        _ => &heir::CASES,
+    }
+}
+
+/// Plays cases with real threads in the running kernel, which has MuQSS, each so much later than it would begin.
+///
+/// # Errors
+/// If a case cannot be played, or the kernel has no such setting.
+pub fn play_all(name: &str, later: Duration) -> Result<String> {
+    play_cases(cases(name), later)
+}
+
+/// A machine of so many CPUs with the costs of the deterministic one.
+fn machine(name: &str) -> Result<Machine> {
+    let cpus = match name {
+        "two" => 2,
+        "four" => 4,
+        _ => 1,
+    };
+    let topology = Machine::from_synthetic(&format!("core:{cpus} pu:1"))?.topology;
+    Ok(Machine { topology, ..oracle::machine(1_000)? })
+}
+
+/// What the model gives for these cases under `muqss`.
+///
+/// # Errors
+/// If the policy or a case cannot be simulated.
+pub fn simulated(name: &str) -> Result<Values> {
+    let machine = machine(name)?;
+    let shipped = policies::find("muqss").ok_or_else(|| anyhow!("no policy muqss"))?;
+    let object = Object::parse(shipped.object)?;
+    let mut values = Values::default();
+    for case in cases(name) {
+        let mut profile = Profile::from_toml("muqss", shipped.profile)?;
+        let tunable = |key: &str, value: String| (key.to_owned(), value);
+        let tunables = [
+            tunable("rr_interval_ms", case.rr_ms.to_string()),
+            tunable("interactive", case.interactive.to_string()),
+            tunable("rqshare", "0".to_owned()),
+        ];
+        profile.select(Some("0.31"), &tunables)?;
+        let workload = case.workload()?;
+        values.add_simulated(case.name, &workload, &machine, (&object, &profile), is_hog).with_context(|| case.name)?;
+    }
+    Ok(values)
+}
+
+/// What the kernel did in these cases, each time that it was asked.
+///
+/// # Errors
+/// If the records cannot be read.
+pub fn recorded(name: &str) -> Result<Vec<Values>> {
+    RECORDS.iter().filter(|(cases, _)| *cases == name).map(|(_, text)| text.parse()).collect()
+}
+
+/// Values of the model that are too far from the kernel's: cases, case, task, measure. One that is new is an error, and one
+/// that is gone.
+const KNOWN: [(&str, &str, &str, &str); 0] = [];
+
+/// A table of every value, and whether the model's lies within the kernel's spread, as in [`heir`](crate::heir).
+pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) {
+    let known = |case: &str, task: &str, measure: &str| KNOWN.contains(&(name, case, task, measure));
+    oracle::table("muqss", model, kernel, known, |_, value| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_is_a_workload() {
+        for name in ["bfs", "one", "two", "four"] {
+            for case in cases(name) {
+                let workload = case.workload().unwrap();
+                assert_eq!(workload.tasks.len(), case.hogs.len() + usize::from(case.job.is_some()), "{}", case.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `policies/muqss` on one CPU: slices, shares, waits, forks, yields (theory 2, 3, 5, 8 to 10). The numbers are those that the
+//! rules of MuQSS 0.31 give by reckoning.
+
+use crate::world::{MS, World};
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
+
+/// 1 ms of slices and deadlines, and the slice.
+const MS_2: u64 = 1 << 20;
+const SLICE_NS: u64 = 6 * MS_2;
+/// Deadline of nice 0.
+const AWAY_NS: u64 = 836 * 6 * 8192;
+
+/// One CPU, with ticks that come too late to matter.
+fn alone(options: &str) -> World {
+    World::new(&format!("muqss{options}"), "node:1 core:1 pu:1", 50)
+}
+
+/// CPU time of each hog after so many slices.
+fn shares(nices: &[i8], slices: u64) -> Vec<u64> {
+    let mut world = alone("");
+    let hogs = world.start(nices.iter().map(|nice| world.pinned(0, *nice)).collect());
+    world.run_until(slices * SLICE_NS);
+    hogs.iter().map(|hog| world.ran_ns[hog.0 as usize]).collect()
+}
+
+/// Theory 3: a timer ends slices, wherever the ticks are.
+#[test]
+fn slices_end_to_the_microsecond() {
+    for (rr_ms, hz) in [(1, 100), (3, 100), (6, 250), (6, 1000), (12, 1000), (24, 100), (300, 250)] {
+        let mut world = World::new(&format!("muqss,rr_interval_ms={rr_ms}"), "node:1 core:1 pu:1", hz);
+        world.start(vec![world.pinned(0, 0); 2]);
+        let first = world.running(0);
+        world.run_until(rr_ms * MS_2 - 1);
+        assert_eq!(world.running(0), first, "{rr_ms} {hz}");
+        world.run_until(rr_ms * MS_2);
+        assert_ne!(world.running(0), first, "{rr_ms} {hz}");
+    }
+}
+
+/// Theory 2: 6 ms on any number of CPUs.
+#[test]
+fn slices_do_not_grow_with_the_cpus() {
+    for cpus in [1, 4, 16] {
+        let mut world = World::new("muqss", &format!("node:1 core:{cpus} pu:1"), 50);
+        let task = world.start(vec![world.pinned(0, 0); 2])[1];
+        assert_eq!(world.last_queued(task).slice_ns, SLICE_NS, "{cpus}");
+        assert_eq!(world.last_queued(task).key, AWAY_NS, "{cpus}");
+    }
+}
+
+/// Deadlines of 300 ms and nice 19 are 12.5 s away, which is more than the 32 bits of MuQSS's own source hold.
+#[test]
+fn deadlines_do_not_wrap() {
+    let mut world = alone(",rr_interval_ms=1000");
+    let task = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)])[1];
+    assert_eq!(world.last_queued(task).key, 5089 * 1000 * 8192);
+}
+
+/// Theory 2: of two hogs the better one has one slice and the whole ones in the difference of the deadlines for each of the
+/// other.
+#[test]
+fn two_hogs_share_by_whole_slices() {
+    for (nice, better, worse) in [
+        (-20, 1, 6),
+        (-10, 1, 4),
+        (-5, 1, 3),
+        (-2, 1, 2),
+        (-1, 1, 1),
+        (1, 1, 1),
+        (2, 2, 1),
+        (3, 3, 1),
+        (5, 4, 1),
+        (7, 7, 1),
+        (10, 11, 1),
+        (15, 21, 1),
+        (19, 34, 1),
+    ] {
+        let rounds = 20;
+        let ran = shares(&[0, nice], (better + worse) * rounds);
+        let expected = [better * rounds * SLICE_NS, worse * rounds * SLICE_NS];
+        for (ran, expected) in ran.iter().zip(expected) {
+            assert!(ran.abs_diff(expected) <= better.max(worse) * SLICE_NS, "{nice}: {ran} instead of {expected}");
+        }
+    }
+}
+
+/// The same with more hogs: in percent of nice 0 for each of the other nice value.
+#[test]
+fn many_hogs_share_by_deadlines() {
+    for (zeros, others, nice, percent) in [(4, 1, 19, 930), (8, 8, 19, 440), (8, 8, 5, 125)] {
+        let mut nices = vec![0; zeros];
+        nices.resize(zeros + others, nice);
+        let ran = shares(&nices, 4000);
+        let mean = |ran: &[u64]| ran.iter().sum::<u64>() / ran.len() as u64;
+        let found = mean(&ran[..zeros]) * 100 / mean(&ran[zeros..]);
+        assert!(found.abs_diff(percent) * 100 <= percent * 5, "{zeros} and {others} of nice {nice}: {found}");
+    }
+}
+
+/// How long each hog waited at most between two turns, in microseconds.
+fn longest_waits(nices: &[i8], slices: u64) -> Vec<u64> {
+    let mut world = alone("");
+    let hogs = world.start(nices.iter().map(|nice| world.pinned(0, *nice)).collect());
+    world.run_until(slices * SLICE_NS);
+    hogs.iter().map(|hog| longest_wait(&world, *hog) / 1000).collect()
+}
+
+/// Between the end of a turn, which is where another one begins, and the next turn.
+fn longest_wait(world: &World, task: TaskId) -> u64 {
+    let (mut longest, mut left) = (0, None);
+    for (time, who) in &world.began {
+        match (who == &task, left) {
+            (true, Some(since)) => {
+                longest = longest.max(time - since);
+                left = None;
+            }
+            (false, None) => left = Some(*time),
+            _ => {}
+        }
+    }
+    longest
+}
+
+/// Theory 2: how long hogs wait at most.
+#[test]
+fn waits_are_bounded_by_deadlines() {
+    for hogs in [2, 3, 8] {
+        let waits = longest_waits(&vec![0; hogs], 200);
+        assert!(waits.iter().all(|wait| *wait == (hogs as u64 - 1) * SLICE_NS / 1000), "{waits:?}");
+    }
+    // 34 slices; 6 of the better one.
+    assert_eq!(longest_waits(&[0, 19], 400)[1], 34 * SLICE_NS / 1000);
+    assert_eq!(longest_waits(&[0, -20], 400)[0], 6 * SLICE_NS / 1000);
+    for (nices, ms) in [(&[19, 0, 0, 0, 0][..], 233), (&[19, 19, 19, 19, 19, 19, 19, 19, 0, 0, 0, 0, 0, 0, 0, 0], 302)]
+    {
+        let wait = longest_waits(nices, 2000)[0];
+        assert!(wait.abs_diff(ms * 1000) <= SLICE_NS / 1000 + 500, "{nices:?}: {wait}");
+    }
+}
+
+/// A job of 1 ms each `period_ms` beside hogs, for 4 s: its waits after sleep in order, and what it got of its demand, in
+/// percent. Jobs that are late are made up for without a sleep.
+fn sleeper_beside(hogs: usize, period_ms: u64) -> (Vec<u64>, u64) {
+    let mut world = alone("");
+    let sleeper = world.start(vec![world.pinned(0, 0)])[0];
+    world.block(sleeper);
+    world.start(vec![world.pinned(0, 0); hogs]);
+    // Hogs that began together are apart by now.
+    world.run_until(150 * MS);
+    let (begun, mut waits, mut done, mut slept) = (world.now_ns, vec![], 0, true);
+    while world.now_ns < begun + 4_000 * MS {
+        let release = begun + done * period_ms * MS;
+        if slept {
+            world.run_until(release);
+            world.wake(0, sleeper, false);
+            let woken = world.now_ns;
+            while world.running(0) != sleeper {
+                world.run_until(world.now_ns + 1000);
+            }
+            waits.push(world.now_ns - woken);
+        }
+        let before = world.ran_ns.get(sleeper.0 as usize).copied().unwrap_or(0);
+        while world.ran_ns.get(sleeper.0 as usize).copied().unwrap_or(0) < before + MS {
+            world.run_until(world.now_ns + 1000);
+        }
+        done += 1;
+        slept = world.now_ns < begun + done * period_ms * MS;
+        if slept {
+            world.block(sleeper);
+        }
+    }
+    waits.sort_unstable();
+    (waits, done * period_ms * 100 / 4_000)
+}
+
+/// Theory 2: who sleeps comes back with an early deadline, and preempts unless its own last refill is younger than one round
+/// of the hogs. The waits are those of a reckoning, give or take one job.
+#[test]
+fn sleepers_preempt_hogs() {
+    for (hogs, max_us) in [(1, 0), (2, 2_600), (4, 15_200), (8, 40_400)] {
+        let (waits, got) = sleeper_beside(hogs, 10);
+        let (max, p50) = (waits[waits.len() - 1] / 1000, waits[waits.len() / 2]);
+        assert!(max.abs_diff(max_us) <= 1000, "{hogs}: {max} us at most");
+        assert_eq!((p50, got), (0, 100), "{hogs}");
+        let (rare, _) = sleeper_beside(hogs, 100);
+        assert!(rare.iter().all(|wait| *wait == 0), "{hogs}: {rare:?}");
+    }
+}
+
+/// Theory 5: SCHED_BATCH has a new deadline whenever it stops, and preempts nobody of its level.
+#[test]
+fn batch_tasks_preempt_nobody() {
+    for (policy, preempts) in [(Policy::Other, true), (Policy::Batch, false)] {
+        let mut world = alone("");
+        let task = world.start(vec![TaskAttributes { policy, ..world.pinned(0, -20) }])[0];
+        world.block(task);
+        let hog = world.start(vec![world.pinned(0, 0)])[0];
+        world.wake(0, task, false);
+        assert_eq!(world.running(0) == task, preempts, "{policy:?}");
+        assert_eq!(world.running(0) == hog, !preempts, "{policy:?}");
+        let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
+        // It preempts SCHED_IDLE all the same.
+        let mut world = alone("");
+        let task = world.start(vec![TaskAttributes { policy, ..world.pinned(0, -20) }])[0];
+        world.block(task);
+        world.start(vec![idle]);
+        world.wake(0, task, false);
+        assert_eq!(world.running(0), task, "{policy:?}");
+    }
+}
+
+/// Theory 5 and the first departure: SCHED_IDLE runs if no other task wants the CPU, and for 2 ms now and then.
+#[test]
+fn idle_tasks_starve_within_bounds() {
+    let mut world = alone("");
+    let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
+    let tasks = world.start(vec![idle.clone(), idle, world.pinned(0, 19)]);
+    world.run_until(7_900 * MS);
+    let ran = |world: &World, task: TaskId| world.ran_ns.get(task.0 as usize).copied().unwrap_or(0);
+    assert_eq!((ran(&world, tasks[0]), ran(&world, tasks[1])), (0, 0));
+    world.run_until(40_000 * MS);
+    for task in &tasks[..2] {
+        assert!((4 * MS_2..12 * MS_2).contains(&ran(&world, *task)), "{}", ran(&world, *task));
+    }
+    world.block(tasks[2]);
+    assert!(tasks[..2].contains(&world.running(0)));
+}
+
+/// Theory 8: the child gets half, if it is 100 us at least, goes first unless it is a thread, and the timer of its parent
+/// knows.
+#[test]
+fn a_fork_shares_the_slice_and_its_timer() {
+    for (used_us, thread, shared) in [(5944, false, true), (5945, false, false), (5944, true, true), (2048, true, true)]
+    {
+        let mut world = alone("");
+        let parent = world.start(vec![world.pinned(0, 0)])[0];
+        world.run_until(used_us << 10);
+        world.inserted.clear();
+        let child = world.spawn(0, TaskAttributes { parent: Some(parent), thread, ..world.pinned(0, 0) });
+        let put = world.last_queued(child);
+        let half = (SLICE_NS - (used_us << 10)) / 2;
+        if !shared {
+            assert_eq!((put.key, put.slice_ns), ((used_us << 10) + AWAY_NS, SLICE_NS));
+            assert_eq!(world.running(0), child);
+            continue;
+        }
+        assert_eq!((put.key, put.slice_ns), (AWAY_NS, half), "{used_us} {thread}");
+        let first = if thread { parent } else { child };
+        assert_eq!(world.running(0), first, "{used_us} {thread}");
+        world.run_until(world.now_ns + half - 1);
+        assert_eq!(world.running(0), first, "{used_us} {thread}");
+        world.run_until(world.now_ns + 1);
+        assert_ne!(world.running(0), first, "{used_us} {thread}: half of what was left");
+    }
+}
+
+/// Theory 8: a storm of forks gains nothing: all slices together are what the first one had.
+#[test]
+fn a_storm_of_forks_has_one_slice() {
+    let mut world = alone("");
+    let parent = world.start(vec![world.pinned(0, 0)])[0];
+    world.inserted.clear();
+    let mut tasks = vec![parent];
+    for _ in 0..4 {
+        let running = world.running(0);
+        tasks.push(world.spawn(0, TaskAttributes { parent: Some(running), ..world.pinned(0, 0) }));
+    }
+    let left: u64 = tasks.iter().map(|task| world.last_queued(*task).slice_ns).sum();
+    assert_eq!(left, SLICE_NS);
+}
+
+/// Theory 9: who yields goes on with type 0, and with type 1 if its deadline is the earliest; type 2 renews it first.
+#[test]
+fn a_yield_is_what_its_type_says() {
+    for (yield_type, nice, goes_on) in [(0, -20, true), (1, -20, false), (1, 1, true), (2, 1, false), (2, 19, true)] {
+        let mut world = alone(&format!(",yield_type={yield_type}"));
+        // SCHED_BATCH waits without having preempted.
+        let waiting = world.start(vec![TaskAttributes { policy: Policy::Batch, ..world.pinned(0, nice) }])[0];
+        world.block(waiting);
+        let first = world.start(vec![world.pinned(0, 0)])[0];
+        world.wake(0, waiting, false);
+        // It is 36 ms from its deadline, and would be 41 from a new one; nice 1 has 40.
+        world.run_until(5 * MS);
+        assert_eq!(world.running(0), first);
+        world.leave(0, Leave::Yield);
+        assert_eq!(world.running(0) == first, goes_on, "{yield_type} {nice}");
+    }
+}
+
+/// Theory 10: a new nice value moves the deadline of a task that runs, too.
+#[test]
+fn a_nice_value_moves_the_deadline_of_who_runs() {
+    let mut world = alone("");
+    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
+    assert_eq!(world.running(0), tasks[0]);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, 10).unwrap();
+    world.settle();
+    // 91 ms away now, and the other one 66.
+    assert_eq!(world.running(0), tasks[1]);
+    assert_eq!(world.last_queued(tasks[0]).key, 2161 * 6 * 8192);
+}

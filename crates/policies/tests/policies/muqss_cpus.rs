@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `policies/muqss` on several CPUs: queues, the walk over them, placement and preemption (theory 1, 4, 6, 7, 11).
+
+use crate::world::{MS, World, only};
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::TaskAttributes;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// Who shares a queue, in the order of `rqshare`.
+const SHARES: [&str; 6] = ["none", "smt", "mc", "llc", "smp", "all"];
+
+fn spec(share: &str, options: &str) -> String {
+    let number = SHARES.iter().position(|name| *name == share).unwrap();
+    format!("muqss,rqshare={number},smt_nice=false{options}")
+}
+
+/// Theory 1, on 2 nodes of 2 caches of 2 cores of 2 threads.
+#[test]
+fn cpus_share_queues_as_they_are_told() {
+    for (share, queues) in [("none", 16), ("smt", 8), ("mc", 2), ("llc", 4), ("smp", 2), ("all", 1)] {
+        let mut world = World::new(&spec(share, ""), "node:2 l3:2 core:2 pu:2", 50);
+        world.start((0..16).rev().map(|cpu| world.pinned(cpu, -20)).collect());
+        world.inserted.clear();
+        let mut used = BTreeSet::new();
+        for cpu in 0..16 {
+            let attributes = TaskAttributes { parent: None, ..world.pinned(cpu, 19) };
+            let task = world.spawn(cpu, attributes);
+            used.insert(world.last_queued(task).dsq);
+        }
+        assert_eq!(used.len(), queues, "{share}");
+    }
+}
+
+/// CPU time of hogs on some CPUs after 3 s, in percent. They begin one after another, so that slices do not end at one moment.
+fn shares(spec: &str, shape: &str, nices: &[i8]) -> Vec<u64> {
+    let mut world = World::new(spec, shape, 50);
+    let mut hogs = vec![];
+    let sleepers = world.start(nices.iter().map(|nice| TaskAttributes { nice: *nice, ..world.attributes() }).collect());
+    sleepers.iter().rev().for_each(|task| {
+        if world.cpu_of(*task).is_some() {
+            world.block(*task);
+        }
+    });
+    while let Some(task) = sleepers.iter().find(|task| world.cpu_of(**task).is_some()) {
+        world.block(*task);
+    }
+    for task in sleepers {
+        world.run_until(world.now_ns + 700_001);
+        world.wake(0, task, false);
+        hogs.push(task);
+    }
+    let before: Vec<u64> = hogs.iter().map(|hog| world.ran_ns.get(hog.0 as usize).copied().unwrap_or(0)).collect();
+    world.run_ms(3_000);
+    hogs.iter().zip(before).map(|(hog, before)| (world.ran_ns[hog.0 as usize] - before) / (30 * MS)).collect()
+}
+
+/// Theory 4: with `interactive` CPUs share all hogs, however many queues there are; without, each keeps those of its queue,
+/// unless another is longer.
+#[test]
+fn hogs_share_cpus_only_if_it_is_interactive() {
+    for (cpus, hogs, all, most, least) in [(2, 3, 66, 99, 49), (4, 5, 79, 99, 49)] {
+        let shape = format!("node:1 core:{cpus} pu:1");
+        for share in ["none", "mc"] {
+            let equal = shares(&spec(share, ""), &shape, &vec![0; hogs]);
+            assert!(equal.iter().all(|ran| ran.abs_diff(all) <= 2), "{share} {equal:?}");
+        }
+        let mut apart = shares(&spec("none", ",interactive=false"), &shape, &vec![0; hogs]);
+        apart.sort_unstable();
+        let two: Vec<bool> = apart.iter().map(|ran| ran.abs_diff(least) <= 2).collect();
+        assert_eq!(two.iter().filter(|half| **half).count(), 2, "{apart:?}");
+        assert!(apart[2..].iter().all(|ran| ran.abs_diff(most) <= 2), "{apart:?}");
+        let shared = shares(&spec("mc", ",interactive=false"), &shape, &vec![0; hogs]);
+        assert!(shared.iter().all(|ran| ran.abs_diff(all) <= 2), "{shared:?}");
+    }
+}
+
+/// 4 hogs of nice 0 and 4 of nice 5 on 4 CPUs: 80 and 20 % of a CPU each.
+#[test]
+fn nice_values_count_across_queues() {
+    for share in ["none", "mc"] {
+        let ran = shares(&spec(share, ""), "node:1 core:4 pu:1", &[0, 0, 0, 0, 5, 5, 5, 5]);
+        assert!(ran[..4].iter().all(|ran| ran.abs_diff(80) <= 3), "{share} {ran:?}");
+        assert!(ran[4..].iter().all(|ran| ran.abs_diff(20) <= 3), "{share} {ran:?}");
+    }
+}
+
+const SHAPES: [&str; 5] = [
+    "node:1 core:4 pu:1",
+    "node:1 core:2 pu:2",
+    "node:2 core:3 pu:2",
+    "node:1 l3:3 core:2 pu:2",
+    "node:2 l3:2 core:2 pu:2",
+];
+
+/// Theory 6 without any shortcut: the sum of what is wrong with `cpu` for a task that ran on `last`.
+fn rank(world: &World, last: u32, cpu: u32) -> u32 {
+    let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
+    let busy = |shares: &dyn Fn(u32) -> bool| {
+        (0..world.cpus()).any(|other| shares(other) && world.running(other) != TaskId::NONE)
+    };
+    if cpu == last {
+        return 0;
+    }
+    let mut rank = 0;
+    if place(cpu).node != place(last).node {
+        rank += 128;
+    } else if place(cpu).llc != place(last).llc {
+        rank += 8;
+    } else if place(cpu).core != place(last).core {
+        rank += 4;
+    } else {
+        rank += 2;
+    }
+    if busy(&|other| place(other).llc == place(cpu).llc) {
+        rank += 16;
+    }
+    if (0..world.cpus()).all(|other| other == cpu || place(other).core != place(cpu).core) {
+        rank += 1;
+    } else if busy(&|other| place(other).core == place(cpu).core) {
+        rank += 64;
+    }
+    rank
+}
+
+/// A task that sleeps, ran on `last`, and may use `allowed`, while hogs are bound to `busy`.
+fn asleep(spec: &str, shape: &str, last: u32, allowed: &[u32], busy: &[u32]) -> (World, TaskId) {
+    let mut world = World::new(spec, shape, 1000);
+    let task = world.start(vec![world.pinned(last, 0)])[0];
+    world.block(task);
+    world.kernel.set_affinity(CpuId(0), task, &only(allowed)).unwrap();
+    world.settle();
+    let mut busy = busy.to_vec();
+    // CPU 0 makes the tasks, so it must be the last to become busy.
+    busy.sort_by_key(|cpu| std::cmp::Reverse(*cpu));
+    world.start(busy.iter().map(|cpu| world.pinned(*cpu, -20)).collect());
+    (world, task)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Theory 6 on random machines with random busy CPUs, affinities and last CPUs.
+    #[test]
+    fn the_idle_cpu_has_the_lowest_rank(
+        shape in 0..SHAPES.len(), share in 0..6usize, busy in any::<u16>(), allowed in 1..u16::MAX, last in 0..16u32,
+    ) {
+        let cpus = World::new("muqss", SHAPES[shape], 1000).cpus();
+        let last = last % cpus;
+        let bits = |bits: u16| (0..cpus).filter(move |cpu| bits >> (cpu % 16) & 1 == 1).collect::<Vec<_>>();
+        let allowed = bits(allowed);
+        prop_assume!(!allowed.is_empty());
+        let (mut world, task) = asleep(&spec(SHARES[share], ""), SHAPES[shape], last, &allowed, &bits(busy));
+        let idle: Vec<u32> = allowed.iter().copied().filter(|cpu| world.running(*cpu) == TaskId::NONE).collect();
+        let best = idle.iter().map(|cpu| rank(&world, last, *cpu)).min();
+        let ranks: Vec<u32> = (0..cpus).map(|cpu| rank(&world, last, cpu)).collect();
+        world.wake(cpus - 1, task, false);
+        let chosen = world.cpu_of(task).filter(|cpu| idle.contains(cpu));
+        prop_assert_eq!(chosen.map(|cpu| ranks[cpu as usize]), best, "ranks {:?}, chosen {:?}", ranks, chosen);
+    }
+
+    /// Theory 1 and 4: whatever happens, no CPU idles while a task waits that may run there, however queues are shared.
+    #[test]
+    fn no_cpu_idles_while_a_task_waits(
+        shape in 0..SHAPES.len(), share in 0..6usize, interactive in any::<bool>(),
+        events in prop::collection::vec((0..6u8, any::<u32>(), any::<u16>()), 1..60),
+    ) {
+        let spec = spec(SHARES[share], if interactive { "" } else { ",interactive=false" });
+        let mut world = World::new(&spec, SHAPES[shape], 250);
+        let mut tasks: Vec<(TaskId, Vec<u32>, bool)> = vec![];
+        for (what, number, bits) in events {
+            let cpu = number % world.cpus();
+            let mut allowed: Vec<u32> = (0..world.cpus()).filter(|cpu| bits >> (cpu % 16) & 1 == 1).collect();
+            if allowed.is_empty() {
+                allowed.push(cpu);
+            }
+            if !interactive {
+                // A CPU does not look behind the first task of another queue.
+                allowed = (0..world.cpus()).collect();
+            }
+            let index = number as usize % tasks.len().max(1);
+            match what {
+                0 | 1 => {
+                    let nice = (number % 40) as i8 - 20;
+                    let policy = [Policy::Other, Policy::Batch, Policy::Idle][bits as usize % 3];
+                    let set = only(&allowed);
+                    let task = world.spawn(cpu, TaskAttributes { nice, policy, allowed: set, ..world.attributes() });
+                    tasks.push((task, allowed, true));
+                }
+                2 if !tasks.is_empty() && world.cpu_of(tasks[index].0).is_some() => {
+                    world.block(tasks[index].0);
+                    tasks[index].2 = false;
+                }
+                3 if !tasks.is_empty() => {
+                    world.wake(cpu, tasks[index].0, bits % 2 == 0);
+                    tasks[index].2 = true;
+                }
+                4 if !tasks.is_empty() => {
+                    world.kernel.set_affinity(CpuId(cpu), tasks[index].0, &only(&allowed)).unwrap();
+                    world.settle();
+                    tasks[index].1 = allowed;
+                }
+                _ => world.run_ms(u64::from(bits % 20)),
+            }
+            for (task, allowed, runnable) in &tasks {
+                if *runnable && world.cpu_of(*task).is_none() {
+                    let idle = allowed.iter().find(|cpu| world.running(**cpu) == TaskId::NONE);
+                    prop_assert_eq!(idle, None, "{} waits", task);
+                }
+            }
+        }
+    }
+}
+
+/// Theory 6: with the last CPU and another below its cache busy, an idle core of an idle cache (8) is better than one beside
+/// them (4 + 16). BFS has it the other way.
+#[test]
+fn an_idle_cache_is_better_than_a_busy_one() {
+    for (name, expected) in [("muqss", 4), ("bfs", 2)] {
+        let (mut world, task) = asleep(name, "node:1 l3:2 core:4 pu:1", 0, &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1]);
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), Some(expected), "{name}");
+    }
+}
+
+/// Theory 6: an idle last CPU in any case; its sibling after idle cores of all the node, and before other nodes.
+#[test]
+fn the_last_cpu_is_taken_beside_a_busy_sibling() {
+    let all: Vec<u32> = (0..8).collect();
+    for (busy, expected) in [(&[1][..], 0), (&[0], 2), (&[0, 2, 3], 1), (&[0, 1, 2, 3], 4)] {
+        let (mut world, task) = asleep(&spec("mc", ""), "node:2 core:2 pu:2", 0, &all, busy);
+        world.wake(7, task, false);
+        assert_eq!(world.cpu_of(task), Some(expected), "{busy:?}");
+    }
+}
+
+/// Theory 6: of equals the CPU that began to idle last.
+#[test]
+fn the_cpu_that_idled_last_is_the_first_of_equals() {
+    for order in [[1, 2, 3], [2, 3, 1], [3, 2, 1]] {
+        let (mut world, task) = asleep(&spec("mc", ""), "node:1 core:4 pu:1", 0, &[0, 1, 2, 3], &[1, 2, 3]);
+        for cpu in order {
+            world.run_ms(10);
+            world.block(world.running(cpu));
+        }
+        world.run_ms(3);
+        world.start(vec![world.pinned(0, -20)]);
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), Some(order[2]), "{order:?}");
+    }
+}
+
+/// Theory 6: if nothing idles, the CPU that counts the fewest tasks, and of equals the nearest. Its queue has the task then.
+#[test]
+fn a_task_waits_where_the_fewest_are() {
+    for (hogs, last, expected) in
+        [(&[0, 0, 1, 1, 2, 3, 3][..], 0, 2), (&[0, 1, 2, 3], 1, 1), (&[0, 0, 1, 2, 3], 0, 1), (&[0, 1, 2, 3, 3], 3, 2)]
+    {
+        let (mut world, task) = asleep(&spec("none", ""), "node:1 l3:2 core:2 pu:1", last, &[0, 1, 2, 3], hogs);
+        world.kernel.set_policy(CpuId(0), task, Policy::Batch, 19).unwrap();
+        world.settle();
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), None);
+        assert_eq!(world.kernel.task_cpu(task).0, expected, "{hogs:?} {last}");
+    }
+}
+
+/// Theory 7: the first CPU from there on whose task is later, not the latest of all.
+#[test]
+fn the_nearest_later_deadline_is_preempted() {
+    for (nices, last, sync, expected) in [
+        ([5, 1, 19, 10], 0, false, Some(0)),
+        ([-20, 1, 19, 10], 0, false, Some(1)),
+        ([-20, -20, 5, 19], 0, false, Some(2)),
+        ([-20, -20, 5, 19], 3, false, Some(3)),
+        ([-20, -20, -20, -20], 0, false, None),
+        // The waker is about to sleep: its own CPU is where the task is put, or it is not.
+        ([5, 1, 19, 10], 0, true, None),
+        ([5, 1, 19, 10], 2, true, Some(2)),
+    ] {
+        for share in ["none", "llc", "all"] {
+            let mut world = World::new(&spec(share, ""), "node:1 l3:2 core:2 pu:1", 50);
+            let task = world.start(vec![world.pinned(last, 0)])[0];
+            world.block(task);
+            world.kernel.set_affinity(CpuId(0), task, &only(&[0, 1, 2, 3])).unwrap();
+            world.settle();
+            world.start((0..4).rev().map(|cpu| world.pinned(cpu, nices[cpu as usize])).collect());
+            world.told.clear();
+            world.wake(0, task, sync);
+            assert_eq!(world.cpu_of(task), expected, "{nices:?} {last} {sync} {share}");
+            assert_eq!(world.told.len(), usize::from(expected.is_some()), "one CPU is told, no more");
+        }
+    }
+}
+
+/// Theory 7: without `interactive` another CPU is told only if it counts more tasks than the one where the task is put.
+#[test]
+fn other_cpus_are_preempted_only_if_they_have_more_to_do() {
+    for (interactive, more, preempts) in [(true, 0, true), (false, 0, false), (false, 2, true)] {
+        let mut world = World::new(&spec("none", &format!(",interactive={interactive}")), "node:1 core:2 pu:1", 50);
+        let task = world.start(vec![world.pinned(0, 0)])[0];
+        world.block(task);
+        world.kernel.set_affinity(CpuId(0), task, &only(&[0, 1])).unwrap();
+        world.settle();
+        let mut hogs = vec![world.pinned(1, 19); 1 + more];
+        hogs.push(world.pinned(0, -20));
+        world.start(hogs);
+        world.told.clear();
+        world.wake(0, task, false);
+        assert_eq!(world.told.contains(&CpuId(1)), preempts, "{interactive} {more}");
+        // It looks into its own queue, which is the longer one.
+        assert_eq!(world.cpu_of(task) == Some(1), interactive, "{interactive} {more}");
+    }
+}
+
+/// Theory 4: a CPU that becomes free takes the earliest deadline of all queues, and of equals the nearest one.
+#[test]
+fn the_earliest_of_all_queues_is_taken() {
+    for (share, nices, expected) in [
+        ("none", [10, 5, 0, 1], 2),
+        ("none", [0, 0, 0, 0], 0),
+        ("none", [1, 0, 0, 0], 1),
+        ("llc", [5, 10, 0, 1], 2),
+        ("llc", [10, 5, 5, 5], 1),
+        ("all", [10, 5, 0, 1], 2),
+    ] {
+        let mut world = World::new(&spec(share, ""), "node:1 l3:2 core:2 pu:1", 50);
+        // Tasks that wait, one put at each CPU. SCHED_BATCH waits without having preempted.
+        let waiting: Vec<TaskId> = (0..4)
+            .map(|cpu| {
+                let policy = Policy::Batch;
+                let task = world.start(vec![TaskAttributes { policy, ..world.pinned(cpu, nices[cpu as usize]) }])[0];
+                world.block(task);
+                task
+            })
+            .collect();
+        let hogs = world.start([1, 2, 3, 0].map(|cpu| world.pinned(cpu, -20)).to_vec());
+        for task in &waiting {
+            world.wake(0, *task, false);
+            assert_eq!(world.cpu_of(*task), None);
+        }
+        for task in &waiting {
+            world.kernel.set_affinity(CpuId(0), *task, &only(&[0, 1, 2, 3])).unwrap();
+            world.settle();
+        }
+        world.block(hogs[3]);
+        assert_eq!(world.running(0), waiting[expected], "{share} {nices:?}");
+    }
+}
+
+/// Theory 11: a light task does not run beside a heavy one on the same core; without SMT-nice it does.
+#[test]
+fn a_light_task_does_not_run_beside_a_heavy_one() {
+    for (smt_nice, nice, runs) in [(true, 19, false), (false, 19, true), (true, 0, true)] {
+        let mut world = World::new(&format!("muqss,smt_nice={smt_nice}"), "node:1 core:1 pu:2", 50);
+        let tasks = world.start(vec![world.pinned(1, 0), world.pinned(0, nice)]);
+        assert_eq!(world.cpu_of(tasks[0]), Some(1));
+        assert_eq!(world.cpu_of(tasks[1]).is_some(), runs, "{smt_nice} {nice}");
+        world.block(tasks[0]);
+        assert_eq!(world.cpu_of(tasks[1]), Some(0));
+    }
+}
+
+/// A CPU goes while tasks wait and run there, and comes back.
+#[test]
+fn tasks_of_a_cpu_that_goes_run_elsewhere() {
+    for share in SHARES {
+        let mut world = World::new(&spec(share, ""), "node:1 core:2 pu:2", 250);
+        let tasks = world.start(vec![world.attributes(); 10]);
+        world.run_ms(100);
+        world.offline(3);
+        let before = world.ran_ns.clone();
+        world.run_ms(1_000);
+        for task in &tasks {
+            let ran = (world.ran_ns[task.0 as usize] - before[task.0 as usize]) / MS;
+            assert!(ran.abs_diff(300) < 40, "{share}: {ran}");
+        }
+        world.online(3);
+        world.run_ms(100);
+        assert_ne!(world.running(3), TaskId::NONE, "{share}");
+    }
+}
