@@ -49,7 +49,7 @@
  * - Threads of the kernel that belong to one CPU wait in a queue of that CPU.
  * - The timer of a CPU that begins to idle is not taken back: it fires once, for nobody.
  * - A package is a node. Yielding to a task does nothing. There is no isochronous class, and no charge for I/O.
- * - A sync wakeup of a task that may use one CPU preempts: the kernel tells of it where a CPU is chosen, and there is no choice.
+ * - A sync wakeup of a task that may use one CPU preempts: the kernel tells of it only where a CPU is chosen.
  *
  * What is wrong in its source, and not so here:
  * - Deadlines are computed in 32 bits, and wrap for nice 19 from an rr_interval of 52 ms on, for nice 0 from 314.
@@ -222,7 +222,7 @@ static void tell_victim(s32 cpu, u64 key)
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
-/* The first CPU, counted from `target`, whose task is later than `key`. A task of SCHED_BATCH is earlier than SCHED_IDLE only. */
+/* The first CPU, counted from `target`, whose task is later than `key`. SCHED_BATCH is earlier than SCHED_IDLE only. */
 VERIFIED_ONCE s32 find_victim(struct task_struct *p TRUSTED, s32 target, u64 key)
 {
 	u32 load = READ_ONCE(cpu_of(target)->load);

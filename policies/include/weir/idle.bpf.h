@@ -12,8 +12,8 @@
  * 5. Whoever finds a CPU claims it. If another was faster, the search begins anew.
  *
  * A policy may define before it includes this: IDLE_REFUSED(p, cpu), such a CPU is not taken; and IDLE_IN_SLEEPABLE, that the
- * verifier meets a search in a program that may sleep, where a task's mask needs a lock of RCU; and IDLE_ORDER(last, cpu), which of
- * equals is better: the smaller one, below 2^MERIT_ORDER_BITS. Here it is steps upwards from the last CPU.
+ * verifier meets a search in a program that may sleep, where a task's mask needs a lock of RCU; and IDLE_ORDER(last, cpu),
+ * which of equals is better: the smaller one, below 2^MERIT_ORDER_BITS. Here it is steps upwards from the last CPU.
  */
 #ifndef WEIR_IDLE_BPF_H
 #define WEIR_IDLE_BPF_H

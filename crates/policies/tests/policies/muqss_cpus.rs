@@ -3,7 +3,7 @@
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
-use kernel_model::TaskAttributes;
+use kernel_model::{Leave, TaskAttributes};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -274,6 +274,9 @@ fn the_nearest_later_deadline_is_preempted() {
         ([-20, -20, 5, 19], 0, false, Some(2)),
         ([-20, -20, 5, 19], 3, false, Some(3)),
         ([-20, -20, -20, -20], 0, false, None),
+        // The lower half of the machine counts upwards, the other one downwards.
+        ([-20, -20, 5, 5], 0, false, Some(2)),
+        ([5, 5, -20, -20], 3, false, Some(1)),
         // The waker is about to sleep: its own CPU is where the task is put, or it is not.
         ([5, 1, 19, 10], 0, true, None),
         ([5, 1, 19, 10], 2, true, Some(2)),
@@ -348,6 +351,18 @@ fn the_earliest_of_all_queues_is_taken() {
     }
 }
 
+/// Theory 4: a task that ran competes behind its equals, with a queue for each CPU too.
+#[test]
+fn who_yields_lets_its_equals_go_first() {
+    for share in ["none", "all"] {
+        let mut world = World::new(&spec(share, ""), "node:1 core:2 pu:1", 50);
+        let tasks = world.start(vec![world.pinned(1, 0); 2]);
+        assert_eq!(world.running(1), tasks[0], "{share}");
+        world.leave(1, Leave::Yield);
+        assert_eq!(world.running(1), tasks[1], "{share}");
+    }
+}
+
 /// Theory 11: a light task does not run beside a heavy one on the same core; without SMT-nice it does.
 #[test]
 fn a_light_task_does_not_run_beside_a_heavy_one() {
@@ -366,12 +381,15 @@ fn a_light_task_does_not_run_beside_a_heavy_one() {
 fn tasks_of_a_cpu_that_goes_run_elsewhere() {
     for share in SHARES {
         let mut world = World::new(&spec(share, ""), "node:1 core:2 pu:2", 250);
-        let tasks = world.start(vec![world.attributes(); 10]);
+        // Nobody else can take the last two.
+        let mut all = vec![world.attributes(); 10];
+        all.extend(vec![world.pinned(3, 19); 2]);
+        let tasks = world.start(all);
         world.run_ms(100);
         world.offline(3);
         let before = world.ran_ns.clone();
         world.run_ms(1_000);
-        for task in &tasks {
+        for task in &tasks[..10] {
             let ran = (world.ran_ns[task.0 as usize] - before[task.0 as usize]) / MS;
             assert!(ran.abs_diff(300) < 40, "{share}: {ran}");
         }
