@@ -99,10 +99,10 @@ impl Case {
 /// # Errors
 /// If a case cannot be played, or the kernel has no such setting.
 pub fn play_all(later: Duration) -> Result<String> {
-    play_cases(&CASES, later)
+    play_cases(&CASES, later, is_hog)
 }
 
-pub(crate) fn play_cases(cases: &[Case], later: Duration) -> Result<String> {
+pub(crate) fn play_cases(cases: &[Case], later: Duration, has_turns: impl Fn(&str) -> bool) -> Result<String> {
     let mut values = Values::default();
     for case in cases {
         std::fs::write(RR_INTERVAL, case.rr_ms.to_string()).context(RR_INTERVAL)?;
@@ -117,7 +117,7 @@ pub(crate) fn play_cases(cases: &[Case], later: Duration) -> Result<String> {
             reniced.join().expect("it does not panic")?;
             anyhow::Ok(played?)
         })?;
-        values.add_played(case.name, &played, is_hog);
+        values.add_played(case.name, &played, &has_turns);
     }
     Ok(values.to_string())
 }

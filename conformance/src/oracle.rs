@@ -111,14 +111,27 @@ impl Values {
         case: &str,
         workload: &Workload,
         machine: &Machine,
+        scheduler: (&Object, &Profile),
+        is_hog: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        self.add_simulated_with_seed(case, workload, machine, scheduler, is_hog, 0)
+    }
+
+    /// The same with noise.
+    pub(crate) fn add_simulated_with_seed(
+        &mut self,
+        case: &str,
+        workload: &Workload,
+        machine: &Machine,
         (object, profile): (&Object, &Profile),
         is_hog: impl Fn(&str) -> bool,
+        seed: u64,
     ) -> Result<()> {
         let setup = Setup {
             machine,
             workload,
             scheduler: Scheduler::Object { object, profile },
-            seed: 0,
+            seed,
             duration: None,
             faults: &FaultPlan::default(),
             kernel: (7, 2).into(),

@@ -41,16 +41,11 @@ u32 nr_queues;
 u16 queue_of_place[MAX_CPUS];
 
 /* 2: ranges around a CPU, each inside of the next. */
-enum ring { RING_SELF, RING_CORE, RING_CACHE, RING_NODE, RING_ALL, RINGS };
+enum ring { RING_SELF, RING_CORE, RING_CACHE, RING_NODE, RING_ALL };
 
-struct rings {
-	u16 begin[RINGS];
-	u16 end[RINGS];
-	bool upwards;
-};
-
-struct rings cpu_rings[MAX_CPUS];	/* in places */
-struct rings queue_rings[MAX_CPUS];	/* in numbers of queues */
+/* Places of a core, by CPU. */
+u16 core_begin[MAX_CPUS];
+u16 core_end[MAX_CPUS];
 
 /* 3: what a walk has found so far. In memory for the verifier's sake, as in <weir/idle.bpf.h>. */
 struct walk {
@@ -74,45 +69,81 @@ static __always_inline u32 queue_of(s32 cpu)
 	return queue_of_place[place_of[cpu & MAX_CPU_MASK] & MAX_CPU_MASK];
 }
 
-static __always_inline u32 ring_size(const struct rings *r, enum ring ring)
+/* 2: the first place of a ring; or its first queue. */
+static __always_inline s32 ring_begin(u32 cpu, enum ring ring, bool in_queues)
 {
-	return r->end[ring] - r->begin[ring];
+	u32 place = 0;
+
+	if (ring == RING_SELF)
+		place = place_of[cpu];
+	else if (ring == RING_CORE)
+		place = core_begin[cpu];
+	else if (ring == RING_CACHE)
+		place = cache_begin[cpu];
+	else if (ring == RING_NODE)
+		place = node_begin[cpu];
+	return in_queues ? queue_of_place[place & MAX_CPU_MASK] : place;
 }
 
-/* 2: what is inside of the ring, and how far beyond. */
-static __always_inline u32 beyond(const struct rings *r, enum ring ring, u32 steps)
+/* What comes after its last one. */
+static __always_inline s32 ring_end(u32 cpu, enum ring ring, bool in_queues)
 {
-	s32 at;
+	u32 end = nr_online;
 
-	steps -= ring_size(r, ring - 1);
-	if (r->upwards) {
-		at = r->end[ring - 1] + steps;
-		return at < r->end[ring] ? at : at - (s32)ring_size(r, ring);
+	if (ring == RING_SELF)
+		end = place_of[cpu] + 1;
+	else if (ring == RING_CORE)
+		end = core_end[cpu];
+	else if (ring == RING_CACHE)
+		end = cache_end[cpu];
+	else if (ring == RING_NODE)
+		end = node_end[cpu];
+	return in_queues ? queue_of_place[(end - 1) & MAX_CPU_MASK] + 1 : end;
+}
+
+static __always_inline s32 ring_size(u32 cpu, enum ring ring, bool in_queues)
+{
+	cpu &= MAX_CPU_MASK;
+	return ring_end(cpu, ring, in_queues) - ring_begin(cpu, ring, in_queues);
+}
+
+/* 2: so many steps into a ring, without what is inside of it. */
+static __always_inline u32 in_ring(u32 cpu, enum ring ring, s32 steps, bool in_queues)
+{
+	s32 begin = ring_begin(cpu, ring, in_queues), end = ring_end(cpu, ring, in_queues), at;
+
+	steps -= ring_size(cpu, ring - 1, in_queues);
+	if (place_of[cpu] < nr_online / 2) {
+		at = ring_end(cpu, ring - 1, in_queues) + steps;
+		return at < end ? at : at - end + begin;
 	}
-	at = (s32)r->begin[ring - 1] - 1 - (s32)steps;
-	return at >= r->begin[ring] ? at : at + (s32)ring_size(r, ring);
+	at = ring_begin(cpu, ring - 1, in_queues) - 1 - steps;
+	return at >= begin ? at : at - begin + end;
 }
 
 /* 2: the place, or queue, that is the `steps`-nearest one; 0 is the own. */
-static __always_inline u32 nearby(const struct rings *r, u32 steps)
+static __always_inline u32 nearby(u32 cpu, s32 steps, bool in_queues)
 {
+	cpu &= MAX_CPU_MASK;
 	if (steps == 0)
-		return r->begin[RING_SELF];
-	if (steps < ring_size(r, RING_CORE))
-		return beyond(r, RING_CORE, steps);
-	if (steps < ring_size(r, RING_CACHE))
-		return beyond(r, RING_CACHE, steps);
-	return beyond(r, steps < ring_size(r, RING_NODE) ? RING_NODE : RING_ALL, steps);
+		return ring_begin(cpu, RING_SELF, in_queues);
+	if (steps < ring_size(cpu, RING_CORE, in_queues))
+		return in_ring(cpu, RING_CORE, steps, in_queues);
+	if (steps < ring_size(cpu, RING_CACHE, in_queues))
+		return in_ring(cpu, RING_CACHE, steps, in_queues);
+	if (steps < ring_size(cpu, RING_NODE, in_queues))
+		return in_ring(cpu, RING_NODE, steps, in_queues);
+	return in_ring(cpu, RING_ALL, steps, in_queues);
 }
 
 static __always_inline s32 nearby_cpu(s32 cpu, u32 steps)
 {
-	return cpu_at[nearby(&cpu_rings[cpu & MAX_CPU_MASK], steps) & MAX_CPU_MASK];
+	return cpu_at[nearby(cpu, steps, false) & MAX_CPU_MASK];
 }
 
 static __always_inline u32 nearby_queue(s32 cpu, u32 steps)
 {
-	return nearby(&queue_rings[cpu & MAX_CPU_MASK], steps) & MAX_CPU_MASK;
+	return nearby(cpu, steps, true) & MAX_CPU_MASK;
 }
 
 /* ---- At init ---- */
@@ -134,34 +165,30 @@ static __always_inline bool leads(u32 place, u32 cpu)
 	}
 }
 
-static __always_inline void set_ring(u32 cpu, enum ring ring, u32 begin, u32 end)
+/* The CPU at a place, if it is of the same core; else -1. */
+static __always_inline s32 neighbour(u32 cpu, s32 place)
 {
-	struct rings *places = &cpu_rings[cpu & MAX_CPU_MASK], *numbers = &queue_rings[cpu & MAX_CPU_MASK];
+	u32 other = cpu_at[place & MAX_CPU_MASK] & MAX_CPU_MASK;
 
-	places->begin[ring] = begin;
-	places->end[ring] = end;
-	numbers->begin[ring] = queue_of_place[begin & MAX_CPU_MASK];
-	numbers->end[ring] = queue_of_place[(end - 1) & MAX_CPU_MASK] + 1;
+	return place >= 0 && place < (s32)nr_online && core_of[other] == core_of[cpu] ? (s32)other : -1;
 }
 
-static __noinline void set_rings(u32 place)
+static __always_inline void find_cores(void)
 {
-	u32 cpu = cpu_at[place & MAX_CPU_MASK] & MAX_CPU_MASK;
-	u32 core = place, core_end = place + 1;
-	s32 steps, sibling;
+	int i;
 
-	for_each_sibling(steps, sibling, cpu) {
-		u32 other = place_of[sibling & MAX_CPU_MASK];
+	for_range(i, 0, nr_online) {
+		u32 cpu = cpu_at[i & MAX_CPU_MASK] & MAX_CPU_MASK;
+		s32 before = neighbour(cpu, i - 1);
 
-		core = other < core ? other : core;
-		core_end = other >= core_end ? other + 1 : core_end;
+		core_begin[cpu] = before >= 0 ? core_begin[before & MAX_CPU_MASK] : i;
 	}
-	cpu_rings[cpu].upwards = queue_rings[cpu].upwards = place < nr_online / 2;
-	set_ring(cpu, RING_SELF, place, place + 1);
-	set_ring(cpu, RING_CORE, core, core_end);
-	set_ring(cpu, RING_CACHE, cache_begin[cpu], cache_end[cpu]);
-	set_ring(cpu, RING_NODE, node_begin[cpu], node_end[cpu]);
-	set_ring(cpu, RING_ALL, 0, nr_online);
+	for_range(i, 0, nr_online) {
+		u32 place = nr_online - 1 - i, cpu = cpu_at[place & MAX_CPU_MASK] & MAX_CPU_MASK;
+		s32 behind = neighbour(cpu, place + 1);
+
+		core_end[cpu] = behind >= 0 ? core_end[behind & MAX_CPU_MASK] : place + 1;
+	}
 }
 
 static s32 make_shared(void)
@@ -179,8 +206,7 @@ static s32 make_shared(void)
 		}
 		queue_of_place[at & MAX_CPU_MASK] = nr_queues - 1;
 	}
-	for_range(at, 0, nr_online)
-		set_rings(at);
+	find_cores();
 	return error;
 }
 
@@ -239,7 +265,7 @@ static __always_inline bool is_content(const struct walk *w, s32 cpu, u32 steps)
 	if (hint && READ_ONCE(w->pid) == hint)
 		return true;
 	return !interactive && READ_ONCE(w->limit) != NO_LIMIT &&
-	       steps >= ring_size(&queue_rings[cpu & MAX_CPU_MASK], RING_NODE);
+	       (s32)steps >= ring_size(cpu, RING_NODE, true);
 }
 
 static __noinline void look_around(s32 cpu)
@@ -279,7 +305,7 @@ static __noinline u32 try_walk(s32 cpu, u64 limit)
 	queue = READ_ONCE(w->queue);
 	if (queue < 0)
 		return 0;
-	taken = take_first(SHARED_DSQ + queue, cpu, READ_ONCE(w->limit));
+	taken = take(SHARED_DSQ + queue, cpu, READ_ONCE(w->limit));
 	WRITE_ONCE(queues[queue & MAX_CPU_MASK].best, first_deadline(SHARED_DSQ + queue));
 	return taken ? TAKEN : LOST;
 }

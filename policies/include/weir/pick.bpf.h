@@ -30,16 +30,15 @@ static __always_inline bool may_take(struct task_struct *p, s32 cpu)
 static __always_inline bool take_first(u64 dsq_id, s32 cpu, u64 limit)
 {
 	struct task_struct *p;
+	u32 taken = false;
 
 	for_each_queued(p, dsq_id) {
 		if (!may_take(p, cpu))
 			continue;
-		if (p->scx.dsq_vtime > limit)
-			return false;
-		if (dsq_move(&p_it, p, SCX_DSQ_LOCAL))
-			return true;
+		if (p->scx.dsq_vtime > limit || (taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL)))
+			break;
 	}
-	return false;
+	return taken;
 }
 
 /* The number of the best task that an iterator finds; 0 if there is none. */

@@ -32,6 +32,7 @@ fn list() -> Vec<Step> {
         Step::new("command", "bfs", 60),
         Step::new("command", "vrq", 60),
         Step::new("command", "cfs", 60),
+        Step::new("command", "muqss", 60),
         Step::new("ejection", "", 60),
         Step::new("explain", "fifo", 90),
         Step::new("late", "", 60),
