@@ -15,6 +15,10 @@
  *    nor a wakeup that it or an interrupt makes meanwhile. A task that leaves a CPU which it was not seen to get got it
  *    as long ago as it has run since it left the last one; a task that runs without having been seen to wake was woken
  *    by then. Both are told, and marked as inferred.
+ * 6. A kernel may let a task lose its CPU in the midst of on_fork or on_rename (7.2 does: probes of tracepoints no longer
+ *    disable preemption), and skips their calls by others on that CPU meanwhile. Switches and wakeups of others have
+ *    interrupts off. So a fork that was missed is told at the child's first wakeup, which its parent makes at once, and a
+ *    name when its task leaves its CPU.
  */
 #include "tree.bpf.h"
 
@@ -77,6 +81,7 @@ struct note {
 	__u32 running;
 	__u32 early; /* a wakeup came while it had its CPU */
 	__u32 unused;
+	char comm[COMM_LENGTH]; /* the name that was told last */
 };
 
 #include "notes.bpf.h"
@@ -94,38 +99,68 @@ static void cpu_changed(__u32 cpu, bool online)
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+/* Notes down a child and tells of it, if it is one of the tree. NULL if not. */
+static struct note *born(struct task_struct *parent, struct task_struct *child)
 {
 	struct note *of_parent = note_of(parent), *of_child = note_on_child(child, parent, of_parent);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!of_child)
-		return 0;
+		return NULL;
+	bpf_probe_read_kernel(of_child->comm, COMM_LENGTH, child->comm);
 	of_child->blocked = 1;
 	of_child->since_ns = now;
 	of_child->waker = of_parent ? of_parent->member.task : NOBODY;
 	of_child->waker_cpu = bpf_get_smp_processor_id();
 	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now, 0);
+	return of_child;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	born(parent, child);
 	return 0;
+}
+
+static void report_rename(struct note *note, __u64 now)
+{
+	struct rename *event = RESERVE(rename);
+
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_RENAME, note->member.task, now, 0);
+	__builtin_memcpy(event->comm, note->comm, COMM_LENGTH);
+	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 {
 	struct note *note = note_of(task);
-	struct rename *event;
 
 	if (!note)
 		return 0;
-	event = RESERVE(rename);
-	if (!event)
-		return 0;
-	fill_head(&event->head, KIND_RENAME, note->member.task, bpf_ktime_get_ns(), 0);
-	__builtin_memset(event->comm, 0, COMM_LENGTH);
-	bpf_probe_read_kernel_str(event->comm, COMM_LENGTH, comm);
-	bpf_ringbuf_submit(event, wakeup_flag());
+	__builtin_memset(note->comm, 0, COMM_LENGTH);
+	bpf_probe_read_kernel_str(note->comm, COMM_LENGTH, comm);
+	report_rename(note, bpf_ktime_get_ns());
 	return 0;
+}
+
+/* 6: tells a name that was not heard of. It is loaded as two words. Before 6.2 there are no casts, and no call is missed. */
+static void look_at_name(struct task_struct *task, struct note *note, __u64 now)
+{
+	struct timespec64 *name;
+	__s64 *known = (__s64 *)note->comm;
+
+	if (!bpf_ksym_exists(bpf_rdonly_cast))
+		return;
+	name = bpf_core_cast(task->comm, struct timespec64);
+	if (name->tv_sec == known[0] && name->tv_nsec == known[1])
+		return;
+	known[0] = name->tv_sec;
+	known[1] = name->tv_nsec;
+	report_rename(note, now);
 }
 
 SEC("tp_btf/sched_waking")
@@ -179,6 +214,9 @@ int BPF_PROG(on_wakeup_new, struct task_struct *task)
 {
 	struct note *note = note_of(task);
 
+	/* 6: its parent is here still. */
+	if (!note)
+		note = born(bpf_get_current_task_btf(), task);
 	if (note)
 		report_wakeup(task, note, bpf_ktime_get_ns(), WAKE_NEW);
 	return 0;
@@ -235,6 +273,7 @@ static __u32 switch_out(struct task_struct *task, struct note *note, struct task
 	note->ran_ns = task->se.sum_exec_runtime;
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, 0);
+	look_at_name(task, note, now);
 	if (state & TASK_DEAD)
 		return LEFT_DEAD;
 	/* `state` is what it was when the scheduler was called; a wakeup or a signal since then has cleared it. */

@@ -90,14 +90,14 @@ impl Sampling {
 }
 
 /// What the recorder's programs did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProbeCost {
     /// Time in them.
     pub time: Nanos,
     /// How often one ran.
     pub runs: u64,
-    /// How often one was skipped because it was active on that CPU already.
-    pub skipped: u64,
+    /// Names of those that the kernel skipped, since they were active on that CPU already, and how often.
+    pub skipped: Vec<(String, u64)>,
 }
 
 impl ProbeCost {
@@ -124,10 +124,18 @@ impl ProbeCost {
             };
             sum.time += Nanos(count("run_time_ns")?);
             sum.runs += count("run_cnt")?;
-            sum.skipped += count("recursion_misses")?;
+            let skipped = count("recursion_misses")?;
+            if skipped > 0 {
+                sum.skipped.push((program.name().to_string_lossy().into_owned(), skipped));
+            }
         }
         Ok(sum)
     }
+}
+
+/// Events that did not fit the buffer, and calls that were skipped.
+pub(crate) fn lost(lost_by_cpu: &[u64], skipped: &[(String, u64)]) -> u64 {
+    lost_by_cpu.iter().sum::<u64>() + skipped.iter().map(|(_, calls)| calls).sum::<u64>()
 }
 
 /// CPU time of the calling thread so far.

@@ -2,7 +2,7 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::calibrate::Calibration;
-use crate::cost::{Sampling, thread_cpu_time};
+use crate::cost::{Sampling, lost, thread_cpu_time};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
@@ -68,7 +68,7 @@ pub struct RecordSummary {
     /// Events that did not fit the buffer, by CPU. Each may have been anything: a recording with a loss is not whole.
     pub lost_by_cpu: Vec<u64>,
     /// Calls of a program that the kernel skipped because it was active on that CPU: lost events too.
-    pub skipped: u64,
+    pub skipped: Vec<(String, u64)>,
     /// Tasks that were still there at the end: daemons, or tasks whose end was lost.
     pub unfinished: u32,
     /// From the start of the command to the last event.
@@ -101,7 +101,7 @@ pub struct RecordSummary {
 impl RecordSummary {
     /// Events lost, on whatever way. Not 0: the recording is incomplete.
     pub fn lost(&self) -> u64 {
-        self.lost_by_cpu.iter().sum::<u64>() + self.skipped
+        lost(&self.lost_by_cpu, &self.skipped)
     }
 
     /// What scheduling cost while this was recorded.

@@ -100,7 +100,9 @@ fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
     let mut notes = Vec::new();
     if meter.lost_events > 0 {
         let lost = counted(meter.lost_events, "event");
-        notes.push(format!("{lost} lost: counts are too low, and times may have the wrong owner"));
+        let places = meter.lost_where.join("; ");
+        let places = if places.is_empty() { places } else { format!(" ({places})") };
+        notes.push(format!("{lost} lost{places}: counts are too low, and times may have the wrong owner"));
     }
     // One in a thousand is below what two runs differ by.
     if meter.unseen_switches.max(meter.unseen_wakeups) * 1000 > switches {

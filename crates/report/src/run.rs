@@ -191,6 +191,9 @@ pub struct Meter {
     pub events: u64,
     /// Events lost: with any of them, counts are too low and times may be charged to the wrong owner.
     pub lost_events: u64,
+    /// Where they were lost, and how many there.
+    #[serde(default)]
+    pub lost_where: Vec<String>,
     /// Switches to tasks that the kernel did not report: inferred from their CPU time, and counted.
     pub unseen_switches: u64,
     /// Wakeups that it did not report: counted, but not among the latencies, as nobody knows when they were.

@@ -108,6 +108,7 @@ fn meter(cost: MeterCost, failure: Option<String>) -> Meter {
     Meter {
         events: cost.events,
         lost_events: cost.lost(),
+        lost_where: cost.lost_where(),
         unseen_switches: cost.unseen_switches,
         unseen_wakeups: cost.unseen_wakeups,
         probes: cost.probes,

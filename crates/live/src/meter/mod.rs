@@ -11,7 +11,7 @@ mod order;
 mod stolen;
 
 use crate::LiveError;
-use crate::cost::{Metering, ProbeCost, thread_cpu_time};
+use crate::cost::{Metering, ProbeCost, lost, thread_cpu_time};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::threads::sys;
@@ -47,6 +47,9 @@ static PROBES: ProbeSet = ProbeSet {
     optional: &[],
 };
 
+/// Programs that lose nothing if the kernel skips a call of theirs: others tell the same a little later (6 in `meter.bpf.c`).
+const MADE_UP_FOR: [&str; 2] = ["on_fork", "on_rename"];
+
 /// Whom a meter follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
@@ -68,8 +71,8 @@ pub struct MeterCost {
     /// Events that did not fit the buffer, by CPU, and calls of the programs that the kernel skipped: with any of
     /// them, counts are too low and times may be charged to the wrong state.
     pub lost_by_cpu: Vec<u64>,
-    /// See `lost_by_cpu`.
-    pub skipped: u64,
+    /// See `lost_by_cpu`; by program. Not those that are made up for ([`MADE_UP_FOR`]).
+    pub skipped: Vec<(String, u64)>,
     /// Events about tasks whose birth was lost.
     pub orphans: u64,
     /// Switches to the run's tasks that the kernel did not report, although no event was lost on the way. A kernel may
@@ -100,7 +103,15 @@ pub struct MeterCost {
 impl MeterCost {
     /// Events lost, on whatever way. Not 0: the measures are wrong by an unknown amount.
     pub fn lost(&self) -> u64 {
-        self.lost_by_cpu.iter().sum::<u64>() + self.skipped
+        lost(&self.lost_by_cpu, &self.skipped)
+    }
+
+    /// Where they were lost, in words.
+    pub fn lost_where(&self) -> Vec<String> {
+        let skipped =
+            self.skipped.iter().map(|(program, calls)| format!("calls of {program} that were skipped: {calls}"));
+        let at_buffer = self.lost_by_cpu.iter().enumerate().filter(|(_, count)| **count > 0);
+        skipped.chain(at_buffer.map(|(cpu, count)| format!("at the buffer by CPU {cpu}: {count}"))).collect()
     }
 }
 
@@ -247,7 +258,8 @@ impl<S: Sink> Meter<S> {
         self.take(Duration::ZERO)?;
         self.links.clear();
         self.take(Duration::ZERO)?;
-        let ProbeCost { time, runs, skipped } = self.probes.cost()?;
+        let ProbeCost { time, runs, mut skipped } = self.probes.cost()?;
+        skipped.retain(|(program, _)| !MADE_UP_FOR.contains(&program.as_str()));
         let listened = sys::now().since(self.before.time);
         drop(self.metering);
         let end = self.order.newest();
