@@ -61,6 +61,7 @@ fn list_of_preset(policy: &str, cycles: u32, stress_s: u32) -> Vec<Step> {
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{cycles}"), 600),
         Step::new("hotplug", policy, 180),
+        Step::new("affinity", policy, 90),
         Step::new("suspend", policy, 90),
         Step::new("stress", &format!("{policy}:{stress_s}"), 600),
         Step::new("nothing-left", "", 60),

@@ -18,8 +18,8 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "command" "conformance" "cycles" "ejection" "explain" "hotplug" "kernel" "kill" "late" "measure" "nothing-left"
-    "record" "restart" "stress" "suspend" "sysrq" "tests"
+    "affinity" "command" "conformance" "cycles" "ejection" "explain" "hotplug" "kernel" "kill" "late" "measure"
+    "nothing-left" "record" "restart" "stress" "suspend" "sysrq" "tests"
 };
 
 /// One step.

@@ -31,6 +31,10 @@ int main(void)
 	CHECK(max_threads == 1, "%u", max_threads);
 	for_each_sibling(steps, sibling, 2)
 		CHECK(false, "%d beside 2", sibling);
+	make_machine(1, 1, 1, 2);
+	CHECK(max_threads == 2 && !many_caches, "%u threads in the only core", max_threads);
+	make_machine(1, 2, 1, 1);
+	CHECK(many_caches, "two caches of one CPU each");
 	/* The largest machine. */
 	make_machine(1, 2, 1024, 2);
 	for_each_sibling(steps, sibling, 3)
