@@ -89,8 +89,7 @@ fn machine(name: &str) -> Result<Machine> {
         "four" => 4,
         _ => 1,
     };
-    let topology = Machine::from_synthetic(&format!("core:{cpus} pu:1"))?.topology;
-    Ok(Machine { topology, ..oracle::machine(1_000)? })
+    oracle::machine(1_000, cpus)
 }
 
 /// What the model gives for these cases under `muqss`.
