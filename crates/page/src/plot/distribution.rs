@@ -108,7 +108,7 @@ fn draw(
         let levels: Vec<f64> = NAMED.iter().map(|(share, ..)| one_in(*share)).filter(|level| *level <= top).collect();
         // A label of a decade takes so many units of width; where there is less, every other one has none.
         let every = (LABEL * decades.len() as u32).div_ceil(size.0).max(1);
-        let is_labelled = |ns: f64| (ns / low).log10().round() as u32 % every == 0;
+        let is_labelled = |ns: f64| ((ns / low).log10().round() as u32).is_multiple_of(every);
         let mut chart = ChartBuilder::on(&area)
             .margin_right(26)
             .margin_top(8)
