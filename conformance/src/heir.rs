@@ -4,7 +4,8 @@
 //! the same, as far as the kernel does the same twice.
 //!
 //! Two kernels: *A* is MuQSS as it is, whose slices a timer ends; *B* has ticks end them, by the rule of BFS 0.360
-//! (`highres=off`). `bfs` ends slices at ticks: it is held against B, and against A where ticks do not matter.
+//! (`highres=off`). `bfs` ends slices at ticks: it is held against B, and against A where ticks do not matter. *A4* is A on
+//! four CPUs, which take turns there: only shares mean something.
 
 use crate::oracle::{self, PIECE_US, Values};
 use anyhow::{Context, Result, anyhow, bail};
@@ -20,7 +21,7 @@ use workload::Workload;
 /// Where a kernel with MuQSS is told its time slice, and whether it is interactive.
 const RR_INTERVAL: &str = "/proc/sys/kernel/rr_interval";
 const INTERACTIVE: &str = "/proc/sys/kernel/interactive";
-const RECORDS: [(&str, &str); 8] = [
+const RECORDS: [(&str, &str); 11] = [
     ("B", include_str!("../heir/b1.txt")),
     ("B", include_str!("../heir/b2.txt")),
     ("B", include_str!("../heir/b3.txt")),
@@ -29,6 +30,9 @@ const RECORDS: [(&str, &str); 8] = [
     ("A", include_str!("../heir/a1.txt")),
     ("A", include_str!("../heir/a2.txt")),
     ("A", include_str!("../heir/a3.txt")),
+    ("A4", include_str!("../heir/a4-1.txt")),
+    ("A4", include_str!("../heir/a4-2.txt")),
+    ("A4", include_str!("../heir/a4-3.txt")),
 ];
 
 /// Work and period of a job, in microseconds.
@@ -71,6 +75,23 @@ pub(crate) const CASES: [Case; 12] = [
     case("job-4", 6, &[0, 0, 0, 0], Some(0), 3),
     case("job-8", 6, &[0, 0, 0, 0, 0, 0, 0, 0], Some(0), 3),
 ];
+
+pub(crate) const fn apart(name: &'static str, hogs: &'static [i8], interactive: bool) -> Case {
+    Case { name, rr_ms: 6, interactive, hogs, job: None, seconds: 3 }
+}
+
+/// For four CPUs.
+pub(crate) const FOUR: [Case; 3] = [
+    apart("five", &[0, 0, 0, 0, 0], true),
+    apart("five-apart", &[0, 0, 0, 0, 0], false),
+    apart("by-nice", &[0, 0, 0, 0, 5, 5, 5, 5], true),
+];
+
+/// The cases of a kernel. `bfs` knows nothing of `interactive`, which is a matter of several queues.
+fn cases(kernel: &str) -> impl Iterator<Item = &'static Case> {
+    let cases: &[Case] = if kernel == "A4" { &FOUR } else { &CASES };
+    cases.iter().filter(|case| case.interactive)
+}
 
 pub(crate) fn is_hog(task: &str) -> bool {
     task.starts_with("hog")
@@ -147,30 +168,31 @@ fn threads() -> Result<Vec<i32>> {
     Ok(entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect())
 }
 
-/// What the model gives for the same cases under `bfs`, on a machine with the ticks of kernel B, or, for A, with so many that
-/// they do not matter and cost nothing.
+/// What the model gives for the same cases under `bfs`, on a machine with the ticks of kernel B, or, for A and A4, with so
+/// many that they do not matter and cost nothing.
 ///
 /// # Errors
 /// If the policy or a case cannot be simulated.
 pub fn simulated(kernel: &str) -> Result<Values> {
-    let mut machine = oracle::machine(if kernel == "B" { 1_000 } else { 10_000 }, 1)?;
-    if kernel == "A" {
+    let cpus = if kernel == "A4" { 4 } else { 1 };
+    let mut machine = oracle::machine(if kernel == "B" { 1_000 } else { 10_000 }, cpus)?;
+    if kernel != "B" {
         machine.costs.tick_ns = 0;
     }
     let shipped = policies::find("bfs").ok_or_else(|| anyhow!("no policy bfs"))?;
     let object = Object::parse(shipped.object)?;
     let mut values = Values::default();
-    for case in &CASES {
+    for case in cases(kernel) {
         let mut profile = Profile::from_toml("bfs", shipped.profile)?;
         let rr = ("rr_interval_ms".to_owned(), case.rr_ms.to_string());
         profile.select(Some("0.467-interactive"), &[rr])?;
         let workload = case.workload()?;
-        values.add_simulated(case.name, &workload, &machine, (&object, &profile), is_hog)?;
+        values.add_simulated(case.name, &workload, &machine, (&object, &profile), |task| cpus == 1 && is_hog(task))?;
     }
     Ok(values)
 }
 
-/// What kernel A or B did, each time that it was asked.
+/// What kernel A, A4 or B did, each time that it was asked.
 ///
 /// # Errors
 /// If the records cannot be read.

@@ -2,7 +2,7 @@
 //! `muqss` beside MuQSS 0.31 itself: the cases of [`heir`](crate::heir) as kernel A played them, whose timer ends slices, and
 //! more of them: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
 
-use crate::heir::{self, Case, Job, is_hog, play_cases};
+use crate::heir::{self, Case, FOUR, Job, apart, is_hog, play_cases};
 use crate::oracle::{self, Values};
 use anyhow::{Context, Result, anyhow};
 use bpf_object::Object;
@@ -21,10 +21,6 @@ const fn sleeper(name: &'static str, hogs: &'static [i8]) -> Case {
     Case { name, rr_ms: 6, interactive: true, hogs, job, seconds: 2 }
 }
 
-const fn apart(name: &'static str, hogs: &'static [i8], interactive: bool) -> Case {
-    Case { name, rr_ms: 6, interactive, hogs, job: None, seconds: 3 }
-}
-
 const ONE: [Case; 10] = [
     hogs("below-20", &[0, -20]),
     hogs("below-2", &[0, -2]),
@@ -38,11 +34,6 @@ const ONE: [Case; 10] = [
     sleeper("sleeper-8", &[0, 0, 0, 0, 0, 0, 0, 0]),
 ];
 const TWO: [Case; 2] = [apart("three", &[0, 0, 0], true), apart("three-apart", &[0, 0, 0], false)];
-const FOUR: [Case; 3] = [
-    apart("five", &[0, 0, 0, 0, 0], true),
-    apart("five-apart", &[0, 0, 0, 0, 0], false),
-    apart("by-nice", &[0, 0, 0, 0, 5, 5, 5, 5], true),
-];
 
 /// What the kernel did: which cases, and each time that it was asked. It was booted with `rqshare=none` for several CPUs.
 const RECORDS: [(&str, &str); 12] = [

@@ -22,6 +22,15 @@ fn bfs_does_what_its_heir_does_where_ticks_do_not_matter() {
     compare("A", 3);
 }
 
+/// Five equal hogs, and four beside four of nice 5.
+#[test]
+fn four_cpus_share_hogs_as_the_heirs_do() {
+    let records = heir::recorded("A4").unwrap();
+    assert_eq!(records.len(), 3);
+    let (text, well) = heir::compare("A4", &heir::simulated("A4").unwrap(), &records);
+    assert!(well, "{text}");
+}
+
 /// The comparison can fail: slices that end at other times are noticed, in shares too.
 #[test]
 fn slices_that_end_elsewhere_are_too_far() {

@@ -26,7 +26,8 @@ pub fn runs(report: &Report<'_>, table: &Table) -> Markup {
     html! {
         details {
             summary {
-                @if all.len() == 1 { "Seed, outcome, hash of all events" } @else { (count(all.len() as u64)) " runs, one by one" }
+                @if all.len() == 1 { "Seed, outcome, hash of all events" }
+                @else { (count(all.len() as u64)) " runs, one by one" }
             }
             div.scroll {
                 table.plain {
