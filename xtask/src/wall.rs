@@ -5,16 +5,19 @@
 //!    sockets, then the second threads of all cores.
 //! 2. Four tasks for each CPU work for 20 us and sleep for 20 us: with nothing in the way every CPU is always busy, at
 //!    some 30,000 switches a second. All of them are there at once.
-//! 3. The second table is the same on NIX's machine of 32 CPUs in 8 nodes, with tasks of 5 us, under kernels whose locks are
+//! 3. Two tables have the same under `muqss`, whose CPUs share queues by a tunable, for a quarter of the time.
+//! 4. The next is the same on NIX's machine of 32 CPUs in 8 nodes, with tasks of 5 us, under kernels whose locks are
 //!    made in three ways. NIX's queue lock was a test-and-set lock.
-//! 4. The third is a case that somebody measured: as many pairs of processes that hand a token to each other as
+//! 5. The next is a case that somebody measured: as many pairs of processes that hand a token to each other as
 //!    there are CPUs, 128 of 8 nodes (sched-ext/scx, issue 998).
-//! 5. So is the fourth: latencies of schbench on 512 CPUs under a scheduler with a queue for each cache.
+//! 6. So is the last one: latencies of schbench on 512 CPUs under a scheduler with a queue for each cache.
 
 mod schbench;
+mod sharing;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use ids::Nanos;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -89,6 +92,8 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
         }
         println!("{row}");
     }
+
+    sharing::execute(&weir, &folder, &preset, arguments.milliseconds / 4)?;
 
     println!("\n| CPUs of `nix-32` | queued | ticket | test-and-set |\n|---|---|---|---|");
     let nix = machine_of("nix-32")?;
@@ -169,6 +174,12 @@ struct Run {
 impl Run {
     fn switches(&self) -> String {
         format!("{:.2} M/s", self.rate / 1e6)
+    }
+
+    /// The 99th percentile of the time from a wakeup to a CPU.
+    fn wakeup_p99(&self) -> String {
+        let p99 = self.document["runs"][0]["wakeup_latency_ns"]["p99"].as_u64();
+        p99.map_or("-".to_owned(), |ns| Nanos(ns).to_string())
     }
 
     /// Share of all CPU time in which CPUs waited for locks.
