@@ -215,7 +215,9 @@ static bool is_prepared(void)
 		if (!place || place->cpu != cpu || (registered[cpu] && place->near[0] != cpu))
 			return false;
 	}
-	for (u32 slot = 0; slot < 3; slot++) {
+	for (u32 i = 0; i < 3; i++) {
+		/* A copy: of what a helper was given the address of, the verifier may forget the value. */
+		u32 slot = i;
 		void *queue = bpf_map_lookup_elem(&queues, &slot);
 
 		if (queue && !bpf_map_push_elem(queue, &slot, 0))
