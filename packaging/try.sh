@@ -28,7 +28,7 @@ files() {
 export DEBIAN_FRONTEND=noninteractive MANPAGER=cat
 # Minimal systems leave out manuals by this file; a user's system has them.
 rm -f /etc/dpkg/dpkg.cfg.d/docker
-apt-get install -y -qq --no-install-recommends man-db bash-completion >/dev/null 2>&1
+apt-get install -y -qq --no-install-recommends man-db bash-completion passwd >/dev/null 2>&1
 dpkg-query -W -f '${Package}\n' | sort >/tmp/packages
 files >/tmp/before
 try apt-get install -y -qq --no-install-recommends /tmp/weir.deb
