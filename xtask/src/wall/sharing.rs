@@ -25,12 +25,13 @@ pub(super) fn execute(weir: &Path, folder: &Path, preset: &str, milliseconds: u6
         rows.push((cpus, SHARES.map(play).into_iter().collect::<Result<Vec<Run>>>()?));
     }
     let columns = SHARES.map(|(name, _)| name).join(" | ");
-    let tables: [(&str, fn(&Run) -> String); 2] = [("switches", Run::switches), ("p99 of wakeups", Run::wakeup_p99)];
-    for (what, cell) in tables {
+    let print = |what: &str, cell: fn(&Run) -> String| {
         println!("\n| CPUs, {what} | {columns} |\n|---|---|---|---|---|---|---|");
         for (cpus, runs) in &rows {
             println!("| {cpus} | {} |", runs.iter().map(cell).collect::<Vec<_>>().join(" | "));
         }
-    }
+    };
+    print("switches", Run::switches);
+    print("p99 of wakeups", Run::wakeup_p99);
     Ok(())
 }
