@@ -125,7 +125,7 @@ pub struct Checker {
     /// Whether the scheduler has the tasks: what it promises counts only then.
     in_charge: bool,
     /// When things changed last that nobody can follow at once.
-    disturbed: Nanos,
+    disturbed: Option<Nanos>,
 }
 
 impl Checker {
@@ -138,7 +138,7 @@ impl Checker {
             queues: Queues::default(),
             findings: Findings::default(),
             in_charge: !promises.has_queues,
-            disturbed: Nanos::ZERO,
+            disturbed: None,
         };
         for cpu in CpuSet::first_n(cpus).iter().filter(|cpu| !online.contains(*cpu)) {
             checker.take_away(Nanos::ZERO, cpu);
@@ -184,12 +184,12 @@ impl Checker {
     }
 
     fn disturb(&mut self, now: Nanos) {
-        self.disturbed = now;
+        self.disturbed = Some(now);
     }
 
     /// From when on a stretch counts that began then.
     fn counts_from(&self, since: Nanos) -> Nanos {
-        if self.disturbed == Nanos::ZERO { since } else { since.max(self.disturbed + self.promises.tolerance) }
+        self.disturbed.map_or(since, |disturbed| since.max(disturbed + self.promises.tolerance))
     }
 
     fn judge(&mut self, stretch: Stretch, now: Nanos) {

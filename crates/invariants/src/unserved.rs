@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which task waited while a CPU idled on which it may run.
 //!
-//! 1. Tasks with the same mask form a group; group 0 is every CPU, which nearly all tasks have. A group knows since when there
-//!    has always been an idle CPU in it. Which one may change.
+//! 1. Tasks with the same mask form a group; nearly all tasks are in that of every CPU. A group knows since when there has
+//!    always been an idle CPU in it. Which one may change.
 //! 2. There are two populations: tasks that wait, and those of them that are in no queue.
 //! 3. A *stretch* of a task is a time in which it always waited and a CPU always idled. It is the same task all the time: where
 //!    tasks wake up one after another, each waits for a CPU to leave its idle state, and nothing is wrong with that.
