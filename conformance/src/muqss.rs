@@ -115,23 +115,13 @@ pub fn simulated(name: &str) -> Result<Values> {
             )
             .with_context(|| case.name)?;
     }
-    by_size(&values)
+    Ok(by_size(values))
 }
 
 /// Which of equal hogs is alone on a CPU is a matter of chance: where they stay apart, they are named by their shares.
-fn by_size(values: &Values) -> Result<Values> {
-    let text = values.to_string();
-    let (apart, mut lines): (Vec<&str>, Vec<String>) =
-        (text.lines().filter(|line| line.contains("-apart hog-")).collect(), vec![]);
-    lines.extend(text.lines().filter(|line| !line.contains("-apart hog-")).map(str::to_owned));
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let mut shares: Vec<u64> = apart.iter().filter_map(|line| words(line).last()?.parse().ok()).collect();
-    shares.sort_unstable();
-    for (line, share) in apart.iter().zip(shares.iter().rev()) {
-        let words = words(line);
-        lines.push(format!("{} {} {} {share}", words[0], words[1], words[2]));
-    }
-    lines.join("\n").parse()
+fn by_size(mut values: Values) -> Values {
+    values.order_by_size(|case, measure| case.ends_with("-apart") && measure == "share");
+    values
 }
 
 /// What the kernel did in these cases, each time that it was asked.
@@ -139,7 +129,7 @@ fn by_size(values: &Values) -> Result<Values> {
 /// # Errors
 /// If the records cannot be read.
 pub fn recorded(name: &str) -> Result<Vec<Values>> {
-    RECORDS.iter().filter(|(cases, _)| *cases == name).map(|(_, text)| by_size(&text.parse()?)).collect()
+    RECORDS.iter().filter(|(cases, _)| *cases == name).map(|(_, text)| text.parse().map(by_size)).collect()
 }
 
 /// Values of the model that are too far from the kernel's: cases, case, task, measure. One that is new is an error, and one

@@ -56,6 +56,15 @@ impl Values {
         self.0.len()
     }
 
+    /// Gives the largest of these values to the first task, and so on: where it is chance which task has which.
+    pub(crate) fn order_by_size(&mut self, which: impl Fn(&str, &str) -> bool) {
+        let chosen = self.0.iter_mut().filter(|((case, _, measure), _)| which(case, measure));
+        let chosen: Vec<&mut u64> = chosen.map(|(_, value)| value).collect();
+        let mut values: Vec<u64> = chosen.iter().map(|value| **value).collect();
+        values.sort_unstable();
+        chosen.into_iter().zip(values.into_iter().rev()).for_each(|(to, value)| *to = value);
+    }
+
     /// Adds what real threads did. The turns of hogs are told by the times at which they looked at the clock.
     pub(crate) fn add_played(&mut self, case: &str, played: &Played, is_hog: impl Fn(&str) -> bool) {
         let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
