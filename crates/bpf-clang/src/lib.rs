@@ -106,6 +106,7 @@ pub fn compile_program(source: &Path, include: &Path, program: &Path) -> Result<
         .arg(source)
         .arg("-o")
         .arg(program)
+        .arg("-lm")
         .output()
         .map_err(|error| ClangError::Io(clang.clone(), error))?;
     if output.status.success() {

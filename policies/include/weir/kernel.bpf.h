@@ -39,6 +39,7 @@ struct sched_ext_entity {
 	u64 slice;	/* ns left; the kernel counts it down while the task runs */
 	u64 dsq_vtime;	/* order in a vtime queue */
 	u32 flags;	/* SCX_TASK_* */
+	u32 weight;	/* by nice: 100 for nice 0, 1 to 10000 */
 };
 
 struct task_struct {

@@ -110,7 +110,7 @@ static __noinline bool take(u64 dsq_id, s32 cpu, u64 limit)
 }
 
 /* The deadline of the first task of a queue whose tasks all belong to one CPU. */
-static __noinline u64 first_deadline(u64 dsq_id)
+static __noinline __attribute__((unused)) u64 first_deadline(u64 dsq_id)
 {
 	struct task_struct *p;
 

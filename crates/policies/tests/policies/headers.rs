@@ -45,3 +45,8 @@ fn light_tasks_run_beside_heavy_ones_a_quarter_of_the_time() {
 fn clocks_of_cpus_are_kept_near_the_count_of_ticks() {
     holds("clock");
 }
+
+#[test]
+fn logarithms_are_right_to_16_bits() {
+    holds("log2");
+}

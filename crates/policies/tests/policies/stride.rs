@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/stride`. Nothing is left to chance, so what is not a rate is exact.
+
+use crate::world::{MS, World};
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
+
+/// Quanta of 10 ms, each of one tick.
+const QUANTUM_MS: u64 = 10;
+const SPEC: &str = "stride,quantum_us=10000";
+
+fn alone() -> World {
+    World::new(SPEC, "node:1 core:1 pu:1", 100)
+}
+
+fn nice(world: &World, nice: i8) -> TaskAttributes {
+    TaskAttributes { nice, ..world.attributes() }
+}
+
+/// Tickets by nice value, as Linux has them: weights (`sched_prio_to_weight`) / 1024 * 100, rounded.
+fn tickets(nice: i8) -> u64 {
+    let weight = match nice {
+        -10 => 9548,
+        -5 => 3121,
+        -1 => 1277,
+        0 => 1024,
+        1 => 820,
+        3 => 526,
+        4 => 423,
+        5 => 335,
+        7 => 215,
+        10 => 110,
+        _ => unreachable!("not in these tests"),
+    };
+    (weight * 100 + 512) / 1024
+}
+
+/// Who runs in each of the next `quanta` on `cpu`.
+fn winners(world: &mut World, cpu: u32, quanta: usize) -> Vec<TaskId> {
+    (0..quanta)
+        .map(|_| {
+            let winner = world.running(cpu);
+            world.run_ms(QUANTUM_MS);
+            winner
+        })
+        .collect()
+}
+
+/// Theory 1: at no time is anybody more than a quantum from what is due, compared with any other.
+#[test]
+fn no_two_tasks_are_more_than_a_quantum_apart() {
+    for levels in
+        [&[0, 1][..], &[0, 4], &[0, 3, 5], &[-5, 0, 0, 7], &[-10, 0, 1, 3, 4, 5, 7, 10], &[-1, -1, 10, 10, 10]]
+    {
+        let mut world = alone();
+        let attributes = levels.iter().map(|level| nice(&world, *level)).collect();
+        let tasks = world.start(attributes);
+        let mut ran = vec![0.0; tasks.len()];
+        let mut worst = 0.0f64;
+        for winner in winners(&mut world, 0, 3000) {
+            ran[tasks.iter().position(|task| *task == winner).unwrap()] += 1.0;
+            for a in 0..tasks.len() {
+                for b in 0..a {
+                    let (of_a, of_b) = (tickets(levels[a]) as f64, tickets(levels[b]) as f64);
+                    let due = (ran[a] + ran[b]) * of_a / (of_a + of_b);
+                    worst = worst.max((ran[a] - due).abs());
+                }
+            }
+        }
+        assert!(worst < 1.0, "{levels:?}: {worst}");
+        assert!(ran.iter().all(|ran| *ran > 0.0), "{levels:?}: {ran:?}");
+    }
+}
+
+/// Theory 1: with 100 and 41 tickets the light task has every third or fourth quantum, never another.
+#[test]
+fn waits_are_as_even_as_whole_quanta_allow() {
+    let mut world = alone();
+    let attributes = vec![nice(&world, 0), nice(&world, 4)];
+    let light = world.start(attributes)[1];
+    let winners = winners(&mut world, 0, 1410);
+    let won: Vec<usize> = (100..winners.len()).filter(|turn| winners[*turn] == light).collect();
+    let gaps: Vec<usize> = won.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| [3, 4].contains(gap)), "{gaps:?}");
+    let mean = gaps.iter().sum::<usize>() as f64 / gaps.len() as f64;
+    assert!((mean - 141.0 / 41.0).abs() < 0.02, "{mean}");
+}
+
+/// Theory 2: what is used is what is paid for: who gives the CPU away after a fifth of a quantum has its share all the same.
+#[test]
+fn a_part_of_a_quantum_costs_a_part_of_a_stride() {
+    let mut world = World::new(SPEC, "node:1 core:1 pu:1", 1000);
+    let attributes = vec![nice(&world, 0), nice(&world, 0)];
+    let tasks = world.start(attributes);
+    for _ in 0..2000 {
+        if world.running(0) == tasks[1] {
+            world.run_ms(2);
+            world.leave(0, Leave::Yield);
+        } else {
+            world.run_ms(QUANTUM_MS);
+        }
+    }
+    let (hog, short) = (world.ran_ms(tasks[0]), world.ran_ms(tasks[1]));
+    assert!(hog.abs_diff(short) <= 2 * QUANTUM_MS, "{hog} and {short} ms");
+}
+
+/// Theory 3: who has slept has no more and no less than its share from then on.
+#[test]
+fn sleep_earns_nothing_and_costs_nothing() {
+    for slept_ms in [100, 1_000, 60_000] {
+        let mut world = alone();
+        let attributes = vec![nice(&world, 0); 3];
+        let tasks = world.start(attributes);
+        world.run_ms(300);
+        while world.running(0) != tasks[2] {
+            world.run_ms(QUANTUM_MS);
+        }
+        world.block(tasks[2]);
+        world.run_ms(slept_ms);
+        let before: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+        world.wake(0, tasks[2], false);
+        world.run_ms(3_000);
+        for (task, before) in tasks.iter().zip(before) {
+            let ran = world.ran_ms(*task) - before;
+            assert!(ran.abs_diff(1_000) <= 2 * QUANTUM_MS, "{slept_ms} ms: {ran}");
+        }
+    }
+}
+
+/// Theory 3: a new task begins one quantum behind, however long the others have run.
+#[test]
+fn a_new_task_does_not_make_up_for_the_past() {
+    for ran_ms in [0, 10_000, 100_000] {
+        let mut world = alone();
+        let attributes = vec![nice(&world, 0); 2];
+        let old = world.start(attributes);
+        world.run_ms(ran_ms);
+        let parent = world.running(0);
+        let new = world.spawn(0, TaskAttributes { parent: Some(parent), ..world.attributes() });
+        let before: Vec<u64> = old.iter().map(|task| world.ran_ms(*task)).collect();
+        world.run_ms(6 * QUANTUM_MS);
+        assert!([1, 2].contains(&(world.ran_ms(new) / QUANTUM_MS)), "{ran_ms}: {}", world.ran_ms(new));
+        world.run_ms(2_940);
+        for (task, before) in [(old[0], before[0]), (old[1], before[1]), (new, 0)] {
+            let ran = world.ran_ms(task) - before;
+            assert!(ran.abs_diff(1_000) <= 2 * QUANTUM_MS, "{ran_ms}: {ran}");
+        }
+    }
+}
+
+/// Theory 4: with other tickets a distance in quanta stays what it was: a task that owes a quantum with 100 tickets owes one
+/// with 11, and that is a longer way.
+#[test]
+fn a_distance_is_scaled_with_the_stride() {
+    let mut world = alone();
+    let attributes = vec![nice(&world, 0); 2];
+    let tasks = world.start(attributes);
+    // The second one has not run yet: it is one quantum of its own behind.
+    let behind = |world: &World| world.last_queued(tasks[1]).key - (1 << 50);
+    assert_eq!(behind(&world), QUANTUM_MS * MS * 1024 / 100);
+    world.kernel.set_policy(CpuId(0), tasks[1], Policy::Other, 10).unwrap();
+    world.settle();
+    assert_eq!(behind(&world), QUANTUM_MS * MS * 1024 / 100 * 100 / 11);
+}
+
+/// Theory 5: of two CPUs a task of 932 tickets beside one of 100 can use one, whatever it holds. After 1,000 quanta a third
+/// task comes: by the paper's rules it would run for as long as the first one is ahead of the global pass.
+#[test]
+fn newcomers_do_not_starve_who_ran_beside_a_heavy_task() {
+    for (clamp, at_least, at_most) in [(true, 0, 2), (false, 790, 820)] {
+        let mut world = World::new(&format!("{SPEC},clamp={clamp}"), "node:1 core:2 pu:1", 100);
+        let attributes = vec![world.pinned(0, 0), world.pinned(1, -10)];
+        let light = world.start(attributes)[0];
+        winners(&mut world, 0, 1000);
+        let new = world.spawn(1, world.pinned(0, 0));
+        let waited = winners(&mut world, 0, 1200).iter().skip(1).take_while(|winner| **winner == new).count();
+        assert!((at_least..=at_most).contains(&waited), "clamp={clamp}: the first one waits for {waited} quanta");
+        assert!(world.ran_ms(light) > 0);
+    }
+}
+
+/// Theory 5: with feasible tickets the shares are those of the ideal that gives each heavy task one CPU and divides the rest.
+#[test]
+fn shares_on_several_cpus_are_those_that_can_be_used() {
+    for (cpus, levels) in
+        [(2, &[-10, 0, 0, 0][..]), (3, &[-10, -5, 0, 0, 4]), (4, &[0, 0, 0, 0, 0, 0]), (4, &[-10, 0, 10, 10, 10, 10])]
+    {
+        let mut world = World::new(SPEC, &format!("node:1 core:{cpus} pu:1"), 100);
+        let attributes = levels.iter().map(|level| nice(&world, *level)).collect();
+        let tasks = world.start(attributes);
+        world.run_ms(60_000);
+        for (task, due) in tasks.iter().zip(ideal(cpus, levels)) {
+            let share = world.ran_ms(*task) as f64 / 60_000.0;
+            assert!((share - due).abs() < 0.01, "{cpus} CPUs, {levels:?}: {share:.3}, not {due:.3}");
+        }
+    }
+}
+
+/// CPUs for each task: while somebody's share is more than a CPU it gets one and leaves with it; the rest share by tickets.
+fn ideal(cpus: u32, levels: &[i8]) -> Vec<f64> {
+    let mut shares = vec![None; levels.len()];
+    loop {
+        let rest: Vec<usize> = (0..levels.len()).filter(|task| shares[*task].is_none()).collect();
+        let left = f64::from(cpus) - (levels.len() - rest.len()) as f64;
+        let sum: u64 = rest.iter().map(|task| tickets(levels[*task])).sum();
+        let due = |task: usize| tickets(levels[task]) as f64 * left / sum as f64;
+        match rest.iter().find(|task| due(**task) > 1.0) {
+            Some(task) => shares[*task] = Some(1.0),
+            None => return (0..levels.len()).map(|task| shares[task].unwrap_or_else(|| due(task))).collect(),
+        }
+    }
+}
+
+/// Theory 2: nobody is interrupted by clients, but the kernel's own threads of one CPU are none.
+#[test]
+fn only_threads_of_the_kernel_interrupt() {
+    for (kernel_thread, interrupts) in [(true, true), (false, false)] {
+        let mut world = World::new("stride", "node:1 core:1 pu:1", 1000);
+        let other = world.start(vec![TaskAttributes { kernel_thread, ..world.pinned(0, -20) }])[0];
+        world.block(other);
+        let hog = world.start(vec![world.pinned(0, 0)])[0];
+        world.run_ms(30);
+        world.wake(0, other, false);
+        assert_eq!(world.running(0), if interrupts { other } else { hog });
+        if !interrupts {
+            world.run_ms(69);
+            assert_eq!(world.running(0), hog);
+            world.run_ms(1);
+            assert_eq!(world.running(0), other);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * entitlement: shares by usage that is fed back, after Peter Williams' entitlement-based scheduler (EBS, 2004), as the
+ * scalability lecture of Peter Chubb tells it.
+ *
+ * 1. Usage. A task's usage u is the part of a CPU that it has had lately: an average over all its past in which what is one
+ *    half-life old counts half. While a task runs, the rest to 1 is halved in each half-life; while it does not, u is.
+ *
+ * 2. Entitlement. A task has shares: 20 - nice for nice values from 0 on, 20 + nice^2 below: 420 to 1. Who has the smallest
+ *    usage for each share runs next. So in the long run usages are as shares, and nothing is guessed: a task that sleeps much
+ *    has little usage, and is quick.
+ *
+ * 3. One key does it. Usages of all who wait are halved together, so their order does not change. log2(u / shares) of all
+ *    falls by 1 in each half-life h. So the key
+ *
+ *	now + h * log2(u / shares)
+ *
+ *    of a task that stops is right for as long as it waits, and the queue is in its order. No timer ages anybody.
+ *
+ * 4. A slice is 100 ms. The task whose slice ends competes by its usage up to then.
+ *
+ * 5. A task that wakes, or is new, interrupts the task with the latest key, if that is later than its own. The keys of
+ *    those that run grow, and are told at each tick.
+ *
+ * 6. A child begins with its parent's usage: forking gains nothing.
+ *
+ * 7. What an averaging filter means, the lecture shows: a newcomer without a past has the CPU alone until its usage is that
+ *    of the others: beside n equal old tasks for h * log2((n + 1) / n).
+ *
+ * Where this departs from EBS, and why:
+ * - EBS maps the ratio of usage per share to the highest one of a CPU, its yardstick, to 100 priorities, and moves lists of
+ *   waiting tasks up as they age. The order is that of 3 without the rounding.
+ * - A usage below 2^-20 counts as that: else there is no logarithm of the usage of a new task.
+ * - Threads of the kernel that belong to one CPU run at once.
+ */
+#include <weir/log2.bpf.h>
+#include <weir/scx.bpf.h>
+
+LICENSE("GPL");
+
+#define QUEUE_DSQ 0
+#define MAX_CPUS 4096
+#define MAX_CPU_MASK (MAX_CPUS - 1)
+
+/* Set by the preset. */
+RODATA u32 nr_cpus = 1;
+RODATA u32 half_life_ms = 5000;
+RODATA u32 slice_us = 100000;
+
+/* Usages are in units of 2^-32. */
+#define USAGE_ONE (1ULL << 32)
+#define USAGE_LEAST (USAGE_ONE >> 20)
+
+#define PICK_REFUSED(p, cpu) false
+#define PICK_BIASED false
+#define PICK_SEEN(p, key, cpu) (key)
+#include <weir/pick.bpf.h>
+
+struct task {
+	u64 usage;
+	u64 at;		/* when it was that */
+	u64 key;
+	u32 log_shares;
+	bool runs;
+};
+
+TASK_STORAGE(tasks, struct task);
+
+/* 5: the key of the task that runs on each CPU, as of the last tick; 0 if nobody does who could be interrupted. */
+struct cpu {
+	u64 key;
+} __attribute__((aligned(64)));
+
+struct cpu cpus[MAX_CPUS];
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+static __always_inline u64 half_life_ns(void)
+{
+	return half_life_ms * 1000000ULL;
+}
+
+static __always_inline u64 slice_ns(void)
+{
+	return slice_us * 1000ULL;
+}
+
+static __always_inline bool is_client(struct task_struct *p)
+{
+	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
+}
+
+/* ---- 1: usage ---- */
+
+/* So much of the time since usage was last told has no part in it: halves are counted in units of 2^-16. */
+static __always_inline u64 rest_of(u64 ns)
+{
+	return ns - ((ns << LOG2_BITS) / half_life_ns() * half_life_ns() >> LOG2_BITS);
+}
+
+/* Usage is told anew. What is too short to count is kept for the next time. */
+static __noinline void update(struct task *t, u64 now)
+{
+	u64 ns = now > t->at ? now - t->at : 0, kept, still = half_to((ns << LOG2_BITS) / half_life_ns());
+
+	kept = (t->runs ? USAGE_ONE - t->usage : t->usage) * (still >> 1) >> 31;
+	t->usage = t->runs ? USAGE_ONE - kept : kept;
+	t->at = now - rest_of(ns);
+}
+
+/* ---- 2, 3: entitlement ---- */
+
+static __always_inline u32 shares_of(struct task_struct *p)
+{
+	s32 nice = p->static_prio - 120;
+
+	return nice < 0 ? 20 + nice * nice : 20 - nice;
+}
+
+/* 3. It is later by 32 half-lives, for usage counts in units of 2^-32, and so a positive number. */
+static __noinline void set_key(struct task *t)
+{
+	u64 usage = t->usage > USAGE_LEAST ? t->usage : USAGE_LEAST;
+	u64 halvings = 16 * LOG2_ONE + log2_of(usage) - t->log_shares;
+
+	/* In two steps: the product has more than 64 bits. */
+	t->key = t->at + (half_life_ns() >> 8) * halvings / (LOG2_ONE >> 8);
+}
+
+static __always_inline void set_shares(struct task_struct *p, struct task *t)
+{
+	t->log_shares = log2_of(shares_of(p));
+}
+
+/* ---- 5: who is interrupted ---- */
+
+/* The CPU counts as running the task for which it is told. */
+static void interrupt_latest(struct task_struct *p, struct task *t)
+{
+	u64 latest = t->key;
+	s32 victim = -1;
+	int cpu;
+
+	for_range(cpu, 0, nr_cpus) {
+		u64 key = READ_ONCE(cpu_of(cpu)->key);
+
+		if (key > latest && bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+			latest = key;
+			victim = cpu;
+		}
+	}
+	if (victim < 0)
+		return;
+	WRITE_ONCE(cpu_of(victim)->key, t->key);
+	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+/* ---- The life of a task, in order ---- */
+
+/* 6 */
+SLEEPABLE_OP2(s32, entitlement_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *parent;
+
+	if (!t)
+		return -12; /* ENOMEM */
+	set_shares(p, t);
+	t->at = now_ns();
+	parent = args->fork ? task_of(bpf_get_current_task_btf()) : NULL;
+	if (parent) {
+		update(parent, t->at);
+		t->usage = parent->usage;
+	}
+	return 0;
+}
+
+OP3(s32, entitlement_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
+	return cpu;
+}
+
+OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	s32 cpu;
+
+	if (!t || !is_client(p)) {
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	update(t, now_ns());
+	set_key(t);
+	dsq_insert_by_key(p, QUEUE_DSQ, slice_ns(), t->key, enq_flags);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (enq_flags & SCX_ENQ_WAKEUP)
+		interrupt_latest(p, t);
+}
+
+/* Who runs is later and later. */
+static __always_inline void tell(struct task_struct *p, struct task *t, u64 now)
+{
+	update(t, now);
+	set_key(t);
+	if (is_client(p))
+		WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, t->key);
+}
+
+/* 4 */
+OP2(void, entitlement_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
+
+	if (t)
+		tell(prev, t, now_ns());
+	if (!take(QUEUE_DSQ, cpu, t ? t->key : NO_LIMIT) && t)
+		task_set_slice(prev, slice_ns());
+}
+
+OP1(void, entitlement_running, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+
+	if (!t)
+		return;
+	tell(p, t, now_ns());
+	t->runs = true;
+}
+
+OP1(void, entitlement_tick, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		tell(p, t, now_ns());
+}
+
+OP2(void, entitlement_stopping, struct task_struct *, p, bool, runnable)
+{
+	struct task *t = task_of(p);
+
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, 0);
+	if (!t)
+		return;
+	update(t, now_ns());
+	t->runs = false;
+}
+
+/* The kernel queues a waiting task anew after this. */
+OP2(void, entitlement_set_weight, struct task_struct *, p, u32, weight)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		set_shares(p, t);
+}
+
+SLEEPABLE_OP0(s32, entitlement_init)
+{
+	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
+}
+
+OP1(void, entitlement_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(entitlement_ops,
+	.init_task = (void *)entitlement_init_task,
+	.select_cpu = (void *)entitlement_select_cpu,
+	.enqueue = (void *)entitlement_enqueue,
+	.dispatch = (void *)entitlement_dispatch,
+	.running = (void *)entitlement_running,
+	.tick = (void *)entitlement_tick,
+	.stopping = (void *)entitlement_stopping,
+	.set_weight = (void *)entitlement_set_weight,
+	.init = (void *)entitlement_init,
+	.exit = (void *)entitlement_exit,
+	.name = "entitlement",
+);

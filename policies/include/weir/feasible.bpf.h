@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Feasible shares: how much of its tickets a task can make use of, on several CPUs.
+ *
+ * 1. A task runs on one CPU at a time. If it holds more than 1/m of all tickets on m CPUs, it cannot use what is beyond that,
+ *    however long it waits (A. Chandra, M. Adler, P. Goyal, P. Shenoy, "Surplus fair scheduling", OSDI 2000).
+ * 2. So each such task counts as one CPU, and the others share the other CPUs by their tickets. What one of the heavy tasks
+ *    counts for is the cap: the tickets of the others, divided by the CPUs that are left to them. It is found from above:
+ *    is the heaviest of all too heavy? Then, without it and its CPU, the next one?
+ * 3. If there are no more tasks than CPUs, each has a CPU and all count the same.
+ * 4. Tasks are counted by classes of tickets, four to an octave. Sums are exact; what is of one class, up to 19 % apart, is
+ *    too heavy together or not at all.
+ * 5. Nothing is locked. A CPU that looks while another counts sees a cap of a moment ago.
+ */
+#ifndef WEIR_FEASIBLE_BPF_H
+#define WEIR_FEASIBLE_BPF_H
+
+#include "log2.bpf.h"
+
+#define FEASIBLE_PER_OCTAVE 4
+#define FEASIBLE_CLASSES 96
+#define MAX_TICKETS ((1U << FEASIBLE_CLASSES / FEASIBLE_PER_OCTAVE) - 1)
+
+struct tickets {
+	u64 sum;
+	u64 count;
+};
+
+/* Of all tasks that run or wait: together, and by class. */
+struct tickets all_tickets, ticket_classes[FEASIBLE_CLASSES];
+
+/* `tasks` more of them, each with so many tickets; less if negative. */
+static __noinline void count_tickets(u32 tickets, s32 tasks)
+{
+	u32 number = log2_of(tickets ? tickets : 1) * FEASIBLE_PER_OCTAVE >> LOG2_BITS;
+	struct tickets *class = &ticket_classes[number < FEASIBLE_CLASSES ? number : FEASIBLE_CLASSES - 1];
+	s64 more = (s64)tickets * tasks;
+
+	__sync_fetch_and_add(&class->sum, more);
+	__sync_fetch_and_add(&class->count, (s64)tasks);
+	__sync_fetch_and_add(&all_tickets.sum, more);
+	__sync_fetch_and_add(&all_tickets.count, (s64)tasks);
+}
+
+/* What tickets count for. */
+struct feasible {
+	u64 least;	/* 3: nobody counts for less, */
+	u64 cap;	/* 2: and nobody for more */
+	u64 sum;	/* of all that counts */
+};
+
+/* 2, by counters that may change while they are read. */
+static __always_inline struct feasible feasible_on(u32 cpus)
+{
+	u64 sum = READ_ONCE(all_tickets.sum), tasks = READ_ONCE(all_tickets.count);
+	u32 left = cpus;
+	int i;
+
+	if (tasks <= cpus) {
+		u64 mean = tasks && sum > tasks ? sum / tasks : 1;
+
+		return (struct feasible){ mean, mean, tasks ? mean * tasks : 1 };
+	}
+	for_range(i, 1, FEASIBLE_CLASSES + 1) {
+		struct tickets *class = &ticket_classes[(u32)(FEASIBLE_CLASSES - i) % FEASIBLE_CLASSES];
+		u64 count = READ_ONCE(class->count), of_class = READ_ONCE(class->sum);
+
+		if (!count)
+			continue;
+		if (count >= left || of_class > sum || of_class * left <= sum * count)
+			break;
+		left -= count;
+		sum -= of_class;
+	}
+	if (left == cpus)
+		return (struct feasible){ 1, MAX_TICKETS, sum ? sum : 1 };
+	sum = sum > left ? sum / left : 1;
+	return (struct feasible){ 1, sum, sum * cpus };
+}
+
+/* What a task's tickets count for. */
+static __always_inline u64 feasible_tickets(const struct feasible *f, u64 tickets)
+{
+	if (tickets < f->least)
+		return f->least;
+	return tickets < f->cap ? tickets : f->cap;
+}
+
+#endif

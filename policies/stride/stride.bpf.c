@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * stride: shares by tickets without chance, after C. A. Waldspurger and W. E. Weihl, "Stride scheduling: deterministic
+ * proportional-share resource management" (MIT/LCS/TM-528, 1995).
+ *
+ * 1. Stride and pass. A task's stride is the inverse of its tickets: the more tickets, the shorter its steps. Its pass says
+ *    how far it has come. Who has the smallest pass runs next, for one quantum, and goes one stride on. So with 3 : 2 : 1
+ *    tickets the order is always the same, and after any number of quanta nobody is more than one quantum from what is due
+ *    to it, compared with any other task. A task has as many tickets as its nice value has weight: 100 for nice 0.
+ *
+ * 2. Part of a quantum costs that part of a stride. Nobody is interrupted before a quantum ends. The task whose quantum ends
+ *    competes with the others; where passes are equal, who waited goes first.
+ *
+ * 3. The global pass is where a task would be that had all tickets in play. It grows with time: by m / T on m CPUs with T
+ *    tickets. A task that goes to sleep keeps its distance to the global pass, and has the same distance when it comes
+ *    back: sleep earns nothing and costs nothing. A new task begins one quantum behind.
+ *
+ * 4. A task that gets other tickets while it waits keeps its distance in quanta: it is measured in strides, so it is scaled.
+ *
+ * 5. Several CPUs. A task runs on one CPU at a time, so one that holds more than 1/m of all tickets falls behind more and
+ *    more. That by itself costs nobody anything, but the others run ahead of the global pass meanwhile: somebody new would
+ *    run before them until they are level, which may take minutes. So tickets count only as far as they can be used
+ *    (<weir/feasible.bpf.h>). `clamp=false` is the paper's way.
+ *
+ * 6. A task that wakes goes to an idle CPU if there is one.
+ *
+ * Where this departs from the paper, and why:
+ * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
+ *   quanta of 100 ms.
+ * - The paper has one CPU. 3 and 5 are what its rules mean where there are more.
+ */
+#include <weir/feasible.bpf.h>
+#include <weir/scx.bpf.h>
+
+LICENSE("GPL");
+
+#define QUEUE_DSQ 0
+
+/* Set by the preset. */
+RODATA u32 nr_cpus = 1;
+RODATA u32 quantum_us = 100000;
+RODATA bool clamp = true;
+
+#define PICK_REFUSED(p, cpu) false
+#define PICK_BIASED false
+#define PICK_SEEN(p, key, cpu) (key)
+#include <weir/pick.bpf.h>
+
+/* Passes are nanoseconds for each ticket, in units of 2^-10. */
+#define PASS_BITS 10
+
+struct task {
+	u64 pass;
+	s64 ahead;	/* 3: of the global pass, when it left */
+	u64 since;	/* has paid until then */
+	u32 tickets;
+	bool counted;	/* is in play */
+};
+
+TASK_STORAGE(tasks, struct task);
+
+/* 3, and until when it has been told. */
+u64 global_pass, global_at;
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline u64 quantum_ns(void)
+{
+	return quantum_us * 1000ULL;
+}
+
+static __always_inline bool is_client(struct task_struct *p)
+{
+	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
+}
+
+/* ---- 3: the global pass ---- */
+
+static __always_inline struct feasible in_play(void)
+{
+	u64 sum = READ_ONCE(all_tickets.sum);
+
+	if (clamp)
+		return feasible_on(nr_cpus);
+	return (struct feasible){ 1, MAX_TICKETS, sum ? sum : 1 };
+}
+
+/* Whoever moves `global_at` on adds what has passed since. */
+static __noinline u64 global_pass_at(u64 now)
+{
+	u64 from = READ_ONCE(global_at), tasks = READ_ONCE(all_tickets.count);
+	struct feasible f = in_play();
+
+	if (now > from && __sync_val_compare_and_swap(&global_at, from, now) == from)
+		__sync_fetch_and_add(&global_pass, ((now - from) << PASS_BITS) * (tasks < nr_cpus ? tasks : nr_cpus) / f.sum);
+	return READ_ONCE(global_pass);
+}
+
+/* ---- 1, 2: strides ---- */
+
+/* What `ns` of CPU time cost a task. */
+static __noinline u64 steps(struct task *t, u64 ns)
+{
+	struct feasible f = in_play();
+
+	return (ns << PASS_BITS) / feasible_tickets(&f, t->tickets);
+}
+
+/* ---- The life of a task, in order ---- */
+
+static __always_inline void set_tickets(struct task *t, u32 tickets)
+{
+	t->tickets = tickets ? tickets : 1;
+}
+
+/* 3: one quantum behind. */
+SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	set_tickets(t, p->scx.weight);
+	t->ahead = (quantum_ns() << PASS_BITS) / t->tickets;
+	return 0;
+}
+
+/* 6 */
+OP3(s32, stride_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), 0);
+	return cpu;
+}
+
+/* 3: it comes back. */
+OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (!t || !is_client(p))
+		return;
+	t->pass = global_pass_at(now_ns()) + t->ahead;
+	count_tickets(t->tickets, 1);
+	t->counted = true;
+}
+
+OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	s32 cpu;
+
+	if (!t || !is_client(p)) {
+		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	dsq_insert_by_key(p, QUEUE_DSQ, quantum_ns(), t->pass, enq_flags);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* 2: whoever ran goes on if nobody else has come less far. */
+OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
+	u64 now = now_ns(), pass = t ? t->pass + steps(t, now - t->since) : NO_LIMIT;
+
+	if (take(QUEUE_DSQ, cpu, pass) || !t)
+		return;
+	t->pass = pass;
+	t->since = now;
+	task_set_slice(prev, quantum_ns());
+}
+
+OP1(void, stride_running, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		t->since = now_ns();
+}
+
+OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		t->pass += steps(t, now_ns() - t->since);
+}
+
+/* 3: it leaves. */
+OP2(void, stride_quiescent, struct task_struct *, p, u64, deq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (!t || !t->counted)
+		return;
+	t->ahead = t->pass - global_pass_at(now_ns());
+	count_tickets(t->tickets, -1);
+	t->counted = false;
+}
+
+/* 4. A task is not in play while this is called. */
+OP2(void, stride_set_weight, struct task_struct *, p, u32, weight)
+{
+	struct task *t = task_of(p);
+	u64 distance;
+	u32 old;
+
+	if (!t)
+		return;
+	old = t->tickets;
+	set_tickets(t, weight);
+	distance = (t->ahead < 0 ? -t->ahead : t->ahead) * old / t->tickets;
+	t->ahead = t->ahead < 0 ? -distance : distance;
+}
+
+SLEEPABLE_OP0(s32, stride_init)
+{
+	global_at = now_ns();
+	global_pass = 1ULL << 50;	/* passes are compared as positive numbers */
+	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
+}
+
+OP1(void, stride_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(stride_ops,
+	.init_task = (void *)stride_init_task,
+	.select_cpu = (void *)stride_select_cpu,
+	.runnable = (void *)stride_runnable,
+	.enqueue = (void *)stride_enqueue,
+	.dispatch = (void *)stride_dispatch,
+	.running = (void *)stride_running,
+	.stopping = (void *)stride_stopping,
+	.quiescent = (void *)stride_quiescent,
+	.set_weight = (void *)stride_set_weight,
+	.init = (void *)stride_init,
+	.exit = (void *)stride_exit,
+	.name = "stride",
+);
