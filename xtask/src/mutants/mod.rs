@@ -23,8 +23,9 @@ use std::time::Duration;
 const LIMIT: u32 = 3;
 
 const HEADERS: &str = "policies/include/weir";
-/// Policies that have tests in common.
-const WITH_ONE_QUEUE: [&str; 2] = ["bfs", "vrq"];
+/// Tests that policies have in common.
+const IN_COMMON: [(&str, &[&str]); 2] =
+    [("both::", &["bfs", "vrq"]), ("sharing::", &["entitlement", "lottery", "stride"])];
 
 /// `mutants`.
 #[derive(clap::Args, Debug)]
@@ -188,9 +189,11 @@ impl Bench {
         // The quick ones first: most mutants do not live to see the others.
         let mut quick = vec![format!("{}_turns", self.policy), format!("{}_cpus", self.policy)];
         let mut all = vec![self.policy.clone(), "headers::".to_owned()];
-        if WITH_ONE_QUEUE.contains(&self.policy.as_str()) {
-            quick.push("both::turns".to_owned());
-            all.push("both::".to_owned());
+        for (tests, policies) in IN_COMMON {
+            if policies.contains(&self.policy.as_str()) {
+                quick.push(format!("{tests}turns"));
+                all.push(tests.to_owned());
+            }
         }
         for filters in [quick, all] {
             let outcome = self.test(&filters)?;

@@ -40,6 +40,9 @@ int main(void)
 		x ^= x << 17;
 		check(x >> i % 64 | 1);
 	}
+	for (int bit = 0; bit < LOG2_BITS; bit++)
+		CHECK(halvings[bit] == (u32)round(exp2(32 - exp2(-1 - bit))), "%d", bit);
+	CHECK(LN_2 == (u64)round(log(2) * LOG2_ONE), "ln 2");
 	for (u64 power = 0; power < 40 * LOG2_ONE; power += 7)
 		check_power(power);
 	CHECK(half_to(0) == 1ULL << 32 && half_to(LOG2_ONE) == 1ULL << 31, "exact");

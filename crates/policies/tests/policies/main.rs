@@ -15,6 +15,7 @@ mod lottery;
 mod muqss;
 mod muqss_cpus;
 mod rules;
+mod sharing;
 mod stride;
 mod vrq;
 mod vrq_cache;

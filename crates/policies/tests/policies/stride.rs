@@ -211,22 +211,17 @@ fn ideal(cpus: u32, levels: &[i8]) -> Vec<f64> {
     }
 }
 
-/// Theory 2: nobody is interrupted by clients, but the kernel's own threads of one CPU are none.
+/// Theory 2: nobody is interrupted.
 #[test]
-fn only_threads_of_the_kernel_interrupt() {
-    for (kernel_thread, interrupts) in [(true, true), (false, false)] {
-        let mut world = World::new("stride", "node:1 core:1 pu:1", 1000);
-        let other = world.start(vec![TaskAttributes { kernel_thread, ..world.pinned(0, -20) }])[0];
-        world.block(other);
-        let hog = world.start(vec![world.pinned(0, 0)])[0];
-        world.run_ms(30);
-        world.wake(0, other, false);
-        assert_eq!(world.running(0), if interrupts { other } else { hog });
-        if !interrupts {
-            world.run_ms(69);
-            assert_eq!(world.running(0), hog);
-            world.run_ms(1);
-            assert_eq!(world.running(0), other);
-        }
-    }
+fn a_task_that_wakes_waits_for_the_quantum_to_end() {
+    let mut world = World::new("stride", "node:1 core:1 pu:1", 1000);
+    let other = world.start(vec![world.pinned(0, -20)])[0];
+    world.block(other);
+    let hog = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_ms(30);
+    world.wake(0, other, false);
+    world.run_ms(69);
+    assert_eq!(world.running(0), hog);
+    world.run_ms(1);
+    assert_eq!(world.running(0), other);
 }

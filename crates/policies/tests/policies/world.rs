@@ -55,7 +55,12 @@ fn object(policy: &policies::Policy) -> Vec<u8> {
 
 /// The policies with one queue that are under test: both, or the one that was brought.
 pub fn tested() -> Vec<&'static str> {
-    let mut names = vec!["bfs", "vrq"];
+    tested_of(&["bfs", "vrq"])
+}
+
+/// Of these policies all, or the one that was brought.
+pub fn tested_of(names: &[&'static str]) -> Vec<&'static str> {
+    let mut names = names.to_vec();
     if names.iter().any(|name| brought(name).is_some()) {
         names.retain(|name| brought(name).is_some());
     }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the policies that share have in common.
+
+use crate::world::{World, tested_of};
+use ids::{CpuId, TaskId};
+use kernel_model::TaskAttributes;
+
+fn sharing() -> Vec<&'static str> {
+    tested_of(&["entitlement", "lottery", "stride"])
+}
+
+/// Threads of the kernel that belong to one CPU are no clients: they run at once.
+#[test]
+fn threads_of_the_kernel_run_at_once() {
+    for name in sharing() {
+        let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
+        let kernel = |cpu| TaskAttributes { kernel_thread: true, ..world.pinned(cpu, 0) };
+        let threads = world.start(vec![kernel(0), kernel(1)]);
+        for thread in &threads {
+            world.block(*thread);
+        }
+        let hogs =
+            world.start(vec![world.pinned(0, -20), world.pinned(1, -20), world.pinned(0, 0), world.pinned(1, 0)]);
+        world.run_ms(5);
+        for (cpu, thread) in (0..).zip(&threads) {
+            let ran = world.running(cpu);
+            world.wake(cpu, *thread, false);
+            assert_eq!(world.running(cpu), *thread, "{name}");
+            world.block(*thread);
+            assert!(hogs.contains(&ran) && hogs.contains(&world.running(cpu)), "{name}");
+        }
+    }
+}
+
+/// A task that has to give its CPU away goes to one that idles, whichever it is.
+#[test]
+fn who_is_displaced_goes_to_an_idle_cpu() {
+    for name in sharing() {
+        for (busy, idle) in [(1, 0), (0, 1), (2, 3)] {
+            let mut world = World::new(name, "node:1 core:4 pu:1", 1000);
+            let bound = |world: &World, cpu| world.pinned(cpu, 0);
+            // Everybody else has a task, and the free one begins where another waits.
+            let mut attributes: Vec<_> = (0..4).filter(|cpu| *cpu != idle).map(|cpu| bound(&world, cpu)).collect();
+            attributes.push(bound(&world, busy));
+            let tasks = world.start(attributes);
+            let free = *tasks.last().unwrap();
+            while world.running(busy) != free {
+                world.run_ms(1);
+            }
+            world.kernel.set_affinity(CpuId(busy), free, &ids::CpuSet::first_n(4)).unwrap();
+            world.settle();
+            let before = world.ran_ms(free);
+            world.run_ms(2_000);
+            assert_eq!(world.ran_ms(free) - before, 2_000, "{name} from {busy} to {idle}");
+            assert_eq!(world.running(idle), free, "{name}");
+            assert!((0..4).all(|cpu| world.running(cpu) != TaskId::NONE), "{name}");
+        }
+    }
+}
