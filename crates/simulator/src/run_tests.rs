@@ -46,6 +46,8 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         barriers: Vec::new(),
         signals: 0,
         references: 0,
+        groups: Vec::new(),
+        is_grouped: false,
         parts: Vec::new(),
     }
 }

@@ -46,7 +46,8 @@ impl Workload {
         if !self.tasks.iter().any(|task| task.start != Start::Forked) {
             return Err(Flaw { task: usize::MAX, op: None, problem: "no task starts by itself".into() });
         }
-        self.check_sizes().map_err(|problem| Flaw { task: usize::MAX, op: None, problem })?;
+        let whole = self.check_sizes().and_then(|()| self.check_groups());
+        whole.map_err(|problem| Flaw { task: usize::MAX, op: None, problem })?;
         for (task, spec) in self.tasks.iter().enumerate() {
             check_spec(spec).map_err(|problem| Flaw { task, op: None, problem })?;
             for (op, step) in spec.script.iter().enumerate() {
@@ -375,6 +376,8 @@ mod tests {
             barriers: vec![2, 0],
             signals: 2,
             references: 1,
+            groups: Vec::new(),
+            is_grouped: false,
             parts: Vec::new(),
         }
     }

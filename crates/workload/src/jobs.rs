@@ -242,6 +242,8 @@ mod tests {
             barriers: Vec::new(),
             signals,
             references: 0,
+            groups: Vec::new(),
+            is_grouped: false,
             parts: Vec::new(),
         }
     }

@@ -5,6 +5,7 @@
 mod check;
 mod composition;
 mod generated;
+mod groups;
 mod jobs;
 mod json;
 mod locks;
@@ -18,6 +19,7 @@ mod span;
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
 pub use generated::{generate, generated};
+pub use groups::{DEFAULT_WEIGHT, TaskGroup};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Period, Player};
 pub use recording::{

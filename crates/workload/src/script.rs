@@ -2,6 +2,7 @@
 //! The one form that every workload takes: tasks with scripts of operations.
 
 use crate::composition::Part;
+use crate::groups::TaskGroup;
 use crate::locks::{Passages, SharedLock};
 use ids::{CpuSet, Nanos, Policy};
 
@@ -176,7 +177,7 @@ pub struct Who {
     pub session: Option<u32>,
     /// Its user.
     pub uid: Option<u32>,
-    /// Its control group, as a path from the root of the hierarchy.
+    /// Its control group, as a path from the root of the hierarchy (`/`).
     pub group: Option<String>,
 }
 
@@ -224,6 +225,11 @@ pub struct Workload {
     pub references: u32,
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
+    /// Groups that are described. Tasks may be in others, which have what is usual ([`Workload::all_groups`]).
+    pub groups: Vec<TaskGroup>,
+    /// The groups of its tasks are to be groups of the machine that runs it. Those of a recording only say where its tasks
+    /// were: nothing is known of them, and one of them is all that most recordings have.
+    pub is_grouped: bool,
     /// What it is composed of, in the order of the tasks; empty if it comes from one file.
     pub parts: Vec<Part>,
 }

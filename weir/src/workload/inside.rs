@@ -5,7 +5,7 @@ use ids::Nanos;
 use report::{count, counted, escape};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use workload::{Op, Workload};
+use workload::{Op, TaskGroup, Workload};
 
 /// Names of users and groups that are shown.
 const SHOWN: usize = 4;
@@ -18,6 +18,8 @@ pub struct Inside {
     sessions: BTreeSet<(usize, u32)>,
     users: BTreeSet<u32>,
     groups: BTreeSet<String>,
+    /// Groups of the machine that runs it, each with the number of tasks that are in it, or in one below.
+    described: Vec<(TaskGroup, u64)>,
     /// Tasks whose process is known.
     members: u64,
     /// Command lines, with whatever stands in them.
@@ -45,6 +47,11 @@ impl Inside {
             inside.command_lines += u64::from(task.command.is_some());
             task.script.iter().for_each(|op| inside.take(op));
         }
+        for group in workload.all_groups() {
+            let is_in = |spec: &u32| workload.group_of(*spec).is_some_and(|path| group.contains(path));
+            let tasks = (0..workload.tasks.len() as u32).filter(is_in).count() as u64;
+            inside.described.push((group, tasks));
+        }
         inside
     }
 
@@ -68,19 +75,21 @@ impl Inside {
     /// Lines for people; none if nothing is known.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        let mut parts = Vec::new();
         if !self.processes.is_empty() {
             let threads = self.members.saturating_sub(self.processes.len() as u64);
-            let mut parts = vec![several(self.processes.len() as u64, "process", "processes")];
+            parts.push(several(self.processes.len() as u64, "process", "processes"));
             if threads > 0 {
                 parts.push(format!("{} beside their first ones", counted(threads, "thread")));
             }
             if !self.sessions.is_empty() {
                 parts.push(counted(self.sessions.len() as u64, "session"));
             }
-            parts.extend(some("user", self.users.iter().map(u32::to_string)));
-            parts.extend(some("group", self.groups.iter().map(|group| escape(group).to_string())));
-            lines.push(parts.join(", "));
         }
+        parts.extend(some("user", self.users.iter().map(u32::to_string)));
+        parts.extend(some("group", self.groups.iter().map(|group| escape(group).to_string())));
+        lines.extend((!parts.is_empty()).then(|| parts.join(", ")));
+        lines.extend(self.described.iter().map(|(group, tasks)| described(group, *tasks)));
         let mut time = Vec::new();
         if self.on_grid > 0 {
             time.push(format!("{} on a grid of time", counted(self.on_grid, "sleep")));
@@ -118,11 +127,33 @@ impl Inside {
     pub fn to_json(&self) -> Value {
         json!({
             "processes": self.processes.len(), "sessions": self.sessions.len(), "uids": self.users,
-            "groups": self.groups, "command_lines": self.command_lines, "sleeps_on_grid": self.on_grid,
+            "groups": self.groups, "taskgroups": self.described.iter().map(group_to_json).collect::<Vec<_>>(),
+            "command_lines": self.command_lines, "sleeps_on_grid": self.on_grid,
             "work_until": self.until, "timeouts": self.timeouts,
             "shortest_timeout_ns": self.shortest.map(|time| time.0),
         })
     }
+}
+
+/// One line for a group.
+fn described(group: &TaskGroup, tasks: u64) -> String {
+    let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job } = group;
+    let mut parts = vec![format!("group {}: weight {}", escape(path), count((*weight).into()))];
+    let kind = if *hard { "at most" } else { "soft cap" };
+    parts.extend(cap_percent.map(|percent| format!("{kind} {} % of a CPU", count(percent.into()))));
+    parts.extend(cpus.as_ref().map(|cpus| format!("CPUs {cpus}")));
+    parts.extend(uid.map(|uid| format!("user {uid}")));
+    parts.extend(job.then(|| "a job".to_owned()));
+    parts.push(counted(tasks, "task"));
+    parts.join(", ")
+}
+
+fn group_to_json((group, tasks): &(TaskGroup, u64)) -> Value {
+    let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job } = group;
+    json!({
+        "path": path, "weight": weight, "cap_percent": cap_percent, "hard": hard,
+        "cpus": cpus.as_ref().map(|cpus| cpus.to_string()), "uid": uid, "job": job, "tasks": tasks,
+    })
 }
 
 fn several(number: u64, one: &str, more: &str) -> String {
@@ -184,6 +215,22 @@ mod tests {
         assert!(!found.has_fixed_work() && found.uncertain().len() == 2);
         assert_eq!(found.to_json()["shortest_timeout_ns"], 30_000_000);
         assert_eq!(found.to_json()["uids"], json!([0, 1000]));
+    }
+
+    #[test]
+    fn groups_are_told_with_what_is_in_them() {
+        let text = r#"{"taskgroups": {"/a": {"weight": 3000, "job": true},
+                                      "/a/x": {"cap_percent": 50, "hard": true, "cpus": "0-3", "uid": 7}},
+                       "tasks": {"t": {"instance": 2, "taskgroup": "/a/x", "run": 1}, "u": {"taskgroup": "/a/y", "run": 1}}}"#;
+        let found = Inside::of(&Workload::from_rt_app("w.json", text).expect("a workload"));
+        let expected = [
+            "user 7, groups /a/x /a/y",
+            "group /a: weight 3,000, a job, 3 tasks",
+            "group /a/x: weight 100, at most 50 % of a CPU, CPUs 0-3, user 7, 2 tasks",
+            "group /a/y: weight 100, 1 task",
+        ];
+        assert_eq!(found.lines(), expected);
+        assert_eq!(found.to_json()["taskgroups"][1]["cap_percent"], 50);
     }
 
     #[test]

@@ -371,6 +371,8 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         barriers: vec![],
         signals: 8,
         references: 0,
+        groups: Vec::new(),
+        is_grouped: false,
         parts: Vec::new(),
     }
 }

@@ -4,12 +4,13 @@
 //! 1. Tasks of a part are called `LABEL/name`, unless it is the only part and has no label. Parts share nothing but the
 //!    machine: mutexes, signals and so on of one are not those of another.
 //! 2. What is asked of a part is done to it as from outside: `nice` as nice(1) does it, `cpus` as a cpuset does, `policy` as
-//!    a shell that has it hands it on.
+//!    a shell that has it hands it on, `group` as a group around its own, `uid` as setuid(2) of all its tasks.
 //! 3. The run is over when all parts have ended that can; those that go on for ever play beside them. If all go on for
 //!    ever, it is over when the last of them is, as its file says.
 
 mod parse;
 
+use crate::groups::within;
 use crate::locks::LockId;
 use crate::{
     BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskSpec, Workload, WorkloadError,
@@ -41,6 +42,9 @@ pub(crate) struct Changes {
     pub cpus: Option<CpuSet>,
     pub start: Nanos,
     pub count: Option<u32>,
+    pub uid: Option<u32>,
+    /// The group around all of its own.
+    pub group: Option<String>,
     /// Tasks of this name get so many thousandths of their work.
     pub slow: Vec<(String, u64)>,
 }
@@ -84,7 +88,8 @@ impl Workload {
                     true => String::new(),
                     false => whole.free_label(if count > 1 { format!("{base}.{number}") } else { base.clone() }),
                 };
-                whole.add(label, spec.changes.start, copy);
+                let at = |problem| WorkloadError { place: spec.text.clone(), problem };
+                whole.add(label, spec.changes.start, copy).map_err(at)?;
                 whole.check_sizes().map_err(|problem| WorkloadError { place: whole.name.clone(), problem })?;
             }
         }
@@ -95,6 +100,8 @@ impl Workload {
             whole.parts.clear();
         }
         whole.validate()?;
+        // What one part describes, another may be in.
+        whole.apply_groups();
         Ok(whole)
     }
 
@@ -107,7 +114,7 @@ impl Workload {
         (2..).map(|number| format!("{label}.{number}")).find(|label| !taken(label)).expect("numbers go on")
     }
 
-    fn add(&mut self, label: String, start: Nanos, part: Workload) {
+    fn add(&mut self, label: String, start: Nanos, part: Workload) -> Result<(), String> {
         let is_finite = part.is_finite();
         let offsets = Offsets::of(self);
         let first = offsets.tasks;
@@ -129,12 +136,23 @@ impl Workload {
                 Start::At(time) => Start::At(time + start),
                 Start::Forked => Start::Forked,
             };
+            // Where a recording's tasks were is no group beside those of other parts.
+            task.who.group = task.who.group.filter(|_| part.is_grouped);
             self.tasks.push(TaskSpec { name: named(task.name), start: begin, ..task });
         }
         self.parts.push(Part { label, tasks: first..self.tasks.len() as u32, start, is_finite });
         if self.parts.iter().any(|part| part.is_finite) {
             self.duration = None;
         }
+        self.is_grouped |= part.is_grouped;
+        for group in part.groups {
+            match self.groups.iter().find(|known| known.path == group.path) {
+                None => self.groups.push(group),
+                Some(known) if *known == group => {}
+                Some(_) => return Err(format!("group {:?} is described otherwise by an earlier part", group.path)),
+            }
+        }
+        Ok(())
     }
 
     /// The labels of its parts, and whether each ends by itself.
@@ -167,7 +185,15 @@ impl Changes {
                 return Err(format!("slow={name}: no task is called so"));
             }
         }
+        if let Some(around) = &self.group {
+            workload.groups.iter_mut().for_each(|group| group.path.insert_str(0, around));
+        }
         for task in &mut workload.tasks {
+            task.who.uid = self.uid.or(task.who.uid);
+            if let Some(around) = &self.group {
+                let own = task.who.group.take().filter(|_| workload.is_grouped);
+                task.who.group = Some(format!("{around}{}", own.unwrap_or_default()));
+            }
             (task.policy, task.nice) = self.policy_of(task.policy, task.nice);
             task.cpus = self.cpus_of(task.cpus.take());
             for op in &mut task.script {
@@ -179,6 +205,7 @@ impl Changes {
                 }
             }
         }
+        workload.is_grouped |= self.group.is_some();
         Ok(())
     }
 
@@ -188,11 +215,8 @@ impl Changes {
         (policy, nice.saturating_add(self.nice).clamp(-20, 19))
     }
 
-    /// As in a cpuset: of the CPUs that a task wants those that are there, and if none is, all.
     fn cpus_of(&self, wanted: Option<CpuSet>) -> Option<CpuSet> {
-        let Some(all) = &self.cpus else { return wanted };
-        let both = wanted.map(|wanted| wanted.intersection(all)).filter(|both| !both.is_empty());
-        Some(both.unwrap_or_else(|| all.clone()))
+        within(wanted, self.cpus.as_ref())
     }
 }
 

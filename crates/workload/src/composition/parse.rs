@@ -3,6 +3,7 @@
 
 use super::{Changes, MAX_COUNT};
 use crate::WorkloadError;
+use crate::groups::check_path;
 use ids::Policy;
 
 /// One part as it was asked for.
@@ -19,7 +20,8 @@ pub struct PartSpec {
     keys: String,
 }
 
-const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR";
+const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, start=TIME, count=N or \
+                    slow=TASK:FACTOR";
 
 /// Most that `load` may ask for.
 const MAX_LOAD: u32 = 100_000;
@@ -106,7 +108,14 @@ impl Changes {
                 let (task, factor) = slow.ok_or_else(|| expected("TASK:FACTOR, such as cc1:1.5"))?;
                 self.slow.push((task.to_owned(), factor));
             }
-            "uid" | "group" => return Err(format!("{key}={value}: users and groups are not modelled")),
+            "uid" => {
+                let uid = value.parse().ok().filter(|uid| *uid < u32::MAX);
+                self.uid = Some(uid.ok_or_else(|| expected("NUMBER, that of a user"))?);
+            }
+            "group" => {
+                check_path(value).map_err(|_| expected("PATH, such as /a or /a/x"))?;
+                self.group = Some(value.to_owned());
+            }
             _ => return Err(format!("{key:?} is no key; expected {KEYS}")),
         }
         Ok(())

@@ -14,10 +14,17 @@ const ALL: &str = r#"{
 }"#;
 const ENDLESS: &str = r#"{"tasks": {"spin": {"loop": -1, "run": 100, "sleep": 100}}, "global": {"duration": 2}}"#;
 
+const GROUPED: &str = r#"{"taskgroups": {"/a": {"weight": 300, "cpus": "0-1"}},
+    "tasks": {"in": {"taskgroup": "/a/x", "run": 1}, "out": {"run": 1}}, "global": {"duration": 2}}"#;
+const SHARED: &str = r#"{"taskgroups": {"/a": {"weight": 200, "uid": 9}}, "tasks": {"t": {"run": 1}},
+    "global": {"duration": 2}}"#;
+
 fn load(what: &str) -> Workload {
     let text = match what {
         "all" => ALL,
         "endless" => ENDLESS,
+        "grouped" => GROUPED,
+        "shared" => SHARED,
         _ => panic!("{what}"),
     };
     Workload::from_rt_app(&format!("{what}.json"), text).expect("a workload")
@@ -120,7 +127,9 @@ fn what_makes_no_sense_is_refused_in_one_line() {
             "all,policy=fifo",
             r#"workload "all,policy=fifo": policy=fifo; expected policy=other, batch, idle, fifo:1..99 or rr:1..99"#,
         ),
-        ("all,uid=5", r#"workload "all,uid=5": uid=5: users and groups are not modelled"#),
+        ("all,uid=-5", r#"workload "all,uid=-5": uid=-5; expected uid=NUMBER, that of a user"#),
+        ("all,group=a", r#"workload "all,group=a": group=a; expected group=PATH, such as /a or /a/x"#),
+        ("grouped+x=shared", r#"x=shared: group "/a" is described otherwise by an earlier part"#),
         ("all,slow=x:2", "all,slow=x:2: slow=x: no task is called so"),
         ("all,slow=a:", r#"workload "all,slow=a:": slow=a:; expected slow=TASK:FACTOR, such as cc1:1.5"#),
         ("all,slow=a:0", r#"workload "all,slow=a:0": slow=a:0; expected slow=TASK:FACTOR, such as cc1:1.5"#),
@@ -132,7 +141,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         ("all,jobs=2,load=50", r#"workload "all,jobs=2,load=50": jobs and load; expected one of them"#),
         ("all,load=0", r#"workload "all,load=0": load=0; expected load=PERCENT of the machine's CPUs, such as 150"#),
@@ -153,4 +162,52 @@ proptest! {
             prop_assert_eq!(parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("+"), text);
         }
     }
+}
+
+#[test]
+fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
+    let shown = |text: &str| {
+        let workload = compose(text).unwrap();
+        let task = |(spec, task): (u32, &TaskSpec)| {
+            format!("{} {} {:?}", task.name, workload.group_of(spec).unwrap_or("/"), task.who.uid)
+        };
+        let groups = workload.all_groups().into_iter().map(|group| format!("{} {}", group.path, group.weight));
+        groups.chain((0..).zip(&workload.tasks).map(task)).collect::<Vec<_>>()
+    };
+    let alone = ["/u 100", "/u/a 300", "/u/a/x 100", "in /u/a/x Some(5)", "out /u Some(5)"];
+    assert_eq!(shown("grouped,group=/u,uid=5"), alone);
+    // Groups of one path are one, also of several copies.
+    let two = shown("grouped,count=2,group=/u+endless,group=/u/a");
+    assert_eq!(two[..3], alone[..3]);
+    assert_eq!(
+        two[3..],
+        [
+            "grouped.1/in /u/a/x None",
+            "grouped.1/out /u None",
+            "grouped.2/in /u/a/x None",
+            "grouped.2/out /u None",
+            "endless/spin /u/a None"
+        ]
+    );
+    // What is described of a group holds for another part's tasks in it.
+    let cpus = compose("grouped+endless,group=/a").unwrap().tasks[2].cpus.clone().unwrap();
+    assert_eq!(cpus.to_string(), "0-1");
+    let users = shown("endless,group=/a+shared");
+    assert_eq!(users[1], "endless/spin /a Some(9)");
+}
+
+#[test]
+fn groups_of_a_recording_are_groups_only_where_somebody_says_so() {
+    let recorded = |text: &str| {
+        let mut part = load("endless");
+        part.tasks[0].who.group = Some("/user.slice".into());
+        let spec = PartSpec::parse_all(text).unwrap().remove(0);
+        Workload::compose(vec![(spec, part)]).unwrap()
+    };
+    assert_eq!(recorded("endless").group_of(0), None);
+    assert_eq!(recorded("endless,group=/x").group_of(0), Some("/x"));
+    let beside = PartSpec::parse_all("endless+grouped").unwrap();
+    let parts = beside.into_iter().zip([recorded("endless"), load("grouped")]).collect();
+    let groups: Vec<_> = Workload::compose(parts).unwrap().all_groups().into_iter().map(|group| group.path).collect();
+    assert_eq!(groups, ["/a", "/a/x"]);
 }

@@ -35,6 +35,8 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         barriers: BARRIERS.to_vec(),
         signals: 4,
         references: 1,
+        groups: Vec::new(),
+        is_grouped: false,
         parts: Vec::new(),
     }
 }

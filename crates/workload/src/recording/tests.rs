@@ -196,6 +196,8 @@ fn recording() -> impl Strategy<Value = Recording> {
                 barriers: vec![3],
                 signals: 1,
                 references: 3,
+                groups: Vec::new(),
+                is_grouped: false,
                 parts: Vec::new(),
             };
             Recording { meta, workload, observed }

@@ -81,6 +81,8 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
             ops_left -= task.script.len();
             Ok(task)
         })?,
+        groups: Vec::new(),
+        is_grouped: false,
         parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {

@@ -9,8 +9,8 @@
 //!   `fork`. Times are microseconds. `mem`, `memrun`, `iorun`, `sem_post` and `sem_wait` are refused.
 //! - **Task and phase**: `loop` (-1: for ever; of a task the default), `cpus`, `policy`, `priority`, `dl-runtime`,
 //!   `dl-period`, `dl-deadline`. `priority` is the nice value for the policies other, batch and idle, the real-time
-//!   priority (10 if absent) for FIFO and RR. **Task only**: `instance`, `delay`, `phases`. `util_min`, `util_max`,
-//!   `taskgroup` and the binding to memory nodes are refused.
+//!   priority (10 if absent) for FIFO and RR. **Task only**: `instance`, `delay`, `phases`, `taskgroup`. `util_min`,
+//!   `util_max`, `taskgroup` of a phase and the binding to memory nodes are refused.
 //! - **Global**: `duration` (seconds; -1 or 0: until all tasks end) and `default_policy` count. `calibration` is
 //!   accepted without effect: `run` is work of the machine model's reference CPU. So are the keys about output and
 //!   memory: `lock_pages`, `logdir`, `log_basename`, `log_size`, `ftrace`, `gnuplot`, `cumulative_slack`, `io_device`,
@@ -18,7 +18,8 @@
 //! - **Resources** come into being by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
 //! Beyond rt-app: the event `change` (another task's affinity, policy, nice value), and locks in shared memory: a
-//! section `locks` and the event `passages` (`locks.rs`).
+//! section `locks` and the event `passages` (`locks.rs`), and a section `taskgroups` that says what the groups of
+//! `taskgroup` are (`groups.rs`).
 //!
 //! Where this differs from rt-app at 55cb0c0:
 //! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.
@@ -31,6 +32,7 @@
 
 mod document;
 mod events;
+mod groups;
 mod locks;
 mod task;
 
@@ -85,17 +87,25 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
         Some(member) => locks::read_locks(&Object::new("\"locks\"".into(), member.at, &member.value)?)?,
         None => Vec::new(),
     };
+    let groups = match root.optional("taskgroups")? {
+        Some(member) => groups::read(&Object::new("\"taskgroups\"".into(), member.at, &member.value)?)?,
+        None => Vec::new(),
+    };
     let tasks = root.required("tasks")?;
     let tasks = Object::new("\"tasks\"".into(), tasks.at, &tasks.value)?;
     root.finish()?;
     let (mut workload, positions) = task::read_all(&tasks, policy, locks)?;
     workload.name = script::stem(name).to_owned();
     workload.duration = duration;
+    workload.is_grouped = !groups.is_empty() || workload.tasks.iter().any(|task| task.who.group.is_some());
+    workload.groups = groups;
     workload.find_flaw().map_err(|flaw| {
         let position = positions.get(flaw.task).map_or(tasks.at, |task: &task::Positions| task.of(flaw.op));
         let name = workload.tasks.get(flaw.task).map_or(String::new(), |task| format!("task {:?}: ", task.name));
         Fault { at: position, problem: format!("{name}{}", flaw.problem) }
     })?;
+    workload.inherit_groups();
+    workload.apply_groups();
     Ok(workload)
 }
 

@@ -3,6 +3,7 @@
 
 use super::document::{Fault, Object, integer, near_miss, wrong};
 use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, is_event};
+use super::groups;
 use crate::check::check_policy;
 use crate::json::{Kind, Member};
 use crate::{Op, SharedLock, Start, TaskSpec, Workload};
@@ -15,10 +16,9 @@ const MAX_INSTANCES: i64 = 100_000;
 const DEFAULT_RT_PRIORITY: i64 = 10;
 
 /// Keys that change what rt-app does, and that cannot be honoured.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 7] = [
     ("util_min", "utilization clamps"),
     ("util_max", "utilization clamps"),
-    ("taskgroup", "task groups"),
     ("nodes_membind", "bindings to memory nodes"),
     ("membind_nodes", "bindings to memory nodes"),
     ("exec", "tasks of rt-app before phases (exec, period, deadline)"),
@@ -77,6 +77,8 @@ pub(super) fn read_all(
         references: count(&resources.timers),
         barriers: resources.barrier_users,
         signals: 0,
+        groups: Vec::new(),
+        is_grouped: false,
         parts: Vec::new(),
     };
     Ok((workload, positions))
@@ -147,6 +149,7 @@ impl<'a> Task<'a> {
         let delay = object.integer("delay", 0..=i64::from(i32::MAX))?.unwrap_or(0);
         let times = read_loop(&mut object)?;
         let own = read_parameters(&mut object, Known::Default(self.default_policy))?;
+        let group = groups::taskgroup(&mut object)?;
         let (policy, nice) = own.policy.expect("a task always has a policy");
         let phases = object.optional("phases")?;
         refuse(&object)?;
@@ -174,7 +177,7 @@ impl<'a> Task<'a> {
             nice,
             cpus,
             peak_rss_bytes: 0,
-            who: crate::Who::default(),
+            who: crate::Who { group, ..crate::Who::default() },
             script,
         };
         Ok((spec, positions))
@@ -205,6 +208,10 @@ fn read_phases<'a>(what: &str, phases: &'a Member, policy: Policy) -> Result<Vec
         let mut object = Object::new(what.clone(), member.at, &member.value)?;
         let times = read_loop(&mut object)?.unwrap_or(1);
         let parameters = read_parameters(&mut object, Known::Current(current))?;
+        if let Some(group) = object.optional("taskgroup")? {
+            let problem = format!("{} has a taskgroup; supported only of a whole task", object.what);
+            return Err(Fault { at: group.at, problem });
+        }
         current = parameters.policy.map_or(current, |(policy, _)| policy);
         refuse(&object)?;
         object.finish_but(is_event)?;

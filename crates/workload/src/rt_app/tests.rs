@@ -25,6 +25,47 @@ fn show(text: &str) -> String {
     shown
 }
 
+#[test]
+fn tasks_have_the_cpus_and_the_user_of_their_groups() {
+    let text = r#"{
+      "taskgroups": {"/a/x": {"weight": 300, "cap_percent": 50, "hard": true, "job": true, "uid": 7, "cpus": "1-5"},
+                     "/a": {"uid": 5, "cpus": "0-3"}},
+      "tasks": {"x": {"instance": 2, "taskgroup": "/a/x", "run": 1},
+                "y": {"taskgroup": "/a/y", "cpus": [2, 6], "loop": 1, "run": 1, "change": {"task": "z", "cpus": [1, 9]}},
+                "z": {"taskgroup": "/a/x", "phases": {"p": {"cpus": [9], "run": 1}, "q": {"run": 1}}},
+                "top": {"taskgroup": "", "run": 1, "fork": "free"}, "free": {"instance": 0, "run": 1},
+                "w": {"taskgroup": "/a", "run": 1, "fork": "child"}, "child": {"instance": 0, "run": 1, "fork": "own"},
+                "own": {"instance": 0, "taskgroup": "/a/y", "run": 1}}
+    }"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    let mut shown = String::new();
+    for (spec, task) in (0..).zip(&workload.tasks) {
+        let cpus = task.cpus.as_ref().map_or("all".into(), |cpus| cpus.to_string());
+        write!(shown, "{} in {:?} of {:?} on {cpus}", task.name, workload.group_of(spec), task.who.uid).unwrap();
+        for op in &task.script {
+            if let Op::Change { cpus: Some(cpus), .. } | Op::ChangeOf { cpus: Some(cpus), .. } = op {
+                write!(shown, ", then {cpus}").unwrap();
+            }
+        }
+        shown.push('\n');
+    }
+    expect![[r#"
+        x-0 in Some("/a/x") of Some(7) on 1-3
+        x-1 in Some("/a/x") of Some(7) on 1-3
+        y in Some("/a/y") of Some(5) on 2, then 1
+        z in Some("/a/x") of Some(7) on 1-3, then 1-3, then 1-3
+        top in None of None on all
+        free in None of None on all
+        w in Some("/a") of Some(5) on 0-3
+        child in Some("/a") of Some(5) on 0-3
+        own in Some("/a/y") of Some(5) on 0-3
+    "#]]
+    .assert_eq(&shown);
+    let groups: Vec<_> = workload.all_groups();
+    let shown: Vec<_> = groups.iter().map(|group| (&*group.path, group.weight, group.cap_percent, group.job)).collect();
+    assert_eq!(shown, [("/a", 100, None, false), ("/a/x", 300, Some(50), true), ("/a/y", 100, None, false)]);
+}
+
 /// A file with these tasks.
 fn tasks(tasks: &str) -> String {
     format!("{{\"tasks\": {{{tasks}}}}}")
@@ -236,7 +277,16 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "hold": 5}}}}"#,
         r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "draw": "normal"}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "util_min": 5}}}"#,
-        r#"{"tasks": {"a": {"run": 1, "taskgroup": "/x"}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "taskgroup": "x"}}}"#,
+        r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "taskgroup": "/x"}}}}}"#,
+        r#"{"taskgroups": {"/a/../b": {}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {}, "/a": {}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"wieght": 5}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"weight": 0}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"hard": true}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"cpus": [0, 1]}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"uid": -1}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a/x": {"cpus": "4"}, "/a": {"cpus": "0-3"}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "nodes_membind": [0]}}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "prioritty": 5}}}"#,
         r#"{"tasks": {"a": {"run": 1, "dl-runtime": 5}}}"#,
@@ -297,9 +347,18 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:79: task "a", "passages" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
         dir/w.json:1:87: draw is "normal"; expected "fixed" or "exponential"
         dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
-        dir/w.json:1:28: task "a" has "taskgroup": task groups are not supported
+        dir/w.json:1:41: task "a": group "x"; expected a path such as /a/x
+        dir/w.json:1:45: task "a", phase "p" has a taskgroup; supported only of a whole task
+        dir/w.json:1:17: group "/a/../b"; expected a path such as /a/x, of names without . and .. and of at most 255 bytes
+        dir/w.json:1:27: a second group is called "/a"
+        dir/w.json:1:24: group "/a" has an unknown key "wieght" (did you mean "weight"?); known are weight, cap_percent, hard, cpus, uid, job
+        dir/w.json:1:34: weight is 0; expected an integer from 1 to 10000
+        dir/w.json:1:32: group "/a" is hard, but has no cap_percent
+        dir/w.json:1:32: cpus is an array; expected a list of CPUs such as "0-3,6"
+        dir/w.json:1:31: uid is -1; expected an integer from 0 to 4294967294
+        dir/w.json:1:64: group "/a/x" has CPUs 4, but those around it have 0-3
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
-        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, phases
+        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, phases
         dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
         dir/w.json:1:12: task "a": SCHED_DEADLINE needs dl-runtime
         dir/w.json:1:38: unknown policy "SCHED_FIF0" (did you mean "SCHED_FIFO"?); known are SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO, SCHED_RR, SCHED_DEADLINE
@@ -333,7 +392,7 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:2: no task starts by itself
         dir/w.json:1:48: more than 100000 instances in all
         dir/w.json:1:12: task "a": loop without run, sleep or wait: no time passes in it
-        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, tasks
+        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, taskgroups, tasks
         dir/w.json:1:55: pi_enabled: priorities are not inherited here; only false is supported
         dir/w.json:1:53: duration is a number that is no 64-bit integer; expected an integer from -1 to 2147483647
         dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Groups that share a machine: control groups with a weight, a cap, CPUs and an owner.
+//!
+//! 1. A group is a path from the top of the workload's own hierarchy: `/a` contains `/a/x`. Those above it exist because
+//!    it does.
+//! 2. A weight is that of `cpu.weight` (cgroup v2): a share among the groups, and the tasks, that are at the same place.
+//! 3. `cpus` and `uid` hold for all below, where nothing else is said. They are given to the tasks themselves, as a
+//!    cpuset and a login do, so a scheduler finds them where it looks for them anyway.
+//! 4. Parts of a composition share the machine, and so the hierarchy: groups of one path are one group.
+//! 5. Groups of a recording are no groups here: nobody knows what they were.
+
+use crate::{Op, TaskSpec, Workload};
+use ids::CpuSet;
+use std::collections::VecDeque;
+
+/// `cpu.weight`: what nothing else is said for, and its bounds (CGROUP_WEIGHT_*).
+pub const DEFAULT_WEIGHT: u32 = 100;
+pub(crate) const MOST_WEIGHT: u32 = 10_000;
+/// The most that a cap may be: a hundred percent of each CPU of the largest machine.
+pub(crate) const MOST_CAP_PERCENT: u32 = 100 * ids::MAX_CPUS as u32;
+/// Longest name of a group within its parent (NAME_MAX), and the most names of a path.
+const NAME_BYTES: usize = 255;
+const MAX_DEPTH: usize = 16;
+/// The most groups of a workload.
+pub(crate) const MAX_GROUPS: usize = 1000;
+
+/// A group of tasks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskGroup {
+    /// From the top of the workload's hierarchy: `/a/x`.
+    pub path: String,
+    /// Share among its siblings, 1 to 10000; 100 is everybody's.
+    pub weight: u32,
+    /// Most CPU time, in percent of one CPU.
+    pub cap_percent: Option<u32>,
+    /// It may not have more than its cap even where nobody else wants the CPU.
+    pub hard: bool,
+    /// Where its tasks may run.
+    pub cpus: Option<CpuSet>,
+    /// Whose its tasks are.
+    pub uid: Option<u32>,
+    /// Its tasks are one job: of use only together.
+    pub job: bool,
+}
+
+impl TaskGroup {
+    /// A group of which only the path is known.
+    pub fn new(path: impl Into<String>) -> TaskGroup {
+        TaskGroup {
+            path: path.into(),
+            weight: DEFAULT_WEIGHT,
+            cap_percent: None,
+            hard: false,
+            cpus: None,
+            uid: None,
+            job: false,
+        }
+    }
+
+    /// The path of the group around it; `None` at the top.
+    pub fn parent(&self) -> Option<&str> {
+        self.path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())
+    }
+
+    /// Its name within that.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().expect("a split has a last piece")
+    }
+
+    /// Whether a group of this path is the same one or in it.
+    pub fn contains(&self, path: &str) -> bool {
+        path.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// Refuses what is no path of a group.
+pub(crate) fn check_path(path: &str) -> Result<(), String> {
+    let expected = "expected a path such as /a/x";
+    let Some(names) = path.strip_prefix('/') else { return Err(format!("group {path:?}; {expected}")) };
+    let fits = |name: &str| {
+        let plain = name.len() <= NAME_BYTES && !name.contains(['\0', '\n']);
+        plain && !matches!(name, "" | "." | "..")
+    };
+    match names.split('/').count() {
+        depth if depth > MAX_DEPTH => Err(format!("group {path:?} is {depth} deep; expected at most {MAX_DEPTH}")),
+        _ if names.split('/').all(fits) => Ok(()),
+        _ => Err(format!("group {path:?}; {expected}, of names without . and .. and of at most {NAME_BYTES} bytes")),
+    }
+}
+
+/// `/a/x` and all above it, the outermost first.
+fn with_those_above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').skip(1).map(|(at, _)| &path[..at]).chain(std::iter::once(path))
+}
+
+impl Workload {
+    /// The path of a task's group; `None` at the top of the hierarchy.
+    pub fn group_of(&self, spec: u32) -> Option<&str> {
+        self.path_of(&self.tasks[spec as usize])
+    }
+
+    fn path_of<'w>(&self, task: &'w TaskSpec) -> Option<&'w str> {
+        task.who.group.as_deref().filter(|_| self.is_grouped)
+    }
+
+    /// All groups: those that are described, those that tasks are in, and those around them. Parents come first,
+    /// siblings in the order of their names.
+    pub fn all_groups(&self) -> Vec<TaskGroup> {
+        let used = self.tasks.iter().filter_map(|task| self.path_of(task));
+        let mut paths: Vec<&str> = used.chain(self.groups.iter().map(|group| group.path.as_str())).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let mut paths: Vec<&str> = paths.into_iter().flat_map(with_those_above).collect();
+        paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
+        paths.dedup();
+        let known = |path: &str| self.groups.iter().find(|group| group.path == path).cloned();
+        paths.into_iter().map(|path| known(path).unwrap_or_else(|| TaskGroup::new(path))).collect()
+    }
+
+    /// The groups around this path and itself that are described, the outermost first.
+    fn described_around(&self, path: &str) -> Vec<&TaskGroup> {
+        let mut around: Vec<&TaskGroup> = self.groups.iter().filter(|group| group.contains(path)).collect();
+        around.sort_by_key(|group| group.path.len());
+        around
+    }
+
+    /// A task that is forked is where the first one is that forks it, unless it is in a group of its own.
+    pub(crate) fn inherit_groups(&mut self) {
+        let mut todo: VecDeque<usize> = (0..self.tasks.len()).collect();
+        while let Some(parent) = todo.pop_front() {
+            let Some(group) = self.tasks[parent].who.group.clone() else { continue };
+            let forks = |op: &Op| if let Op::Fork(child) = op { Some(*child as usize) } else { None };
+            let children: Vec<usize> = self.tasks[parent].script.iter().filter_map(forks).collect();
+            for child in children {
+                let own = &mut self.tasks[child].who.group;
+                if own.is_none() {
+                    *own = Some(group.clone());
+                    todo.push_back(child);
+                }
+            }
+        }
+    }
+
+    /// Gives the tasks what their groups say of CPUs and users (3.).
+    pub(crate) fn apply_groups(&mut self) {
+        let cpus_of = |task: &TaskSpec| {
+            let around = self.path_of(task).map(|path| self.described_around(path)).unwrap_or_default();
+            around.into_iter().filter_map(|group| group.cpus.as_ref()).fold(None, |all: Option<CpuSet>, own| {
+                Some(all.map_or_else(|| own.clone(), |all| all.intersection(own)))
+            })
+        };
+        let uid_of = |task: &TaskSpec| {
+            let around = self.path_of(task).map(|path| self.described_around(path)).unwrap_or_default();
+            around.into_iter().rev().find_map(|group| group.uid)
+        };
+        let cpus: Vec<Option<CpuSet>> = self.tasks.iter().map(cpus_of).collect();
+        let uids: Vec<Option<u32>> = self.tasks.iter().map(uid_of).collect();
+        for ((task, own), uid) in self.tasks.iter_mut().zip(&cpus).zip(uids) {
+            task.who.uid = task.who.uid.or(uid);
+            task.cpus = within(task.cpus.take(), own.as_ref());
+            for op in &mut task.script {
+                match op {
+                    Op::Change { cpus: Some(wanted), .. } => {
+                        **wanted = within(Some(std::mem::take(wanted)), own.as_ref()).expect("some are wanted");
+                    }
+                    Op::ChangeOf { spec, cpus: Some(wanted), .. } => {
+                        let of_other = cpus[*spec as usize].as_ref();
+                        **wanted = within(Some(std::mem::take(wanted)), of_other).expect("some are wanted");
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Refuses groups that do not fit each other.
+    pub(crate) fn check_groups(&self) -> Result<(), String> {
+        let used = self.tasks.iter().filter_map(|task| self.path_of(task));
+        used.chain(self.groups.iter().map(|group| group.path.as_str())).try_for_each(check_path)?;
+        for group in &self.groups {
+            if self.groups.iter().filter(|other| other.path == group.path).count() > 1 {
+                return Err(format!("group {:?} is described twice", group.path));
+            }
+            check_cpus(group, &self.described_around(&group.path))?;
+        }
+        match self.all_groups().len() {
+            many if many > MAX_GROUPS => Err(format!("{many} groups; expected at most {MAX_GROUPS}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A group must have CPUs that those around it have too.
+fn check_cpus(group: &TaskGroup, around: &[&TaskGroup]) -> Result<(), String> {
+    let mut left: Option<CpuSet> = None;
+    for outer in around.iter().filter(|outer| outer.cpus.is_some()) {
+        let own = outer.cpus.as_ref().expect("it has some");
+        let both = left.as_ref().map_or_else(|| own.clone(), |left| left.intersection(own));
+        if both.is_empty() {
+            let left = left.unwrap_or_default();
+            return Err(format!("group {:?} has CPUs {own}, but those around it have {left}", group.path));
+        }
+        left = Some(both);
+    }
+    Ok(())
+}
+
+/// As in a cpuset: of the CPUs that a task wants those that are there, and if none is, all.
+pub(crate) fn within(wanted: Option<CpuSet>, all: Option<&CpuSet>) -> Option<CpuSet> {
+    let Some(all) = all else { return wanted };
+    let both = wanted.map(|wanted| wanted.intersection(all)).filter(|both| !both.is_empty());
+    Some(both.unwrap_or_else(|| all.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        assert!(["/a", "/a/x", "/a b/.x"].iter().all(|path| check_path(path).is_ok()));
+        let deep = "/a".repeat(17);
+        let long = format!("/{}", "n".repeat(256));
+        let refused = ["", "/", "a", "/a/", "//a", "/a/../b", "/./a", "/a\nb", &deep, &long];
+        for path in refused {
+            assert!(check_path(path).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_contains_what_is_below_it() {
+        let group = TaskGroup::new("/a/x");
+        assert_eq!((group.parent(), group.name()), (Some("/a"), "x"));
+        assert_eq!(TaskGroup::new("/a").parent(), None);
+        assert_eq!(["/a/x", "/a/x/y", "/a", "/a/xy"].map(|path| group.contains(path)), [true, true, false, false]);
+    }
+
+    #[test]
+    fn parents_come_first_and_names_decide_after_that() {
+        let mut workload = Workload::default();
+        workload.groups = ["/b", "/a-b", "/a/x/y"].map(TaskGroup::new).to_vec();
+        let all: Vec<String> = workload.all_groups().into_iter().map(|group| group.path).collect();
+        assert_eq!(all, ["/a", "/a/x", "/a/x/y", "/a-b", "/b"]);
+    }
+}

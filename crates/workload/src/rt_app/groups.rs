@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `taskgroup`, as rt-app has it, and `taskgroups`, which says what the groups are. rt-app skips the latter: it has no key
+//! for a weight (doc/tutorial.txt and rt-app_taskgroups.c at 55cb0c0).
+//!
+//! ```json
+//! {"taskgroups": {"/a": {"weight": 300}, "/a/x": {"cap_percent": 50, "hard": true, "cpus": "0-3", "uid": 1001}},
+//!  "tasks": {"t": {"taskgroup": "/a/x", "run": 1000}}}
+//! ```
+
+use super::document::{Fault, Object, wrong};
+use crate::groups::{MOST_CAP_PERCENT, MOST_WEIGHT, check_path};
+use crate::json::Member;
+use crate::{DEFAULT_WEIGHT, TaskGroup};
+use ids::CpuSet;
+
+/// The section `taskgroups`.
+pub(super) fn read(groups: &Object<'_>) -> Result<Vec<TaskGroup>, Fault> {
+    let mut read: Vec<TaskGroup> = Vec::new();
+    for member in groups.members {
+        check_path(&member.key).map_err(|problem| Fault { at: member.at, problem })?;
+        if read.iter().any(|group| group.path == member.key) {
+            return Err(Fault { at: member.at, problem: format!("a second group is called {:?}", member.key) });
+        }
+        read.push(read_group(member)?);
+    }
+    Ok(read)
+}
+
+fn read_group(member: &Member) -> Result<TaskGroup, Fault> {
+    let mut object = Object::new(format!("group {:?}", member.key), member.at, &member.value)?;
+    let weight = object.integer("weight", 1..=MOST_WEIGHT.into())?.map_or(DEFAULT_WEIGHT, |weight| weight as u32);
+    let cap_percent = object.integer("cap_percent", 1..=MOST_CAP_PERCENT.into())?.map(|percent| percent as u32);
+    let hard = object.boolean("hard")?;
+    if let (Some((at, true)), None) = (hard, cap_percent) {
+        return Err(Fault { at, problem: format!("{} is hard, but has no cap_percent", object.what) });
+    }
+    let group = TaskGroup {
+        path: member.key.clone(),
+        weight,
+        cap_percent,
+        hard: hard.is_some_and(|(_, hard)| hard),
+        cpus: read_cpus(&mut object)?,
+        // The last number is nobody's: system calls take it for "leave it as it is".
+        uid: object.integer("uid", 0..=i64::from(u32::MAX) - 1)?.map(|uid| uid as u32),
+        job: object.boolean("job")?.is_some_and(|(_, job)| job),
+    };
+    object.finish()?;
+    Ok(group)
+}
+
+fn read_cpus(object: &mut Object<'_>) -> Result<Option<CpuSet>, Fault> {
+    let Some(member) = object.optional("cpus")? else { return Ok(None) };
+    let list = || wrong("cpus", &member.value, "a list of CPUs such as \"0-3,6\"");
+    let text = super::document::string("cpus", &member.value).map_err(|_| list())?;
+    let cpus: CpuSet = text.parse().map_err(|_| list())?;
+    if cpus.is_empty() { Err(list()) } else { Ok(Some(cpus)) }
+}
+
+/// `taskgroup` of a task; an empty one is none.
+pub(super) fn taskgroup(object: &mut Object<'_>) -> Result<Option<String>, Fault> {
+    let Some((at, path)) = object.string("taskgroup")?.filter(|(_, path)| !path.is_empty()) else { return Ok(None) };
+    check_path(path).map_err(|problem| Fault { at, problem: format!("{}: {problem}", object.what) })?;
+    Ok(Some(path.to_owned()))
+}
