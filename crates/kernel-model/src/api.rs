@@ -20,6 +20,48 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// A cgroup by number: the root is 0, others follow in the order of their making.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct CgroupId(pub u32);
+
+impl CgroupId {
+    /// The root, which is always there.
+    pub const ROOT: CgroupId = CgroupId(0);
+}
+
+/// What the user of a machine sets of a cgroup (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CgroupKnobs {
+    /// 1 to 10000; 100 is everybody's (CGROUP_WEIGHT_DFL).
+    pub weight: u32,
+    /// Length of a period of bandwidth, in microseconds.
+    pub period_us: u64,
+    /// CPU time for each of them, in microseconds; the largest number is no limit.
+    pub quota_us: u64,
+    /// How much of it can be saved for later, in microseconds.
+    pub burst_us: u64,
+    /// Its tasks are like those of SCHED_IDLE.
+    pub idle: bool,
+}
+
+impl Default for CgroupKnobs {
+    /// Those of a new cgroup (`default_bw_period_us()`).
+    fn default() -> CgroupKnobs {
+        CgroupKnobs { weight: 100, period_us: 100_000, quota_us: u64::MAX, burst_us: 0, idle: false }
+    }
+}
+
+/// Whose a new task is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Its user; `None`: its parent's, or else root.
+    pub uid: Option<u32>,
+    /// Number of its session's leader; `None`: that of its parent's, or else none (0).
+    pub session: Option<u32>,
+    /// Its cgroup; `None`: its parent's, or else the root (`CLONE_INTO_CGROUP`).
+    pub cgroup: Option<CgroupId>,
+}
+
 /// What a new task is given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskAttributes {
@@ -37,6 +79,8 @@ pub struct TaskAttributes {
     pub thread: bool,
     /// Who forks it; `None`: from outside.
     pub parent: Option<TaskId>,
+    /// Whose it is.
+    pub identity: Identity,
 }
 
 /// What the driver must do next, in this order.

@@ -12,8 +12,8 @@ mod lacks;
 mod ops;
 
 pub use api::{
-    Cause, Config, Effect, ExitInfo, LaunchError, Leave, Lock, LockStep, Output, Switch, TaskAttributes, TimerKey,
-    Usage,
+    Cause, CgroupId, CgroupKnobs, Config, Effect, ExitInfo, Identity, LaunchError, Leave, Lock, LockStep, Output,
+    Switch, TaskAttributes, TimerKey, Usage,
 };
 pub use bpf_machine::{Coverage, FileCoverage, LineCoverage};
 pub use kernel::{Kernel, Operation, Progress, Stops, Wait};

@@ -193,6 +193,7 @@ impl World {
                     kernel_thread: false,
                     thread: false,
                     parent: None,
+                    identity: kernel_model::Identity::default(),
                 };
                 let on = self.cpu(0);
                 let task = self.bench.kernel.fork(on, attributes).unwrap();

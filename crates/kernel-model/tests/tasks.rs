@@ -37,6 +37,7 @@ fn t1_a_refused_fork_makes_no_task() {
         kernel_thread: false,
         thread: false,
         parent: None,
+        identity: kernel_model::Identity::default(),
     };
     assert_eq!(bench.kernel.fork(CpuId(0), attributes), Err(-12));
     bench.settle();
@@ -58,6 +59,7 @@ fn t1_a_thread_is_in_the_process_of_the_task_that_forks_it() {
             kernel_thread: false,
             thread,
             parent,
+            identity: kernel_model::Identity::default(),
         };
         bench.kernel.fork(CpuId(0), attributes)
     };

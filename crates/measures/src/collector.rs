@@ -156,6 +156,7 @@ impl Collector {
             queue_waits: self.queue_wait.coarsened(),
             cpu,
             parts: Vec::new(),
+            groups: Vec::new(),
             tasks,
             cpus: totals.cpus,
             bpf_instructions: totals.bpf_instructions,

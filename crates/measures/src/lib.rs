@@ -16,4 +16,7 @@ pub use collector::{Collector, Totals};
 pub use histogram::Histogram;
 pub use load::LoadAverage;
 pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};
-pub use run::{CpuAccount, LatencySummary, LockUse, Migrations, PartMeasures, RunMeasures, TaskAccount, TaskMeasures};
+pub use run::{
+    CpuAccount, GroupMeasures, LatencySummary, LockUse, Migrations, PartMeasures, RunMeasures, TaskAccount,
+    TaskMeasures,
+};

@@ -118,6 +118,28 @@ pub struct PartMeasures {
     pub periods: PeriodSummary,
 }
 
+/// The tasks of one group and of those in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMeasures {
+    /// Its path within the workload.
+    pub path: String,
+    /// Its share among its siblings, 1 to 10000.
+    pub weight: u32,
+    /// Most CPU time that it may have, in percent of one CPU.
+    pub cap_percent: Option<u32>,
+    /// CPU time that its tasks had.
+    pub cpu: Nanos,
+    /// How long they waited for a CPU, together.
+    pub runnable: Nanos,
+}
+
+impl GroupMeasures {
+    /// Of a group before anything is known of its tasks.
+    pub fn new(path: &str, weight: u32, cap_percent: Option<u32>) -> GroupMeasures {
+        GroupMeasures { path: path.to_owned(), weight, cap_percent, ..GroupMeasures::default() }
+    }
+}
+
 /// How one caller used one lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockUse {
@@ -195,6 +217,8 @@ pub struct RunMeasures {
     pub spin: Option<Nanos>,
     /// Each part of the workload, if it has several or one with a label.
     pub parts: Vec<PartMeasures>,
+    /// Each group of the workload, parents first.
+    pub groups: Vec<GroupMeasures>,
     /// Each task, by number.
     pub tasks: Vec<TaskMeasures>,
 }
@@ -215,6 +239,26 @@ impl RunMeasures {
             PartMeasures { makespan: part.makespan.filter(|_| ends), ..part }
         };
         self.parts = parts.into_iter().map(part).collect();
+    }
+
+    /// Adds up the time of each group's tasks, given the path of each task's own. Time of tasks in a group is that of all
+    /// groups around it too.
+    pub fn gather<'a>(
+        &mut self,
+        groups: impl IntoIterator<Item = GroupMeasures>,
+        path_of: impl Fn(&TaskMeasures) -> Option<&'a str>,
+    ) {
+        self.groups = groups.into_iter().collect();
+        for task in &self.tasks {
+            let Some(path) = path_of(task) else { continue };
+            let is_in = |group: &&mut GroupMeasures| {
+                path.strip_prefix(group.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            for group in self.groups.iter_mut().filter(is_in) {
+                group.cpu += task.account.run;
+                group.runnable += task.account.runnable;
+            }
+        }
     }
 
     fn part(&self, label: &str) -> PartMeasures {

@@ -6,7 +6,7 @@ use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
-use measures::{CpuAccount, Histogram, LatencySummary, LockUse, PartMeasures, TaskMeasures};
+use measures::{CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, PartMeasures, TaskMeasures};
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
@@ -72,6 +72,7 @@ fn run(run: &RunReport) -> Value {
     object.insert("distributions".to_owned(), distributions);
     object.insert("cpus".to_owned(), run.measures.cpus.iter().map(cpu).collect());
     object.insert("parts".to_owned(), run.measures.parts.iter().map(part).collect());
+    object.insert("groups".to_owned(), run.measures.groups.iter().map(group).collect());
     object.insert("tasks".to_owned(), run.measures.tasks.iter().map(task).collect());
     Value::Object(object)
 }
@@ -152,6 +153,16 @@ pub(crate) fn part(part: &PartMeasures) -> Value {
         "wakeup_latency_ns": latency(part.wakeup_latency),
         "response_ns": latency(part.periods.response),
         "late_ns": latency(part.periods.late),
+    })
+}
+
+fn group(group: &GroupMeasures) -> Value {
+    json!({
+        "path": group.path,
+        "weight": group.weight,
+        "cap_percent": group.cap_percent,
+        "cpu_ns": group.cpu.0,
+        "runnable_ns": group.runnable.0,
     })
 }
 

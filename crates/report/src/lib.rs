@@ -105,6 +105,9 @@ fn printable(run: &RunReport) -> RunReport {
     for part in &mut run.measures.parts {
         part.label = escape(&part.label).into_owned();
     }
+    for group in &mut run.measures.groups {
+        group.path = escape(&group.path).into_owned();
+    }
     run
 }
 

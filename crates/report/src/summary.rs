@@ -13,6 +13,8 @@ use std::fmt::Write;
 const TOP: usize = 10;
 /// Periodic tasks that the table shows.
 const TOP_PERIODIC: usize = 8;
+/// Groups that the table shows.
+const TOP_GROUPS: usize = 20;
 /// Locks that the table shows.
 const TOP_LOCKS: usize = 5;
 /// Characters of the bar that shows who owned the CPUs.
@@ -41,6 +43,9 @@ pub fn summary(run: &RunReport) -> String {
     let _ = writeln!(text, "\n{}", latencies(measures));
     if !measures.parts.is_empty() {
         let _ = writeln!(text, "\n{}", parts(measures));
+    }
+    if measures.groups.len() > 1 {
+        let _ = writeln!(text, "\n{}", groups(measures));
     }
     if let Some(table) = periodic_tasks(measures) {
         let _ = writeln!(text, "\n{table}");
@@ -145,6 +150,28 @@ fn parts(measures: &RunMeasures) -> String {
         table.add_row(cells.into_iter().chain(times.map(text)));
     }
     align(&mut table)
+}
+
+/// The groups in their order, with what each got of the time that all tasks ran.
+fn groups(measures: &RunMeasures) -> String {
+    let mut table = plain(&["group", "weight", "cap", "ran", "of all", "waited"]);
+    let all = measures.tasks.iter().filter(|task| !task.kernel_thread).map(|task| task.account.run.0).sum();
+    let shown = measures.groups.len().min(TOP_GROUPS);
+    for group in &measures.groups[..shown] {
+        table.add_row([
+            shorten(&group.path, 30),
+            count(group.weight.into()),
+            group.cap_percent.map_or("-".to_owned(), |percent| format!("{} %", count(percent.into()))),
+            group.cpu.to_string(),
+            percent(permille(group.cpu.0, all)),
+            group.runnable.to_string(),
+        ]);
+    }
+    let table = align(&mut table);
+    match measures.groups.len() - shown {
+        0 => table,
+        more => format!("{table}\nand {}", counted(more as u64, "group more")),
+    }
 }
 
 /// Those whose jobs were late most often; `None` if no timer gives tasks a period.

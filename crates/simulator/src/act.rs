@@ -107,7 +107,7 @@ impl<M: Model> Run<'_, M> {
         self.operations.wait
             && match demand {
                 Demand::Change { .. } | Demand::ChangeOf { .. } => true,
-                Demand::Fork(_) => self.model.holds_scheduler_lock(),
+                Demand::Fork(_) => self.groups.are_there() || self.model.holds_scheduler_lock(),
                 _ => false,
             }
     }
@@ -157,6 +157,7 @@ impl<M: Model> Run<'_, M> {
         let own = if parent.is_some() { costs.fork_ns } else { 0 };
         let what = self.player.spec(spec);
         let allowed = existing(what.cpus.as_ref(), &self.all_cpus);
+        let next = TaskId(self.tasks.len() as u32);
         let attributes = TaskAttributes {
             name: what.name.clone(),
             policy: what.policy,
@@ -165,6 +166,7 @@ impl<M: Model> Run<'_, M> {
             kernel_thread: false,
             thread: parent.is_some_and(|parent| self.player.is_thread(spec, parent)),
             parent,
+            identity: self.groups.identity(self.workload, spec, parent, next),
         };
         self.tell_time();
         let (child, result) = self.fork(cpu, attributes);
@@ -174,6 +176,9 @@ impl<M: Model> Run<'_, M> {
         self.beside.alive += usize::from(is_beside);
         self.noise.started(child, spec);
         if result.is_ok() {
+            if let Some(group) = self.groups.of(self.workload, spec) {
+                self.refused_changes += u64::from(self.model.move_to_cgroup(cpu, &[child], group).is_err());
+            }
             let born = self.kernel_now();
             match parent {
                 Some(parent) => self.player.forked(child, spec, parent, born),

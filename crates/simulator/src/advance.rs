@@ -263,7 +263,7 @@ impl<M: Model> Run<'_, M> {
     fn interrupt_needs_quiet(&self, interrupt: Interrupt) -> bool {
         match interrupt {
             Interrupt::Fault(_) | Interrupt::Load(_) => true,
-            Interrupt::Start(_) => self.model.holds_scheduler_lock(),
+            Interrupt::Start(_) => self.groups.are_there() || self.model.holds_scheduler_lock(),
             Interrupt::Sleep(_) | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
         }
     }

@@ -18,7 +18,7 @@ use crate::tasks::Role;
 use event_log::{BlockCause, Waker};
 use fault_plan::{Action, ClockFault, FaultPlan};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::{Identity, Leave, TaskAttributes};
 use std::collections::VecDeque;
 
 /// What `synchronize_rcu()` takes between the first steps of taking a CPU down: three ticks at 250 Hz. A choice.
@@ -53,6 +53,7 @@ impl<M: Model> Run<'_, M> {
                 kernel_thread: true,
                 thread: false,
                 parent: None,
+                identity: Identity::default(),
             };
             let thread = self.boot_thread(cpu, attributes, Role::Hotplug);
             self.faults.threads.push(thread);

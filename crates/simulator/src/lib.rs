@@ -12,6 +12,7 @@ mod cost;
 mod cpu;
 mod details;
 mod faults;
+mod groups;
 mod handover;
 mod interrupt;
 mod kernel_name;

@@ -4,7 +4,9 @@
 use bpf_object::LinkedObject;
 use event_log::Waker;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{ExitInfo, Kernel, Leave, Operation, Output, Progress, Switch, TaskAttributes, TimerKey, Wait};
+use kernel_model::{
+    CgroupId, CgroupKnobs, ExitInfo, Kernel, Leave, Operation, Output, Progress, Switch, TaskAttributes, TimerKey, Wait,
+};
 use launch_profile::{MapElement, ProgramCall, Steps};
 
 /// See the functions of [`Kernel`] with the same names.
@@ -12,6 +14,9 @@ pub(crate) trait Model {
     fn set_now(&mut self, now: Nanos);
     fn take_output(&mut self, into: &mut Output);
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32>;
+    fn make_cgroup(&mut self, cpu: CpuId, parent: CgroupId, name: &str) -> Result<CgroupId, i32>;
+    fn set_cgroup(&mut self, cpu: CpuId, cgroup: CgroupId, knobs: CgroupKnobs);
+    fn move_to_cgroup(&mut self, cpu: CpuId, tasks: &[TaskId], to: CgroupId) -> Result<(), i32>;
     fn wake_new(&mut self, cpu: CpuId, task: TaskId);
     fn occupy(&mut self, cpu: CpuId);
     fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker);
@@ -60,6 +65,15 @@ impl Model for Kernel {
     }
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
         self.fork(cpu, attributes)
+    }
+    fn make_cgroup(&mut self, cpu: CpuId, parent: CgroupId, name: &str) -> Result<CgroupId, i32> {
+        self.make_cgroup(cpu, parent, name)
+    }
+    fn set_cgroup(&mut self, cpu: CpuId, cgroup: CgroupId, knobs: CgroupKnobs) {
+        self.set_cgroup(cpu, cgroup, knobs);
+    }
+    fn move_to_cgroup(&mut self, cpu: CpuId, tasks: &[TaskId], to: CgroupId) -> Result<(), i32> {
+        self.move_to_cgroup(cpu, tasks, to)
     }
     fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
         self.wake_new(cpu, task);

@@ -12,6 +12,7 @@
 use crate::ahead::Spared;
 use crate::alarms::{Alarm, Alarms};
 use crate::cpu::Cpu;
+use crate::groups::Groups;
 use crate::interrupt::{Interrupt, Load};
 use crate::locks::Locks;
 use crate::model::Model;
@@ -26,10 +27,10 @@ use crate::{Outcome, SetupError};
 use bpf_object::LinkedObject;
 use event_log::{Detail, Event, LogHash, Printk, Sink, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{ExitInfo, Output, TaskAttributes};
+use kernel_model::{ExitInfo, Identity, Output, TaskAttributes};
 use launch_profile::{Profile, ProgramCall};
 use machine_model::Machine;
-use measures::{Collector, LockUse, PeriodsOfTasks, Totals};
+use measures::{Collector, GroupMeasures, LockUse, PeriodsOfTasks, Totals};
 use speed::Signal;
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
@@ -140,7 +141,10 @@ pub(crate) struct Run<'a, M> {
     pub ticks: Ticks,
     /// Ticks that can do nothing but account time are not played one by one. Off where the scheduler could notice.
     pub skip_ticks: bool,
+    pub workload: &'a Workload,
     pub player: Player<'a>,
+    /// Cgroups, users and sessions.
+    pub groups: Groups,
     /// How fast the CPUs are; `None`: all at the reference's speed, always.
     pub speed: Option<Box<Speed>>,
     /// Who has which lock of the kernel; `None`: nobody ever waits for one.
@@ -223,7 +227,9 @@ impl<'a, M: Model> Run<'a, M> {
             all_cpus: machine.all_cpus(),
             ticks,
             skip_ticks: true,
+            workload,
             player: Player::new(workload),
+            groups: Groups::default(),
             speed,
             locks: Locks::new(machine),
             spared: Spared::default(),
@@ -285,6 +291,7 @@ impl<'a, M: Model> Run<'a, M> {
             kernel_thread: true,
             thread: false,
             parent: None,
+            identity: Identity::default(),
         };
         self.boot_thread(BOOT_CPU, attributes, Role::Watchdog)
     }
@@ -475,13 +482,21 @@ impl<'a, M: Model> Run<'a, M> {
         let (elapsed, makespan) = (self.now, self.last_exit.filter(|_| complete));
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
+        let specs =
+            self.tasks.iter().map(|task| (task.role == Role::Workload).then_some(task.spec)).collect::<Vec<_>>();
         let tasks = self.tasks.into_iter().map(|task| task.finish(elapsed)).collect();
         let (bpf_instructions, locks) = (Some(self.instructions), lock_table(self.locks, self.shared_locks));
         let (periods, system_work) = (self.periods, Some(self.system_work));
         let totals =
             Totals { elapsed, makespan, cpus, tasks, periods, system_work, bpf_instructions, locks, energy_ratio_ppm };
+        let mut measures = self.sinks.collector.finish(totals);
+        let groups = self.workload.all_groups();
+        measures.gather(
+            groups.iter().map(|group| GroupMeasures::new(&group.path, group.weight, group.cap_percent)),
+            |task| self.workload.group_of(specs[task.id.index()]?),
+        );
         let outcome = Outcome {
-            measures: self.sinks.collector.finish(totals),
+            measures,
             log_hash: self.sinks.hash.finish(),
             ejected,
             failed_forks: self.failed_forks,

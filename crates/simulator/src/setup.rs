@@ -2,6 +2,7 @@
 //! From what the user gave to a kernel, with a scheduler attached if one is wanted: checks, links, loads.
 
 use crate::cpu::Charge;
+use crate::groups::Groups;
 use crate::noise::draw::derive_seed;
 use crate::run::{BOOT_CPU, Loader, Run};
 use crate::speed::Speed;
@@ -51,6 +52,7 @@ pub(crate) fn prepare<'a>(
         run.stop_at(duration);
     }
     run.model.set_now(Nanos::ZERO);
+    run.groups = Groups::make(&mut run.model, setup.workload);
     if let Some(locks) = &mut run.locks {
         locks.spinning = setup.kernel.spinning;
         run.model.track_locks();

@@ -8,7 +8,8 @@ use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
 use kernel_model::{
-    Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Switch, TaskAttributes, TimerKey,
+    CgroupId, CgroupKnobs, Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Switch,
+    TaskAttributes, TimerKey,
 };
 use launch_profile::{ProgramCall, Steps};
 use machine_model::{Costs, Machine};
@@ -149,6 +150,17 @@ impl Model for Fifo {
             self.event(cpu, parent, EventKind::Fork { child });
         }
         if attributes.name == "refused" { Err(-12) } else { Ok(child) }
+    }
+
+    /// It knows of none.
+    fn make_cgroup(&mut self, _cpu: CpuId, _parent: CgroupId, _name: &str) -> Result<CgroupId, i32> {
+        Ok(CgroupId::ROOT)
+    }
+
+    fn set_cgroup(&mut self, _cpu: CpuId, _cgroup: CgroupId, _knobs: CgroupKnobs) {}
+
+    fn move_to_cgroup(&mut self, _cpu: CpuId, _tasks: &[TaskId], _to: CgroupId) -> Result<(), i32> {
+        Ok(())
     }
 
     fn wake_new(&mut self, cpu: CpuId, task: TaskId) {

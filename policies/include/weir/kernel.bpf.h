@@ -35,6 +35,39 @@ struct mm_struct {
 	unsigned long start_code;
 };
 
+typedef struct {
+	u32 val;
+} kuid_t;
+
+/* Whose a task is. */
+struct cred {
+	kuid_t uid;
+};
+
+struct upid {
+	s32 nr;
+};
+
+/* The numbers of a task, a process or a session: [0] in the first namespace. */
+struct pid {
+	struct upid numbers[1];
+};
+
+/* What the threads of a process share. */
+struct signal_struct {
+	struct pid *pids[4];
+};
+
+struct kernfs_node {
+	u64 id;		/* of its cgroup */
+	const char *name;
+};
+
+struct cgroup {
+	s32 level;	/* how far below the root */
+	struct kernfs_node *kn;
+};
+
 struct sched_ext_entity {
 	u64 slice;	/* ns left; the kernel counts it down while the task runs */
 	u64 dsq_vtime;	/* order in a vtime queue */
@@ -52,11 +85,21 @@ struct task_struct {
 	const struct cpumask *cpus_ptr;
 	struct mm_struct *mm;	/* its memory, which threads share; NULL for a thread of the kernel */
 	char comm[16];	/* its name, for messages */
+	const struct cred *real_cred;
+	struct signal_struct *signal;
 	struct sched_ext_entity scx;
 };
 
 struct scx_init_task_args {
 	bool fork;	/* the task is being forked, not found at attach */
+	struct cgroup *cgroup;
+};
+
+struct scx_cgroup_init_args {
+	u32 weight;	/* 1 to 10000; 100 if nobody said anything */
+	u64 bw_period_us;	/* since 6.17, as the two below */
+	u64 bw_quota_us; /* CPU time in each period; the largest number: no limit */
+	u64 bw_burst_us;
 };
 
 struct scx_exit_task_args {
@@ -148,6 +191,14 @@ struct sched_ext_ops {
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
+	s32 (*cgroup_init)(struct cgroup *cgrp, struct scx_cgroup_init_args *args);
+	void (*cgroup_exit)(struct cgroup *cgrp);
+	s32 (*cgroup_prep_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_cancel_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us, u64 burst_us); /* since 6.17 */
+	void (*cgroup_set_idle)(struct cgroup *cgrp, bool idle); /* since 6.19 */
 	void (*dump)(struct scx_dump_ctx *ctx);
 	void (*dump_cpu)(struct scx_dump_ctx *ctx, s32 cpu, bool idle);
 	void (*dump_task)(struct scx_dump_ctx *ctx, struct task_struct *p);

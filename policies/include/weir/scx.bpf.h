@@ -10,7 +10,7 @@
 /*
  * Ops. The kernel passes all arguments as an array of 64-bit words. OPn declares a program of n arguments that unpacks
  * them: OP2(void, fifo_enqueue, struct task_struct *, p, u64, enq_flags) { ... }. SLEEPABLE_OPn may sleep: init,
- * init_task, cpu_online, cpu_offline, exit.
+ * init_task, cgroup_init, cgroup_exit, cgroup_prep_move, cpu_online, cpu_offline, exit.
  */
 #define WEIR_OP(section, ret, name, declared, unpacked)	\
 	static __always_inline ret name##_body declared;	\
@@ -24,10 +24,15 @@
 #define OP2(ret, name, t1, a1, t2, a2) WEIR_OP("struct_ops/", ret, name, (t1 a1, t2 a2), ((t1)ctx[0], (t2)ctx[1]))
 #define OP3(ret, name, t1, a1, t2, a2, t3, a3) \
 	WEIR_OP("struct_ops/", ret, name, (t1 a1, t2 a2, t3 a3), ((t1)ctx[0], (t2)ctx[1], (t3)ctx[2]))
+#define OP4(ret, name, t1, a1, t2, a2, t3, a3, t4, a4) \
+	WEIR_OP("struct_ops/", ret, name, (t1 a1, t2 a2, t3 a3, t4 a4), \
+		((t1)ctx[0], (t2)ctx[1], (t3)ctx[2], (t4)ctx[3]))
 #define SLEEPABLE_OP0(ret, name) WEIR_OP("struct_ops.s/", ret, name, (void), ())
 #define SLEEPABLE_OP1(ret, name, t1, a1) WEIR_OP("struct_ops.s/", ret, name, (t1 a1), ((t1)ctx[0]))
 #define SLEEPABLE_OP2(ret, name, t1, a1, t2, a2) \
 	WEIR_OP("struct_ops.s/", ret, name, (t1 a1, t2 a2), ((t1)ctx[0], (t2)ctx[1]))
+#define SLEEPABLE_OP3(ret, name, t1, a1, t2, a2, t3, a3) \
+	WEIR_OP("struct_ops.s/", ret, name, (t1 a1, t2 a2, t3 a3), ((t1)ctx[0], (t2)ctx[1], (t3)ctx[2]))
 
 #define SCHEDULER(variable, ...) SEC(".struct_ops.link") struct sched_ext_ops variable = { __VA_ARGS__ }
 

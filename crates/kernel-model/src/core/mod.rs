@@ -5,6 +5,7 @@
 //! object is handed the memory. What calls back into the scheduler is in `kernel`.
 
 mod balance;
+mod cgroups;
 pub(crate) mod classes;
 mod clocks;
 mod context;
@@ -24,6 +25,7 @@ use crate::api::{Cause, Config, Effect, ExitInfo, Output, TimerKey};
 use crate::guest::{CpuTime, Objects};
 use crate::ops::{Group, Op};
 use bpf_machine::SourceLine;
+use cgroups::Cgroups;
 pub(crate) use context::{Call, Callee, CpuContext, DirectDispatch, Running};
 use counters::Counters;
 use dsq::Dsq;
@@ -268,8 +270,8 @@ pub(crate) struct Core {
     pub exit: Option<ExitInfo>,
     /// CPU that the reason names, if it names one.
     pub exit_cpu: Option<CpuId>,
-    /// `cgroup_init` was called for the root cgroup and `cgroup_exit` was not.
-    pub cgroup_known: bool,
+    /// The hierarchy of cgroups.
+    pub cgroups: Cgroups,
     /// Timers that the driver has been told to fire.
     pub armed: BTreeSet<TimerKey>,
     /// Dump in the making.
@@ -317,7 +319,7 @@ impl Core {
             bypass_since: Nanos::ZERO,
             exit: None,
             exit_cpu: None,
-            cgroup_known: false,
+            cgroups: Cgroups::default(),
             armed: BTreeSet::new(),
             dump: None,
             counters: Counters::default(),

@@ -3,6 +3,7 @@
 
 use super::Call;
 use super::dsq::{Position, QueueRef};
+use crate::CgroupId;
 use crate::ops::Op;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use std::sync::Arc;
@@ -150,6 +151,12 @@ pub(crate) struct Task {
     pub parent: TaskId,
     /// PF_EXITING.
     pub exiting: bool,
+    /// Its user.
+    pub uid: u32,
+    /// Number of its session's leader.
+    pub session: u32,
+    /// Its cgroup.
+    pub cgroup: CgroupId,
 
     /// CPU where it runs, waits or last ran.
     pub cpu: CpuId,

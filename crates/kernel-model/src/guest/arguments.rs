@@ -7,7 +7,7 @@ use super::structs::{
 };
 use super::writer::{Writer, put_text};
 use super::{enums, layout::Struct};
-use crate::ExitInfo;
+use crate::{CgroupKnobs, ExitInfo};
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
 /// The structures, each at the slot of its position.
@@ -20,11 +20,6 @@ const KINDS: [&Struct; 7] = [
     &SCX_DUMP_CTX,
     &SCX_CGROUP_INIT_ARGS,
 ];
-
-/// CGROUP_WEIGHT_DFL.
-const CGROUP_WEIGHT: u64 = 100;
-/// `default_bw_period_us()`.
-const BANDWIDTH_PERIOD_US: u64 = 100_000;
 
 /// Texts of an exit, each at the slot of its position: reason, message, dump.
 const REASON: u32 = 0;
@@ -61,12 +56,12 @@ impl Arguments {
         addr
     }
 
-    /// A cgroup with the kernel's defaults: no limit of bandwidth, which is the largest number.
-    pub fn cgroup_init(&self, memory: &mut Memory) -> GuestAddr {
+    pub fn cgroup_init(&self, memory: &mut Memory, knobs: &CgroupKnobs) -> GuestAddr {
         let (addr, mut to) = self.writer(memory, &SCX_CGROUP_INIT_ARGS);
-        to.set("weight", CGROUP_WEIGHT);
-        to.set("bw_period_us", BANDWIDTH_PERIOD_US);
-        to.set("bw_quota_us", u64::MAX);
+        to.set("weight", knobs.weight.into());
+        to.set("bw_period_us", knobs.period_us);
+        to.set("bw_quota_us", knobs.quota_us);
+        to.set("bw_burst_us", knobs.burst_us);
         addr
     }
 

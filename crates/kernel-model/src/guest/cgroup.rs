@@ -1,48 +1,102 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The root cgroup, in which every task is. Programs see a tree of one node.
+//! Cgroups as programs see them: each with its directory and the set of cgroups of the tasks in it. Slots are the numbers
+//! of the cgroups; none is used twice, since programs may hold one that is gone.
 
 use super::structs::{CGROUP, CSS_SET, KERNFS_NODE};
-use super::writer::Writer;
+use super::writer::{Writer, put_text};
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
-/// Inode number of the root, and its id for programs, as in the kernel.
-pub(crate) const ROOT_ID: u64 = 1;
+/// NAME_MAX and a NUL.
+const NAME_BYTES: u32 = 256;
+/// Levels below the root that a cgroup can show its ancestors of: `ancestors` has no end in the kernel.
+pub(crate) const MAX_LEVEL: u32 = 31;
 
 #[derive(Debug)]
-pub(crate) struct RootCgroup {
-    cgroup: RegionId,
-    css_set: RegionId,
+pub(crate) struct Cgroups {
+    cgroups: RegionId,
+    nodes: RegionId,
+    css_sets: RegionId,
+    names: RegionId,
 }
 
-impl RootCgroup {
-    pub fn new(memory: &mut Memory) -> RootCgroup {
-        let cgroup = memory.add_region("cgroup", CGROUP.size(), 1, Access::ReadOnly);
-        let node = memory.add_region("kernfs_node", KERNFS_NODE.size(), 1, Access::ReadOnly);
-        let css_set = memory.add_region("css_set", CSS_SET.size(), 1, Access::ReadOnly);
-        let name = memory.add_region("cgroup name", 1, 1, Access::ReadOnly);
-        let (own, name) = (memory.addr(cgroup, 0), memory.addr(name, 0));
-        let kn = memory.addr(node, 0);
-        let mut to = Writer { bytes: memory.slot_mut(node, 0), structure: &KERNFS_NODE };
+/// `cgrp->level`.
+const LEVEL: u32 = CGROUP.offset("level");
+/// `cgrp->kn`.
+const KN: u32 = CGROUP.offset("kn");
+/// `cgrp->ancestors`.
+const ANCESTORS: u32 = CGROUP.offset("ancestors");
+
+impl Cgroups {
+    /// The regions, with the root in them.
+    pub fn new(memory: &mut Memory) -> Cgroups {
+        let mut region = |name, size| memory.add_region(name, size, 1, Access::ReadOnly);
+        let cgroups = Cgroups {
+            cgroups: region("cgroup", CGROUP.size()),
+            nodes: region("kernfs_node", KERNFS_NODE.size()),
+            css_sets: region("css_set", CSS_SET.size()),
+            names: region("cgroup name", NAME_BYTES),
+        };
+        cgroups.publish(memory, 0, None, "");
+        cgroups
+    }
+
+    /// Makes the objects of cgroup `slot`.
+    pub fn publish(&self, memory: &mut Memory, slot: u32, parent: Option<u32>, name: &str) {
+        for region in [self.cgroups, self.nodes, self.css_sets, self.names] {
+            memory.grow(region, (slot + 1).next_power_of_two());
+        }
+        let (own, kn) = (memory.addr(self.cgroups, slot), memory.addr(self.nodes, slot));
+        let level = parent.map_or(0, |parent| memory.get_u32(self.cgroups, parent, LEVEL) + 1);
+        assert!(level <= MAX_LEVEL, "whoever makes cgroups asks how deep");
+        let above: Vec<u64> = (0..level)
+            .map(|level| memory.get_u64(self.cgroups, parent.expect("above"), ANCESTORS + level * 8))
+            .collect();
+        put_text(memory.slot_mut(self.names, slot), name);
+        let name = memory.addr(self.names, slot);
+        let mut to = Writer { bytes: memory.slot_mut(self.nodes, slot), structure: &KERNFS_NODE };
         to.set("name", name);
-        to.set("id", ROOT_ID);
-        let mut to = Writer { bytes: memory.slot_mut(css_set, 0), structure: &CSS_SET };
+        to.set("id", id_of(slot));
+        let mut to = Writer { bytes: memory.slot_mut(self.css_sets, slot), structure: &CSS_SET };
         to.set("dfl_cgrp", own);
-        let mut to = Writer { bytes: memory.slot_mut(cgroup, 0), structure: &CGROUP };
+        let mut to = Writer { bytes: memory.slot_mut(self.cgroups, slot), structure: &CGROUP };
         to.set("self.cgroup", own);
-        to.set("self.id", 1);
+        // `self` stands first, so the parent's address is that of its state too.
+        to.set("self.parent", above.last().copied().unwrap_or(0));
+        to.set("self.id", id_of(slot));
+        to.set("self.serial_nr", id_of(slot));
+        to.set("level", level.into());
         to.set("kn", kn);
         to.set("dom_cgrp", own);
-        to.set_element("ancestors", 0, own);
-        RootCgroup { cgroup, css_set }
+        for (level, ancestor) in (0..).zip(above.into_iter().chain([own])) {
+            to.set_element("ancestors", level, ancestor);
+        }
     }
 
-    /// Its address.
-    pub fn addr(&self, memory: &Memory) -> GuestAddr {
-        memory.addr(self.cgroup, 0)
+    /// Address of a cgroup.
+    pub fn addr(&self, memory: &Memory, slot: u32) -> GuestAddr {
+        memory.addr(self.cgroups, slot)
     }
 
-    /// The set that every task points to.
-    pub fn css_set(&self, memory: &Memory) -> GuestAddr {
-        memory.addr(self.css_set, 0)
+    /// The cgroup whose object starts at `addr` (exactly), there or gone.
+    pub fn at(&self, memory: &Memory, addr: GuestAddr) -> Option<u32> {
+        let slot = memory.slot_at(self.cgroups, addr)?;
+        (memory.get_u64(self.cgroups, slot, KN) != 0).then_some(slot)
     }
+
+    /// The set that the tasks of a cgroup point to.
+    pub fn css_set(&self, memory: &Memory, slot: u32) -> GuestAddr {
+        memory.addr(self.css_sets, slot)
+    }
+
+    /// Address of the cgroup at this level above `slot`, or of itself; `None` below it.
+    pub fn ancestor(&self, memory: &Memory, slot: u32, level: i32) -> Option<GuestAddr> {
+        let own = memory.get_u32(self.cgroups, slot, LEVEL);
+        let level = u32::try_from(level).ok().filter(|level| *level <= own)?;
+        Some(memory.get_u64(self.cgroups, slot, ANCESTORS + level * 8))
+    }
+}
+
+/// Inode number of a cgroup, and its id for programs. That of the root is 1, as in the kernel.
+pub(crate) fn id_of(slot: u32) -> u64 {
+    u64::from(slot) + 1
 }

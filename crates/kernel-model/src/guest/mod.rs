@@ -12,13 +12,14 @@ mod iterators;
 mod layout;
 mod masks;
 mod objects;
+mod people;
 mod per_cpu;
 mod read_mask;
 mod structs;
 mod target;
 mod writer;
 
-pub(crate) use cgroup::ROOT_ID as ROOT_CGROUP_ID;
+pub(crate) use cgroup::{MAX_LEVEL as MAX_CGROUP_LEVEL, id_of as cgroup_id};
 pub use constants::fill_constants;
 pub(crate) use idle_masks::IdleMask;
 pub(crate) use masks::write as write_mask;

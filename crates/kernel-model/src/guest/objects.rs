@@ -2,13 +2,15 @@
 //! The kernel's objects in guest memory, and what keeps them true.
 
 use super::arguments::Arguments;
-use super::cgroup::RootCgroup;
+use super::cgroup::Cgroups;
 use super::idle_masks::IdleMasks;
 use super::iterators::Iterators;
 use super::masks::{self, CpumaskPool, FixedMasks};
+use super::people::People;
 use super::per_cpu::PerCpu;
 use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
 use super::writer::Writer;
+use crate::CgroupKnobs;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 
@@ -27,6 +29,7 @@ pub(super) mod task {
     pub const NR_CPUS_ALLOWED: u32 = TASK_STRUCT.offset("nr_cpus_allowed");
     pub const PID: u32 = TASK_STRUCT.offset("pid");
     pub const TGID: u32 = TASK_STRUCT.offset("tgid");
+    pub const CGROUPS: u32 = TASK_STRUCT.offset("cgroups");
     pub const COMM: u32 = TASK_STRUCT.offset("comm");
     pub const GROUP_LEADER: u32 = TASK_STRUCT.offset("group_leader");
     pub const REAL_PARENT: u32 = TASK_STRUCT.offset("real_parent");
@@ -66,8 +69,10 @@ pub(crate) struct Objects {
     pub iterators: Iterators,
     /// The kernel's own masks.
     pub fixed_masks: FixedMasks,
-    /// The only cgroup.
-    pub root_cgroup: RootCgroup,
+    /// Cgroups.
+    pub cgroups: Cgroups,
+    /// Users, sessions, processes.
+    people: People,
     arguments: Arguments,
     mm: RegionId,
     cpus: u32,
@@ -89,6 +94,11 @@ pub(crate) struct TaskView<'a> {
     pub allowed: &'a CpuSet,
     pub parent: TaskId,
     pub tgid: i32,
+    pub uid: u32,
+    /// Number of its session's leader.
+    pub session: u32,
+    /// Its cgroup.
+    pub cgroup: u32,
 }
 
 impl Objects {
@@ -99,7 +109,7 @@ impl Objects {
         let idle_tasks = memory.add_region("idle task_struct", TASK_STRUCT.size(), cpus, Access::ReadOnly);
         let per_cpu = PerCpu::new(memory, cpus);
         let mm = memory.add_region("mm_struct", MM_STRUCT.size(), 1, Access::ReadOnly);
-        let objects = Objects {
+        let mut objects = Objects {
             tasks,
             idle_tasks,
             rqs: per_cpu.runqueues(),
@@ -110,7 +120,8 @@ impl Objects {
             idle_masks: IdleMasks::new(memory, cpus),
             iterators: Iterators::default(),
             fixed_masks: FixedMasks::new(memory, cpus),
-            root_cgroup: RootCgroup::new(memory),
+            cgroups: Cgroups::new(memory),
+            people: People::new(memory),
             arguments: Arguments::new(memory),
             mm,
             cpus,
@@ -126,7 +137,7 @@ impl Objects {
         self.cpus
     }
 
-    fn publish_idle_task(&self, memory: &mut Memory, cpu: CpuId) {
+    fn publish_idle_task(&mut self, memory: &mut Memory, cpu: CpuId) {
         let view = TaskView {
             pid: 0,
             comm: &format!("swapper/{cpu}"),
@@ -138,6 +149,9 @@ impl Objects {
             allowed: &[cpu].into_iter().collect(),
             parent: TaskId::NONE,
             tgid: 0,
+            uid: 0,
+            session: 0,
+            cgroup: 0,
         };
         let init = memory.addr(self.idle_tasks, 0);
         self.fill(memory, self.idle_tasks, cpu.0, &view, init);
@@ -150,7 +164,7 @@ impl Objects {
 
     /// Makes or refreshes the guest object of a task. What programs and the core store there (slice, vtime, flags) is
     /// left as it is.
-    pub fn publish(&self, memory: &mut Memory, task: TaskId, view: &TaskView<'_>) {
+    pub fn publish(&mut self, memory: &mut Memory, task: TaskId, view: &TaskView<'_>) {
         // Growing by powers of two keeps the number of copies small while tasks come one by one.
         memory.grow(self.tasks, (task.0 + 1).next_power_of_two());
         memory.grow(self.mm, (task.0 + 1).next_power_of_two());
@@ -159,9 +173,23 @@ impl Objects {
         self.fill(memory, self.tasks, task.0, view, parent);
         // 0 is no tid: the kernel hands them out from 1.
         memory.set_u64(self.tasks, task.0, task::TID, u64::from(task.0) + 1);
+        let leader = memory.get_u64(self.tasks, task.0, task::GROUP_LEADER);
+        let leader = memory.slot_in(self.tasks, leader).expect("a task leads it");
+        let pid = self.people.pid(memory, task.0, view.pid);
+        let signal = self.people.signal(memory, leader, view.session);
+        let mut to = Writer { bytes: memory.slot_mut(self.tasks, task.0), structure: &TASK_STRUCT };
+        to.set("thread_pid", pid);
+        to.set("signal", signal);
     }
 
-    fn fill(&self, memory: &mut Memory, region: RegionId, slot: u32, view: &TaskView<'_>, parent: GuestAddr) {
+    /// One thread more or less in the process of a task.
+    pub fn count_thread(&self, memory: &mut Memory, task: TaskId, change: i32) {
+        let leader = memory.get_u64(self.tasks, task.0, task::GROUP_LEADER);
+        let leader = memory.slot_in(self.tasks, leader).expect("a task leads it");
+        self.people.count_thread(memory, leader, change);
+    }
+
+    fn fill(&mut self, memory: &mut Memory, region: RegionId, slot: u32, view: &TaskView<'_>, parent: GuestAddr) {
         let own = memory.addr(region, slot);
         let (leader, parent) = match view.pid == view.tgid {
             true => (own, parent),
@@ -171,7 +199,8 @@ impl Objects {
         // Threads share the memory of their leader. Idle tasks and those of the kernel have none.
         let process = memory.slot_in(self.tasks, leader).filter(|_| view.flags & PF_KTHREAD == 0);
         let mm = process.map_or(0, |slot| memory.addr(self.mm, slot));
-        let css_set = self.root_cgroup.css_set(memory);
+        let css_set = self.cgroups.css_set(memory, view.cgroup);
+        let cred = self.people.cred(memory, view.uid);
         let mut to = Writer { bytes: memory.slot_mut(region, slot), structure: &TASK_STRUCT };
         to.set("pid", view.pid as u64);
         to.set("tgid", view.tgid as u64);
@@ -187,6 +216,8 @@ impl Objects {
         to.set("group_leader", leader);
         to.set("mm", mm);
         to.set("cgroups", css_set);
+        to.set("real_cred", cred);
+        to.set("cred", cred);
         to.text("comm", view.comm);
         self.set_mask(to.bytes, view.allowed);
     }
@@ -207,6 +238,11 @@ impl Objects {
         masks::write(&mut task[task::CPUS_MASK as usize..], allowed);
         let count = (allowed.len() as u32).to_le_bytes();
         task[task::NR_CPUS_ALLOWED as usize..][..4].copy_from_slice(&count);
+    }
+
+    /// The task is in another cgroup: its set (`p->cgroups`) changes.
+    pub fn set_css_set(&self, memory: &mut Memory, task: TaskId, set: GuestAddr) {
+        memory.set_u64(self.tasks, task.0, task::CGROUPS, set);
     }
 
     /// Refreshes the affinity fields only (cpus_mask, nr_cpus_allowed).
@@ -304,14 +340,14 @@ impl Objects {
     }
 
     /// `struct scx_init_task_args { fork, cgroup }` in guest memory; valid until the next call.
-    pub fn init_task_args(&self, memory: &mut Memory, fork: bool) -> GuestAddr {
-        let cgroup = self.root_cgroup.addr(memory);
+    pub fn init_task_args(&self, memory: &mut Memory, fork: bool, cgroup: u32) -> GuestAddr {
+        let cgroup = self.cgroups.addr(memory, cgroup);
         self.arguments.init_task(memory, fork, cgroup)
     }
 
-    /// `struct scx_cgroup_init_args` of the root cgroup.
-    pub fn cgroup_init_args(&self, memory: &mut Memory) -> GuestAddr {
-        self.arguments.cgroup_init(memory)
+    /// `struct scx_cgroup_init_args` of a cgroup with these knobs.
+    pub fn cgroup_init_args(&self, memory: &mut Memory, knobs: &CgroupKnobs) -> GuestAddr {
+        self.arguments.cgroup_init(memory, knobs)
     }
 
     /// `struct scx_exit_task_args { cancelled }`.

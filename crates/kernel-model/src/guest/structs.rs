@@ -80,6 +80,7 @@ pub(crate) const TASK_STRUCT: Struct = Struct {
         field("nivcsw", Ty::ULong),
         field("start_time", Ty::U64),
         field("real_cred", Ty::Ptr("cred")),
+        field("cred", Ty::Ptr("cred")),
         field("comm", Ty::Array(&Ty::Char, 16)),
         field("signal", Ty::Ptr("signal_struct")),
         field("cgroups", Ty::Ptr("css_set")),
@@ -137,7 +138,7 @@ pub(crate) const CGROUP: Struct = Struct {
         field("level", Ty::I32),
         field("kn", Ty::Ptr("kernfs_node")),
         field("dom_cgrp", Ty::Ptr("cgroup")),
-        field("ancestors", Ty::Array(&Ty::Ptr("cgroup"), 1)),
+        field("ancestors", Ty::Array(&Ty::Ptr("cgroup"), super::cgroup::MAX_LEVEL + 1)),
     ],
 };
 
@@ -153,7 +154,7 @@ pub(crate) const MM_STRUCT: Struct = Struct { name: "mm_struct", fields: &[field
 
 const UPID: Struct = Struct { name: "upid", fields: &[field("nr", Ty::I32), field("ns", Ty::Ptr("pid_namespace"))] };
 
-const PID: Struct =
+pub(crate) const PID: Struct =
     Struct { name: "pid", fields: &[field("level", Ty::U32), field("numbers", Ty::Array(&Ty::Struct(&UPID), 1))] };
 
 const PID_NAMESPACE: Struct =
@@ -162,7 +163,8 @@ const PID_NAMESPACE: Struct =
 /// Both `kuid_t` and `kgid_t`.
 const KUID: Struct = Struct { name: "kuid_t", fields: &[field("val", Ty::U32)] };
 
-const CRED: Struct = Struct {
+/// Whose a task is.
+pub(crate) const CRED: Struct = Struct {
     name: "cred",
     fields: &[
         field("uid", Ty::Struct(&KUID)),
@@ -172,9 +174,14 @@ const CRED: Struct = Struct {
     ],
 };
 
-const SIGNAL_STRUCT: Struct = Struct {
+/// What the threads of a process share. `pids` are those of `enum pid_type`.
+pub(crate) const SIGNAL_STRUCT: Struct = Struct {
     name: "signal_struct",
-    fields: &[field("nr_threads", Ty::I32), field("thread_head", Ty::Struct(&LIST_HEAD))],
+    fields: &[
+        field("nr_threads", Ty::I32),
+        field("thread_head", Ty::Struct(&LIST_HEAD)),
+        field("pids", Ty::Array(&Ty::Ptr("pid"), 4)),
+    ],
 };
 
 /// NR_STATS with CONFIG_SCHED_CORE, which adds the last one.

@@ -27,6 +27,9 @@ fn view<'a>(pid: i32, tgid: i32, parent: TaskId, allowed: &'a CpuSet) -> TaskVie
         allowed,
         parent,
         tgid,
+        uid: 0,
+        session: 0,
+        cgroup: 0,
     }
 }
 
@@ -38,7 +41,7 @@ pub(crate) fn read(memory: &Memory, task: u64, path: &str) -> u64 {
 
 #[test]
 fn a_task_shows_what_was_published() {
-    let (mut memory, objects) = new(4);
+    let (mut memory, mut objects) = new(4);
     let allowed = "1,3".parse().unwrap();
     objects.publish(&mut memory, TaskId(0), &view(7, 7, TaskId::NONE, &allowed));
     let task = objects.task_addr(&memory, TaskId(0), CpuId(0));
@@ -57,7 +60,7 @@ fn a_task_shows_what_was_published() {
 
 #[test]
 fn refreshing_a_task_keeps_what_programs_stored() {
-    let (mut memory, objects) = new(2);
+    let (mut memory, mut objects) = new(2);
     let all = CpuSet::first_n(2);
     objects.publish(&mut memory, TaskId(0), &view(7, 7, TaskId::NONE, &all));
     let task = objects.task_addr(&memory, TaskId(0), CpuId(0));
@@ -72,7 +75,7 @@ fn refreshing_a_task_keeps_what_programs_stored() {
 
 #[test]
 fn addresses_name_tasks_exactly() {
-    let (mut memory, objects) = new(2);
+    let (mut memory, mut objects) = new(2);
     let all = CpuSet::first_n(2);
     for task in 0..200 {
         objects.publish(&mut memory, TaskId(task), &view(task as i32 + 1, 1, TaskId::NONE, &all));
@@ -93,7 +96,7 @@ fn addresses_name_tasks_exactly() {
 
 #[test]
 fn threads_find_their_leader_and_the_parent_of_their_process_through_who_forks_them() {
-    let (mut memory, objects) = new(1);
+    let (mut memory, mut objects) = new(1);
     let all = CpuSet::first_n(1);
     objects.publish(&mut memory, TaskId(0), &view(9, 9, TaskId::NONE, &all));
     objects.publish(&mut memory, TaskId(1), &view(10, 10, TaskId(0), &all));
@@ -112,7 +115,7 @@ fn threads_find_their_leader_and_the_parent_of_their_process_through_who_forks_t
 
 #[test]
 fn runqueues_show_who_runs() {
-    let (mut memory, objects) = new(3);
+    let (mut memory, mut objects) = new(3);
     objects.publish(&mut memory, TaskId(0), &view(1, 1, TaskId::NONE, &CpuSet::first_n(3)));
     objects.set_curr(&mut memory, CpuId(2), TaskId(0));
     let first = objects.variable(&memory, "runqueues").unwrap();
@@ -135,10 +138,10 @@ fn programs_cannot_store_to_what_is_not_theirs() {
     let addrs = [
         objects.task_addr(&memory, TaskId::NONE, CpuId(0)),
         objects.variable(&memory, "runqueues").unwrap(),
-        objects.root_cgroup.addr(&memory),
+        objects.cgroups.addr(&memory, 0),
         objects.fixed_masks.online(&memory),
         pool,
-        objects.init_task_args(&mut memory, true),
+        objects.init_task_args(&mut memory, true, 0),
     ];
     for addr in addrs {
         assert!(matches!(memory.store(addr, 8, 1), Err(FaultKind::ReadOnly { .. })), "{addr:#x}");
@@ -172,9 +175,9 @@ fn exit_information_is_readable_and_cut_to_the_kernels_buffers() {
 
 #[test]
 fn arguments_of_ops_hold_what_the_op_is_told() {
-    let (mut memory, objects) = new(2);
-    let cgroup = objects.root_cgroup.addr(&memory);
-    let addr = objects.init_task_args(&mut memory, true);
+    let (mut memory, mut objects) = new(2);
+    let cgroup = objects.cgroups.addr(&memory, 0);
+    let addr = objects.init_task_args(&mut memory, true, 0);
     assert_eq!([memory.load(addr, 1), memory.load(addr + 8, 8)], [Ok(1), Ok(cgroup)]);
     let addr = objects.exit_task_args(&mut memory, true);
     assert_eq!(memory.load(addr, 1), Ok(1));
@@ -219,10 +222,10 @@ fn a_program_that_never_releases_masks_is_stopped() {
 
 #[test]
 fn only_masks_are_taken_for_masks() {
-    let (mut memory, objects) = new(70);
+    let (mut memory, mut objects) = new(70);
     objects.publish(&mut memory, TaskId(0), &view(1, 1, TaskId::NONE, &CpuSet::first_n(70)));
     let task = objects.task_addr(&memory, TaskId(0), CpuId(0));
-    for wrong in [0, task, task + 8, objects.root_cgroup.addr(&memory), objects.fixed_masks.online(&memory) + 8] {
+    for wrong in [0, task, task + 8, objects.cgroups.addr(&memory, 0), objects.fixed_masks.online(&memory) + 8] {
         assert!(matches!(objects.mask(&memory, wrong), Err(FaultKind::BadArgument(_))), "{wrong:#x}");
     }
     // 1024 bytes of the program's own are taken, and bits above the last CPU are not looked at.

@@ -104,7 +104,7 @@ impl Kernel {
         self.enter_bypass();
         self.watchdog_checked = self.core.jiffies_now();
         self.arm_watchdog(self.core.context.cpu);
-        if !self.init_cgroup() {
+        if !self.init_cgroups() {
             return;
         }
         for task in self.all_tasks() {
@@ -125,20 +125,6 @@ impl Kernel {
         self.attaching = self.core.exit.is_none();
     }
 
-    /// Step 7: `cgroup_init` for the only cgroup, the root. False if it failed.
-    fn init_cgroup(&mut self) -> bool {
-        let args = self.core.objects.cgroup_init_args(&mut self.machine.memory);
-        let root = self.core.objects.root_cgroup.addr(&self.machine.memory);
-        let result = self.call(Op::CgroupInit, &[root, args]).unwrap_or(0) as i32;
-        if result != 0 {
-            let result = self.sane_errno(Op::CgroupInit, result);
-            self.core.fail_after(Op::CgroupInit, format!("ops.cgroup_init() failed ({result})"));
-            return false;
-        }
-        self.core.cgroup_known = true;
-        true
-    }
-
     /// The second half of an attach (contract 1.3, step 10), done on `cpu`. No effect if the scheduler is gone already.
     pub fn end_attach(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
@@ -150,7 +136,7 @@ impl Kernel {
     }
 
     /// `ops_sanitize_err`: an op that fails returns a negative errno; another number is an error of its own.
-    fn sane_errno(&mut self, op: Op, result: i32) -> i32 {
+    pub(super) fn sane_errno(&mut self, op: Op, result: i32) -> i32 {
         if (-MAX_ERRNO..0).contains(&result) {
             return result;
         }
@@ -174,7 +160,8 @@ impl Kernel {
 
     /// Calls `init_task`; its negative errno fails the attach, or the fork (contract T1).
     pub(super) fn init_task(&mut self, task: TaskId, fork: bool) -> Result<(), i32> {
-        let args = self.core.objects.init_task_args(&mut self.machine.memory, fork);
+        let cgroup = self.core.task(task).cgroup.0;
+        let args = self.core.objects.init_task_args(&mut self.machine.memory, fork, cgroup);
         self.set_state(task, ExtState::InitBegin);
         let result = self.call_task(Op::InitTask, task, args).unwrap_or(0) as i32;
         if result != 0 {
@@ -270,10 +257,7 @@ impl Kernel {
 
     fn take_down(&mut self) {
         let info = self.core.exit.clone().expect("there is a reason to disable");
-        if std::mem::take(&mut self.core.cgroup_known) {
-            let root = self.core.objects.root_cgroup.addr(&self.machine.memory);
-            self.call(Op::CgroupExit, &[root]);
-        }
+        self.exit_cgroups();
         for task in self.all_tasks() {
             if self.core.task(task).class == Class::Ext {
                 self.change(task, deq_flags::MOVE | deq_flags::CLASS, |kernel| {

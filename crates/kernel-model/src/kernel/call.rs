@@ -45,6 +45,11 @@ impl Kernel {
         self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task), [task, TaskId::NONE]).await
     }
 
+    /// Calls an op about a task with arguments of its own, under the lock of its runqueue.
+    pub(super) fn call_about(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
+        self.call_for(op, args, DirectDispatch::Off, self.core.task_cpu(task), [task, TaskId::NONE])
+    }
+
     /// `cpu` is the one whose runqueue an op under a lock has locked, `subjects` are the tasks that it is about.
     async fn call_for(
         &mut self,

@@ -4,6 +4,7 @@
 mod attach;
 mod bypass;
 mod call;
+mod cgroup;
 mod change;
 mod check;
 mod dump;

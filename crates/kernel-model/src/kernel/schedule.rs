@@ -84,6 +84,7 @@ impl Kernel {
                 self.core.task_mut(prev).exiting = true;
                 self.publish(prev);
                 self.stop_running(prev, RunState::Dead, deq_flags::SPECIAL).await;
+                self.core.objects.count_thread(&mut self.machine.memory, prev, -1);
             }
         }
     }

@@ -2,12 +2,12 @@
 //! Fork and wakeup: `sched_fork`, `wake_up_new_task`, `try_to_wake_up` (contract T1–T3).
 
 use super::{Kernel, Stage};
-use crate::TaskAttributes;
 use crate::core::classes::Turn;
 use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
 use crate::ops::Op;
+use crate::{CgroupId, TaskAttributes};
 use event_log::{DetailKind, EventKind, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use two_forms::two_forms;
@@ -32,6 +32,7 @@ impl Kernel {
         self.core.by_pid.insert(entry.pid, task);
         self.core.tasks.push(entry);
         self.publish(task);
+        self.core.objects.count_thread(&mut self.machine.memory, task, 1);
         self.core.objects.set_slice(&mut self.machine.memory, task, SLICE_DFL_NS);
         let parent = self.core.task(task).parent;
         if parent != TaskId::NONE {
@@ -40,6 +41,7 @@ impl Kernel {
         if self.stage != Stage::Disabled {
             if let Err(errno) = self.init_task(task, true) {
                 self.core.task_mut(task).run_state = RunState::Dead;
+                self.core.objects.count_thread(&mut self.machine.memory, task, -1);
                 self.finish();
                 return Err(errno);
             }
@@ -52,7 +54,7 @@ impl Kernel {
     }
 
     fn new_task(&self, task: TaskId, cpu: CpuId, attributes: TaskAttributes) -> Task {
-        let TaskAttributes { name, policy, nice, allowed, kernel_thread, thread, parent } = attributes;
+        let TaskAttributes { name, policy, nice, allowed, kernel_thread, thread, parent, identity } = attributes;
         let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
         assert!(!allowed.is_empty(), "a task may run on some CPU of the machine");
         let mut comm = name;
@@ -60,6 +62,10 @@ impl Kernel {
         comm.truncate(end);
         let switch_all = !self.flag(ops_flags::SWITCH_PARTIAL);
         let pid = modelled_pid(task) as i32;
+        let (uid, session, cgroup) = parent.map_or((0, 0, CgroupId::ROOT), |parent| {
+            let parent = self.core.task(parent);
+            (parent.uid, parent.session, parent.cgroup)
+        });
         Task {
             blocks: false,
             comm,
@@ -72,6 +78,9 @@ impl Kernel {
             kernel_thread,
             parent: parent.unwrap_or(TaskId::NONE),
             exiting: false,
+            uid: identity.uid.unwrap_or(uid),
+            session: identity.session.unwrap_or(session),
+            cgroup: identity.cgroup.unwrap_or(cgroup),
             cpu,
             run_state: RunState::New,
             class: self.core.class_of(policy, switch_all, self.stage == Stage::Enabled),
@@ -118,6 +127,9 @@ impl Kernel {
             allowed: &entry.allowed,
             parent: entry.parent,
             tgid: entry.tgid,
+            uid: entry.uid,
+            session: entry.session,
+            cgroup: entry.cgroup.0,
         };
         self.core.objects.publish(&mut self.machine.memory, task, &view);
     }

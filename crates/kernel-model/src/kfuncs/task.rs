@@ -2,8 +2,8 @@
 //! Tasks, runqueues and cgroups as programs find and read them.
 
 use super::args::{Subject, bad, subject, task};
+use crate::CgroupId;
 use crate::core::Core;
-use crate::guest::ROOT_CGROUP_ID;
 use bpf_machine::{Context, FaultKind, GuestAddr};
 
 /// Kfuncs that only mark a section for the verifier: RCU, preemption and interrupts do not exist in the model.
@@ -79,42 +79,43 @@ pub(super) fn from_tid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Re
     Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
-/// scx_bpf_task_cgroup(p): every task is in the root, and so is the answer to a call that is an error.
+/// scx_bpf_task_cgroup(p); the root where the call is an error.
 pub(super) fn cgroup(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = match subject(core, cx.memory, a[0])? {
         Subject::Task(task) => Some(task),
         Subject::Idle(_) => None,
     };
-    core.is_subject(task);
-    Ok(core.objects.root_cgroup.addr(cx.memory))
+    let is_subject = core.is_subject(task);
+    let cgroup = task.filter(|_| is_subject).map_or(CgroupId::ROOT, |task| core.task(task).cgroup);
+    Ok(core.objects.cgroups.addr(cx.memory, cgroup.0))
 }
 
-fn check_cgroup(core: &Core, cx: &Context<'_>, addr: GuestAddr) -> Result<(), FaultKind> {
-    let is_root = addr == core.objects.root_cgroup.addr(cx.memory);
-    if is_root { Ok(()) } else { Err(bad(format!("{addr:#x} is not a cgroup"))) }
+fn cgroup_at(core: &Core, cx: &Context<'_>, addr: GuestAddr) -> Result<u32, FaultKind> {
+    core.objects.cgroups.at(cx.memory, addr).ok_or_else(|| bad(format!("{addr:#x} is not a cgroup")))
 }
 
-/// bpf_cgroup_acquire(cgrp).
+/// bpf_cgroup_acquire(cgrp). Cgroups are never freed while the program runs, so a reference is only a pointer.
 pub(super) fn cgroup_acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    check_cgroup(core, cx, a[0])?;
+    cgroup_at(core, cx, a[0])?;
     Ok(a[0])
 }
 
 /// bpf_cgroup_release(cgrp).
 pub(super) fn cgroup_release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    check_cgroup(core, cx, a[0])?;
+    cgroup_at(core, cx, a[0])?;
     Ok(0)
 }
 
-/// bpf_cgroup_ancestor(cgrp, level): the root at level 0, NULL below it.
+/// bpf_cgroup_ancestor(cgrp, level): the root at level 0, NULL below its own.
 pub(super) fn cgroup_ancestor(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    check_cgroup(core, cx, a[0])?;
-    Ok(if a[1] as i32 == 0 { a[0] } else { 0 })
+    let cgroup = cgroup_at(core, cx, a[0])?;
+    Ok(core.objects.cgroups.ancestor(cx.memory, cgroup, a[1] as i32).unwrap_or(0))
 }
 
-/// bpf_cgroup_from_id(cgid).
+/// bpf_cgroup_from_id(cgid): NULL for one that is gone.
 pub(super) fn cgroup_from_id(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    Ok(if a[0] == ROOT_CGROUP_ID { core.objects.root_cgroup.addr(cx.memory) } else { 0 })
+    let found = core.cgroups.by_id(a[0]);
+    Ok(found.map_or(0, |cgroup| core.objects.cgroups.addr(cx.memory, cgroup.0)))
 }
 
 /// scx_bpf_now().

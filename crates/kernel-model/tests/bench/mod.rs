@@ -45,6 +45,8 @@ pub struct Bench {
     read: usize,
     /// Reschedules that were asked for, in order, since the last look.
     pub rescheds: Vec<u32>,
+    /// What the scheduler printed since the last look.
+    pub printed: Vec<String>,
     /// CPUs that wait for others (`SCX_KICK_WAIT`).
     pub awaited: Vec<(u32, String)>,
 }
@@ -79,7 +81,18 @@ impl Bench {
         kernel.load(&object)?;
         let (pending, timers) = (VecDeque::new(), BTreeMap::new());
         let (output, now, read) = (Output::default(), Nanos::ZERO, 0);
-        Ok(Bench { kernel, now, object, output, pending, timers, read, rescheds: Vec::new(), awaited: Vec::new() })
+        Ok(Bench {
+            kernel,
+            now,
+            object,
+            output,
+            pending,
+            timers,
+            read,
+            rescheds: Vec::new(),
+            printed: Vec::new(),
+            awaited: Vec::new(),
+        })
     }
 
     /// The probe on a flat machine, attached; what it logged until then is forgotten.
@@ -126,6 +139,7 @@ impl Bench {
             kernel_thread: false,
             thread: false,
             parent: None,
+            identity: kernel_model::Identity::default(),
         };
         self.kernel.fork(CpuId(0), attributes).expect("init_task agrees")
     }
@@ -142,6 +156,7 @@ impl Bench {
     /// Takes what the last call produced, without rescheduling anything.
     pub fn collect(&mut self) {
         self.kernel.take_output(&mut self.output);
+        self.printed.extend(self.output.printed.drain(..).map(|(_, printk)| printk.text));
         for effect in self.output.effects.drain(..) {
             match effect {
                 Effect::Resched { cpu } => {

@@ -3,6 +3,7 @@
 
 use crate::world::World;
 use ids::TaskId;
+use kernel_model::CgroupId;
 use machine_model::Machine;
 
 #[test]
@@ -15,6 +16,29 @@ fn every_policy_runs_in_old_and_new_kernels() {
             for task in tasks {
                 assert!(world.ran_ms(task) > 400, "{} {version:?}: {}", policy.name, world.ran_ms(task));
             }
+        }
+    }
+}
+
+/// Who runs, who waits and who sleeps may come to another cgroup; what its weight means is for each policy to say.
+#[test]
+fn every_policy_goes_on_while_tasks_move_between_cgroups() {
+    for policy in policies::all() {
+        let mut world = World::new(policy.name, "node:1 core:2 pu:1", 250);
+        let outer = world.group(CgroupId::ROOT, "outer", 300);
+        let groups = [CgroupId::ROOT, outer, world.group(outer, "inner", 50)];
+        let tasks = world.start(vec![world.attributes(); 5]);
+        world.run_ms(50);
+        let sleeper = world.running(0);
+        world.block(sleeper);
+        for turn in 0..30 {
+            world.place(&tasks, groups[turn % 3]);
+            world.run_ms(20);
+        }
+        world.wake(1, sleeper, false);
+        world.run_ms(1_000);
+        for task in &tasks {
+            assert!(world.ran_ms(*task) > 200, "{}: {}", policy.name, world.ran_ms(*task));
         }
     }
 }

@@ -5,7 +5,7 @@
 use bpf_object::Object;
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Config, Effect, Kernel, Leave, Output, TaskAttributes, TimerKey};
+use kernel_model::{CgroupId, CgroupKnobs, Config, Effect, Kernel, Leave, Output, TaskAttributes, TimerKey};
 use launch_profile::Profile;
 use machine_model::Machine;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,22 @@ impl World {
             kernel_thread: false,
             thread: false,
             parent: None,
+            identity: kernel_model::Identity::default(),
         }
+    }
+
+    /// A cgroup in `parent`, with this weight.
+    pub fn group(&mut self, parent: CgroupId, name: &str, weight: u32) -> CgroupId {
+        let group = self.kernel.make_cgroup(CpuId(0), parent, name).unwrap();
+        self.kernel.set_cgroup(CpuId(0), group, CgroupKnobs { weight, ..CgroupKnobs::default() });
+        self.settle();
+        group
+    }
+
+    /// Tasks go to a cgroup, whatever they do.
+    pub fn place(&mut self, tasks: &[TaskId], group: CgroupId) {
+        self.kernel.move_to_cgroup(CpuId(0), tasks, group).unwrap();
+        self.settle();
     }
 
     /// Makes tasks while nobody runs on CPU 0, so that they have no parent, and then wakes them in their order.

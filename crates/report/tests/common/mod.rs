@@ -79,6 +79,7 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         slowed: None,
         spin: None,
         parts: Vec::new(),
+        groups: Vec::new(),
         tasks: (0..12).map(|id| task(id, if id == 3 { "kworker/u8:1" } else { "cc1" }, 100 - u64::from(id))).collect(),
     }
 }

@@ -14,7 +14,7 @@ use crate::run::{BOOT_CPU, Run};
 use crate::tasks::Role;
 use event_log::BlockCause;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::{Identity, Leave, TaskAttributes};
 use machine_model::{BackgroundThread, Machine};
 
 /// A thread of the kernel.
@@ -71,6 +71,7 @@ impl<M: Model> Run<'_, M> {
                 kernel_thread: true,
                 thread: false,
                 parent: None,
+                identity: Identity::default(),
             };
             let task = self.boot_thread(cpu, attributes, Role::Background(number as u32));
             self.alarms.set(Alarm::Sleep(task), first);

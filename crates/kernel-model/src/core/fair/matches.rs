@@ -112,8 +112,16 @@ impl Pair {
 
     fn fork(&mut self, policy: Policy, nice: i8) {
         let (name, allowed) = ("task".to_owned(), CpuSet::first_n(self.cpus));
-        let attributes =
-            TaskAttributes { name, policy, nice, allowed, kernel_thread: false, thread: false, parent: None };
+        let attributes = TaskAttributes {
+            name,
+            policy,
+            nice,
+            allowed,
+            kernel_thread: false,
+            thread: false,
+            parent: None,
+            identity: crate::Identity::default(),
+        };
         let task = self.kernel.fork(CpuId(0), attributes).expect("there is no scheduler that could refuse");
         self.oracle.add(policy, u64::from(load_weight(policy, nice)));
         self.kernel.wake_new(CpuId(0), task);

@@ -52,6 +52,9 @@ impl Bench {
             allowed: &all,
             parent: TaskId::NONE,
             tgid: pid,
+            uid: 0,
+            session: 0,
+            cgroup: 0,
         };
         self.core.objects.publish(&mut self.memory, task, &view);
         self.core.by_pid.insert(pid, task);
@@ -132,6 +135,9 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         kernel_thread: false,
         parent: TaskId::NONE,
         exiting: false,
+        uid: 0,
+        session: 0,
+        cgroup: crate::CgroupId::ROOT,
         cpu: CpuId(0),
         run_state: RunState::Runnable,
         class: Class::Ext,
