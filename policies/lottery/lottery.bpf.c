@@ -23,19 +23,23 @@
  * 6. A CPU draws among the tasks that may run there. One that may not was passed over when its time came; when its own CPU
  *    looks, it draws again. As draws have no memory, this is fair too.
  *
- * 7. A task that wakes goes to an idle CPU if there is one: where nobody else waits, there is nothing to draw.
+ * 7. Currencies. Each cgroup issues its own tickets, and is backed by its weight: 100 unless somebody said otherwise. A draw
+ *    begins at the root. Of the cgroups in which somebody wants the CPU one wins by its weight, then one of those in it, and so
+ *    on down to a task; a cgroup's own tasks together are as one of weight 100. So what happens inside of a currency changes
+ *    nothing outside: more tickets there only make each of them worth less. The paper computes values of tickets instead,
+ *    and adjusts them whenever somebody comes or goes; to draw at each level gives the same chances.
+ *
+ * 8. A task that wakes goes to an idle CPU if there is one: where nobody else waits, there is nothing to draw.
  *
  * Where this departs from the paper, and why:
  * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
  *   quanta of 100 ms.
  * - Two CPUs that draw at the same moment may see the clock of one winner ago.
  */
+#include <weir/jobs.bpf.h>
 #include <weir/log2.bpf.h>
-#include <weir/scx.bpf.h>
 
 LICENSE("GPL");
-
-#define QUEUE_DSQ 0
 
 /* Set by the preset. */
 RODATA u32 quantum_us = 100000;
@@ -46,12 +50,20 @@ struct task {
 	u64 price_ns;	/* 5: what it used of the quantum that it had last */
 	u64 used_ns;	/* of the quantum that it has now */
 	u64 since;	/* when it began to run */
+	u32 job;	/* 7: its currency, whose queue has the same number */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* 2 */
-u64 lottery_clock;
+/* 7: two lotteries are held in a currency. They have its cgroup's number. */
+struct currency {
+	u64 clock;	/* 2, of its own tasks */
+	u64 inner_clock;	/* of the currencies in it, and of its own tasks as a whole */
+	u64 key;	/* when it wins among its parent's */
+	u64 own_key;	/* when its own tasks win, as a whole */
+};
+
+struct currency currencies[JOBS];
 
 static u64 redrawn(struct task_struct *p, u64 key);
 
@@ -63,6 +75,11 @@ static u64 redrawn(struct task_struct *p, u64 key);
 static struct task *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline struct currency *currency_of(const struct task *t)
+{
+	return &currencies[t->job % JOBS];
 }
 
 static __always_inline u64 quantum_ns(void)
@@ -78,33 +95,134 @@ static __always_inline u64 draw(void)
 	return (32 * LOG2_ONE - log2_of(bpf_get_prandom_u32() + 1ULL)) * LN_2 >> LOG2_BITS;
 }
 
-/* When a task wins that has used `price_ns`. Keys count 2^-10 ns for each ticket. */
-static __noinline u64 key_for(struct task_struct *p, u64 price_ns)
+/* How long until somebody wins who has used `price_ns`. Keys count 2^-10 ns for each ticket. */
+static __noinline u64 time_to_win(u64 price_ns, u32 tickets)
 {
-	u32 tickets = p->scx.weight;
-
 	if (!compensation || price_ns > quantum_ns())
 		price_ns = quantum_ns();
-	return READ_ONCE(lottery_clock) + (draw() * price_ns >> 6) / (tickets ? tickets : 1);
+	return (draw() * price_ns >> 6) / (tickets ? tickets : 1);
+}
+
+static __always_inline u64 key_for(struct task_struct *p, struct task *t, u64 price_ns)
+{
+	return READ_ONCE(currency_of(t)->clock) + time_to_win(price_ns, p->scx.weight);
+}
+
+static __always_inline void set_clock(u64 *clock, u64 key)
+{
+	if (key > READ_ONCE(*clock))
+		WRITE_ONCE(*clock, key);
 }
 
 /* 6: a task that was passed over draws again. No draw is before the clock, so nobody is seen as earlier than its key. */
 static u64 redrawn(struct task_struct *p, u64 key)
 {
-	struct task *t;
+	struct task *t = task_of(p);
 
-	if (key >= READ_ONCE(lottery_clock))
-		return key;
-	t = task_of(p);
-	if (t)
-		key = t->key = key_for(p, t->price_ns);
+	if (t && key < READ_ONCE(currency_of(t)->clock))
+		key = t->key = key_for(p, t, t->price_ns);
 	return key;
 }
 
-static __always_inline void set_clock(u64 key)
+/* ---- 7: currencies ---- */
+
+/* Jobs of which somebody waits, as bits. */
+static __noinline u64 jobs_that_wait(void)
 {
-	if (key > READ_ONCE(lottery_clock))
-		WRITE_ONCE(lottery_clock, key);
+	u64 found = 0;
+	int number;
+
+	for_range(number, 0, last_job + 1) {
+		if (scx_bpf_dsq_nr_queued(number))
+			found |= 1ULL << number;
+	}
+	return found;
+}
+
+/* The same with those in which they are. */
+static __noinline u64 with_ancestors(u64 some)
+{
+	u64 found = 0;
+	int number;
+
+	for_range(number, 0, last_job + 1) {
+		if (some >> number & 1)
+			found |= job_at(number)->path;
+	}
+	return found;
+}
+
+/* 6: when one of a currency wins; one that has won, or was passed over, draws anew. */
+static __always_inline u64 lot_of(u64 *key, u64 clock, u32 weight)
+{
+	if (READ_ONCE(*key) <= clock)
+		WRITE_ONCE(*key, clock + time_to_win(quantum_ns(), weight));
+	return READ_ONCE(*key);
+}
+
+/* Who wins in currency `at`: one of those in it, or itself, which means its own tasks. */
+static __noinline u32 draw_in(u32 at, u64 some, u64 all)
+{
+	struct currency *c = &currencies[at % JOBS];
+	u64 clock = READ_ONCE(c->inner_clock), best = ~0ULL;
+	u32 winner = at;
+	int number;
+
+	if (some >> at & 1)
+		best = lot_of(&c->own_key, clock, DEFAULT_WEIGHT);
+	for_range(number, 1, last_job + 1) {
+		u64 key;
+
+		if (!(all >> number & 1) || job_at(number)->parent != at)
+			continue;
+		key = lot_of(&currencies[(u32)number % JOBS].key, clock, job_at(number)->weight);
+		if (key < best) {
+			best = key;
+			winner = number;
+		}
+	}
+	if (best != ~0ULL)
+		set_clock(&c->inner_clock, best);
+	return winner;
+}
+
+/* Of the jobs `some`, of which somebody wants the CPU, the one that wins. */
+static __noinline u32 draw_job(u64 some)
+{
+	u64 all = with_ancestors(some);
+	u32 at = ROOT_JOB, next;
+	int level;
+
+	for_range(level, 0, JOB_DEPTH + 1) {
+		next = draw_in(at, some, all);
+		if (next == at)
+			break;
+		at = next;
+	}
+	return at;
+}
+
+/* Somebody of the jobs that wait. If a winner's tasks may not run here, another job is drawn. */
+static __noinline bool take_by_lot(s32 cpu, struct task *own, u64 own_key)
+{
+	u64 some = jobs_that_wait() | (own ? 1ULL << own->job % JOBS : 0);
+	int attempt;
+
+	for_range(attempt, 0, JOBS) {
+		u32 winner;
+		bool is_own;
+
+		if (!some)
+			break;
+		winner = draw_job(some);
+		is_own = own && own->job == winner;
+		if (take(winner, cpu, is_own ? own_key : NO_LIMIT))
+			return true;
+		if (is_own)
+			break;
+		some &= ~(1ULL << winner % JOBS);
+	}
+	return false;
 }
 
 /* ---- The life of a task, in order ---- */
@@ -116,10 +234,11 @@ SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_t
 	if (!t)
 		return -12; /* ENOMEM */
 	t->price_ns = quantum_ns();
+	t->job = number_of(args->cgroup);
 	return 0;
 }
 
-/* 7 */
+/* 8 */
 OP3(s32, lottery_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	bool is_idle = false;
@@ -146,8 +265,8 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 	if (t->used_ns)
 		t->price_ns = t->used_ns;
 	t->used_ns = 0;
-	t->key = key_for(p, t->price_ns);
-	dsq_insert_by_key(p, QUEUE_DSQ, quantum_ns(), t->key, enq_flags);
+	t->key = key_for(p, t, t->price_ns);
+	dsq_insert_by_key(p, t->job, quantum_ns(), t->key, enq_flags);
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
@@ -157,11 +276,11 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 OP2(void, lottery_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
-	u64 now = now_ns(), own = t ? key_for(prev, t->used_ns + (now - t->since)) : NO_LIMIT;
+	u64 now = now_ns(), own = t ? key_for(prev, t, t->used_ns + (now - t->since)) : NO_LIMIT;
 
-	if (take(QUEUE_DSQ, cpu, own) || !t)
+	if (take_by_lot(cpu, t, own) || !t)
 		return;
-	set_clock(own);
+	set_clock(&currency_of(t)->clock, own);
 	t->used_ns = 0;
 	t->since = now;
 	task_set_slice(prev, quantum_ns());
@@ -174,7 +293,7 @@ OP1(void, lottery_running, struct task_struct *, p)
 	if (!t)
 		return;
 	t->since = now_ns();
-	set_clock(t->key);
+	set_clock(&currency_of(t)->clock, t->key);
 }
 
 OP2(void, lottery_stopping, struct task_struct *, p, bool, runnable)
@@ -185,9 +304,41 @@ OP2(void, lottery_stopping, struct task_struct *, p, bool, runnable)
 		t->used_ns += now_ns() - t->since;
 }
 
+/* ---- The life of a cgroup ---- */
+
+SLEEPABLE_OP2(s32, lottery_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
+{
+	return make_job(cgrp, args->weight);
+}
+
+SLEEPABLE_OP1(void, lottery_cgroup_exit, struct cgroup *, cgrp)
+{
+	end_job(cgrp);
+}
+
+OP3(void, lottery_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		t->job = number_of(to);
+}
+
+OP2(void, lottery_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
+{
+	weigh_job(cgrp, weight);
+}
+
 SLEEPABLE_OP0(s32, lottery_init)
 {
-	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
+	s32 error = 0;
+	int number;
+
+	for_range(number, 0, JOBS) {
+		if (!error)
+			error = scx_bpf_create_dsq(number, -1);
+	}
+	return error;
 }
 
 OP1(void, lottery_exit, struct scx_exit_info *, info)
@@ -202,6 +353,10 @@ SCHEDULER(lottery_ops,
 	.dispatch = (void *)lottery_dispatch,
 	.running = (void *)lottery_running,
 	.stopping = (void *)lottery_stopping,
+	.cgroup_init = (void *)lottery_cgroup_init,
+	.cgroup_exit = (void *)lottery_cgroup_exit,
+	.cgroup_move = (void *)lottery_cgroup_move,
+	.cgroup_set_weight = (void *)lottery_cgroup_set_weight,
 	.init = (void *)lottery_init,
 	.exit = (void *)lottery_exit,
 	.name = "lottery",

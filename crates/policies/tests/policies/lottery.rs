@@ -3,7 +3,7 @@
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
 
 /// Quanta of 10 ms, each of one tick.
 const QUANTUM_MS: u64 = 10;
@@ -178,4 +178,112 @@ fn new_tickets_count_at_once() {
     let n = 4000;
     let winners = winners(&mut world, n);
     assert_binomial(winners.iter().filter(|winner| **winner == tasks[1]).count(), n, 11.0 / 111.0, "after");
+}
+
+/// Shares of CPU 0 in the next `quanta`, by groups of tasks.
+fn shares(world: &mut World, groups: &[&[TaskId]], quanta: usize) -> Vec<f64> {
+    let winners = winners(world, quanta);
+    let of = |group: &&[TaskId]| winners.iter().filter(|winner| group.contains(winner)).count() as f64 / quanta as f64;
+    groups.iter().map(of).collect()
+}
+
+/// Theory 7, the paper's experiment with currencies (figure 9): A and B have the same backing; A1 has 100 and A2 200 tickets of A,
+/// B1 100 and B2 200 of B. Then B3 comes with 300 of B: B1 and B2 have half of what they had, and A does not notice.
+#[test]
+fn inflation_stays_inside_of_a_currency() {
+    let n = 4000;
+    let close = |found: f64, p: f64| {
+        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, not {p}")
+    };
+    let mut world = alone(SPEC);
+    let (a, b) = (world.group(CgroupId::ROOT, "a", 100), world.group(CgroupId::ROOT, "b", 100));
+    // Weights inside of a currency are those of cgroups of one task, as nice values have no 1 : 2 : 3.
+    let inner: Vec<_> = [(a, "1", 100), (a, "2", 200), (b, "1", 100), (b, "2", 200), (b, "3", 300)]
+        .into_iter()
+        .map(|(parent, name, weight)| world.group(parent, name, weight))
+        .collect();
+    let attributes = vec![world.attributes(); 5];
+    let tasks = world.start(attributes);
+    for (task, group) in tasks.iter().zip(&inner) {
+        world.place(&[*task], *group);
+    }
+    let late = tasks[4];
+    while world.running(0) != late {
+        world.run_ms(1);
+    }
+    world.block(late);
+    let [a1, a2, b1, b2] = [0, 1, 2, 3].map(|at| [tasks[at]]);
+    let found = shares(&mut world, &[&a1, &a2, &b1, &b2], n);
+    for (found, p) in found.iter().zip([1.0 / 6.0, 1.0 / 3.0, 1.0 / 6.0, 1.0 / 3.0]) {
+        close(*found, p);
+    }
+    world.wake(0, late, false);
+    let found = shares(&mut world, &[&a1, &a2, &b1, &b2, &[late]], n);
+    for (found, p) in found.iter().zip([1.0 / 6.0, 1.0 / 3.0, 1.0 / 12.0, 1.0 / 6.0, 1.0 / 4.0]) {
+        close(*found, p);
+    }
+}
+
+/// Theory 7: tasks of the root together are as a currency of weight 100, and tickets count inside of each.
+#[test]
+fn a_cgroups_own_tasks_are_as_one_of_weight_100() {
+    let mut world = alone(SPEC);
+    let group = world.group(CgroupId::ROOT, "a", 300);
+    let attributes = vec![nice(&world, 0), nice(&world, 4), nice(&world, 0), nice(&world, 0), nice(&world, 0)];
+    let tasks = world.start(attributes);
+    world.place(&tasks[..2], group);
+    let n = 4000;
+    let found = shares(&mut world, &[&tasks[..1], &tasks[1..2], &tasks[2..]], n);
+    for (found, p) in found.iter().zip([0.75 * 100.0 / 141.0, 0.75 * 41.0 / 141.0, 0.25]) {
+        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, not {p:.4}");
+    }
+}
+
+/// Theory 7: a new weight counts from the next draw on, and a currency of which nobody wants the CPU leaves its part to others.
+#[test]
+fn backing_can_change_and_be_idle() {
+    let mut world = alone(SPEC);
+    let groups: Vec<_> = ["a", "b", "c"].into_iter().map(|name| world.group(CgroupId::ROOT, name, 100)).collect();
+    let attributes = vec![world.attributes(); 2];
+    let tasks = world.start(attributes);
+    world.place(&tasks[..1], groups[0]);
+    world.place(&tasks[1..], groups[1]);
+    world.kernel.set_cgroup(CpuId(0), groups[0], CgroupKnobs { weight: 900, ..CgroupKnobs::default() });
+    world.settle();
+    let n = 4000;
+    let found = shares(&mut world, &[&tasks[..1]], n)[0];
+    assert!((found - 0.9).abs() < 4.0 * (0.09 / n as f64).sqrt(), "{found}");
+}
+
+/// Theory 6 and 7: where the currency that wins has nobody who may run here, another one is drawn, and no CPU idles.
+#[test]
+fn a_currency_that_may_not_run_here_leaves_the_cpu_to_others() {
+    let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
+    let (a, b) = (world.group(CgroupId::ROOT, "a", 1000), world.group(CgroupId::ROOT, "b", 10));
+    let attributes = [vec![world.pinned(0, 0); 4], vec![world.attributes(); 2]].concat();
+    let tasks = world.start(attributes);
+    world.place(&tasks[..4], a);
+    world.place(&tasks[4..], b);
+    let before: u64 = tasks.iter().map(|task| world.ran_ms(*task)).sum();
+    world.run_ms(10_000);
+    let ran: u64 = tasks.iter().map(|task| world.ran_ms(*task)).sum();
+    assert_eq!(ran - before, 20_000);
+    // CPU 1 is for b alone, and CPU 0 nearly all for a.
+    let of_b: u64 = tasks[4..].iter().map(|task| world.ran_ms(*task)).sum();
+    assert!((10_000..10_500).contains(&of_b), "{of_b}");
+}
+
+/// The table has room for 63 cgroups below the root; tasks of more are of their parents.
+#[test]
+fn cgroups_beyond_the_table_are_their_parents() {
+    let mut world = alone(SPEC);
+    let groups: Vec<_> = (0..70).map(|number| world.group(CgroupId::ROOT, &format!("g{number}"), 100)).collect();
+    let attributes = vec![world.attributes(); 4];
+    let tasks = world.start(attributes);
+    world.place(&tasks[..1], groups[0]);
+    world.place(&tasks[1..2], groups[65]);
+    world.place(&tasks[2..3], groups[66]);
+    let n = 4000;
+    let found = shares(&mut world, &[&tasks[..1]], n)[0];
+    assert!((found - 0.5).abs() < 4.0 * (0.25 / n as f64).sqrt(), "{found}: the other three are of the root");
 }

@@ -8,6 +8,7 @@ mod bfs_turns;
 mod both;
 mod cfs;
 mod cfs_cpus;
+mod currency;
 mod entitlement;
 mod fifo;
 mod headers;

@@ -6,7 +6,7 @@ use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
 fn sharing() -> Vec<&'static str> {
-    tested_of(&["entitlement", "lottery", "stride"])
+    tested_of(&["currency", "entitlement", "lottery", "stride"])
 }
 
 /// Threads of the kernel that belong to one CPU are no clients: they run at once.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/currency`. An interval is 100 ms.
+
+use crate::world::World;
+use ids::TaskId;
+use kernel_model::CgroupId;
+
+/// A machine on which jobs with these weights and numbers of hogs run; their tasks.
+fn world(shape: &str, jobs: &[(u32, usize)]) -> (World, Vec<Vec<TaskId>>) {
+    let mut world = World::new("currency", shape, 1000);
+    let count = jobs.iter().map(|(_, tasks)| tasks).sum();
+    let attributes = vec![world.attributes(); count];
+    let mut tasks = world.start(attributes);
+    let jobs = (0..).zip(jobs).map(|(number, (weight, count))| {
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), *weight);
+        let of_job: Vec<TaskId> = tasks.drain(..*count).collect();
+        world.place(&of_job, group);
+        of_job
+    });
+    let jobs = jobs.collect();
+    (world, jobs)
+}
+
+fn ran_ms(world: &World, job: &[TaskId]) -> u64 {
+    job.iter().map(|task| world.ran_ms(*task)).sum()
+}
+
+/// CPUs that each job has in the next `ms`.
+fn cpus(world: &mut World, jobs: &[Vec<TaskId>], ms: u64) -> Vec<f64> {
+    let before: Vec<u64> = jobs.iter().map(|job| ran_ms(world, job)).collect();
+    world.run_ms(ms);
+    jobs.iter().zip(before).map(|(job, before)| (ran_ms(world, job) - before) as f64 / ms as f64).collect()
+}
+
+/// Theory 2: over 20 intervals jobs have what their weights say, however many tasks they have; within 2 points. What a job cannot
+/// use is for the others.
+#[test]
+fn jobs_have_cpu_time_by_weight() {
+    for (shape, jobs, due) in [
+        ("node:1 core:1 pu:1", &[(200, 1), (100, 4)][..], &[2.0 / 3.0, 1.0 / 3.0][..]),
+        ("node:1 core:1 pu:1", &[(100, 1), (100, 9)], &[0.5, 0.5]),
+        ("node:1 core:4 pu:1", &[(100, 4), (100, 16)], &[2.0, 2.0]),
+        ("node:1 core:4 pu:1", &[(300, 8), (100, 8)], &[3.0, 1.0]),
+        ("node:2 l3:1 core:2 pu:1", &[(300, 8), (100, 8)], &[3.0, 1.0]),
+    ] {
+        let (mut world, tasks) = world(shape, jobs);
+        world.run_ms(1_000);
+        let found = cpus(&mut world, &tasks, 2_000);
+        for (found, due) in found.iter().zip(due) {
+            assert!((found - due).abs() < 0.02 * due.max(1.0), "{shape} {jobs:?}: {found:.3}, not {due:.3}");
+        }
+    }
+}
+
+/// Theory 2: a job of which one CPU is all that it can use is paid no more than that, and what is left is for the others by
+/// weight. It waits for its turns all the same while others have credit, so it has a little less; whoever is over has that.
+#[test]
+fn what_a_job_cannot_use_is_for_others() {
+    let (mut world, jobs) = world("node:1 core:4 pu:1", &[(900, 1), (200, 4), (100, 4)]);
+    world.run_ms(1_000);
+    let found = cpus(&mut world, &jobs, 4_000);
+    assert!((0.8..=1.0).contains(&found[0]), "{found:?}");
+    assert!((found[1] - 2.0).abs() < 0.04 && found[2] > 0.98, "{found:?}");
+    assert!((found.iter().sum::<f64>() - 4.0).abs() < 0.001, "{found:?}");
+}
+
+/// Theory 2: who wanted nothing for ten intervals has no more than one interval's time to spend on top of its part.
+#[test]
+fn idle_jobs_do_not_save_up() {
+    let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (100, 1)]);
+    world.run_ms(500);
+    while world.running(0) != jobs[0][0] {
+        world.run_ms(1);
+    }
+    world.block(jobs[0][0]);
+    world.run_ms(1_000);
+    world.wake(0, jobs[0][0], false);
+    let found = cpus(&mut world, &jobs, 1_000)[0];
+    // A turn is 10 ms.
+    assert!((0.49..0.5 + 0.1 + 0.01).contains(&found), "{found}");
+}
+
+/// Theory 5: a task of a job with credit interrupts one of a job without, and only that.
+#[test]
+fn who_is_under_interrupts_who_is_over() {
+    let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (10, 1), (100, 1)]);
+    let [rich, poor, other] = [0, 1, 2].map(|job| jobs[job][0]);
+    world.run_ms(1_000);
+    for sleeper in [rich, other] {
+        while world.running(0) != sleeper {
+            world.run_ms(1);
+        }
+        world.block(sleeper);
+    }
+    // The poor one is alone and was paid for ten: it is over once it has used what it had.
+    assert_eq!(world.running(0), poor);
+    world.run_ms(55);
+    world.wake(0, rich, false);
+    assert_eq!(world.running(0), rich, "under before over");
+    world.run_ms(1);
+    world.wake(0, other, false);
+    assert_eq!(world.running(0), rich, "it is under, too: the other waits for its turn");
+    world.run_ms(10);
+    assert_eq!(world.running(0), other);
+}
+
+/// Theory 6: with enough to do below each cache nobody leaves it.
+#[test]
+fn tasks_stay_near() {
+    let (mut world, jobs) = world("node:2 l3:1 core:2 pu:1", &[(100, 4), (100, 4)]);
+    world.run_ms(500);
+    let near = |world: &World| -> Vec<Option<u32>> {
+        jobs.iter().flatten().map(|task| world.cpu_of(*task).map(|cpu| cpu / 2)).collect()
+    };
+    let mut seen = [[false; 2]; 8];
+    for _ in 0..200 {
+        world.run_ms(10);
+        for (task, node) in near(&world).into_iter().enumerate() {
+            if let Some(node) = node {
+                seen[task][node as usize] = true;
+            }
+        }
+    }
+    let both = seen.iter().filter(|nodes| nodes[0] && nodes[1]).count();
+    assert_eq!(both, 0, "{seen:?}");
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * currency: jobs are paid in CPU time, after the job currency of SGI's IRIX, as the scalability lecture of Peter Chubb tells it.
+ *
+ * 1. A job is a cgroup; tasks of none are of one job together. It has a weight, 100 unless somebody said otherwise.
+ *
+ * 2. Every interval of 100 ms all CPU time of the machine is paid out to the jobs that had a task to run, by weight. Running
+ *    costs what it takes. A job that can use less than its part, for want of tasks, gets no more than it can use; what is
+ *    left is for the others. Nobody has or owes more than the machine's time of one interval: to be idle for long earns
+ *    no more than that.
+ *
+ * 3. A job with credit is under its entitlement, one without is over it. All tasks of jobs that are under come before all tasks
+ *    of jobs that are over, and within each of these bands tasks take turns. So nothing is sorted, and a task is put in line in
+ *    one step: this goes with hundreds of CPUs.
+ *
+ * 4. A job whose credit is used up is over from then on: its tasks that wait stay where they are, and change their band at the
+ *    next interval, as those do whose job was paid.
+ *
+ * 5. A task of a job that is under interrupts one of a job that is over, when it wakes and at each interval.
+ *
+ * 6. Topology. Each last-level cache has its own pair of queues, and a task waits where it ran. A CPU looks into those of its own
+ *    cache, then of its node, then of all others, for the one band and then for the other. The lecture misses this in IRIX.
+ *
+ * Where this departs from IRIX, and why:
+ * - No text with IRIX' numbers could be found: interval and bounds are this policy's own, and tunables.
+ * - Threads of the kernel that belong to one CPU run at once.
+ */
+#include <weir/jobs.bpf.h>
+#include <weir/topology.bpf.h>
+
+LICENSE("GPL");
+
+/* Set by the preset. */
+RODATA u32 interval_ms = 100;
+RODATA u32 turn_us = 10000;
+
+enum band { UNDER, OVER, BANDS };
+
+/* 6: a cache has the number of its first place. */
+#define QUEUE(cache, band) ((u64)(cache) * BANDS + (band))
+#define MOVED_AT_MOST 512
+
+struct task {
+	u64 since;	/* has paid until then */
+	u32 job;
+	bool counted;	/* among its job's tasks that run or wait */
+};
+
+TASK_STORAGE(tasks, struct task);
+
+/* What a job has, with the numbers of <weir/jobs.bpf.h>. */
+struct purse {
+	s64 credit_ns;
+	u64 used_ns;	/* in this interval */
+	s64 tasks;	/* that run or wait */
+};
+
+struct purse purses[JOBS];
+
+/* 5: CPUs that run a task of a job, and which: its number + 1. */
+struct cpu {
+	u32 job;
+} __attribute__((aligned(64)));
+
+struct cpu cpus[MAX_CPUS];
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline struct purse *purse_of(u32 job)
+{
+	return &purses[job % JOBS];
+}
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+static __always_inline u64 interval_ns(void)
+{
+	return interval_ms * 1000000ULL;
+}
+
+static __always_inline u64 turn_ns(void)
+{
+	return turn_us * 1000ULL;
+}
+
+static __always_inline bool is_client(struct task_struct *p)
+{
+	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
+}
+
+/* ---- 3: bands ---- */
+
+static __always_inline enum band band_of(u32 job)
+{
+	return READ_ONCE(purse_of(job)->credit_ns) > 0 ? UNDER : OVER;
+}
+
+static __always_inline void charge(struct task *t, u64 now)
+{
+	u64 used = now > t->since ? now - t->since : 0;
+	struct purse *purse = purse_of(t->job);
+
+	__sync_fetch_and_add(&purse->credit_ns, -(s64)used);
+	__sync_fetch_and_add(&purse->used_ns, used);
+	t->since = now;
+}
+
+/* ---- 6: queues ---- */
+
+static __always_inline bool take_from(u32 cache, enum band band)
+{
+	return scx_bpf_dsq_nr_queued(QUEUE(cache, band)) && dsq_move_to_local(QUEUE(cache, band));
+}
+
+/* The caches whose first places are from `begin` on and before `end`, but for `own`. */
+static __noinline bool take_between(u32 begin, u32 end, u32 own, enum band band)
+{
+	u32 at = begin;
+	int steps;
+
+	for_range(steps, begin, end) {
+		if (at >= end)
+			break;
+		if (at != own && take_from(at, band))
+			return true;
+		at = cache_end[cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK];
+	}
+	return false;
+}
+
+static __noinline bool take_near(s32 cpu, enum band band)
+{
+	u32 here = cpu & MAX_CPU_MASK, own = cache_begin[here];
+
+	return take_from(own, band) || take_between(node_begin[here], node_end[here], own, band) ||
+	       take_between(0, node_begin[here], own, band) || take_between(node_end[here], nr_online, own, band);
+}
+
+/* ---- 5: who makes way ---- */
+
+/* The first CPU for `p`, or for anybody, that runs a task of a job that is over. It counts as one that does not from then on. */
+static __noinline void interrupt_over(struct task_struct *p)
+{
+	int cpu;
+
+	for_range(cpu, 0, nr_cpus) {
+		u32 job = READ_ONCE(cpu_of(cpu)->job);
+
+		if (!job || band_of(job - 1) == UNDER || (p && !bpf_cpumask_test_cpu(cpu, p->cpus_ptr)))
+			continue;
+		WRITE_ONCE(cpu_of(cpu)->job, 0);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		break;
+	}
+}
+
+/* ---- 2: the interval ---- */
+
+struct payday {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct payday);
+} paydays SEC(".maps");
+
+/* Jobs that are still to be paid, their weights, and what there is for them. */
+struct payroll {
+	u64 jobs;
+	u64 weights;
+	u64 ns;
+};
+
+struct payroll payroll;
+
+static __always_inline void pay(u32 job, u64 ns)
+{
+	struct purse *purse = purse_of(job);
+	s64 most = interval_ns() * nr_online, credit = purse->credit_ns + (s64)ns;
+
+	credit = credit > most ? most : credit;
+	__sync_fetch_and_add(&purse->credit_ns, (credit < -most ? -most : credit) - purse->credit_ns);
+	purse->used_ns = 0;
+	payroll.jobs &= ~(1ULL << job % JOBS);
+	payroll.weights -= job_at(job)->weight;
+	payroll.ns -= ns;
+}
+
+static __noinline void list_jobs(void)
+{
+	int job;
+
+	payroll.jobs = payroll.weights = 0;
+	payroll.ns = interval_ns() * nr_online;
+	for_range(job, 0, last_job + 1) {
+		struct purse *purse = purse_of(job);
+
+		if (purse->tasks <= 0 && !purse->used_ns)
+			continue;
+		payroll.jobs |= 1ULL << (u32)job % JOBS;
+		payroll.weights += job_at(job)->weight;
+	}
+}
+
+/* What a job can use: a CPU for each of its tasks. Those that sleep at this moment have used what they have used. */
+static __always_inline u64 usable_by(struct purse *purse)
+{
+	u64 by_tasks = purse->tasks > 0 ? interval_ns() * purse->tasks : 0;
+
+	return by_tasks > purse->used_ns ? by_tasks : purse->used_ns;
+}
+
+/* Those for whom there is more than they can use get what they can, or, if `all`, all get their part. */
+static __noinline void pay_jobs(bool all)
+{
+	u64 ns = payroll.ns, weights = payroll.weights;
+	int job;
+
+	for_range(job, 0, last_job + 1) {
+		u64 part, usable;
+
+		if (!(payroll.jobs >> job & 1))
+			continue;
+		usable = usable_by(purse_of(job));
+		part = ns * job_at(job)->weight / (weights ? weights : 1);
+		if (all || part > usable)
+			pay(job, all && part < usable ? part : usable);
+	}
+}
+
+/* 4: tasks whose job is in the other band by now go there. */
+static __noinline u32 sort_queue(u32 cache, enum band band)
+{
+	struct task_struct *p;
+	u32 moved = 0;
+
+	for_each_queued(p, QUEUE(cache, band)) {
+		struct task *t = task_of(p);
+
+		if (!t || band_of(t->job) == band)
+			continue;
+		if (dsq_move(&p_it, p, QUEUE(cache, !band)) && ++moved >= MOVED_AT_MOST)
+			break;
+	}
+	return moved;
+}
+
+#define ROUNDS 4
+
+static int payday(void *map, u32 *key, struct payday *day)
+{
+	u32 at = 0, under = 0;
+	int i;
+
+	list_jobs();
+	for_range(i, 0, ROUNDS)
+		pay_jobs(i == ROUNDS - 1);
+	for_range(i, 0, nr_online) {
+		if (at >= nr_online)
+			break;
+		sort_queue(at, OVER);
+		sort_queue(at, UNDER);
+		under += scx_bpf_dsq_nr_queued(QUEUE(at, UNDER));
+		at = cache_end[cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK];
+	}
+	for_range(i, 0, under < nr_online ? under : nr_online)
+		interrupt_over(NULL);
+	bpf_timer_start(&day->timer, interval_ns(), 0);
+	return 0;
+}
+
+/* ---- The life of a task, in order ---- */
+
+SLEEPABLE_OP2(s32, currency_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	t->job = number_of(args->cgroup);
+	return 0;
+}
+
+OP3(s32, currency_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), 0);
+	return cpu;
+}
+
+static __always_inline void count(struct task *t, bool counted)
+{
+	if (t->counted != counted)
+		__sync_fetch_and_add(&purse_of(t->job)->tasks, counted ? 1LL : -1LL);
+	t->counted = counted;
+}
+
+OP2(void, currency_runnable, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (t && is_client(p))
+		count(t, true);
+}
+
+OP2(void, currency_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	enum band band;
+	s32 cpu;
+
+	if (!t || !is_client(p)) {
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	band = band_of(t->job);
+	dsq_insert(p, QUEUE(cache_begin[scx_bpf_task_cpu(p) & MAX_CPU_MASK], band), turn_ns(), enq_flags);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
+		interrupt_over(p);
+}
+
+/* 3: whoever ran is behind its equals. */
+OP2(void, currency_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
+
+	if (t)
+		charge(t, now_ns());
+	if (take_near(cpu, UNDER))
+		return;
+	if ((t && band_of(t->job) == UNDER) || !take_near(cpu, OVER)) {
+		if (t)
+			task_set_slice(prev, turn_ns());
+	}
+}
+
+OP1(void, currency_running, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+
+	if (!t)
+		return;
+	t->since = now_ns();
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->job, is_client(p) ? t->job + 1 : 0);
+}
+
+OP1(void, currency_tick, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		charge(t, now_ns());
+}
+
+OP2(void, currency_stopping, struct task_struct *, p, bool, runnable)
+{
+	struct task *t = task_of(p);
+
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->job, 0);
+	if (t)
+		charge(t, now_ns());
+}
+
+OP2(void, currency_quiescent, struct task_struct *, p, u64, deq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		count(t, false);
+}
+
+/* ---- The life of a job ---- */
+
+SLEEPABLE_OP2(s32, currency_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
+{
+	return make_job(cgrp, args->weight);
+}
+
+SLEEPABLE_OP1(void, currency_cgroup_exit, struct cgroup *, cgrp)
+{
+	end_job(cgrp);
+}
+
+/* The task is in no queue and does not run. */
+OP3(void, currency_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
+{
+	struct task *t = task_of(p);
+	bool counted;
+
+	if (!t)
+		return;
+	counted = t->counted;
+	count(t, false);
+	t->job = number_of(to);
+	count(t, counted);
+}
+
+OP2(void, currency_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
+{
+	weigh_job(cgrp, weight);
+}
+
+SLEEPABLE_OP0(s32, currency_init)
+{
+	u32 key = 0, at = 0;
+	struct payday *day = bpf_map_lookup_elem(&paydays, &key);
+	s32 error = 0;
+	int i;
+
+	if (!day)
+		return -2; /* ENOENT */
+	job_at(ROOT_JOB)->weight = DEFAULT_WEIGHT;
+	for_range(i, 0, nr_online) {
+		if (at >= nr_online || error)
+			break;
+		error = scx_bpf_create_dsq(QUEUE(at, UNDER), -1);
+		if (!error)
+			error = scx_bpf_create_dsq(QUEUE(at, OVER), -1);
+		at = cache_end[cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK];
+	}
+	bpf_timer_init(&day->timer, &paydays, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&day->timer, payday);
+	bpf_timer_start(&day->timer, interval_ns(), 0);
+	return error;
+}
+
+OP1(void, currency_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(currency_ops,
+	.init_task = (void *)currency_init_task,
+	.select_cpu = (void *)currency_select_cpu,
+	.runnable = (void *)currency_runnable,
+	.enqueue = (void *)currency_enqueue,
+	.dispatch = (void *)currency_dispatch,
+	.running = (void *)currency_running,
+	.tick = (void *)currency_tick,
+	.stopping = (void *)currency_stopping,
+	.quiescent = (void *)currency_quiescent,
+	.cgroup_init = (void *)currency_cgroup_init,
+	.cgroup_exit = (void *)currency_cgroup_exit,
+	.cgroup_move = (void *)currency_cgroup_move,
+	.cgroup_set_weight = (void *)currency_cgroup_set_weight,
+	.init = (void *)currency_init,
+	.exit = (void *)currency_exit,
+	.name = "currency",
+);
