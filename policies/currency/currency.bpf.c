@@ -286,7 +286,7 @@ SLEEPABLE_OP2(s32, currency_init_task, struct task_struct *, p, struct scx_init_
 
 	if (!t)
 		return -12; /* ENOMEM */
-	t->job = number_of(args->cgroup);
+	t->job = first_job(args);
 	return 0;
 }
 

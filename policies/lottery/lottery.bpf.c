@@ -234,7 +234,7 @@ SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_t
 	if (!t)
 		return -12; /* ENOMEM */
 	t->price_ns = quantum_ns();
-	t->job = number_of(args->cgroup);
+	t->job = first_job(args);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
  * 1. Each cgroup is a job with a number; the root is job 0, and threads of the kernel are of it. A job knows its parent, its
  *    weight (`cpu.weight`), and the jobs from the root down to itself as bits.
  * 2. There is room for JOBS of them, DEPTH below the root. Tasks of a cgroup for which there is no room are of its parent.
- * 3. A task's job is kept where the policy keeps what it knows of the task: number_of() in init_task and in cgroup_move.
+ * 3. A task's job is kept where the policy keeps what it knows of the task: first_job() in init_task, number_of() in cgroup_move.
  *    What else a policy knows of a job is in a table of its own with the same numbers.
  */
 #ifndef WEIR_JOBS_BPF_H
@@ -118,6 +118,17 @@ static __always_inline void weigh_job(struct cgroup *cgrp, u32 weight)
 
 	if (is_own(cgrp, number))
 		job_at(number)->weight = weight;
+}
+
+/* 3: in a program that may sleep, what is read from the kernel's structures only counts under RCU. */
+static __always_inline u32 first_job(struct scx_init_task_args *args)
+{
+	u32 number;
+
+	bpf_rcu_read_lock();
+	number = number_of(args->cgroup);
+	bpf_rcu_read_unlock();
+	return number;
 }
 
 #endif
