@@ -6,7 +6,8 @@
  * 1. Stride and pass. A task's stride is the inverse of its tickets: the more tickets, the shorter its steps. Its pass says
  *    how far it has come. Who has the smallest pass runs next, for one quantum, and goes one stride on. So with 3 : 2 : 1
  *    tickets the order is always the same, and after any number of quanta nobody is more than one quantum from what is due
- *    to it, compared with any other task. A task has as many tickets as its nice value has weight: 100 for nice 0.
+ *    to it, compared with any other task. A task has as many tickets as its nice value has weight, 100 for nice 0, times the
+ *    weight of its cgroup, in hundreds.
  *
  * 2. Part of a quantum costs that part of a stride. Nobody is interrupted before a quantum ends. The task whose quantum ends
  *    competes with the others; where passes are equal, who waited goes first.
@@ -30,7 +31,7 @@
  * - The paper has one CPU. 3 and 5 are what its rules mean where there are more.
  */
 #include <weir/feasible.bpf.h>
-#include <weir/scx.bpf.h>
+#include <weir/jobs.bpf.h>
 
 LICENSE("GPL");
 
@@ -54,6 +55,7 @@ struct task {
 	s64 ahead;	/* 3: of the global pass, when it left */
 	u64 since;	/* has paid until then */
 	u32 tickets;
+	u32 job;	/* its cgroup */
 	bool counted;	/* is in play */
 };
 
@@ -109,12 +111,39 @@ static __noinline u64 steps(struct task *t, u64 ns)
 	return (ns << PASS_BITS) / feasible_tickets(&f, t->tickets);
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- 1: tickets ---- */
 
-static __always_inline void set_tickets(struct task *t, u32 tickets)
+static __always_inline u32 tickets_of(struct task_struct *p, struct task *t)
 {
-	t->tickets = tickets ? tickets : 1;
+	u64 tickets = (u64)p->scx.weight * job_at(t->job)->weight / DEFAULT_WEIGHT;
+
+	return tickets < 1 ? 1 : tickets < MAX_TICKETS ? tickets : MAX_TICKETS;
 }
+
+/* 4: scaled by the strides. */
+static __noinline void set_tickets(struct task *t, u32 tickets)
+{
+	u64 distance = (t->ahead < 0 ? -t->ahead : t->ahead) * t->tickets / tickets;
+
+	t->ahead = t->ahead < 0 ? -distance : distance;
+	t->tickets = tickets;
+}
+
+/* A cgroup's weight may change while its tasks run. They leave for a moment and come back with other tickets. */
+static __noinline void look_at_tickets(struct task_struct *p, struct task *t, u64 now)
+{
+	u32 tickets = tickets_of(p, t);
+
+	if (tickets == t->tickets || !t->counted)
+		return;
+	t->ahead = t->pass - global_pass_at(now);
+	count_tickets(t->tickets, -1);
+	set_tickets(t, tickets);
+	count_tickets(tickets, 1);
+	t->pass = READ_ONCE(global_pass) + t->ahead;
+}
+
+/* ---- The life of a task, in order ---- */
 
 /* 3: one quantum behind. */
 SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
@@ -123,7 +152,8 @@ SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_ta
 
 	if (!t)
 		return -12; /* ENOMEM */
-	set_tickets(t, p->scx.weight);
+	t->job = first_job(args);
+	t->tickets = tickets_of(p, t);
 	t->ahead = (quantum_ns() << PASS_BITS) / t->tickets;
 	return 0;
 }
@@ -176,6 +206,7 @@ OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
 		return;
 	t->pass = pass;
 	t->since = now;
+	look_at_tickets(prev, t, now);
 	task_set_slice(prev, quantum_ns());
 }
 
@@ -191,8 +222,12 @@ OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
 {
 	struct task *t = task_of(p);
 
-	if (t)
-		t->pass += steps(t, now_ns() - t->since);
+	u64 now = now_ns();
+
+	if (!t)
+		return;
+	t->pass += steps(t, now - t->since);
+	look_at_tickets(p, t, now);
 }
 
 /* 3: it leaves. */
@@ -207,23 +242,45 @@ OP2(void, stride_quiescent, struct task_struct *, p, u64, deq_flags)
 	t->counted = false;
 }
 
-/* 4. A task is not in play while this is called. */
+/* 4. The task is not in play while one of these is called. */
 OP2(void, stride_set_weight, struct task_struct *, p, u32, weight)
 {
 	struct task *t = task_of(p);
-	u64 distance;
-	u32 old;
+
+	if (t)
+		set_tickets(t, tickets_of(p, t));
+}
+
+OP3(void, stride_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
+{
+	struct task *t = task_of(p);
 
 	if (!t)
 		return;
-	old = t->tickets;
-	set_tickets(t, weight);
-	distance = (t->ahead < 0 ? -t->ahead : t->ahead) * old / t->tickets;
-	t->ahead = t->ahead < 0 ? -distance : distance;
+	t->job = number_of(to);
+	set_tickets(t, tickets_of(p, t));
+}
+
+/* ---- The life of a cgroup ---- */
+
+SLEEPABLE_OP2(s32, stride_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
+{
+	return make_job(cgrp, args->weight);
+}
+
+SLEEPABLE_OP1(void, stride_cgroup_exit, struct cgroup *, cgrp)
+{
+	end_job(cgrp);
+}
+
+OP2(void, stride_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
+{
+	weigh_job(cgrp, weight);
 }
 
 SLEEPABLE_OP0(s32, stride_init)
 {
+	job_at(ROOT_JOB)->weight = DEFAULT_WEIGHT;
 	global_at = now_ns();
 	global_pass = 1ULL << 50;	/* passes are compared as positive numbers */
 	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
@@ -244,6 +301,10 @@ SCHEDULER(stride_ops,
 	.stopping = (void *)stride_stopping,
 	.quiescent = (void *)stride_quiescent,
 	.set_weight = (void *)stride_set_weight,
+	.cgroup_init = (void *)stride_cgroup_init,
+	.cgroup_exit = (void *)stride_cgroup_exit,
+	.cgroup_move = (void *)stride_cgroup_move,
+	.cgroup_set_weight = (void *)stride_cgroup_set_weight,
 	.init = (void *)stride_init,
 	.exit = (void *)stride_exit,
 	.name = "stride",
