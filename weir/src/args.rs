@@ -43,6 +43,8 @@ pub enum Command {
     Machine(Machine),
     /// Run schedulers on simulated machines
     Sim(Sim),
+    /// Hold a scheduler to what it promises, in runs that seeds draw
+    Check(Check),
     /// Tell what a workload contains, and how many CPUs it can use
     Workload(Workload),
     /// Tell what an object contains and needs
@@ -191,8 +193,8 @@ Examples:
   weir sim kernel bfs -w video --report film.html
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
-Exit status: 0 fine, 1 a scheduler was ejected or the tasks wait for each other
-for ever, 2 bad usage or input."
+Exit status: 0 fine, 1 a scheduler was ejected, the tasks wait for each other
+for ever, or something was broken that every run owes, 2 bad usage or input."
 )]
 pub struct Sim {
     /// Schedulers; several give a comparison
@@ -230,8 +232,8 @@ pub struct Sim {
     /// Sources of noise that draw nothing, such as threads,order (docs/noise.md)
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,
-    /// Hold each run to what its scheduler's profile promises and to what every run owes; a broken promise is exit
-    /// status 1
+    /// Hold each run to what its scheduler's profile promises as well as to what every run owes; a broken promise is
+    /// exit status 1
     #[arg(long)]
     pub check: bool,
     /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
@@ -265,6 +267,47 @@ pub struct Sim {
     /// Write the report as a page that needs no network: tables, plots, timelines, tasks
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
+}
+
+/// `weir check`.
+#[derive(ClapArgs, Debug)]
+#[command(
+    max_term_width = 80,
+    after_help = "\
+SCHED is written as for weir sim; what it promises stands in its launch profile
+(docs/launch-profile.md). Each seed draws a machine, a workload, and now and then
+a CPU that goes and comes. A run that breaks something is shown as the command
+line that makes it again.
+
+Examples:
+  weir check bfs
+  weir check ./my.bpf.c --seeds 50
+  weir check kernel --first 1001 --seeds 1000
+  weir check bfs --list | head -3     what would be run
+  weir check bfs --format json | jq '.properties[] | select(.broken > 0)'
+
+Exit status: 0 fine, 1 something was broken or the scheduler was ejected, 2 bad
+usage or input."
+)]
+pub struct Check {
+    /// The scheduler
+    #[arg(value_name = "SCHED")]
+    pub scheduler: String,
+    /// How many runs
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub first: u64,
+    /// Show the command lines and run nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Launch profile of a scheduler that is given as a path
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// How to print the result; there is no csv
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 /// `weir inspect`.
@@ -352,6 +395,9 @@ pub struct Run {
     /// Do this to the machine, as weir sim does: cpu3:offline@1s,cpu3:online@2s,suspend@3s+2s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
+    /// Hold the run to what the scheduler's profile promises, as far as a real kernel shows that; what it does not show is told
+    #[arg(long)]
+    pub check: bool,
     /// Renew the affinity of tasks, which the kernel widens when their last CPU goes, as soon as one of theirs is back
     #[arg(long)]
     pub keep_affinity: bool,
@@ -366,7 +412,7 @@ pub struct Run {
     pub tui: bool,
     /// The same as --stats, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults"])]
+          conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults", "check"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]

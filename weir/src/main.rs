@@ -5,6 +5,7 @@
 //! standard error.
 
 mod args;
+mod check;
 mod compare;
 mod compile;
 mod coverage;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::List(list) => list::list(list).map(|()| FINE),
         Command::Machine(args) => machine::machine(args).map(|()| FINE),
         Command::Sim(sim) => simulate(sim),
+        Command::Check(args) => check::check(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Workload(args) => workload::workload(args).map(|()| FINE),
         Command::Inspect(args) => inspect::inspect(args).map(|()| FINE),
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),

@@ -20,18 +20,21 @@ use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos};
+use invariants::Checker;
 use live::affinity::Keeper;
 use live::faults::{Faults, Guardian};
 use live::meter::{Meter, Scope, host_machine};
 use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{Options, Stage};
+use machine_model::Machine;
 use scheduler::{Loaded, tell_exit};
 use screen::Screen;
 use statistics::Statistics;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use worlds::real::Outcome;
+use worlds::real::{Checked, Outcome};
 
 const SIGTERM: i32 = 15;
 
@@ -129,7 +132,8 @@ pub fn run(args: &Run) -> Result<bool> {
     let files =
         [("--trace", args.trace.as_deref()), ("--save", args.save.as_deref()), ("--report", args.report.as_deref())];
     output::check(&files)?;
-    if let Some((option, _)) = files.iter().find(|(_, file)| watches && file.is_some()) {
+    let check = args.check.then_some(Path::new(""));
+    if let Some((option, _)) = files.iter().chain(&[("--check", check)]).find(|(_, it)| watches && it.is_some()) {
         bail!("{option} is for the run of a command or a workload, and there is none");
     }
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
@@ -273,7 +277,10 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let keeps = args.save.is_some() || args.report.is_some();
     let log = keeps.then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
     let followed = outside.screen.as_ref().and_then(Screen::followed);
-    let mut meter = Meter::start(&machine, scope, Tee(followed, Tee(trace, log)))?;
+    let own = select::kernel();
+    let checked = schedulers.first().unwrap_or(&own);
+    let checker = args.check.then(|| checker(&machine, checked));
+    let mut meter = Meter::start(&machine, scope, Tee(checker, Tee(followed, Tee(trace, log))))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut played) = (None, None);
     let followed = match stage {
@@ -298,7 +305,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     };
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
     outside.screen = None;
-    let (measured, Tee(_, Tee(trace, log))) = meter.finish(outside.scheduler_time()?.since(before))?;
+    let (measured, Tee(checker, Tee(_, Tee(trace, log)))) = meter.finish(outside.scheduler_time()?.since(before))?;
     if let Some(path) = &args.trace {
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
@@ -318,7 +325,9 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         (status, failure) = (command::status_of(ended), command::failure(ended));
     }
     let failure = failure.or(fault);
-    let outcome = Outcome { measured, played, ejected, restarts, command_status: status, failure, cut };
+    let looked_for = checked.looked_for();
+    let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
+    let outcome = Outcome { checked, measured, played, ejected, restarts, command_status: status, failure, cut };
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
     let fine = report.is_fine();
@@ -329,6 +338,12 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let how = Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: report_page };
     how.deliver(&[report], &Refusals::default(), &setup)?;
     Ok(fine)
+}
+
+/// What its scheduler promises, as far as a real kernel shows it.
+fn checker(machine: &Machine, scheduler: &Scheduler) -> Checker {
+    let conditions = worlds::real::conditions(machine);
+    Checker::new(machine.topology.len(), &machine.online_cpus(), scheduler.promises(), conditions)
 }
 
 fn tags(args: &Run, schedulers: &[Scheduler], kernel: &str) -> report::Tags {
@@ -364,6 +379,9 @@ fn command_line(args: &Run) -> String {
     }
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
+    }
+    if args.check {
+        words.push("--check".to_owned());
     }
     if args.keep_affinity {
         words.push("--keep-affinity".to_owned());

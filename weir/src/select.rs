@@ -6,6 +6,7 @@ use crate::{compile, input};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{Object, ObjectError};
 use fault_plan::FaultPlan;
+use invariants::{Promises, Property};
 use launch_profile::Profile;
 use machine_model::Machine;
 use report::counted;
@@ -15,6 +16,9 @@ use workload::{PartSpec, Recording, RecordingMeta, Workload};
 
 /// The name of the kernel's own scheduler.
 pub const KERNEL: &str = "kernel";
+
+/// What that promises; it has nothing else to set.
+const KERNEL_PROFILE: &str = include_str!("../../profiles/kernel.toml");
 
 /// A scheduler, ready to run.
 #[derive(Debug)]
@@ -30,6 +34,27 @@ impl Scheduler {
     pub fn object(&self) -> Option<&[u8]> {
         self.loadable.as_ref().map(|loadable| &*loadable.bytes)
     }
+
+    /// What a check looks for: what every run owes, and what this scheduler promises.
+    pub fn looked_for(&self) -> Vec<Property> {
+        let mut all = vec![Property::Sanity, Property::Affinity];
+        all.extend(self.loadable.is_some().then_some(Property::LostWakeup));
+        all.extend(self.promises().properties());
+        all
+    }
+
+    /// What it promises of every run.
+    pub fn promises(&self) -> Promises {
+        match &self.loadable {
+            Some(loadable) => loadable.profile.promises(),
+            None => Profile::from_toml("kernel.toml", KERNEL_PROFILE).expect("tests read it").promises(),
+        }
+    }
+}
+
+/// The kernel's own scheduler.
+pub fn kernel() -> Scheduler {
+    Scheduler { name: KERNEL.to_owned(), loadable: None }
 }
 
 /// A sched_ext scheduler.

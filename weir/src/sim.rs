@@ -13,7 +13,6 @@ use anyhow::{Context, Result, bail};
 use bpf_object::LinkedObject;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use fault_plan::FaultPlan;
-use ids::Nanos;
 use invariants::{Checker, Promises};
 use kernel_model::{Coverage, Kernel};
 use machine_model::Machine;
@@ -230,6 +229,18 @@ fn check_kernel(schedulers: &[Scheduler], args: &Sim) -> Result<()> {
     })
 }
 
+/// The one run of this command line.
+///
+/// # Errors
+/// If it cannot begin.
+pub fn one(args: &Sim, scheduler: &Scheduler, progress: &Progress) -> Result<RunReport> {
+    let machine = &select::machine(&args.machines[0])?;
+    let workload = &select::workload(&args.workloads[0], machine.online_cpus().len() as u32)?;
+    let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
+    let run = Run { scheduler, machine, workload, faults, draw: 0, seed: args.seed.unwrap_or(0) };
+    Ok(run_one(run, args, progress)?.report)
+}
+
 /// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
 fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
@@ -287,20 +298,12 @@ pub fn make_again(
     Ok((outcome.log_hash, object))
 }
 
-/// A CPU may idle for so long beside a waiting task, beyond its way out of idling: an interrupt on its way, a look for work.
-const IDLE_TOLERANCE: Nanos = Nanos::from_us(100);
-
-/// What the scheduler's profile promises; the kernel's own promises nothing.
-fn promises(scheduler: &Scheduler, machine: &Machine, seed: u64) -> Promises {
-    let claims = scheduler.loadable.as_ref().map(|loadable| loadable.profile.claims()).unwrap_or_default();
-    Promises {
-        work_conserving: claims.work_conserving,
-        starvation_bound: claims.starvation_bound_ms.map(Nanos::from_ms),
-        key_order: claims.key_order,
-        has_queues: scheduler.loadable.is_some(),
-        tolerance: IDLE_TOLERANCE + Nanos(machine.longest_idle_exit_ns(seed > 0)),
-        tick: Nanos(1_000_000_000 / u64::from(machine.hz)),
-    }
+/// What every run owes, and, if it is to be checked, what its scheduler promises.
+fn checker(run: &Run<'_>, args: &Sim) -> Checker {
+    let Run { scheduler, machine, seed, .. } = *run;
+    let promises = if args.check { scheduler.promises() } else { Promises::default() };
+    let conditions = worlds::simulated::conditions(machine, scheduler.loadable.is_some(), seed > 0);
+    Checker::new(machine.topology.len(), &machine.online_cpus(), promises, conditions)
 }
 
 fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
@@ -327,9 +330,7 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         Some(path) => (None, Some(LogWriter::new(create(path)?, &worlds::header(&tags, output::VERSION))?)),
     };
     let printer = Printer::new(progress.is_of_one().then_some(progress));
-    let checker = || Checker::new(machine.topology.len(), &machine.online_cpus(), promises(scheduler, machine, seed));
-    let checker = args.check.then(checker);
-    let mut sinks = Tee(checker, Tee(printer, Tee(trace, Tee(lines, log))));
+    let mut sinks = Tee(checker(&run, args), Tee(printer, Tee(trace, Tee(lines, log))));
     let end = args.duration.or(workload.duration);
     let mut part = progress.begin(end);
     let mut tell = |now| part.tell(now);
@@ -347,8 +348,8 @@ fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {
         lines.map(JsonLines::finish).transpose().with_context(|| path.display().to_string())?;
         log.map(LogWriter::finish).transpose().with_context(|| path.display().to_string())?;
     }
-    let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
-    let mut report = worlds::simulated::report(tags, outcome, end, findings);
+    let findings = checker.finish(outcome.measures.elapsed);
+    let mut report = worlds::simulated::report(tags, outcome, end, Some(findings));
     report.measures.divide(workload.labels());
     Ok(Done { report, printed: printer.finish(), coverage })
 }

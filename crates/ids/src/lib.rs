@@ -5,9 +5,11 @@
 //! that only two crates share lives in the lower one of them.
 
 mod cpu_set;
+mod mask_groups;
 mod topology;
 
 pub use cpu_set::{CpuSet, ParseCpuSetError};
+pub use mask_groups::{GroupId, MaskGroups};
 pub use topology::{Locality, Place, Topology, TopologyError};
 
 use std::fmt;

@@ -4,47 +4,72 @@
 use ids::{DsqId, TaskId};
 use std::collections::BTreeMap;
 
+/// Whether a key comes before another one. Keys go round: the one that is less than half of all numbers behind comes before.
+pub(crate) fn comes_before(key: u64, other: u64) -> bool {
+    (key.wrapping_sub(other) as i64) < 0
+}
+
 /// The dispatch queues of the scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    queues: BTreeMap<DsqId, BTreeMap<TaskId, u64>>,
-    place: BTreeMap<TaskId, DsqId>,
+    /// What each has, where that is wanted.
+    queues: Option<BTreeMap<DsqId, BTreeMap<TaskId, u64>>>,
+    /// Where each task stands, and its key.
+    places: Vec<Option<(DsqId, u64)>>,
+    has_keys: bool,
 }
 
 impl Queues {
+    /// Knows what each queue has, if `contents`; else only where each task stands.
+    pub(crate) fn new(contents: bool) -> Queues {
+        Queues { queues: contents.then(BTreeMap::new), places: Vec::new(), has_keys: false }
+    }
+
+    /// A task exists.
+    pub(crate) fn announce(&mut self) {
+        self.places.push(None);
+    }
+
     /// A task stands in this queue from now on, and in no other.
     pub(crate) fn insert(&mut self, dsq: DsqId, key: u64, task: TaskId) {
         self.remove(task);
-        self.queues.entry(dsq).or_default().insert(task, key);
-        self.place.insert(task, dsq);
+        if let Some(queues) = &mut self.queues {
+            queues.entry(dsq).or_default().insert(task, key);
+        }
+        self.places[task.index()] = Some((dsq, key));
+        self.has_keys |= key != 0 && !dsq.is_builtin();
     }
 
     /// Takes a task out of a queue; its key, if it was there.
     pub(crate) fn take(&mut self, dsq: DsqId, task: TaskId) -> Option<u64> {
-        if self.place.get(&task) != Some(&dsq) {
-            return None;
+        let (_, key) = self.places[task.index()].take_if(|(at, _)| *at == dsq)?;
+        if let Some(queues) = &mut self.queues {
+            queues.get_mut(&dsq)?.remove(&task);
         }
-        self.place.remove(&task);
-        self.queues.get_mut(&dsq)?.remove(&task)
+        Some(key)
+    }
+
+    /// Whether a task was ever in an ordered queue.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.has_keys
     }
 
     /// Whether a task stands in some queue.
     pub(crate) fn contains(&self, task: TaskId) -> bool {
-        self.place.contains_key(&task)
+        self.places[task.index()].is_some()
     }
 
     /// A task stands in no queue any more.
     pub(crate) fn remove(&mut self, task: TaskId) {
-        if let Some(dsq) = self.place.get(&task).copied() {
+        if let Some((dsq, _)) = self.places[task.index()] {
             self.take(dsq, task);
         }
     }
 
-    /// A task in the queue, among those that may, whose key comes before `key`, and that key: the smallest one. Keys go round:
-    /// the one that is less than half of all numbers behind comes before.
+    /// A task in the queue, among those that may, whose key comes before `key`, and that key: the smallest one.
     pub(crate) fn smaller(&self, dsq: DsqId, key: u64, may: impl Fn(TaskId) -> bool) -> Option<(u64, TaskId)> {
-        let distance = |other: u64| other.wrapping_sub(key) as i64;
-        let others = self.queues.get(&dsq)?.iter().map(|(task, key)| (*key, *task));
-        others.filter(|(other, task)| distance(*other) < 0 && may(*task)).min_by_key(|(other, _)| distance(*other))
+        let others = self.queues.as_ref()?.get(&dsq)?.iter().map(|(task, key)| (*key, *task));
+        let first = others.filter(|(other, task)| comes_before(*other, key) && may(*task));
+        first.min_by_key(|(other, _)| other.wrapping_sub(key) as i64)
     }
 }

@@ -24,8 +24,14 @@ struct Task {
     allowed: CpuSet,
     /// Which tasks are the scheduler's: those of higher classes never are.
     scheduled: bool,
+    policy: Policy,
+    nice: i8,
     doing: Doing,
     since: Nanos,
+    /// It has not run since it slept.
+    woken: bool,
+    /// Whose current task it is: also for a while after it fell asleep.
+    current_on: Option<CpuId>,
     /// How long all CPUs had been taken when it began to wait.
     taken_before: Nanos,
     /// When it lost the right to the CPU on which it runs.
@@ -64,8 +70,12 @@ impl State {
         self.tasks.push(Task {
             allowed: info.allowed.clone(),
             scheduled: matches!(info.policy, Policy::Other | Policy::Batch | Policy::Idle | Policy::Ext),
+            policy: info.policy,
+            nice: info.nice,
             doing: Doing::Blocked,
             since: now,
+            woken: false,
+            current_on: None,
             taken_before: Nanos::ZERO,
             unwelcome: None,
         });
@@ -74,6 +84,28 @@ impl State {
     /// Whether the task belongs to the scheduler, not to a class above it.
     pub(crate) fn is_scheduled(&self, task: TaskId) -> bool {
         self.tasks[task.index()].scheduled
+    }
+
+    /// Whether the task waits for the first time since it slept.
+    pub(crate) fn has_woken(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].woken
+    }
+
+    /// A task has this nice value from now on; its policy, if that is still what it was.
+    pub(crate) fn set_nice(&mut self, task: TaskId, nice: i8) -> Option<Policy> {
+        let task = &mut self.tasks[task.index()];
+        (std::mem::replace(&mut task.nice, nice) != nice).then_some(task.policy)
+    }
+
+    /// All CPUs.
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
+        (0..self.cpus.len() as u32).map(CpuId)
+    }
+
+    /// Whether a scheduler owes the task a turn: it is the scheduler's, and did not ask to run only when nobody else wants to.
+    pub(crate) fn must_not_starve(&self, task: TaskId) -> bool {
+        let task = &self.tasks[task.index()];
+        task.scheduled && task.policy != Policy::Idle
     }
 
     /// Whether the task may run there.
@@ -102,6 +134,7 @@ impl State {
         let begins = self.tasks[task.index()].doing == Doing::Blocked;
         if begins {
             self.begin_to_wait(now, task);
+            self.tasks[task.index()].woken = true;
         }
         begins
     }
@@ -123,10 +156,8 @@ impl State {
         if self.cpus[cpu.index()].task != prev {
             return Some(prev);
         }
-        let elsewhere = || self.cpus.iter().enumerate().any(|(other, it)| other != cpu.index() && it.task == next);
-        let wrong =
-            next != TaskId::NONE && next != prev && (self.tasks[next.index()].doing != Doing::Waiting || elsewhere());
-        wrong.then_some(next)
+        let wrong = |task: &Task| task.doing != Doing::Waiting || task.current_on.is_some_and(|other| other != cpu);
+        (next != TaskId::NONE && next != prev && wrong(&self.tasks[next.index()])).then_some(next)
     }
 
     /// Since when a task was on a CPU where it may not be, and for how long it may, if it was there for longer.
@@ -152,13 +183,35 @@ impl State {
     pub(crate) fn run(&mut self, now: Nanos, task: TaskId, cpu: CpuId) -> Option<Nanos> {
         let task = &mut self.tasks[task.index()];
         let waited = (task.doing == Doing::Waiting).then_some(task.since);
-        (task.doing, task.since) = (Doing::Running(cpu), now);
+        (task.doing, task.since, task.woken) = (Doing::Running(cpu), now, false);
         waited
     }
 
     /// Who is on a CPU from now on.
     pub(crate) fn set_running(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
+        let before = self.cpus[cpu.index()].task.some();
+        if let Some(task) = before.map(|task| &mut self.tasks[task.index()]) {
+            task.current_on.take_if(|on| *on == cpu);
+        }
+        if let Some(task) = task.some() {
+            self.tasks[task.index()].current_on = Some(cpu);
+        }
         self.change(now, cpu, |cpu| cpu.task = task);
+    }
+
+    /// Who is on a CPU.
+    pub(crate) fn running(&self, cpu: CpuId) -> TaskId {
+        self.cpus[cpu.index()].task
+    }
+
+    /// Whether a CPU is there.
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu.index()].online
+    }
+
+    /// Where a task may run.
+    pub(crate) fn allowed(&self, task: TaskId) -> &CpuSet {
+        &self.tasks[task.index()].allowed
     }
 
     /// Whether a CPU is there.

@@ -2,29 +2,35 @@
 //! Events, made up: what each property says of them, and what it does not.
 
 use super::*;
-use event_log::{BlockCause, CallbackSite, SwitchReason, Waker};
-use ids::Policy;
+use event_log::{BlockCause, CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
+use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
 const QUEUE: DsqId = DsqId(7);
 const NOBODY: TaskId = TaskId::NONE;
 
-const NONE: Promises = Promises {
-    work_conserving: false,
-    starvation_bound: None,
-    key_order: false,
-    has_queues: true,
-    tolerance: Nanos(100),
-    tick: Nanos(4_000),
-};
+const CONDITIONS: Conditions =
+    Conditions { has_queues: true, all_tasks: true, tolerance: Nanos(100), tick: Nanos(4_000) };
 
-const ALL: Promises = Promises { work_conserving: true, starvation_bound: Some(Nanos(5_000)), key_order: true, ..NONE };
+/// Nothing is promised.
+fn none() -> Promises {
+    Promises::default()
+}
+
+fn all() -> Promises {
+    let work_conserving = WorkConserving::Yes;
+    Promises { work_conserving, starvation: Some(Nanos(5_000)), key_order: true, ..none() }
+}
 
 /// A run under construction on two CPUs; a scheduler has the tasks from the beginning.
 struct Run(Checker);
 
 impl Run {
     fn new(promises: Promises, tasks: u32) -> Run {
-        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), promises));
+        Run::under(promises, CONDITIONS, tasks)
+    }
+
+    fn under(promises: Promises, conditions: Conditions, tasks: u32) -> Run {
+        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), promises, conditions));
         (0..tasks).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Other, 0b11)));
         run.event(0, 0, NOBODY, EventKind::Attached);
         run
@@ -67,7 +73,7 @@ impl Run {
     }
 
     fn found(&mut self, end: u64) -> Vec<(Property, u64, u64, u64)> {
-        let checker = std::mem::replace(&mut self.0, Checker::new(2, &CpuSet::first_n(2), NONE));
+        let checker = std::mem::replace(&mut self.0, Checker::new(2, &CpuSet::first_n(2), none(), CONDITIONS));
         let violations = checker.finish(Nanos(end)).violations;
         violations.iter().map(|it| (it.property, it.from.0, it.to.0, it.value)).collect()
     }
@@ -88,7 +94,7 @@ fn info(task: u32, policy: Policy, mask: u64) -> TaskInfo {
 
 #[test]
 fn a_quiet_run_breaks_nothing() {
-    let mut run = Run::new(ALL, 2);
+    let mut run = Run::new(all(), 2);
     run.wake(1_000, 0).insert(1_010, 0, 5).dispatch(1_020, 0, 0).run(1_030, 0, 0);
     run.wake(2_000, 1).insert(2_010, 1, 3).dispatch(2_020, 1, 1).run(2_030, 1, 1);
     run.block(3_000, 0, 0).block(3_500, 1, 1);
@@ -98,11 +104,11 @@ fn a_quiet_run_breaks_nothing() {
 #[test]
 fn idling_beside_a_waiting_task_counts_after_the_tolerance() {
     for (begins, expected) in [(1_100, vec![]), (1_101, vec![(Property::WorkConserving, 1_000, 1_101, 101)])] {
-        let mut run = Run::new(ALL, 1);
+        let mut run = Run::new(all(), 1);
         run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(begins, 0, 1).run(begins, 1, 0);
         assert_eq!(run.found(2_000), expected, "{begins}");
     }
-    let mut run = Run::new(Promises { work_conserving: false, ..ALL }, 1);
+    let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..all() }, 1);
     assert_eq!(run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(1_500, 0, 1).run(1_500, 1, 0).found(2_000), []);
 }
 
@@ -110,7 +116,7 @@ fn idling_beside_a_waiting_task_counts_after_the_tolerance() {
 #[test]
 fn only_cpus_that_the_task_may_use_count() {
     for (mask, broken) in [(0b01, false), (0b11, true)] {
-        let mut run = Run::new(ALL, 2);
+        let mut run = Run::new(all(), 2);
         run.wake(500, 0).insert(500, 0, 1).dispatch(500, 0, 0).run(500, 0, 0);
         run.allow(700, 1, mask).wake(1_000, 1).insert(1_001, 1, 1);
         assert_eq!(!run.found(2_000).is_empty(), broken, "{mask:b}");
@@ -119,23 +125,23 @@ fn only_cpus_that_the_task_may_use_count() {
 
 #[test]
 fn a_task_that_nobody_queues_is_lost() {
-    let mut run = Run::new(NONE, 1);
+    let mut run = Run::new(none(), 1);
     run.wake(1_000, 0);
     assert_eq!(run.found(9_000), [(Property::LostWakeup, 1_000, 9_000, 8_000)]);
-    let mut run = Run::new(NONE, 1);
+    let mut run = Run::new(none(), 1);
     assert_eq!(run.wake(1_000, 0).insert(1_050, 0, 1).found(9_000), [], "it is in a queue");
-    let mut run = Run::new(Promises { has_queues: false, ..NONE }, 1);
+    let mut run = Run::under(none(), Conditions { has_queues: false, ..CONDITIONS }, 1);
     assert_eq!(run.wake(1_000, 0).found(9_000), [], "the kernel's own scheduler shows no queues");
 }
 
 /// It ran, lost the CPU, and was put nowhere.
 #[test]
 fn a_task_that_loses_its_cpu_is_lost_too() {
-    let mut run = Run::new(NONE, 1);
+    let mut run = Run::new(none(), 1);
     run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0);
     run.switch(2_000, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
     assert_eq!(run.found(9_000), [(Property::LostWakeup, 2_000, 9_000, 7_000)]);
-    let mut run = Run::new(NONE, 1);
+    let mut run = Run::new(none(), 1);
     run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0).insert(2_000, 0, 1);
     run.switch(2_000, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
     assert_eq!(run.found(9_000), [], "it was put into a queue just before");
@@ -143,8 +149,8 @@ fn a_task_that_loses_its_cpu_is_lost_too() {
 
 #[test]
 fn waiting_for_longer_than_promised_is_told_when_it_ends_or_the_run_does() {
-    let promises = Promises { work_conserving: false, ..ALL };
-    for (ends, expected) in [(6_000, vec![]), (6_001, vec![(Property::StarvationBoundMs, 1_000, 6_001, 5_001)])] {
+    let promises = Promises { work_conserving: WorkConserving::No, ..all() };
+    for (ends, expected) in [(6_000, vec![]), (6_001, vec![(Property::StarvationMs, 1_000, 6_001, 5_001)])] {
         let mut run = Run::new(promises, 1);
         run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(ends, 0, 0).run(ends, 0, 0);
         assert_eq!(run.found(20_000), expected);
@@ -157,7 +163,12 @@ fn waiting_for_longer_than_promised_is_told_when_it_ends_or_the_run_does() {
 #[test]
 fn time_that_higher_classes_take_is_not_the_schedulers() {
     for (second, broken) in [(1, false), (0, true)] {
-        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), Promises { work_conserving: false, ..ALL }));
+        let mut run = Run(Checker::new(
+            2,
+            &CpuSet::first_n(2),
+            Promises { work_conserving: WorkConserving::No, ..all() },
+            CONDITIONS,
+        ));
         run.0.task(Nanos(0), &info(0, Policy::Other, 0b11));
         (1..3).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Fifo(5), 0b11)));
         run.event(0, 0, NOBODY, EventKind::Attached);
@@ -172,11 +183,11 @@ fn time_that_higher_classes_take_is_not_the_schedulers() {
 
 #[test]
 fn running_where_one_may_not() {
-    let mut run = Run::new(NONE, 1);
+    let mut run = Run::new(none(), 1);
     run.allow(500, 0, 0b01).wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 1).run(1_010, 1, 0);
     assert_eq!(run.found(2_000), [(Property::Affinity, 1_010, 1_010, 0)]);
     for (leaves, expected) in [(6_000, vec![]), (6_001, vec![(Property::Affinity, 2_000, 6_001, 4_001)])] {
-        let mut run = Run::new(NONE, 1);
+        let mut run = Run::new(none(), 1);
         run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 1).run(1_010, 1, 0).allow(2_000, 0, 0b01);
         run.switch(leaves, 1, TaskId(0), NOBODY, SwitchReason::Change);
         run.insert(leaves, 0, 1).dispatch(leaves, 0, 0).run(leaves, 0, 0);
@@ -186,13 +197,13 @@ fn running_where_one_may_not() {
 
 #[test]
 fn events_that_contradict_each_other() {
-    let mut run = Run::new(NONE, 2);
+    let mut run = Run::new(none(), 2);
     run.run(1_000, 0, 0);
     assert_eq!(run.found(2_000), [(Property::Sanity, 1_000, 1_000, 0)], "it was asleep");
-    let mut run = Run::new(NONE, 2);
+    let mut run = Run::new(none(), 2);
     run.wake(1_000, 0).insert(1_000, 0, 1).run(1_000, 0, 0).run(1_500, 1, 0);
     assert_eq!(run.found(2_000), [(Property::Sanity, 1_500, 1_500, 0)], "it is on two CPUs");
-    let mut run = Run::new(NONE, 2);
+    let mut run = Run::new(none(), 2);
     run.switch(1_000, 0, TaskId(1), NOBODY, SwitchReason::Preempt);
     assert_eq!(run.found(2_000)[0], (Property::Sanity, 1_000, 1_000, 0), "who is taken off was not there");
 }
@@ -207,7 +218,7 @@ fn queues_give_the_smallest_key_that_may_run() {
         // The task with the smallest key may not run there.
         (1, 0b10, vec![]),
     ] {
-        let mut run = Run::new(Promises { work_conserving: false, ..ALL }, 3);
+        let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..all() }, 3);
         run.allow(500, 0, mask);
         for task in 0..3 {
             run.wake(1_000, task).insert(1_000, task, keys[task as usize]);
@@ -220,27 +231,123 @@ fn queues_give_the_smallest_key_that_may_run() {
 /// What a scheduler promises does not hold while it is not there, nor just after something changed.
 #[test]
 fn nothing_is_promised_without_a_scheduler_or_in_a_disturbance() {
-    let mut run = Run::new(ALL, 1);
+    let mut run = Run::new(all(), 1);
     run.event(500, 0, NOBODY, EventKind::Disabled { kind: 64 }).wake(1_000, 0);
     assert_eq!(run.found(20_000), []);
-    let mut run = Run::new(ALL, 1);
+    let mut run = Run::new(all(), 1);
     run.wake(1_000, 0).insert(1_000, 0, 1).event(1_090, 1, NOBODY, EventKind::Hotplug { online: false });
     run.dispatch(1_180, 0, 0).run(1_180, 0, 0);
     assert_eq!(run.found(2_000), []);
-    let mut run = Run::new(ALL, 1);
+    let mut run = Run::new(all(), 1);
     run.wake(1_000, 0).event(9_000, 0, NOBODY, EventKind::Disabled { kind: 1026 });
     let found = run.found(20_000);
     let properties: Vec<Property> = found.iter().map(|it| it.0).collect();
-    assert_eq!(properties, [Property::WorkConserving, Property::LostWakeup, Property::StarvationBoundMs], "until then");
+    assert_eq!(properties, [Property::WorkConserving, Property::LostWakeup, Property::StarvationMs], "until then");
 }
 
 #[test]
 fn only_the_first_violations_of_a_property_are_kept() {
-    let mut run = Run::new(ALL, 1);
+    let mut run = Run::new(all(), 1);
     for round in 1..=150 {
         let time = 10_000 * round;
         run.wake(time, 0).insert(time, 0, 1).dispatch(time + 500, 0, 0).run(time + 500, 0, 0).block(time + 600, 0, 0);
     }
     let findings = run.0.finish(Nanos(2_000_000));
     assert_eq!((findings.violations.len(), findings.count), (MOST, 150));
+}
+
+#[test]
+fn what_nothing_could_have_broken_is_not_seen() {
+    let promises = Promises {
+        work_conserving: WorkConserving::Eventually,
+        weighted_share: Some(WeightedShare { percent: 5, cpus: 1 }),
+        key_order: true,
+        preemption: Some(Nanos(50)),
+        stint_ticks: Some(1),
+        ..none()
+    };
+    let expected = [
+        Property::WorkConserving,
+        Property::WeightedSharePercent,
+        Property::KeyOrder,
+        Property::PreemptionUs,
+        Property::StintTicks,
+    ];
+    assert_eq!(Run::new(promises, 1).0.finish(Nanos(1_000)).not_seen, expected);
+    let mut run = Run::new(promises, 2);
+    run.wake(100, 0).insert(100, 0, 5).dispatch(100, 0, 0).run(100, 0, 0).wake(200, 1).insert(200, 1, 9);
+    let expected = [Property::WorkConserving, Property::WeightedSharePercent];
+    assert_eq!(run.0.finish(Nanos(1_000)).not_seen, expected, "a key, and a CPU for which somebody waits");
+    assert_eq!(Run::new(none(), 1).0.finish(Nanos(1_000)).not_seen, [], "nothing was promised");
+    // A real kernel shows neither queues nor all tasks.
+    let real = Conditions { has_queues: false, all_tasks: false, ..CONDITIONS };
+    let mut run = Run::under(promises, real, 2);
+    run.wake(100, 0).run(100, 0, 0).wake(200, 1).event(2_000_000_000, 0, TaskId(0), EventKind::Tick);
+    let not_seen = run.0.finish(Nanos(2_000_000_000)).not_seen;
+    assert_eq!(not_seen.len(), 5, "{not_seen:?}");
+}
+
+/// The slice is 1,000, a tick 4,000, the tolerance 100.
+#[test]
+fn keeping_a_cpu_beyond_the_slice_while_another_waits() {
+    let promises = Promises { stint_ticks: Some(1), ..none() };
+    for (mask, leaves, expected) in
+        [(0b01, 7_100, vec![]), (0b01, 7_101, vec![(Property::StintTicks, 2_000, 7_101, 5_101)]), (0b10, 9_000, vec![])]
+    {
+        let mut run = Run::new(promises, 2);
+        run.allow(10, 1, mask).wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1);
+        run.dispatch(2_000, 0, 0).run(2_000, 0, 0).insert(leaves, 0, 3).dispatch(leaves, 1, 0);
+        run.switch(leaves, 0, TaskId(0), TaskId(1), SwitchReason::SliceEnd);
+        assert_eq!(run.found(leaves), expected, "{mask:b} {leaves}");
+    }
+    let mut run = Run::new(promises, 2);
+    run.wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1).dispatch(2_000, 0, 0).run(2_000, 0, 0);
+    assert_eq!(run.found(9_000), [(Property::StintTicks, 2_000, 9_000, 7_000)], "it never leaves");
+}
+
+#[test]
+fn waking_with_an_earlier_key_than_a_running_one() {
+    let promises = Promises { preemption: Some(Nanos(50)), ..none() };
+    for (key, begins, expected) in
+        [(3, 2_150, vec![]), (3, 2_151, vec![(Property::PreemptionUs, 2_000, 2_151, 151)]), (7, 9_000, vec![])]
+    {
+        let mut run = Run::new(promises, 2);
+        run.allow(10, 1, 0b01).wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+        run.wake(2_000, 1).insert(2_000, 1, key).insert(begins, 0, 5).dispatch(begins, 1, 0);
+        run.switch(begins, 0, TaskId(0), TaskId(1), SwitchReason::Preempt);
+        assert_eq!(run.found(begins), expected, "{key} {begins}");
+    }
+}
+
+/// Two tasks with one CPU; the first has it all the time.
+#[test]
+fn a_share_is_judged_by_events() {
+    let second = 1_000_000_000;
+    let promises = Promises { weighted_share: Some(WeightedShare { percent: 10, cpus: 1 }), ..none() };
+    for (nice, found) in [(0, 2), (19, 0)] {
+        let mut run = Run::new(promises, 2);
+        run.allow(10, 0, 0b01).allow(10, 1, 0b01);
+        run.event(20, 0, TaskId(1), EventKind::Priority { nice: 1 });
+        run.event(30, 0, TaskId(1), EventKind::Priority { nice });
+        run.wake(1_000, 0).insert(1_000, 0, 5).wake(1_000, 1).insert(1_000, 1, 6);
+        run.dispatch(1_000, 0, 0).run(1_000, 0, 0).event(second, 0, TaskId(0), EventKind::Tick);
+        let of_shares = run.found(second).into_iter().filter(|it| it.0 == Property::WeightedSharePercent).count();
+        assert_eq!(of_shares, found, "{nice}");
+    }
+}
+
+/// One task waits behind another for ever, and the second CPU idles.
+#[test]
+fn what_balancing_never_mends_takes_ten_seconds_to_be_found() {
+    let second = 1_000_000_000;
+    let promises = Promises { work_conserving: WorkConserving::Eventually, ..none() };
+    for (seconds, found) in [(9, 0), (10, 1)] {
+        let mut run = Run::new(promises, 2);
+        run.wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+        run.wake(2_000, 1).insert(2_000, 1, 6);
+        for at in 1..=seconds {
+            run.event(at * second, 0, TaskId(0), EventKind::Tick);
+        }
+        assert_eq!(run.found(seconds * second).len(), found, "{seconds}");
+    }
 }

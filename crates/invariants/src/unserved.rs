@@ -7,7 +7,7 @@
 //! 3. A *stretch* of a task is a time in which it always waited and a CPU always idled. It is the same task all the time: where
 //!    tasks wake up one after another, each waits for a CPU to leave its idle state, and nothing is wrong with that.
 
-use ids::{CpuId, CpuSet, Nanos, TaskId};
+use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, TaskId};
 use std::collections::BTreeMap;
 
 /// Which tasks are looked at.
@@ -65,10 +65,9 @@ impl Group {
 /// All groups.
 #[derive(Debug)]
 pub(crate) struct Unserved {
+    masks: MaskGroups,
     groups: Vec<Group>,
-    by_mask: BTreeMap<Vec<u64>, usize>,
-    of_cpu: Vec<Vec<usize>>,
-    of_task: Vec<usize>,
+    of_task: Vec<GroupId>,
     idle: CpuSet,
     /// Shorter stretches are none.
     tolerance: Nanos,
@@ -77,14 +76,9 @@ pub(crate) struct Unserved {
 impl Unserved {
     /// All CPUs idle.
     pub(crate) fn new(cpus: usize, tolerance: Nanos) -> Unserved {
-        Unserved {
-            groups: Vec::new(),
-            by_mask: BTreeMap::new(),
-            of_cpu: vec![Vec::new(); cpus],
-            of_task: Vec::new(),
-            idle: CpuSet::first_n(cpus),
-            tolerance,
-        }
+        let idle = CpuSet::first_n(cpus);
+        let everywhere = Group { idle: idle.clone(), idle_since: Nanos::ZERO, waiting: Default::default() };
+        Unserved { masks: MaskGroups::new(cpus), groups: vec![everywhere], of_task: Vec::new(), idle, tolerance }
     }
 
     /// Stretches that end now count if they began before this time.
@@ -92,14 +86,10 @@ impl Unserved {
         Nanos(now.0.saturating_sub(self.tolerance.0))
     }
 
-    fn group(&mut self, now: Nanos, allowed: &CpuSet) -> usize {
-        let mask = allowed.intersection(&CpuSet::first_n(self.of_cpu.len()));
-        let significant = mask.words().iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-        let next = self.groups.len();
-        let group = *self.by_mask.entry(mask.words()[..significant].to_vec()).or_insert(next);
-        if group == next {
-            mask.iter().for_each(|cpu| self.of_cpu[cpu.index()].push(group));
-            let idle = mask.intersection(&self.idle);
+    fn group(&mut self, now: Nanos, allowed: &CpuSet) -> GroupId {
+        let group = self.masks.find(allowed);
+        if group.index() == self.groups.len() {
+            let idle = self.masks.mask(group).intersection(&self.idle);
             self.groups.push(Group { idle, idle_since: now, waiting: Default::default() });
         }
         group
@@ -114,13 +104,13 @@ impl Unserved {
 
     /// A task waits.
     pub(crate) fn wait(&mut self, now: Nanos, task: TaskId, population: Population) {
-        self.groups[self.of_task[task.index()]].waiting[population as usize].insert(task, now);
+        self.groups[self.of_task[task.index()].index()].waiting[population as usize].insert(task, now);
     }
 
     /// A task no longer waits; its stretch, if it was long.
     pub(crate) fn stop_waiting(&mut self, now: Nanos, task: TaskId, population: Population) -> Option<Stretch> {
         let from = self.from(now);
-        let group = &mut self.groups[self.of_task[task.index()]];
+        let group = &mut self.groups[self.of_task[task.index()].index()];
         let since = group.waiting[population as usize].remove(&task)?;
         group.stretch(population, &[(task, since)], from)
     }
@@ -133,8 +123,8 @@ impl Unserved {
         }
         let from = self.from(now);
         let mut ended = Vec::new();
-        for &group in &self.of_cpu[cpu.index()] {
-            let group = &mut self.groups[group];
+        for group in self.masks.of_cpu(cpu) {
+            let group = &mut self.groups[group.index()];
             if idle && group.idle.is_empty() {
                 group.idle_since = now;
             } else if !idle && group.idle.len() == 1 {
@@ -151,7 +141,7 @@ impl Unserved {
         if self.of_task[task.index()] == new {
             return Vec::new();
         }
-        let old = &self.groups[self.of_task[task.index()]];
+        let old = &self.groups[self.of_task[task.index()].index()];
         let waits = |population: &Population| old.waiting[*population as usize].contains_key(&task);
         let populations: Vec<Population> = POPULATIONS.into_iter().filter(waits).collect();
         let ended = populations.iter().filter_map(|population| self.stop_waiting(now, task, *population)).collect();

@@ -4,7 +4,7 @@
 //!
 //! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`] puts the
 //! values into a linked object for a certain machine, and [`Profile::steps`] says what to do with it once it is loaded:
-//! which elements of maps to write and which programs to call. Parsing and arithmetic only: no files, no environment.
+//! which elements of maps to write and which programs to call; [`Profile::promises`] what each run is held to. Parsing and arithmetic only: no files, no environment.
 
 mod apply;
 mod calls;
@@ -14,6 +14,7 @@ mod formula;
 mod near;
 mod nearness;
 mod parse;
+mod promises;
 mod source;
 mod spread;
 
@@ -25,7 +26,9 @@ pub use formula::Formula;
 pub use source::Source;
 
 use ids::CpuSet;
+use invariants::Promises;
 use machine_model::Machine;
+use promises::SomePromises;
 use std::collections::BTreeMap;
 
 /// A value for a variable of the object.
@@ -109,46 +112,12 @@ pub struct Tunable {
     place: String,
 }
 
-/// What a scheduler promises of every run; `weir sim --check` holds it to that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
-    /// No CPU idles while a task waits that may run there.
-    pub work_conserving: bool,
-    /// CPU time follows the weights of nice values.
-    pub weights_honoured: bool,
-    /// No runnable task waits longer, in milliseconds.
-    pub starvation_bound_ms: Option<u64>,
-    /// Its ordered queues give the smallest key of a task that may run where it is wanted.
-    pub key_order: bool,
-}
-
-/// Claims of which each may be missing: what a table says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct SomeClaims {
-    work_conserving: Option<bool>,
-    weights_honoured: Option<bool>,
-    starvation_bound_ms: Option<u64>,
-    key_order: Option<bool>,
-}
-
-impl Claims {
-    /// With what a table says in place of what was said before.
-    fn with(self, table: SomeClaims) -> Claims {
-        Claims {
-            work_conserving: table.work_conserving.unwrap_or(self.work_conserving),
-            weights_honoured: table.weights_honoured.unwrap_or(self.weights_honoured),
-            starvation_bound_ms: table.starvation_bound_ms.or(self.starvation_bound_ms),
-            key_order: table.key_order.unwrap_or(self.key_order),
-        }
-    }
-}
-
 /// A set of values that is chosen by its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Preset {
     /// What it is, for people; empty if nobody says.
     doc: String,
-    claims: SomeClaims,
+    promises: SomePromises,
     settings: BTreeMap<String, Setting>,
 }
 
@@ -156,7 +125,7 @@ struct Preset {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     summary: String,
-    claims: Claims,
+    promises: Promises,
     /// Programs that are not loaded, and where they were given.
     left_out: Vec<(String, String)>,
     /// Names of `SCX_OPS_*` flags without that prefix, and where they were given.
@@ -207,9 +176,9 @@ impl Profile {
         self.left_out.iter().map(|(name, _)| name.as_str())
     }
 
-    /// What the scheduler claims, with the chosen preset.
-    pub fn claims(&self) -> Claims {
-        self.claims
+    /// What the scheduler promises, with the chosen preset.
+    pub fn promises(&self) -> Promises {
+        self.promises
     }
 
     /// Names of the presets, in alphabetical order.
@@ -231,12 +200,12 @@ impl Profile {
     /// counts. A profile that has no tunables leaves it to the object: any variable may be set then.
     pub fn select(&mut self, preset: Option<&str>, tunables: &[(String, String)]) -> Result<(), ProfileError> {
         if let Some(preset) = preset {
-            let Some(Preset { settings, claims, .. }) = self.presets.get(preset).cloned() else {
+            let Some(Preset { settings, promises, .. }) = self.presets.get(preset).cloned() else {
                 let problem = near::unknown("preset", preset, self.presets());
                 return Err(ProfileError::new(&format!("@{preset}"), problem));
             };
             self.variables.extend(settings);
-            self.claims = self.claims.with(claims);
+            promises.put_into(&mut self.promises);
         }
         for (key, text) in tunables {
             let place = format!("{key}={text}");

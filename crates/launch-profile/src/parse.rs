@@ -5,7 +5,7 @@ use crate::apply::FLAGS;
 use crate::calls::CallSetting;
 use crate::elements::ElementSetting;
 use crate::formula::{Formula, OPERATIONS};
-use crate::{Constant, Preset, Profile, ProfileError, Setting, SomeClaims, Source, Tunable, TunableKind, near};
+use crate::{Constant, Preset, Profile, ProfileError, Setting, Source, Tunable, TunableKind, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -49,7 +49,7 @@ impl Profile {
                 "presets" => profile.presets = reader.presets(reader.table(value)?)?,
                 "tunables" => profile.tunables = reader.tunables(reader.table(value)?)?,
                 "promises" | "claims" => {
-                    profile.claims = profile.claims.with(reader.claims(reader.table(value)?)?);
+                    reader.promises(reader.table(value)?)?.put_into(&mut profile.promises);
                 }
                 _ => {
                     return Err(reader.unknown("key", key, &KEYS));
@@ -72,11 +72,11 @@ impl Profile {
     }
 }
 
-type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
-type Node<'i> = Spanned<DeValue<'i>>;
+pub(crate) type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
+pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
 /// The text, to turn spans into lines.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     name: &'a str,
     text: &'a str,
 }
@@ -87,11 +87,11 @@ impl Reader<'_> {
         format!("{}:{}", self.name, 1 + before.iter().filter(|byte| **byte == b'\n').count())
     }
 
-    fn error(&self, span: Range<usize>, problem: impl Into<String>) -> ProfileError {
+    pub(crate) fn error(&self, span: Range<usize>, problem: impl Into<String>) -> ProfileError {
         ProfileError { place: self.place(span), problem: problem.into() }
     }
 
-    fn unknown(&self, what: &str, key: &Key<'_>, known: &[&str]) -> ProfileError {
+    pub(crate) fn unknown(&self, what: &str, key: &Key<'_>, known: &[&str]) -> ProfileError {
         self.error(key.span(), near::unknown(what, key.get_ref(), known.iter().copied()))
     }
 
@@ -107,11 +107,11 @@ impl Reader<'_> {
         value.get_ref().as_str().ok_or_else(|| self.expected(value, "a string"))
     }
 
-    fn bool(&self, value: &Node<'_>) -> Result<bool, ProfileError> {
+    pub(crate) fn bool(&self, value: &Node<'_>) -> Result<bool, ProfileError> {
         value.get_ref().as_bool().ok_or_else(|| self.expected(value, "true or false"))
     }
 
-    fn integer(&self, value: &Node<'_>) -> Result<i128, ProfileError> {
+    pub(crate) fn integer(&self, value: &Node<'_>) -> Result<i128, ProfileError> {
         let integer = value.get_ref().as_integer().ok_or_else(|| self.expected(value, "an integer"))?;
         i128::from_str_radix(integer.as_str(), integer.radix())
             .map_err(|_| self.error(value.span(), format!("{integer} is larger than any C integer")))
@@ -285,7 +285,7 @@ impl Reader<'_> {
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "doc" => preset.doc = self.string(value)?.to_owned(),
-                "promises" => preset.claims = self.claims(self.table(value)?)?,
+                "promises" => preset.promises = self.promises(self.table(value)?)?,
                 name => {
                     let setting = Setting { value: self.constant(value, MAX_DEPTH)?, place: self.place(key.span()) };
                     preset.settings.insert(name.to_owned(), setting);
@@ -334,26 +334,5 @@ impl Reader<'_> {
             [low, high] if low <= high => Ok((low, high)),
             _ => Err(self.error(value.span(), "expected [low, high], low not above high")),
         }
-    }
-
-    fn claims(&self, table: &DeTable<'_>) -> Result<SomeClaims, ProfileError> {
-        let mut claims = SomeClaims::default();
-        for (key, value) in table {
-            match key.get_ref().as_ref() {
-                "work-conserving" => claims.work_conserving = Some(self.bool(value)?),
-                "weights-honoured" => claims.weights_honoured = Some(self.bool(value)?),
-                "key-order" => claims.key_order = Some(self.bool(value)?),
-                "starvation-bound-ms" => {
-                    let bound_ms = u64::try_from(self.integer(value)?)
-                        .map_err(|_| self.error(value.span(), "expected milliseconds, 0 or more"))?;
-                    claims.starvation_bound_ms = Some(bound_ms);
-                }
-                _ => {
-                    let known = ["work-conserving", "weights-honoured", "starvation-bound-ms", "key-order"];
-                    return Err(self.unknown("claim", key, &known));
-                }
-            }
-        }
-        Ok(claims)
     }
 }

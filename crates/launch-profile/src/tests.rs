@@ -8,7 +8,8 @@ use bpf_object::{
     StructOpsMember, Variable,
 };
 use expect_test::{Expect, expect};
-use ids::{CpuSet, Place, Topology};
+use ids::{CpuSet, Nanos, Place, Topology};
+use invariants::{Promises, WeightedShare, WorkConserving};
 use machine_model::{Costs, Machine};
 
 /// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
@@ -361,11 +362,13 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
             "[tunables.bytes]\ntype = \"bool\"\ndoc = \"\"",
             "p.toml:1: unknown variable of the object `bytes`: did you mean `byte`?",
         ),
-        ("[claims]\nwork-conserving = 1", "p.toml:2: expected true or false, not integer"),
+        ("[claims]\nwork-conserving = 1", "p.toml:2: expected true, false or \"eventually\""),
         (
             "[claims]\nwork_conserving = true",
-            "p.toml:2: unknown claim `work_conserving`: did you mean `work-conserving`?",
+            "p.toml:2: unknown promise `work_conserving`: did you mean `work-conserving`?",
         ),
+        ("[promises]\nstarvation-ms = 0", "p.toml:2: expected milliseconds, 1 to 4294967295, or false"),
+        ("[promises]\nstint-ticks = true", "p.toml:2: expected a number of ticks, 1 or more, or false"),
     ] {
         assert_eq!(outcome(toml, None, &[]), format!("{expected}\n"), "{toml}");
     }
@@ -465,31 +468,47 @@ fn a_variable_outside_of_its_section_is_an_error() {
 }
 
 #[test]
-fn claims_are_kept() {
-    let profile = "summary = \"s\"\n[claims]\nwork-conserving = true\nstarvation-bound-ms = 100\nkey-order = true";
-    let profile = Profile::from_toml("p.toml", profile).unwrap();
-    let expected =
-        Claims { work_conserving: true, weights_honoured: false, starvation_bound_ms: Some(100), key_order: true };
-    assert_eq!((profile.summary(), profile.claims()), ("s", expected));
+fn promises_are_kept_under_either_name() {
+    for table in ["promises", "claims"] {
+        let text = format!(
+            "summary = \"s\"\n[{table}]\nwork-conserving = true\nstarvation-ms = 100\nkey-order = true\n\
+             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1"
+        );
+        let profile = Profile::from_toml("p.toml", &text).unwrap();
+        let expected = Promises {
+            work_conserving: WorkConserving::Yes,
+            starvation: Some(Nanos::from_ms(100)),
+            weighted_share: Some(WeightedShare { percent: 6, cpus: 1 }),
+            key_order: true,
+            preemption: Some(Nanos::from_us(7)),
+            stint_ticks: Some(2),
+        };
+        assert_eq!((profile.summary(), profile.promises()), ("s", expected));
+    }
+    let of = |text| Profile::from_toml("p.toml", text).unwrap().promises();
+    assert_eq!(of("[promises]\nwork-conserving = \"eventually\"").work_conserving, WorkConserving::Eventually);
+    let everywhere = Some(WeightedShare { percent: 6, cpus: u32::MAX });
+    assert_eq!(of("[promises]\nweighted-share-percent = 6").weighted_share, everywhere);
+    assert_eq!(of(""), Promises::default());
 }
 
 /// A preset says what it is, and what the scheduler promises otherwise than without it.
 #[test]
 fn presets_have_descriptions_and_promises_of_their_own() {
-    let text = "[promises]\nwork-conserving = true\nstarvation-bound-ms = 100\n\
-                [presets.plain]\n[presets.nice]\ndoc = \"with care\"\n[presets.nice.promises]\nwork-conserving = false";
+    let text = "[promises]\nwork-conserving = true\nstarvation-ms = 100\n\
+                [presets.plain]\n[presets.nice]\ndoc = \"with care\"\n[presets.nice.promises]\nwork-conserving = false\n\
+                [presets.late.promises]\nstarvation-ms = false";
     let profile = Profile::from_toml("p.toml", text).unwrap();
-    assert_eq!(profile.described_presets().collect::<Vec<_>>(), [("nice", "with care"), ("plain", "")]);
-    let claims = |preset| {
+    assert_eq!(profile.described_presets().collect::<Vec<_>>(), [("late", ""), ("nice", "with care"), ("plain", "")]);
+    let promises = |preset| {
         let mut profile = profile.clone();
         profile.select(preset, &[]).unwrap();
-        (profile.claims().work_conserving, profile.claims().starvation_bound_ms)
+        (profile.promises().work_conserving, profile.promises().starvation)
     };
-    assert_eq!(
-        [claims(None), claims(Some("plain")), claims(Some("nice"))],
-        [(true, Some(100)), (true, Some(100)), (false, Some(100))]
-    );
+    let (yes, no, late) = (WorkConserving::Yes, WorkConserving::No, Some(Nanos::from_ms(100)));
+    assert_eq!([promises(None), promises(Some("plain"))], [(yes, late), (yes, late)]);
+    assert_eq!([promises(Some("nice")), promises(Some("late"))], [(no, late), (yes, None)]);
     let error = |text| Profile::from_toml("p.toml", text).unwrap_err().to_string();
     assert_eq!(error("[presets.a]\ndoc = 1"), "p.toml:2: expected a string, not integer");
-    assert!(error("[presets.a.promises]\nwork = 1").starts_with("p.toml:2: unknown claim `work`"));
+    assert!(error("[presets.a.promises]\nwork = 1").starts_with("p.toml:2: unknown promise `work`"));
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sink that measures a run while it passes.
 
-use crate::idle_while_runnable::{GroupId, IdleWhileRunnable};
+use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
 use crate::{
     CpuAccount, Histogram, LockUse, Migrations, Periods, PeriodsOfTasks, RunMeasures, TaskAccount, TaskMeasures,
 };
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
-use ids::{CpuId, CpuSet, Locality, Nanos, Policy, TaskId, Topology};
+use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};
 
 /// What only the one who ran it knows at the end of a run.
 #[derive(Clone, Debug, Default)]

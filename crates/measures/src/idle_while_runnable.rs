@@ -9,16 +9,10 @@
 //! A task that starts or stops to wait touches one group. A CPU that starts or stops to idle touches group 0 and the
 //! restricted groups that contain it: none for an unrestricted workload, one where each task is pinned.
 
-use ids::{CpuId, CpuSet, Nanos};
-use std::collections::BTreeMap;
-
-/// Index of a group of tasks with the same mask.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct GroupId(u32);
+use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos};
 
 #[derive(Debug)]
 struct Group {
-    mask: CpuSet,
     waiting: u32,
     idle: u32,
 }
@@ -32,10 +26,8 @@ impl Group {
 /// The running answer.
 #[derive(Debug)]
 pub(crate) struct IdleWhileRunnable {
+    masks: MaskGroups,
     groups: Vec<Group>,
-    by_mask: BTreeMap<Vec<u64>, GroupId>,
-    /// The restricted groups that contain each CPU.
-    groups_of_cpu: Vec<Vec<GroupId>>,
     idle: Vec<bool>,
     /// How many groups are served badly now, and since when at least one is.
     bad_groups: u32,
@@ -48,11 +40,9 @@ pub(crate) struct IdleWhileRunnable {
 impl IdleWhileRunnable {
     /// All CPUs idle, nobody waits, at time 0.
     pub(crate) fn new(cpus: usize) -> IdleWhileRunnable {
-        let everywhere = Group { mask: CpuSet::first_n(cpus), waiting: 0, idle: cpus as u32 };
         IdleWhileRunnable {
-            by_mask: BTreeMap::from([(everywhere.mask.words().to_vec(), GroupId(0))]),
-            groups: vec![everywhere],
-            groups_of_cpu: vec![Vec::new(); cpus],
+            masks: MaskGroups::new(cpus),
+            groups: vec![Group { waiting: 0, idle: cpus as u32 }],
             idle: vec![true; cpus],
             bad_groups: 0,
             since: Nanos::ZERO,
@@ -81,26 +71,17 @@ impl IdleWhileRunnable {
 
     /// The group of the tasks that may run on `allowed`; CPUs that the machine lacks do not count.
     pub(crate) fn group(&mut self, allowed: &CpuSet) -> GroupId {
-        let mask = allowed.intersection(&self.groups[0].mask);
-        let significant = mask.words().iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-        let key = mask.words()[..significant].to_vec();
-        if let Some(&id) = self.by_mask.get(&key) {
-            return id;
+        let group = self.masks.find(allowed);
+        if group.index() == self.groups.len() {
+            let idle = self.masks.mask(group).iter().filter(|cpu| self.idle[cpu.index()]).count() as u32;
+            self.groups.push(Group { waiting: 0, idle });
         }
-        let id = GroupId(self.groups.len() as u32);
-        let mut idle = 0;
-        for cpu in mask.iter() {
-            self.groups_of_cpu[cpu.index()].push(id);
-            idle += u32::from(self.idle[cpu.index()]);
-        }
-        self.groups.push(Group { mask, waiting: 0, idle });
-        self.by_mask.insert(key, id);
-        id
+        group
     }
 
     /// The CPUs of a group.
     pub(crate) fn mask(&self, group: GroupId) -> &CpuSet {
-        &self.groups[group.0 as usize].mask
+        self.masks.mask(group)
     }
 
     /// One more task of `group` waits.
@@ -122,9 +103,9 @@ impl IdleWhileRunnable {
             return;
         }
         let count = |group: &mut Group| if idle { group.idle += 1 } else { group.idle -= 1 };
-        self.change(now, GroupId(0), count);
-        for index in 0..self.groups_of_cpu[cpu.index()].len() {
-            self.change(now, self.groups_of_cpu[cpu.index()][index], count);
+        self.change(now, GroupId::ALL, count);
+        for index in 0..self.masks.restricted(cpu).len() {
+            self.change(now, self.masks.restricted(cpu)[index], count);
         }
     }
 
@@ -135,7 +116,7 @@ impl IdleWhileRunnable {
 
     #[inline]
     fn change(&mut self, now: Nanos, id: GroupId, how: impl Fn(&mut Group)) {
-        let group = &mut self.groups[id.0 as usize];
+        let group = &mut self.groups[id.index()];
         let before = group.served_badly();
         how(group);
         match (before, group.served_badly()) {

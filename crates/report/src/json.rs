@@ -63,6 +63,9 @@ fn run(run: &RunReport) -> Value {
     let violations = ending.violations.as_ref();
     object.insert("violations".to_owned(), json!(violations.map(|found| &found.first)));
     object.insert("violation_count".to_owned(), json!(violations.map(|found| found.count)));
+    object.insert("not_seen".to_owned(), json!(violations.map(|found| &found.not_seen)));
+    let useless = violations.and_then(|found| found.useless_migrations);
+    object.insert("useless_migrations".to_owned(), json!(useless));
     object.insert("doubtful".to_owned(), json!(crate::doubts::of(run)));
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());

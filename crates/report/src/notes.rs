@@ -67,6 +67,11 @@ fn broken(found: &Violations) -> Vec<String> {
 pub(crate) fn of_run(run: &Record) -> Vec<String> {
     let mut notes = refusals(&run.ending);
     notes.extend(run.ending.violations.iter().flat_map(broken));
+    let not_seen = run.ending.violations.iter().flat_map(|found| &found.not_seen).map(String::as_str);
+    let not_seen = not_seen.collect::<Vec<_>>().join(", ");
+    if !not_seen.is_empty() {
+        notes.push(format!("NOT SEEN: {not_seen}: nothing in this run could have broken it"));
+    }
     let elapsed = run.value("elapsed_ns").unwrap_or(0);
     let idle = permille(run.value("idle_while_runnable_ns").unwrap_or(0), elapsed);
     if idle > IDLE_PERMILLE {

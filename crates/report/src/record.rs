@@ -137,6 +137,10 @@ struct Rest {
     #[serde(default)]
     violation_count: Option<u64>,
     #[serde(default)]
+    not_seen: Option<Vec<String>>,
+    #[serde(default)]
+    useless_migrations: Option<u64>,
+    #[serde(default)]
     meter: Option<Meter>,
     #[serde(default)]
     doubtful: Vec<Doubt>,
@@ -149,7 +153,8 @@ fn read_run(place: &str, run: &Value) -> Result<Vec<Record>, ReadError> {
     let ejected = (run.get("outcome").and_then(Value::as_str) == Some("ejected")).then_some(rest.exit);
     let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, doubtful, .. } = rest;
     let found = rest.violations.zip(rest.violation_count);
-    let violations = found.map(|(first, count)| Violations { count, first });
+    let (not_seen, useless_migrations) = (rest.not_seen.unwrap_or_default(), rest.useless_migrations);
+    let violations = found.map(|(first, count)| Violations { count, first, not_seen, useless_migrations });
     let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts, violations };
     let mut records = vec![Record { tags, file: None, ending, meter, doubtful, values }];
     for (index, part) in run.get("parts").and_then(Value::as_array).into_iter().flatten().enumerate() {

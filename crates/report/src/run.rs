@@ -148,6 +148,10 @@ pub struct Violations {
     pub count: u64,
     /// The first ones of each property, in the order in which they ended.
     pub first: Vec<Violation>,
+    /// Properties that nothing in the run could have shown to be broken.
+    pub not_seen: Vec<String>,
+    /// Tasks that were moved to a runqueue as long as theirs or longer, which breaks no promise; `None` if nobody counted.
+    pub useless_migrations: Option<u64>,
 }
 
 /// A time in which a property did not hold.

@@ -169,6 +169,8 @@ fn json_keeps_the_contract() {
               "restarts": 0,
               "violations": null,
               "violation_count": null,
+              "not_seen": null,
+              "useless_migrations": null,
               "doubtful": [],
               "meter": null,
               "locks": null,

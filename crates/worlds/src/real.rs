@@ -2,10 +2,13 @@
 //! Runs in a real kernel.
 
 use crate::object_hash;
+use crate::simulated::violations;
 use ids::Nanos;
+use invariants::{Conditions, Findings, Property};
 use live::meter::{Measured, MeterCost};
 use live::scheduler::KernelExit;
 use live::threads::{End, Played, TaskPlayed};
+use machine_model::Machine;
 use measures::{Periods, RunMeasures};
 use report::{Ending, Exit, Meter, RunReport, Tags, World};
 
@@ -35,9 +38,29 @@ pub fn tags(setup: &Setup<'_>) -> Tags {
     }
 }
 
+/// In a real kernel CPUs idle beside a waiting task for a millisecond now and then: interrupts, the host of a virtual machine.
+const TOLERANCE: Nanos = Nanos::from_ms(1);
+
+/// What a check of a run may expect on this machine. Queues and slices are not seen there, nor other tasks than the run's.
+pub fn conditions(machine: &Machine) -> Conditions {
+    let tick = Nanos(1_000_000_000 / u64::from(machine.hz));
+    Conditions { has_queues: false, all_tasks: false, tolerance: tick + TOLERANCE, tick }
+}
+
+/// What a check found, and what it looked for.
+#[derive(Debug)]
+pub struct Checked {
+    /// What it found.
+    pub findings: Findings,
+    /// All that the scheduler promises and the run owes.
+    pub looked_for: Vec<Property>,
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Outcome {
+    /// What a check found, if there was one.
+    pub checked: Option<Checked>,
     /// What was measured.
     pub measured: Measured,
     /// How the workload was played; `None` if a command ran.
@@ -56,18 +79,20 @@ pub struct Outcome {
 
 /// The report of a run.
 pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
-    let Outcome { measured, played, ejected, restarts, command_status, failure, cut } = outcome;
+    let Outcome { checked, measured, played, ejected, restarts, command_status, failure, cut } = outcome;
     let Measured { mut measures, threads, log_hash, cost } = measured;
+    let checked = checked.map(|checked| believed(checked, &cost));
     if let Some(played) = &played {
         complete(&mut measures, &threads, played);
     }
+    let violations = checked.map(|findings| violations(findings, &measures));
     if cut {
         measures.makespan = None;
     }
     RunReport {
         tags,
         ending: Ending {
-            violations: None,
+            violations,
             ejected: ejected.map(exit),
             deadlocked: played.as_ref().is_some_and(|played| matches!(played.end, End::Stuck(_))),
             command_status,
@@ -79,6 +104,23 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
         meter: Some(meter(cost, failure)),
         measures,
     }
+}
+
+/// What can be believed of what was found. Where events were lost, what they would have said stands against all of it; switches and
+/// wakeups that the kernel hid contradict others. Queues exist, and nobody sees who is in none.
+fn believed(Checked { mut findings, looked_for }: Checked, cost: &MeterCost) -> Findings {
+    if cost.lost() > 0 {
+        return Findings { not_seen: looked_for, ..Findings::default() };
+    }
+    if cost.unseen_switches + cost.unseen_wakeups + cost.orphans + cost.late > 0 {
+        let before = findings.violations.len();
+        findings.violations.retain(|violation| violation.property != Property::Sanity);
+        findings.count -= (before - findings.violations.len()) as u64;
+        findings.not_seen.push(Property::Sanity);
+    }
+    findings.not_seen.extend(looked_for.contains(&Property::LostWakeup).then_some(Property::LostWakeup));
+    findings.not_seen.sort_unstable();
+    findings
 }
 
 /// Adds what only the player knows: the work of each task, and its name.

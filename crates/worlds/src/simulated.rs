@@ -3,7 +3,7 @@
 
 use crate::object_hash;
 use ids::Nanos;
-use invariants::{Findings, Violation};
+use invariants::{Conditions, Findings, Violation};
 use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
 use measures::RunMeasures;
@@ -50,6 +50,19 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
     }
 }
 
+/// A CPU may idle for so long beside a waiting task, beyond its way out of idling: an interrupt on its way, a look for work.
+const IDLE_TOLERANCE: Nanos = Nanos::from_us(100);
+
+/// What a check of a run may expect on this machine. The kernel's own scheduler shows no queues; `noisy` is a run with a seed.
+pub fn conditions(machine: &Machine, has_queues: bool, noisy: bool) -> Conditions {
+    Conditions {
+        has_queues,
+        all_tasks: true,
+        tolerance: IDLE_TOLERANCE + Nanos(machine.longest_idle_exit_ns(noisy)),
+        tick: Nanos(1_000_000_000 / u64::from(machine.hz)),
+    }
+}
+
 /// The report of a run; `end` is when it had to stop, if it had to, and `findings` what a check found, if there was one.
 pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option<Findings>) -> RunReport {
     // Without a time to stop at, a run ends when all work is done, unless something is wrong.
@@ -73,7 +86,8 @@ pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option
 }
 
 /// What a check found, with the tasks' names.
-fn violations(Findings { violations, count }: Findings, measures: &RunMeasures) -> Violations {
+pub(crate) fn violations(findings: Findings, measures: &RunMeasures) -> Violations {
+    let Findings { violations, count, not_seen, useless_migrations } = findings;
     let told = |violation: Violation| report::Violation {
         property: violation.property.name().to_owned(),
         from_ns: violation.from.0,
@@ -84,7 +98,9 @@ fn violations(Findings { violations, count }: Findings, measures: &RunMeasures) 
         value: violation.value,
         limit: violation.limit,
     };
-    Violations { count, first: violations.into_iter().map(told).collect() }
+    let first = violations.into_iter().map(told).collect();
+    let not_seen = not_seen.into_iter().map(|property| property.name().to_owned()).collect();
+    Violations { count, first, not_seen, useless_migrations }
 }
 
 /// Why the modelled kernel put a scheduler out.

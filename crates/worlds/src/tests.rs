@@ -83,6 +83,7 @@ fn played(end: End) -> Played {
 fn real_outcome() -> real::Outcome {
     let measured = Measured { measures: measures(), threads: vec![4711], log_hash: 5, cost: MeterCost::default() };
     real::Outcome {
+        checked: None,
         measured,
         played: Some(played(End::Finished)),
         ejected: None,

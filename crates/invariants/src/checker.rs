@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sink that checks a run while it passes.
+
+use crate::findings::{Findings, Property, Violation};
+use crate::loads::Loads;
+use crate::preemption::Preemption;
+use crate::promises::{Conditions, Promises, WorkConserving};
+use crate::queues::Queues;
+use crate::shares::Shares;
+use crate::state::{self, State};
+use crate::stints::Stints;
+use crate::unserved::{Population, Stretch, Unserved};
+use crate::{ideal, shares};
+use event_log::{Event, EventKind, Sink, TaskInfo};
+use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
+
+/// The sink that checks a run while it passes. Memory grows with tasks, CPUs and masks, never with time.
+#[derive(Debug)]
+pub struct Checker {
+    promises: Promises,
+    conditions: Conditions,
+    state: State,
+    unserved: Unserved,
+    queues: Queues,
+    /// These only where they are promised: what every run owes costs every run something.
+    shares: Option<Shares>,
+    stints: Option<Stints>,
+    preemption: Option<Preemption>,
+    loads: Option<Loads>,
+    findings: Findings,
+    /// Whether the scheduler has the tasks: what it promises counts only then.
+    in_charge: bool,
+    /// When things changed last that nobody can follow at once.
+    disturbed: Option<Nanos>,
+}
+
+impl Checker {
+    /// For a machine of so many CPUs, of which those that are online idle, and without tasks. Useless migrations are counted
+    /// if something is promised.
+    pub fn new(cpus: usize, online: &CpuSet, promises: Promises, conditions: Conditions) -> Checker {
+        let beyond = |ticks: u32| Nanos(conditions.tick.0 * u64::from(ticks) + conditions.tolerance.0);
+        let sees_shares = promises.weighted_share.filter(|_| conditions.all_tasks);
+        let sees_slices = promises.stint_ticks.filter(|_| conditions.has_queues);
+        let mut checker = Checker {
+            promises,
+            conditions,
+            state: State::new(cpus),
+            unserved: Unserved::new(cpus, conditions.tolerance),
+            queues: Queues::new(promises.key_order),
+            shares: sees_shares.map(|promise| Shares::new(cpus, promise, conditions.tick)),
+            stints: sees_slices.map(|ticks| Stints::new(cpus, beyond(ticks))),
+            preemption: promises.preemption.map(|_| Preemption::new(cpus)),
+            loads: (promises != Promises::default()).then(|| Loads::new(cpus)),
+            findings: Findings::default(),
+            in_charge: !conditions.has_queues,
+            disturbed: None,
+        };
+        for cpu in CpuSet::first_n(cpus).iter().filter(|cpu| !online.contains(*cpu)) {
+            checker.take_away(Nanos::ZERO, cpu);
+        }
+        checker
+    }
+
+    /// What was found until the run ended.
+    pub fn finish(mut self, end: Nanos) -> Findings {
+        self.close(end);
+        self.findings.useless_migrations = self.loads.as_ref().map(Loads::useless_migrations);
+        self.findings.not_seen = self.not_seen();
+        self.findings
+    }
+
+    /// What was promised, and nothing could have shown to be broken.
+    fn not_seen(&self) -> Vec<Property> {
+        let Promises { work_conserving, weighted_share, key_order, preemption, stint_ticks, .. } = self.promises;
+        let eventually = work_conserving == WorkConserving::Eventually;
+        let looked = self.loads.as_ref().is_some_and(Loads::has_looked);
+        let ordered = self.queues.has_keys();
+        let all = [
+            (Property::WorkConserving, eventually && !looked),
+            (Property::WeightedSharePercent, weighted_share.is_some() && !self.shares.iter().any(Shares::has_judged)),
+            (Property::KeyOrder, key_order && !ordered),
+            (Property::PreemptionUs, preemption.is_some() && !ordered),
+            (Property::StintTicks, stint_ticks.is_some() && !self.stints.iter().any(Stints::has_judged)),
+        ];
+        all.into_iter().filter(|(_, unseen)| *unseen).map(|(property, _)| property).collect()
+    }
+
+    fn add(
+        &mut self,
+        property: Property,
+        span: (Nanos, Nanos),
+        who: (Vec<TaskId>, Vec<CpuId>),
+        value: u64,
+        limit: u64,
+    ) {
+        let ((from, to), (tasks, cpus)) = (span, who);
+        self.findings.add(Violation { property, from, to, tasks, cpus, value, limit });
+    }
+
+    /// All that still waits has waited until now, and who runs has run until now.
+    fn close(&mut self, now: Nanos) {
+        if !self.in_charge {
+            return;
+        }
+        for stretch in self.unserved.open(now) {
+            self.judge(stretch, now);
+        }
+        let waiting: Vec<(TaskId, Nanos)> = self.state.waiting().collect();
+        for (task, since) in waiting {
+            self.waited(task, since, now);
+        }
+        for cpu in self.state.cpus() {
+            self.judge_stay(now, cpu);
+            self.look_at_shares(now, cpu);
+        }
+        let waiters = self.preemption.as_ref().map(Preemption::waiters).unwrap_or_default();
+        waiters.into_iter().for_each(|task| self.stop_preempting(now, task));
+    }
+
+    fn take_away(&mut self, now: Nanos, cpu: CpuId) {
+        self.state.set_online(now, cpu, false);
+        self.shares.iter_mut().for_each(|shares| shares.set_online(cpu, false));
+        self.set_idle(now, cpu, false);
+    }
+
+    fn disturb(&mut self, now: Nanos) {
+        self.disturbed = Some(now);
+        self.shares.iter_mut().for_each(Shares::disturb);
+        self.preemption.iter_mut().for_each(Preemption::forget);
+        self.loads.iter_mut().for_each(Loads::forget_looks);
+    }
+
+    /// From when on a stretch counts that began then.
+    fn counts_from(&self, since: Nanos) -> Nanos {
+        self.disturbed.map_or(since, |disturbed| since.max(disturbed + self.conditions.tolerance))
+    }
+
+    fn judge(&mut self, stretch: Stretch, now: Nanos) {
+        let property = match stretch.population {
+            Population::Waiting if self.promises.work_conserving == WorkConserving::Yes => Property::WorkConserving,
+            Population::Lost if self.conditions.has_queues => Property::LostWakeup,
+            _ => return,
+        };
+        let from = self.counts_from(stretch.since);
+        let (value, limit) = (now.since(from).0, self.conditions.tolerance.0);
+        if self.in_charge && value > limit {
+            self.add(property, (from, now), (stretch.tasks, stretch.cpus), value, limit);
+        }
+    }
+
+    fn waited(&mut self, task: TaskId, since: Nanos, now: Nanos) {
+        let Some(bound) = self.promises.starvation else { return };
+        let value = self.state.waited(task, since, now);
+        if self.in_charge && self.state.must_not_starve(task) && value > bound {
+            self.add(Property::StarvationMs, (since, now), (vec![task], vec![]), value.0, bound.0);
+        }
+    }
+
+    fn wait(&mut self, now: Nanos, task: TaskId) {
+        if !self.state.is_scheduled(task) {
+            return;
+        }
+        if self.promises.work_conserving == WorkConserving::Yes {
+            self.unserved.wait(now, task, Population::Waiting);
+        }
+        // A scheduler puts a task that loses its CPU into a queue before the switch.
+        if !self.queues.contains(task) {
+            self.unserved.wait(now, task, Population::Lost);
+        }
+        self.stints.iter_mut().for_each(|stints| stints.set_waiting(now, task, true));
+    }
+
+    fn stop_waiting(&mut self, now: Nanos, task: TaskId, since: Nanos) {
+        self.waited(task, since, now);
+        for population in [Population::Waiting, Population::Lost] {
+            self.stop_in(now, task, population);
+        }
+        self.stints.iter_mut().for_each(|stints| stints.set_waiting(now, task, false));
+        self.stop_preempting(now, task);
+    }
+
+    fn stop_in(&mut self, now: Nanos, task: TaskId, population: Population) {
+        if let Some(stretch) = self.unserved.stop_waiting(now, task, population) {
+            self.judge(stretch, now);
+        }
+    }
+
+    fn stop_preempting(&mut self, now: Nanos, task: TaskId) {
+        let Some((limit, since)) = self.promises.preemption.zip(self.preemption.as_mut().and_then(|it| it.stop(task)))
+        else {
+            return;
+        };
+        let (value, limit) = (now.since(since), limit + self.conditions.tolerance);
+        if self.in_charge && value > limit {
+            self.add(Property::PreemptionUs, (since, now), (vec![task], vec![]), value.0, limit.0);
+        }
+    }
+
+    fn set_idle(&mut self, now: Nanos, cpu: CpuId, idle: bool) {
+        for stretch in self.unserved.set_idle(now, cpu, idle) {
+            self.judge(stretch, now);
+        }
+    }
+
+    /// Whether the one that has this CPU kept it for too long.
+    fn judge_stay(&mut self, now: Nanos, cpu: CpuId) {
+        let Some(task) = self.state.running(cpu).some().filter(|task| self.state.is_scheduled(*task)) else { return };
+        let Some(stay) = self.stints.as_mut().and_then(|stints| stints.end(now, cpu)) else { return };
+        let from = self.counts_from(stay.from);
+        if self.in_charge && now.since(from) > stay.limit {
+            self.add(Property::StintTicks, (from, now), (vec![task], vec![cpu]), stay.value.0, stay.limit.0);
+        }
+    }
+
+    fn look_at_shares(&mut self, now: Nanos, cpu: CpuId) {
+        let found = self.shares.as_mut().map(|shares| shares.look(now, cpu)).unwrap_or_default();
+        let in_charge = self.in_charge;
+        for shares::Unfair { from, task, cpus, error, limit } in found.into_iter().filter(|_| in_charge) {
+            self.add(Property::WeightedSharePercent, (from, now), (vec![task], cpus), error.0, limit.0);
+        }
+    }
+
+    /// The check of each second.
+    fn look_at_loads(&mut self, now: Nanos) {
+        let (state, tolerance) = (&self.state, self.conditions.tolerance);
+        let Some(loads) = self.loads.as_mut().filter(|loads| loads.is_due(now)) else { return };
+        let waiting = state.waiting().filter(|(_, since)| now.since(*since) > tolerance);
+        let waiting = waiting.map(|(task, _)| (task, state.allowed(task)));
+        let found = loads.look(now, |cpu| state.is_online(cpu), waiting);
+        if self.in_charge && self.promises.work_conserving == WorkConserving::Eventually {
+            for (cpu, since) in found {
+                let tasks = self.state.waiting().map(|(task, _)| task).filter(|task| self.state.may_use(*task, cpu));
+                let who = (tasks.collect(), vec![cpu]);
+                self.add(Property::WorkConserving, (since, now), who, now.since(since).0, 0);
+            }
+        }
+    }
+
+    fn switch(&mut self, event: &Event, prev: TaskId, still_runnable: bool) {
+        let Event { time, cpu, task, .. } = *event;
+        if let Some(who) = self.state.contradiction(cpu, prev, task) {
+            self.add(Property::Sanity, (time, time), (vec![who], vec![cpu]), 0, 0);
+        }
+        if prev != task {
+            self.leave(time, cpu, prev, still_runnable);
+            self.take(time, cpu, task);
+        }
+        self.state.set_running(time, cpu, task);
+        self.set_idle(time, cpu, task == TaskId::NONE);
+        self.look_at_shares(time, cpu);
+    }
+
+    /// Who had the CPU leaves it.
+    fn leave(&mut self, now: Nanos, cpu: CpuId, prev: TaskId, still_runnable: bool) {
+        if prev == TaskId::NONE {
+            return;
+        }
+        if let Some((since, limit)) = self.state.overstays(prev, cpu, now, self.conditions.tick) {
+            self.add(Property::Affinity, (since, now), (vec![prev], vec![cpu]), now.since(since).0, limit.0);
+        }
+        self.judge_stay(now, cpu);
+        self.shares.iter_mut().for_each(|shares| shares.set_running(now, prev, false));
+        if self.state.leave(now, prev, still_runnable) {
+            self.wait(now, prev);
+        }
+    }
+
+    /// Who comes takes it.
+    fn take(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
+        self.preemption.iter_mut().for_each(|preemption| preemption.run(now, cpu, task));
+        if task == TaskId::NONE {
+            return;
+        }
+        self.queues.remove(task);
+        if let Some(since) = self.state.run(now, task, cpu) {
+            self.stop_waiting(now, task, since);
+        }
+        if !self.state.may_use(task, cpu) {
+            self.add(Property::Affinity, (now, now), (vec![task], vec![cpu]), 0, 0);
+        }
+        self.stints.iter_mut().for_each(|stints| stints.begin(now, task, cpu));
+        self.shares.iter_mut().for_each(|shares| shares.set_running(now, task, true));
+        self.loads.iter_mut().for_each(|loads| loads.place(task, cpu));
+    }
+
+    fn wake(&mut self, now: Nanos, task: TaskId, target: CpuId) {
+        if self.state.wake(now, task) {
+            self.wait(now, task);
+        }
+        self.shares.iter_mut().for_each(|shares| shares.set_runnable(now, task, true));
+        self.loads.iter_mut().for_each(|loads| loads.place(task, target));
+    }
+
+    fn block(&mut self, now: Nanos, task: TaskId) {
+        self.state.block(now, task);
+        self.shares.iter_mut().for_each(|shares| shares.set_runnable(now, task, false));
+        self.loads.iter_mut().for_each(|loads| loads.remove(task));
+    }
+
+    fn insert(&mut self, now: Nanos, task: TaskId, dsq: DsqId, key: u64, slice: Nanos) {
+        self.queues.insert(dsq, key, task);
+        self.stop_in(now, task, Population::Lost);
+        self.stints.iter_mut().for_each(|stints| stints.set_slice(task, slice));
+        if let Some(preemption) = &mut self.preemption {
+            let key = (!dsq.is_builtin()).then_some((dsq, key));
+            preemption.insert(now, task, key, self.state.has_woken(task), self.state.allowed(task));
+        }
+    }
+
+    fn dispatch(&mut self, event: &Event, from: DsqId, to: CpuId) {
+        let taken = self.queues.take(from, event.task);
+        let Some(key) = taken.filter(|_| self.promises.key_order && self.in_charge && !from.is_builtin()) else {
+            return;
+        };
+        let state = &self.state;
+        if let Some((smaller, passed)) = self.queues.smaller(from, key, |task| state.may_use(task, to)) {
+            self.add(Property::KeyOrder, (event.time, event.time), (vec![event.task, passed], vec![to]), key, smaller);
+        }
+    }
+
+    /// A nice value that is what it was: the policy is another one, and nobody says which.
+    fn priority(&mut self, now: Nanos, task: TaskId, nice: i8) {
+        let known = self.state.set_nice(task, nice);
+        if let Some(shares) = &mut self.shares {
+            let weight = known.map(|policy| ideal::weight(policy, nice)).filter(|_| shares.weight(task).is_some());
+            shares.change(now, task, None, weight);
+        }
+    }
+}
+
+impl Sink for Checker {
+    fn task(&mut self, time: Nanos, info: &TaskInfo) {
+        self.state.announce(time, info);
+        self.unserved.announce(time, info.id, &info.allowed);
+        self.queues.announce();
+        let weight = self.state.is_scheduled(info.id).then(|| ideal::weight(info.policy, info.nice));
+        self.shares.iter_mut().for_each(|shares| shares.announce(&info.allowed, weight));
+        self.stints.iter_mut().for_each(|stints| stints.announce(&info.allowed));
+        self.preemption.iter_mut().for_each(Preemption::announce);
+        self.loads.iter_mut().for_each(Loads::announce);
+    }
+
+    fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
+        self.disturb(time);
+        self.state.set_allowed(time, task, allowed);
+        for stretch in self.unserved.set_allowed(time, task, allowed) {
+            self.judge(stretch, time);
+        }
+        self.stints.iter_mut().for_each(|stints| stints.set_allowed(time, task, allowed));
+        if let Some(shares) = &mut self.shares {
+            shares.change(time, task, Some(allowed), shares.weight(task));
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Event { time, cpu, task, .. } = *event;
+        self.look_at_loads(time);
+        match event.kind {
+            EventKind::Wakeup { target, .. } => self.wake(time, task, target),
+            EventKind::Block { .. } | EventKind::Exit => self.block(time, task),
+            EventKind::Switch { prev, reason } => self.switch(event, prev, state::stays_runnable(reason)),
+            EventKind::Idle { entered } => self.set_idle(time, cpu, entered),
+            EventKind::Insert { dsq, key, slice_ns } => self.insert(time, task, dsq, key, Nanos(slice_ns)),
+            EventKind::Dispatch { from, to } => self.dispatch(event, from, to),
+            EventKind::Migrate { to, .. } => {
+                self.loads.iter_mut().for_each(|loads| loads.migrate(task, to));
+            }
+            EventKind::Priority { nice } => self.priority(time, task, nice),
+            EventKind::Tick => self.look_at_shares(time, cpu),
+            EventKind::Hotplug { online } => {
+                self.disturb(time);
+                match online {
+                    true => {
+                        self.state.set_online(time, cpu, true);
+                        self.shares.iter_mut().for_each(|shares| shares.set_online(cpu, true));
+                    }
+                    false => self.take_away(time, cpu),
+                }
+            }
+            EventKind::Attached => {
+                self.disturb(time);
+                self.in_charge = true;
+            }
+            EventKind::Disabled { .. } => {
+                self.close(time);
+                self.disturb(time);
+                self.in_charge = false;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Windows: what makes one, what ends it, and who is found in it.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// Two CPUs; tasks with these masks and weights, all awake.
+fn awake(masks: &[u64], promise: WeightedShare) -> Shares {
+    let mut shares = Shares::new(2, promise, Nanos::from_ms(4));
+    for (task, &mask) in (0..).zip(masks) {
+        shares.announce(&CpuSet::from_words(&[mask]), Some(1024));
+        shares.set_runnable(Nanos::ZERO, TaskId(task), true);
+    }
+    shares
+}
+
+const ONE_CPU: WeightedShare = WeightedShare { percent: 5, cpus: 1 };
+const ALL_CPUS: WeightedShare = WeightedShare { percent: 5, cpus: 2 };
+
+/// Tasks take turns on a CPU: `turns` are milliseconds of each, again and again until the end.
+fn turns(shares: &mut Shares, cpu: u32, turns: &[(u32, u64)], from_ms: u64, to_ms: u64) -> Vec<Unfair> {
+    let (mut now, mut found) = (from_ms, shares.look(Nanos::from_ms(from_ms), CpuId(cpu)));
+    'all: loop {
+        for &(task, ms) in turns {
+            shares.set_running(Nanos(now * MS), TaskId(task), true);
+            now += ms;
+            shares.set_running(Nanos(now * MS), TaskId(task), false);
+            found.extend(shares.look(Nanos(now * MS), CpuId(cpu)));
+            if now >= to_ms {
+                break 'all;
+            }
+        }
+    }
+    found
+}
+
+fn who(found: &[Unfair]) -> Vec<(u32, u64, u64)> {
+    found.iter().map(|it| (it.task.0, it.error.0 / MS, it.limit.0 / MS)).collect()
+}
+
+#[test]
+fn half_a_cpu_for_each_of_two() {
+    let fair = turns(&mut awake(&[1, 1], ONE_CPU), 0, &[(0, 20), (1, 20)], 0, 600);
+    assert_eq!(who(&fair), []);
+    // 500 ms: 300 and 200 where 250 are right, and 25 and a tick are allowed.
+    let unfair = turns(&mut awake(&[1, 1], ONE_CPU), 0, &[(0, 30), (1, 20)], 0, 600);
+    assert_eq!(who(&unfair), [(0, 50, 29), (1, 50, 29)]);
+}
+
+#[test]
+fn nobody_is_judged_before_half_a_second_has_passed() {
+    let mut shares = awake(&[1, 1], ONE_CPU);
+    assert_eq!(who(&turns(&mut shares, 0, &[(0, 499)], 0, 499)), []);
+    assert!(!shares.has_judged());
+    assert_eq!(who(&turns(&mut shares, 0, &[(0, 1)], 499, 500)), [(0, 250, 29), (1, 250, 29)]);
+    assert!(shares.has_judged());
+    // Ten tasks: 600 ms.
+    let mut shares = awake(&[1; 10], ONE_CPU);
+    assert_eq!(who(&turns(&mut shares, 0, &[(0, 1)], 0, 599)), []);
+    assert_eq!(turns(&mut shares, 0, &[(0, 1)], 599, 600).len(), 10);
+}
+
+/// The promise is for tasks that share one CPU.
+#[test]
+fn teams_with_more_cpus_than_promised_are_not_judged() {
+    let mut shares = awake(&[3, 3, 3], ONE_CPU);
+    turns(&mut shares, 0, &[(0, 10)], 0, 1_000);
+    assert!(!shares.has_judged());
+    let mut shares = awake(&[3, 3, 3], ALL_CPUS);
+    // On two CPUs each should have 333 of 500; one has all of the first, the others share the second.
+    shares.set_running(Nanos(0), TaskId(0), true);
+    let found = turns(&mut shares, 1, &[(1, 10), (2, 10)], 0, 500);
+    assert_eq!(who(&found), [(0, 166, 29), (1, 83, 29), (2, 83, 29)]);
+}
+
+/// Who is awake and may use the CPUs of a team has its share, which is not known.
+#[test]
+fn rivals_and_sleepers_end_a_window() {
+    for (masks, judged) in [([1, 1, 2], true), ([1, 1, 3], false)] {
+        let mut shares = awake(&masks, ONE_CPU);
+        turns(&mut shares, 0, &[(0, 10)], 0, 1_000);
+        assert_eq!(shares.has_judged(), judged, "{masks:?}");
+    }
+    let mut shares = awake(&[1, 1], ONE_CPU);
+    turns(&mut shares, 0, &[(0, 10)], 0, 400);
+    shares.set_runnable(Nanos::from_ms(400), TaskId(1), false);
+    shares.set_runnable(Nanos::from_ms(401), TaskId(1), true);
+    turns(&mut shares, 0, &[(0, 10)], 400, 890);
+    assert!(!shares.has_judged(), "the window began anew");
+    turns(&mut shares, 0, &[(0, 10)], 890, 1_000);
+    assert!(shares.has_judged());
+}
+
+/// A hundredth of the window: 5 of 500 ms. What it was is allowed twice.
+#[test]
+fn guests_may_come_for_a_while() {
+    for (ms, expected) in [(5, vec![(0, 50, 39), (1, 50, 39)]), (6, vec![])] {
+        let mut shares = awake(&[1, 1, 3], ONE_CPU);
+        shares.set_runnable(Nanos::ZERO, TaskId(2), false);
+        turns(&mut shares, 0, &[(0, 30), (1, 20)], 0, 200);
+        shares.set_runnable(Nanos::from_ms(200), TaskId(2), true);
+        shares.set_runnable(Nanos::from_ms(200 + ms), TaskId(2), false);
+        assert_eq!(who(&turns(&mut shares, 0, &[(0, 30), (1, 20)], 200, 500)), expected, "{ms}");
+    }
+}
+
+#[test]
+fn another_weight_begins_a_window() {
+    let mut shares = awake(&[1, 1], ONE_CPU);
+    turns(&mut shares, 0, &[(0, 30), (1, 20)], 0, 400);
+    shares.change(Nanos::from_ms(400), TaskId(0), None, Some(1536));
+    // 60 and 40 % are right for 3 : 2.
+    assert_eq!(who(&turns(&mut shares, 0, &[(0, 30), (1, 20)], 400, 900)), []);
+    assert!(shares.has_judged());
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir check`: one scheduler in runs that a seed draws, each held to what the scheduler promises and to what every run owes.
+
+mod draw;
+
+use crate::args::{Args, Check, Command, Format, Sim};
+use crate::output::{self, quote};
+use crate::progress::Progress;
+use crate::{select, sim};
+use anyhow::{Result, bail};
+use clap::Parser;
+use draw::Case;
+use report::{Outcome, RunReport};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Command lines that are shown of each property: the first will do, and others tell whether they are of one kind.
+const SHOWN: usize = 3;
+
+/// What the runs say of one property.
+#[derive(Default)]
+struct Tally {
+    /// Runs in which something could have broken it.
+    seen: usize,
+    /// The lines of those in which it was broken.
+    broken: Vec<String>,
+}
+
+/// Runs and reports. False if something was broken, or the scheduler was ejected.
+pub fn check(args: &Check) -> Result<bool> {
+    let scheduler = select::schedulers(std::slice::from_ref(&args.scheduler), args.profile.as_deref())?.remove(0);
+    let cases: Vec<Case> = (args.first..args.first + args.seeds).map(Case::draw).collect::<Result<_>>()?;
+    let lines: Vec<Vec<String>> = cases.iter().map(|case| words(args, case)).collect();
+    let runs = lines.iter().map(|words| parse(words)).collect::<Result<Vec<Sim>>>()?;
+    if args.format == Format::Csv {
+        bail!("--format csv: there is none; expected text or json");
+    }
+    if args.list {
+        return output::print(&lines.iter().map(|words| line(words) + "\n").collect::<String>()).map(|_| true);
+    }
+    let reports = run_all(&runs, &scheduler)?;
+    let mut tallies: BTreeMap<&str, Tally> = BTreeMap::new();
+    let looked_for = scheduler.looked_for();
+    for (words, report) in lines.iter().zip(&reports) {
+        let broken = broken(report);
+        let violations = report.ending.violations.as_ref();
+        for name in looked_for.iter().map(|property| property.name()).chain(["ending"]) {
+            let unseen = violations.is_some_and(|found| found.not_seen.iter().any(|unseen| unseen == name));
+            let tally = tallies.entry(name).or_default();
+            tally.seen += usize::from(!unseen);
+            if broken.contains(&name) {
+                tally.broken.push(line(words));
+            }
+        }
+    }
+    let text = match args.format {
+        Format::Json => to_json(args, &tallies),
+        _ => to_text(args, &tallies),
+    };
+    output::print(&text)?;
+    Ok(tallies.values().all(|tally| tally.broken.is_empty()))
+}
+
+/// What was wrong with a run; `ending` stands for an ejection and for tasks that wait for each other for ever.
+fn broken(report: &RunReport) -> Vec<&str> {
+    let first = report.ending.violations.iter().flat_map(|found| &found.first);
+    let mut names: Vec<&str> = first.map(|violation| violation.property.as_str()).collect();
+    if report.ending.deadlocked || report.ending.outcome() == Outcome::Ejected {
+        names.push("ending");
+    }
+    names
+}
+
+/// The command line of a case. What is run is read from it, so it makes the same run again.
+fn words(args: &Check, case: &Case) -> Vec<String> {
+    let mut words = ["weir", "sim", &args.scheduler, "--check"].map(str::to_owned).to_vec();
+    let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);
+    if let Some(profile) = &args.profile {
+        option("profile", &profile.to_string_lossy());
+    }
+    option("machine", &case.machine);
+    option("workload", &case.workload);
+    option("for", &format!("{}ms", case.duration_ms));
+    option("seed", &case.seed.to_string());
+    case.faults.iter().for_each(|faults| option("faults", faults));
+    words
+}
+
+fn line(words: &[String]) -> String {
+    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn parse(words: &[String]) -> Result<Sim> {
+    match Args::try_parse_from(words)?.command {
+        Command::Sim(sim) => Ok(sim),
+        _ => bail!("{}: not a simulation", line(words)),
+    }
+}
+
+/// As many at once as there are CPUs, results in order.
+fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
+    let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
+    let results: Vec<Mutex<Option<Result<RunReport>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((run, result)) = at(&next, runs, &results) {
+                    *result.lock().expect("only this thread locks it") = Some(sim::one(run, scheduler, &progress));
+                }
+            });
+        }
+    });
+    progress.end();
+    let done = |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was made");
+    results.into_iter().map(done).collect()
+}
+
+/// The next one that nobody has begun.
+fn at<'a, A, B>(next: &AtomicUsize, these: &'a [A], those: &'a [B]) -> Option<(&'a A, &'a B)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    these.get(index).zip(those.get(index))
+}
+
+fn to_text(args: &Check, tallies: &BTreeMap<&str, Tally>) -> String {
+    let mut text =
+        format!("{}: {} from seed {} on\n\n", args.scheduler, report::counted(args.seeds, "run"), args.first);
+    let _ = writeln!(text, "{:<26}{:>20}{:>10}", "property", "could be broken in", "broken in");
+    for (name, tally) in tallies {
+        let _ = writeln!(text, "{name:<26}{:>20}{:>10}", tally.seen, tally.broken.len());
+    }
+    for (name, tally) in tallies.iter().filter(|(_, tally)| !tally.broken.is_empty()) {
+        let _ = writeln!(text, "\nBROKEN: {name}");
+        tally.broken.iter().take(SHOWN).for_each(|line| text.push_str(&format!("  {line}\n")));
+    }
+    text
+}
+
+fn to_json(args: &Check, tallies: &BTreeMap<&str, Tally>) -> String {
+    let property = |(name, tally): (&&str, &Tally)| json!({ "property": name, "seen": tally.seen, "broken": tally.broken.len(), "commands": tally.broken });
+    let properties: Vec<_> = tallies.iter().map(property).collect();
+    let document = json!({
+        "weir": 1, "scheduler": args.scheduler, "first": args.first, "seeds": args.seeds, "properties": properties,
+    });
+    format!("{document:#}\n")
+}

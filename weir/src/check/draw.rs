@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cases: a machine, a workload and what happens to the machine, all in the words of the command line.
+//!
+//! Three kinds, as properties need them. *Mixed* workloads sleep and wake and come late: most properties can break there.
+//! In *steady* ones the same tasks want a CPU all the time, which is what shares are judged by. *Long* ones are steady for more
+//! than ten seconds, which is what CFS is given to find an idle CPU.
+
+use crate::select;
+use anyhow::Result;
+use ids::CpuId;
+
+/// One run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    pub machine: String,
+    pub workload: String,
+    pub duration_ms: u64,
+    pub seed: u64,
+    pub faults: Option<String>,
+}
+
+const PRESETS: [&str; 6] = ["laptop-2c4t", "desktop-4c", "hybrid-laptop", "raspberry-pi-2", "rx2600", "itanium-12"];
+
+/// Workloads whose tasks sleep.
+const MIXED: [&str; 11] = [
+    "periodic-4",
+    "pingpong",
+    "preempt-mix",
+    "video",
+    "lock",
+    "slice-edge",
+    "build",
+    "desktop",
+    "film-25",
+    "latency",
+    "noise",
+];
+/// Those of which a real-time version leaves time to others.
+const LIGHT: [&str; 3] = ["pingpong", "noise", "latency"];
+/// Workloads whose tasks never sleep: two tasks, and eight.
+const STEADY: [&str; 2] = ["pair", "hogs"];
+
+impl Case {
+    /// The case of this number; the same for all schedulers and on every host.
+    ///
+    /// # Errors
+    /// If a shipped machine cannot be read.
+    pub fn draw(number: u64) -> Result<Case> {
+        let mut dice = Dice(number);
+        let kind = dice.below(10);
+        let machine = dice.machine();
+        let online: Vec<CpuId> = select::machine(&machine)?.online_cpus().iter().collect();
+        let last = online.len() as u64 - 1;
+        let (names, parts, duration_ms): (&[&str], u64, u64) = match kind {
+            0 => (&STEADY, 2, 11_500),
+            1..=3 => (&STEADY, 3, 1_500 + 100 * dice.below(15)),
+            _ => (&MIXED, 3, 300 + 100 * dice.below(8)),
+        };
+        let mut workload = Vec::new();
+        for _ in 0..=dice.below(parts) {
+            let name = *dice.one_of(names);
+            workload.push(dice.part(name, last));
+        }
+        // What steady tasks have to share is where the difficulty is: sometimes somebody else is there as well.
+        if kind <= 3 && dice.below(3) == 0 {
+            workload.push("noise".to_owned());
+        }
+        let faults = (kind > 3 && last > 0 && dice.below(6) == 0).then(|| {
+            let (cpu, from) = (online[1 + dice.below(last) as usize], 50 + dice.below(200));
+            format!("cpu{cpu}:offline@{from}ms,cpu{cpu}:online@{}ms", from + 20 + dice.below(200))
+        });
+        let seed = if dice.below(4) == 0 { 0 } else { number };
+        Ok(Case { machine, workload: workload.join("+"), duration_ms, seed, faults })
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut drawn = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (drawn ^ (drawn >> 31)) % end
+    }
+
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len() as u64) as usize]
+    }
+
+    /// A preset, or a machine of at most 16 CPUs; one in ten has one.
+    fn machine(&mut self) -> String {
+        match self.below(10) {
+            0 => "core:1 pu:1".to_owned(),
+            1..=4 => (*self.one_of(&PRESETS)).to_owned(),
+            _ => {
+                let (nodes, cores, threads) = (1 + self.below(2), 1 + self.below(4), 1 + self.below(2));
+                format!("node:{nodes} core:{cores} pu:{threads}")
+            }
+        }
+    }
+
+    /// A part of a workload on CPUs 0 to `last`.
+    fn part(&mut self, name: &str, last: u64) -> String {
+        let mut part = name.to_owned();
+        let steady = STEADY.contains(&name);
+        if self.below(2) == 0 {
+            part += &format!(",nice={}", self.below(30) as i64 - 10);
+        }
+        // Shares are promised of one CPU more often than of all.
+        match self.below(if steady { 3 } else { 6 }) {
+            0 => part += &format!(",cpus={}", self.below(last + 1)),
+            1 => {
+                let first = self.below(last + 1);
+                part += &format!(",cpus={first}-{}", first + self.below(last + 1 - first));
+            }
+            _ => {}
+        }
+        match self.below(12) {
+            0 => part += ",policy=batch",
+            1 => part += ",policy=idle",
+            2 if LIGHT.contains(&name) => part += ",policy=fifo:5",
+            3 | 4 if !steady => part += ",count=2",
+            5 | 6 if !steady => part += &format!(",start={}ms", self.below(300)),
+            _ => {}
+        }
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_case_and_numbers_differ() {
+        let cases: Vec<Case> = (1..200).map(|number| Case::draw(number).unwrap()).collect();
+        assert_eq!(cases[4], Case::draw(5).unwrap());
+        let count = |what: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| what(case)).count();
+        assert!((5..40).contains(&count(&|case| case.duration_ms > 10_000)), "long ones");
+        assert!(count(&|case| case.faults.is_some()) > 5 && count(&|case| case.seed == 0) > 20);
+        assert!(count(&|case| case.workload.contains("policy=fifo")) > 1);
+        let machines: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.machine.as_str()).collect();
+        assert!(machines.len() > 15, "{machines:?}");
+    }
+
+    /// All of them can be run: names exist, and CPUs are there.
+    #[test]
+    fn cases_are_what_the_command_line_takes() {
+        for number in 1..100 {
+            let case = Case::draw(number).unwrap();
+            let cpus = select::machine(&case.machine).unwrap().online_cpus().len() as u32;
+            select::workload(&case.workload, cpus).unwrap_or_else(|error| panic!("{case:?}: {error:#}"));
+            assert!(case.faults.iter().all(|faults| select::faults(faults).is_ok()), "{case:?}");
+        }
+    }
+}

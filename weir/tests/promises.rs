@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Mutants of policies, each of which breaks one promise: the run says which, and accuses it of nothing else. What the same run
+//! says of the policy itself is nothing.
+//!
+//! `sanity` and `affinity` have none: the kernel, and its model, do not let a scheduler break them.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One change of one policy.
+struct Mutant {
+    /// A file below `policies/`, a text in it, and what takes its place.
+    file: &'static str,
+    old: &'static str,
+    new: &'static str,
+}
+
+/// What is run, what is promised beside what the profile promises, and who breaks which properties.
+struct Trial {
+    sim: &'static str,
+    workload: &'static str,
+    promises: &'static str,
+    broken: &'static [&'static str],
+    mutants: &'static [Mutant],
+}
+
+/// One task of CPU 0 beside one that may go anywhere; somebody has CPU 1 now and then.
+const BESIDE_A_PINNED_ONE: &str = r#"{"tasks": {
+  "free": {"loop": -1, "run": 100000},
+  "pinned": {"loop": -1, "cpus": [0], "run": 100000},
+  "guest": {"loop": -1, "cpus": [1], "run": 5000, "sleep": 90000}
+}}"#;
+
+/// More than two CPUs have time for, at different nice values, waking all the time.
+const CROWD: &str = r#"{"tasks": {
+  "short": {"instance": 3, "loop": -1, "priority": -5, "run": 700, "sleep": 3000},
+  "long": {"instance": 4, "loop": -1, "run": 30000, "sleep": 2000}
+}}"#;
+
+const TWO_NICE_VALUES: &str = r#"{"tasks": {
+  "a": {"loop": -1, "run": 100000},
+  "b": {"loop": -1, "priority": 19, "run": 100000}
+}}"#;
+
+/// All begin on CPU 0, and may go elsewhere after 50 ms.
+const RELEASED: &str = r#"{"tasks": {
+  "hog": {"instance": 3, "loop": 1, "phases": {
+    "bound": {"loop": 1, "cpus": [0], "run": 20000}, "free": {"loop": -1, "cpus": [0, 1, 2, 3], "run": 100000}
+  }}
+}}"#;
+
+const TRIALS: &[Trial] = &[
+    Trial {
+        sim: "fifo -m core:2_pu:1 --for 1s",
+        workload: BESIDE_A_PINNED_ONE,
+        promises: "",
+        broken: &["work-conserving"],
+        mutants: &[
+            Mutant { file: "fifo/fifo.bpf.c", old: "scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);", new: ";" },
+            Mutant {
+                file: "fifo/fifo.bpf.c",
+                old: "if (enq_flags & SCX_ENQ_WAKEUP)",
+                new: "if (!(enq_flags & SCX_ENQ_WAKEUP))",
+            },
+        ],
+    },
+    Trial {
+        sim: "fifo -m core:2_pu:1 --for 1s",
+        workload: BESIDE_A_PINNED_ONE,
+        promises: "work-conserving = false\nstint-ticks = false",
+        broken: &["lost-wakeup"],
+        mutants: &[
+            Mutant { file: "fifo/fifo.bpf.c", old: "dsq_insert(p, SHARED_DSQ, SCX_SLICE_DFL, enq_flags);", new: ";" },
+            Mutant {
+                file: "fifo/fifo.bpf.c",
+                old: "dsq_insert(p, SHARED_DSQ, SCX_SLICE_DFL, enq_flags);",
+                new: "if (p->nr_cpus_allowed > 1)\n\t\treturn;\n\tdsq_insert(p, SHARED_DSQ, SCX_SLICE_DFL, enq_flags);",
+            },
+        ],
+    },
+    Trial {
+        sim: "fifo -m core:2_pu:1 --for 1s",
+        workload: CROWD,
+        promises: "",
+        broken: &["stint-ticks"],
+        mutants: &[
+            Mutant {
+                file: "fifo/fifo.bpf.c",
+                old: "dsq_insert(p, SHARED_DSQ, SCX_SLICE_DFL, enq_flags);",
+                new: "dsq_insert(p, SHARED_DSQ, SCX_SLICE_INF, enq_flags);",
+            },
+            Mutant {
+                file: "fifo/fifo.bpf.c",
+                old: "\tdsq_move_to_local(SHARED_DSQ);",
+                new: "\tif (prev && (prev->scx.flags & SCX_TASK_QUEUED))\n\t\ttask_set_slice(prev, SCX_SLICE_DFL);\n\
+                      \telse\n\t\tdsq_move_to_local(SHARED_DSQ);",
+            },
+        ],
+    },
+    Trial {
+        sim: "bfs -m core:1_pu:1 --for 5s",
+        workload: TWO_NICE_VALUES,
+        promises: "",
+        broken: &["starvation-ms"],
+        mutants: &[
+            Mutant {
+                file: "include/weir/deadline.bpf.h",
+                old: "return level < NICE_LEVELS ? ratios[level] : ratios[20];",
+                new: "return level < NICE_LEVELS - 1 ? ratios[level] : 500000;",
+            },
+            Mutant {
+                file: "include/weir/deadline.bpf.h",
+                old: "\tt->deadline = now + t->ratio * deadline_unit_ns;",
+                new: "\tif (!t->deadline)\n\t\tt->deadline = now + t->ratio * deadline_unit_ns;",
+            },
+        ],
+    },
+    Trial {
+        sim: "cfs -m core:1_pu:1 --for 2s",
+        workload: TWO_NICE_VALUES,
+        promises: "",
+        broken: &["weighted-share-percent"],
+        mutants: &[
+            Mutant {
+                file: "cfs/weight.bpf.h",
+                old: "return level < NICE_LEVELS ? weights[level] : NICE_0_WEIGHT;",
+                new: "return NICE_0_WEIGHT;",
+            },
+            Mutant {
+                file: "cfs/weight.bpf.h",
+                old: "return ns * NICE_0_WEIGHT / (weight ? weight : 1);",
+                new: "return ns + weight;",
+            },
+        ],
+    },
+    Trial {
+        sim: "cfs -m core:4_pu:1 --for 12s",
+        workload: RELEASED,
+        promises: "",
+        broken: &["work-conserving"],
+        mutants: &[
+            Mutant {
+                file: "cfs/balance.bpf.h",
+                old: "RODATA bool balances_load = true;",
+                new: "RODATA bool balances_load = false;",
+            },
+            Mutant {
+                file: "cfs/balance.bpf.h",
+                old: "VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)\n{",
+                new: "VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)\n{\n\tif (cpu)\n\t\treturn 0;",
+            },
+        ],
+    },
+    Trial {
+        sim: "bfs -m core:2_pu:1 --for 1s",
+        workload: CROWD,
+        promises: "key-order = true",
+        broken: &["key-order"],
+        mutants: &[
+            Mutant {
+                file: "include/weir/pick.bpf.h",
+                old: "\tu32 taken = false;\n\n\tfor_each_queued(p, dsq_id) {\n\t\tif (!may_take(p, cpu))",
+                new: "\tu32 taken = false, seen = scx_bpf_dsq_nr_queued(dsq_id);\n\n\tfor_each_queued(p, dsq_id) {\n\
+                      \t\tif (!may_take(p, cpu) || --seen)",
+            },
+            Mutant {
+                file: "include/weir/pick.bpf.h",
+                old: "return PICK_BIASED ? take_best(dsq_id, cpu, limit) : take_first(dsq_id, cpu, limit);",
+                new: "struct task_struct *p;\n\tu32 skip = scx_bpf_dsq_nr_queued(dsq_id) > 1;\n\n\
+                      \tfor_each_queued(p, dsq_id) {\n\t\tif (!skip--)\n\t\t\treturn dsq_move(&p_it, p, SCX_DSQ_LOCAL);\n\
+                      \t}\n\treturn false;",
+            },
+        ],
+    },
+    Trial {
+        sim: "bfs -m core:2_pu:1 --for 1s",
+        workload: CROWD,
+        promises: "preemption-us = 100",
+        broken: &["preemption-us"],
+        mutants: &[
+            Mutant { file: "bfs/bfs.bpf.c", old: "\t\tpreempt_latest(p, t);", new: "\t\t;" },
+            Mutant { file: "bfs/bfs.bpf.c", old: "if (victim >= 0)", new: "if (victim > 0)" },
+        ],
+    },
+];
+
+/// A folder that is laid out like the repository, with the policies in it.
+fn tree(to: &Path) {
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let (from, to) = (entry.path(), to.join(entry.file_name()));
+            if from.is_dir() {
+                copy(&from, &to);
+            } else {
+                fs::copy(&from, &to).unwrap();
+            }
+        }
+    }
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies"), &to.join("policies"));
+}
+
+/// The policy, changed if there is a mutant, as an object with its profile beside it, in which more is promised.
+fn object(tree: &Path, policy: &str, mutant: Option<&Mutant>, promises: &str) -> PathBuf {
+    let changed = mutant.map(|mutant| {
+        let path = tree.join("policies").join(mutant.file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches(mutant.old).count(), 1, "{}: {}", mutant.file, mutant.old);
+        fs::write(&path, text.replace(mutant.old, mutant.new)).unwrap();
+        (path, text)
+    });
+    let object = tree.join(format!("{policy}.bpf.o"));
+    let source = tree.join(format!("policies/{policy}/{policy}.bpf.c"));
+    bpf_clang::compile_in(tree, &source, &object, &["-Wno-error"]).unwrap_or_else(|error| panic!("{error}"));
+    if let Some((path, text)) = changed {
+        fs::write(path, text).unwrap();
+    }
+    let profile = fs::read_to_string(tree.join(format!("policies/{policy}/profile.toml"))).unwrap();
+    // What is said anew takes the place of what was said before.
+    let said: Vec<&str> = promises.lines().filter_map(|line| line.split(' ').next()).collect();
+    let kept: Vec<&str> = profile.lines().filter(|line| !said.iter().any(|word| line.starts_with(word))).collect();
+    let profile = kept.join("\n").replacen("[promises]", &format!("[promises]\n{promises}"), 1);
+    fs::write(tree.join(format!("{policy}.toml")), profile).unwrap();
+    object
+}
+
+fn broken(tree: &Path, sim: &str, object: &Path) -> BTreeSet<String> {
+    let words: Vec<String> = sim.split(' ').skip(1).map(|word| word.replace('_', " ")).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["sim", &object.to_string_lossy(), "--check", "--format", "json", "-w", "./workload.json"])
+        .args(words)
+        .current_dir(tree)
+        .output()
+        .unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let run = &document["runs"][0];
+    assert_eq!(run["exit"]["kind"], 0, "{}", run["exit"]);
+    let violations = run["violations"].as_array().expect("each run is checked");
+    let not_seen = run["not_seen"].as_array().expect("likewise").iter();
+    let unseen = not_seen.map(|property| format!("{} is not seen", property.as_str().unwrap()));
+    let names = violations.iter().map(|violation| violation["property"].as_str().unwrap().to_owned());
+    names.chain(unseen).collect()
+}
+
+#[test]
+fn mutants_are_reported_by_the_property_that_they_break() {
+    let folder = tempfile::tempdir().unwrap();
+    tree(folder.path());
+    for Trial { sim, workload, promises, broken: expected, mutants } in TRIALS {
+        fs::write(folder.path().join("workload.json"), workload).unwrap();
+        let policy = sim.split(' ').next().unwrap();
+        let found = |mutant| broken(folder.path(), sim, &object(folder.path(), policy, mutant, promises));
+        assert_eq!(found(None), BTreeSet::new(), "{sim}: without a mutant");
+        assert!(mutants.len() >= 2);
+        for mutant in *mutants {
+            let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(found(Some(mutant)), expected, "{sim}: {} => {}", mutant.old, mutant.new);
+        }
+    }
+}
