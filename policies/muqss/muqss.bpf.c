@@ -126,7 +126,6 @@ static __always_inline u64 idle_order(u32 cpu)
 /* ---- 3: the timer ---- */
 
 #define TIMER_PINNED 2	/* BPF_F_TIMER_CPU_PIN */
-#define TIMER_LEAST_NS 10000
 #define TIMER_SAME_NS 5000	/* one that is so near is left alone */
 
 struct slice_timer {
@@ -154,13 +153,12 @@ static int end_slice(void *map, u32 *cpu, struct slice_timer *s)
 static void arm_timer(u32 cpu, const struct turn *turn, u64 now)
 {
 	struct slice_timer *s = bpf_map_lookup_elem(&slice_timers, &cpu);
-	u64 left = turn->slice_ns > TIMER_LEAST_NS ? turn->slice_ns : TIMER_LEAST_NS;
-	u64 ends_at = now + left;
+	u64 ends_at = now + turn->slice_ns;
 
 	if (!s || (ends_at < s->ends_at + TIMER_SAME_NS && s->ends_at < ends_at + TIMER_SAME_NS))
 		return;
 	s->ends_at = ends_at;
-	bpf_timer_start(&s->timer, left, TIMER_PINNED);
+	bpf_timer_start(&s->timer, turn->slice_ns, TIMER_PINNED);
 }
 
 static __always_inline void timers_init(void)
@@ -226,7 +224,7 @@ static void tell_victim(s32 cpu, u64 key)
 VERIFIED_ONCE s32 find_victim(struct task_struct *p TRUSTED, s32 target, u64 key)
 {
 	u32 load = READ_ONCE(cpu_of(target)->load);
-	u64 least = p->policy == SCHED_BATCH ? IDLE_LEVEL - 1 : key;
+	u64 least = p->policy == SCHED_BATCH ? IDLE_LEVEL : key;
 	int steps;
 
 	for_range(steps, 0, nr_online) {

@@ -15,6 +15,7 @@ mod headers;
 mod lottery;
 mod muqss;
 mod muqss_cpus;
+mod muqss_walk;
 mod rules;
 mod sharing;
 mod stride;

@@ -301,3 +301,61 @@ fn a_nice_value_moves_the_deadline_of_who_runs() {
     assert_eq!(world.running(0), tasks[1]);
     assert_eq!(world.last_queued(tasks[0]).key, 2161 * 6 * 8192);
 }
+
+/// Theory 10: the same nice value again tells nobody, a better one neither, and a worse one the CPU; a better one counts from
+/// then on.
+#[test]
+fn only_a_worse_nice_value_has_a_cpu_pick_again() {
+    for (nice, told) in [(0, 0), (-1, 0), (1, 1), (19, 1)] {
+        let mut world = alone("");
+        world.start(vec![world.pinned(0, 0); 2]);
+        let first = world.running(0);
+        world.told.clear();
+        world.kernel.set_policy(CpuId(0), first, Policy::Batch, nice).unwrap();
+        world.settle();
+        assert_eq!((world.told.len(), world.running(0) == first), (told, told == 0), "{nice}");
+    }
+    let mut world = alone("");
+    let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, -1)]);
+    assert_eq!(world.running(0), tasks[1]);
+    world.block(tasks[1]);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, -5).unwrap();
+    world.settle();
+    world.wake(0, tasks[1], false);
+    assert_eq!(world.running(0), tasks[0], "its deadline is the earlier one now");
+}
+
+/// Theory 3: a timer that would end a slice within 5 us of when it does anyway is left alone.
+#[test]
+fn a_timer_is_armed_anew_only_if_it_moves() {
+    for (later_ns, armed) in [(4_999, 0), (5_000, 1), (1_000_000, 1)] {
+        let mut world = alone("");
+        let tasks = world.start(vec![world.pinned(0, 0)]);
+        let other = {
+            world.block(tasks[0]);
+            let other = world.start(vec![world.pinned(0, 0)])[0];
+            world.block(other);
+            other
+        };
+        world.run_until(7 * MS);
+        world.wake(0, tasks[0], false);
+        world.armed = 0;
+        world.run_until(7 * MS + later_ns);
+        world.block(tasks[0]);
+        world.wake(0, other, false);
+        assert_eq!((world.running(0), world.armed), (other, armed), "{later_ns}");
+        // Earlier: the first one has used so much, rounded down to microseconds of 1024 ns.
+        let used_ns = later_ns & !1023;
+        world.armed = 0;
+        world.block(other);
+        world.wake(0, tasks[0], false);
+        assert_eq!(world.armed, usize::from(used_ns > 5_000), "{later_ns}");
+    }
+    // Who picks again and goes on has its timer.
+    let mut world = alone("");
+    world.start(vec![world.pinned(0, 0)]);
+    world.run_until(MS);
+    world.armed = 0;
+    world.leave(0, Leave::Yield);
+    assert_eq!(world.armed, 0);
+}

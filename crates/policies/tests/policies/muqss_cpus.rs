@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 /// Who shares a queue, in the order of `rqshare`.
-const SHARES: [&str; 6] = ["none", "smt", "mc", "llc", "smp", "all"];
+pub const SHARES: [&str; 6] = ["none", "smt", "mc", "llc", "smp", "all"];
 
-fn spec(share: &str, options: &str) -> String {
+pub fn spec(share: &str, options: &str) -> String {
     let number = SHARES.iter().position(|name| *name == share).unwrap();
     format!("muqss,rqshare={number},smt_nice=false{options}")
 }
@@ -85,7 +85,7 @@ fn nice_values_count_across_queues() {
     }
 }
 
-const SHAPES: [&str; 5] = [
+pub const SHAPES: [&str; 5] = [
     "node:1 core:4 pu:1",
     "node:1 core:2 pu:2",
     "node:2 core:3 pu:2",
@@ -124,7 +124,7 @@ fn rank(world: &World, last: u32, cpu: u32) -> u32 {
 }
 
 /// A task that sleeps, ran on `last`, and may use `allowed`, while hogs are bound to `busy`.
-fn asleep(spec: &str, shape: &str, last: u32, allowed: &[u32], busy: &[u32]) -> (World, TaskId) {
+pub fn asleep(spec: &str, shape: &str, last: u32, allowed: &[u32], busy: &[u32]) -> (World, TaskId) {
     let mut world = World::new(spec, shape, 1000);
     let task = world.start(vec![world.pinned(last, 0)])[0];
     world.block(task);
@@ -234,28 +234,41 @@ fn the_last_cpu_is_taken_beside_a_busy_sibling() {
     }
 }
 
-/// Theory 6: of equals the CPU that began to idle last.
+/// Theory 6: of equals the CPU that began to idle last, whichever thread of its core that is; after 255 ticks they are all alike.
 #[test]
 fn the_cpu_that_idled_last_is_the_first_of_equals() {
-    for order in [[1, 2, 3], [2, 3, 1], [3, 2, 1]] {
-        let (mut world, task) = asleep(&spec("mc", ""), "node:1 core:4 pu:1", 0, &[0, 1, 2, 3], &[1, 2, 3]);
-        for cpu in order {
-            world.run_ms(10);
-            world.block(world.running(cpu));
+    for (shape, last, busy) in [("node:1 core:4 pu:1", 0, vec![]), ("node:1 core:4 pu:2", 6, vec![7])] {
+        for order in [[1, 2, 3], [2, 3, 1], [3, 2, 1], [1, 3, 2]] {
+            for (ticks, expected) in [(1, order[2]), (254, order[2]), (255, 1)] {
+                let idle = if busy.is_empty() { vec![1, 2, 3] } else { vec![0, 1, 2, 3, 4, 5] };
+                let hogs = [&idle[..], &busy[..]].concat();
+                let (mut world, task) = asleep(&spec("mc", ""), shape, last, &[1, 2, 3, last], &hogs);
+                for cpu in idle.iter().filter(|cpu| !order.contains(cpu)).chain(&order) {
+                    world.run_until((world.now_ns / MS + 2) * MS);
+                    world.block(world.running(*cpu));
+                }
+                world.run_until((world.now_ns / MS + ticks) * MS);
+                if world.running(0) == TaskId::NONE {
+                    world.start(vec![world.pinned(last, -20)]);
+                }
+                world.wake(0, task, false);
+                assert_eq!(world.cpu_of(task), Some(expected), "{shape} {order:?} {ticks}");
+            }
         }
-        world.run_ms(3);
-        world.start(vec![world.pinned(0, -20)]);
-        world.wake(0, task, false);
-        assert_eq!(world.cpu_of(task), Some(order[2]), "{order:?}");
     }
 }
 
 /// Theory 6: if nothing idles, the CPU that counts the fewest tasks, and of equals the nearest. Its queue has the task then.
 #[test]
 fn a_task_waits_where_the_fewest_are() {
-    for (hogs, last, expected) in
-        [(&[0, 0, 1, 1, 2, 3, 3][..], 0, 2), (&[0, 1, 2, 3], 1, 1), (&[0, 0, 1, 2, 3], 0, 1), (&[0, 1, 2, 3, 3], 3, 2)]
-    {
+    for (hogs, last, expected) in [
+        (&[0, 0, 1, 1, 2, 3, 3][..], 0, 2),
+        (&[0, 1, 2, 3], 1, 1),
+        (&[0, 0, 1, 2, 3], 0, 1),
+        (&[0, 1, 2, 3, 3], 3, 2),
+        (&[0, 0, 1, 1, 2, 2, 3, 3], 0, 0),
+        (&[0, 0, 0, 1, 1, 2, 2, 3, 3], 0, 1),
+    ] {
         let (mut world, task) = asleep(&spec("none", ""), "node:1 l3:2 core:2 pu:1", last, &[0, 1, 2, 3], hogs);
         world.kernel.set_policy(CpuId(0), task, Policy::Batch, 19).unwrap();
         world.settle();
@@ -373,6 +386,20 @@ fn a_light_task_does_not_run_beside_a_heavy_one() {
         assert_eq!(world.cpu_of(tasks[1]).is_some(), runs, "{smt_nice} {nice}");
         world.block(tasks[0]);
         assert_eq!(world.cpu_of(tasks[1]), Some(0));
+        // The heavy one comes back while the light one runs: that one has to stop.
+        world.told.clear();
+        world.wake(0, tasks[0], false);
+        assert_eq!(world.cpu_of(tasks[0]), Some(1));
+        assert_eq!(world.cpu_of(tasks[1]).is_some(), runs, "{smt_nice} {nice}");
+        // The same the other way round.
+        let mut world = World::new(&format!("muqss,smt_nice={smt_nice}"), "node:1 core:1 pu:2", 50);
+        let light = world.start(vec![world.pinned(1, nice)])[0];
+        world.block(light);
+        let heavy = world.start(vec![world.pinned(0, 0)])[0];
+        world.wake(0, light, false);
+        assert_eq!((world.cpu_of(heavy), world.cpu_of(light).is_some()), (Some(0), runs), "{smt_nice} {nice}");
+        world.block(heavy);
+        assert_eq!(world.cpu_of(light), Some(1));
     }
 }
 
@@ -397,4 +424,91 @@ fn tasks_of_a_cpu_that_goes_run_elsewhere() {
         world.run_ms(100);
         assert_ne!(world.running(3), TaskId::NONE, "{share}");
     }
+}
+
+/// Theory 6: a task is counted where it was put last or runs, and nowhere while it sleeps.
+#[test]
+fn a_task_is_counted_where_it_runs() {
+    for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+        let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
+        let batch = |cpu| TaskAttributes { policy: Policy::Batch, ..world.pinned(cpu, 19) };
+        let tasks = [batch(from), batch(to), batch(from), batch(from)].map(|one| {
+            let task = world.start(vec![one])[0];
+            world.block(task);
+            task
+        });
+        let [moves, looks, ..] = tasks;
+        let mut hogs = world.start((0..4).rev().map(|cpu| world.pinned(cpu, -20)).collect());
+        hogs.reverse();
+        // It waits at one CPU, and another one takes it while its hog sleeps.
+        world.wake(0, moves, false);
+        world.kernel.set_affinity(CpuId(0), moves, &only(&[from, to])).unwrap();
+        world.settle();
+        world.block(hogs[to as usize]);
+        assert_eq!(world.running(to), moves);
+        world.wake(0, hogs[to as usize], false);
+        assert_eq!(world.running(to), hogs[to as usize]);
+        // So there are two, and one where it was: those that sleep do not count.
+        world.kernel.set_affinity(CpuId(0), looks, &only(&[from, to])).unwrap();
+        world.settle();
+        world.wake(0, looks, false);
+        assert_eq!((world.cpu_of(looks), world.kernel.task_cpu(looks)), (None, CpuId(from)), "to {to}");
+    }
+}
+
+/// Theory 8: where nothing idles a child waits at its parent's CPU, however many are there.
+#[test]
+fn a_child_waits_at_the_cpu_of_its_parent() {
+    for parent_at in [0, 1] {
+        let mut world = World::new(&spec("none", ""), "node:1 core:2 pu:1", 50);
+        let hogs = world.start(vec![world.pinned(1, 0), world.pinned(1, 19), world.pinned(0, 0)]);
+        let parent = world.running(parent_at);
+        assert!(hogs.contains(&parent));
+        let child = world.spawn(parent_at, TaskAttributes { parent: Some(parent), thread: true, ..world.attributes() });
+        assert_eq!((world.cpu_of(child), world.kernel.task_cpu(child)), (None, CpuId(parent_at)));
+        assert_eq!(world.last_queued(child).dsq, 0x10000 + u64::from(parent_at));
+    }
+}
+
+/// Theory 6: a core with no second thread is worse than a whole idle one of the same cache (1), and better than one of another
+/// cache.
+#[test]
+fn a_core_of_two_threads_is_better_than_one_of_one() {
+    for (busy, expected) in [(&[0, 1][..], 2), (&[0, 1, 2], 4), (&[0, 1, 2, 3], 4), (&[0, 1, 2, 4, 5], 3)] {
+        let mut machine = machine_model::Machine::from_synthetic("node:1 core:6 pu:1").unwrap();
+        // Two cores of two threads, and two of one.
+        for (place, core) in machine.topology.places.iter_mut().zip([0, 0, 1, 1, 2, 3]) {
+            place.core = core;
+        }
+        let mut world = World::on(&spec("mc", ""), machine, (7, 2));
+        let task = world.start(vec![world.pinned(0, 0)])[0];
+        world.block(task);
+        // Of the small ones one has idled last: that counts among equals only.
+        let small = world.start(vec![world.pinned(4, 0)])[0];
+        world.run_ms(20);
+        world.block(small);
+        world.kernel.set_affinity(CpuId(0), task, &only(&[0, 1, 2, 3, 4, 5])).unwrap();
+        world.settle();
+        world.start(busy.iter().rev().map(|cpu| world.pinned(*cpu, -20)).collect());
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), Some(expected), "{busy:?}");
+    }
+}
+
+/// Theory 6: the same on the largest machine: when a CPU began to idle counts, and not its number.
+#[test]
+fn the_cpu_that_idled_last_is_the_first_of_4096() {
+    let mut world = World::new(&spec("mc", ""), "node:1 core:4096 pu:1", 250);
+    let task = world.start(vec![world.pinned(9, 0)])[0];
+    world.block(task);
+    let others = world.start(vec![world.pinned(9, -20), world.pinned(2058, 0), world.pinned(5, 0)]);
+    world.run_ms(8);
+    world.block(others[2]);
+    world.run_ms(4);
+    world.block(others[1]);
+    world.run_ms(8);
+    world.kernel.set_affinity(CpuId(0), task, &only(&[5, 9, 2058])).unwrap();
+    world.settle();
+    world.wake(0, task, false);
+    assert_eq!(world.cpu_of(task), Some(2058));
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/desktop-rules.md`: each rule of `bfs` and `vrq` with its tests.
+//! `docs/desktop-rules.md`: each rule of `bfs`, `vrq` and `muqss` with its tests.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Modules whose tests are about rules of the two policies.
-const MODULES: [&str; 10] = [
+/// Modules whose tests are about rules of the three policies.
+const MODULES: [&str; 13] = [
     "bfs",
     "bfs_presets",
     "bfs_turns",
@@ -14,6 +14,9 @@ const MODULES: [&str; 10] = [
     "both/preemption",
     "both/turns",
     "headers",
+    "muqss",
+    "muqss_cpus",
+    "muqss_walk",
     "vrq",
     "vrq_cache",
 ];

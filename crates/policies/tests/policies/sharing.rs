@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the policies that share have in common.
 
-use crate::world::{World, tested_of};
+use crate::world::{World, among};
 use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
 fn sharing() -> Vec<&'static str> {
-    tested_of(&["currency", "entitlement", "lottery", "stride"])
+    among(&["currency", "entitlement", "lottery", "stride"])
 }
 
 /// Threads of the kernel that belong to one CPU are no clients: they run at once.

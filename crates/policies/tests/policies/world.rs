@@ -5,7 +5,7 @@
 use bpf_object::Object;
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{CgroupId, CgroupKnobs, Config, Effect, Kernel, Leave, Output, TaskAttributes, TimerKey};
+use kernel_model::{CgroupId, CgroupKnobs, Config, Effect, Kernel, Leave, Lock, Output, TaskAttributes, TimerKey};
 use launch_profile::Profile;
 use machine_model::Machine;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,10 @@ pub struct World {
     pub inserted: Vec<Inserted>,
     /// Who began to run, and when, since the list was last cleared, in order.
     pub began: Vec<(u64, TaskId)>,
+    /// How often a timer of the policy was armed.
+    pub armed: usize,
+    /// Queues whose locks were taken since the list was last cleared, in order; empty unless the kernel tracks locks.
+    pub locked: Vec<u64>,
 }
 
 /// A task in a queue.
@@ -53,15 +57,20 @@ fn object(policy: &policies::Policy) -> Vec<u8> {
     brought(policy.name).map_or_else(|| policy.object.to_vec(), |path| std::fs::read(path).unwrap())
 }
 
-/// The policies with one queue that are under test: both, or the one that was brought.
+/// The policies of virtual deadlines that are under test: all, or the one that was brought.
 pub fn tested() -> Vec<&'static str> {
-    tested_of(&["bfs", "vrq"])
+    among(&["bfs", "vrq", "muqss"])
+}
+
+/// Those of 2009 to 2015: slices end at ticks, and a task that runs keeps its deadline.
+pub fn older() -> Vec<&'static str> {
+    among(&["bfs", "vrq"])
 }
 
 /// Of these policies all, or the one that was brought.
-pub fn tested_of(names: &[&'static str]) -> Vec<&'static str> {
+pub fn among(names: &[&'static str]) -> Vec<&'static str> {
     let mut names = names.to_vec();
-    if names.iter().any(|name| brought(name).is_some()) {
+    if std::env::var_os("WEIR_POLICY_OBJECTS").is_some() {
         names.retain(|name| brought(name).is_some());
     }
     names
@@ -92,9 +101,10 @@ impl World {
         kernel.load(&object).unwrap();
         kernel.attach(CpuId(0)).unwrap();
         let (output, ran_ns) = (Output::default(), vec![]);
-        let (told, inserted, began) = (vec![], vec![], vec![]);
-        let timers = vec![];
-        let mut world = World { kernel, machine, now_ns: 0, output, timers, ran_ns, told, inserted, began };
+        let (told, inserted, began, locked) = (vec![], vec![], vec![], vec![]);
+        let (timers, armed) = (vec![], 0);
+        let mut world =
+            World { kernel, machine, now_ns: 0, output, timers, ran_ns, told, inserted, began, armed, locked };
         world.settle();
         world
     }
@@ -286,6 +296,11 @@ impl World {
                     _ => {}
                 }
             }
+            for step in self.output.locks.drain(..).filter(|step| step.taken) {
+                if let Lock::Dsq(queue) = step.lock {
+                    self.locked.push(queue.0);
+                }
+            }
             let effects = std::mem::take(&mut self.output.effects);
             if effects.is_empty() {
                 return;
@@ -299,6 +314,7 @@ impl World {
                     Effect::ArmTimer { timer: timer @ TimerKey::Bpf(_), cpu, at } => {
                         self.timers.retain(|other| other.1 != timer);
                         self.timers.push((at.0, timer, cpu));
+                        self.armed += 1;
                     }
                     _ => {}
                 }

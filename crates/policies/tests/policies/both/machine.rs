@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/bfs`: CPUs that come and go, higher classes, and threads of the kernel that belong to one CPU.
+//! CPUs that come and go, higher classes, and threads of the kernel that belong to one CPU.
 
 use crate::world::{MS, World, only, tested};
 use ids::{CpuId, TaskId};

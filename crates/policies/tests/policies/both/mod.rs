@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `bfs` and `vrq` have in common: `policies/include/weir/one-queue.bpf.h` and the headers below it.
+//! What `bfs`, `vrq` and `muqss` have in common: `policies/include/weir/one-queue.bpf.h` and the headers below it.
 
 mod idle_level;
 mod machine;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Deadlines, slices and how both are kept, to the nanosecond: the same for `bfs` and for `vrq`. All are exact.
+//! Deadlines, slices and how both are kept, to the nanosecond: the same for `bfs`, `vrq` and, but for ticks, `muqss`. All are exact.
 
-use crate::world::{MS, World, tested};
+use crate::world::{MS, World, older, tested};
 use ids::{CpuId, Policy};
 use kernel_model::{Leave, TaskAttributes};
 
@@ -24,7 +24,7 @@ fn two_cpus_ms(policy: &str) -> u64 {
 /// Theory 2: a new slice comes with a new deadline, counted from now, by the nice value.
 #[test]
 fn a_task_that_used_its_slice_has_a_new_deadline() {
-    for name in tested() {
+    for name in older() {
         for (nice, ratio) in [(-20, 128), (0, 836), (10, 2161), (19, 5089)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
             let tasks = world.start(vec![world.pinned(0, nice), world.pinned(0, nice)]);
@@ -42,7 +42,7 @@ fn a_task_that_used_its_slice_has_a_new_deadline() {
 /// the other's does not. By the table: ceil(difference of deadlines / slice).
 #[test]
 fn shares_follow_the_difference_of_deadlines() {
-    for name in tested() {
+    for name in older() {
         for (nice, slices) in [(1, 1), (2, 2), (5, 5), (10, 11), (19, 35)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
             let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, nice)]);
@@ -56,7 +56,7 @@ fn shares_follow_the_difference_of_deadlines() {
 /// Theory 5: one that began in the second half of a period goes on until less than 100 us are left.
 #[test]
 fn who_began_late_in_a_period_ends_late() {
-    for name in tested() {
+    for name in older() {
         for (offset_us, ends_ms) in [(0, 16), (200, 16), (250, 17), (600, 17), (900, 18)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
             let early = world.start(vec![world.pinned(0, 0)])[0];
@@ -76,7 +76,7 @@ fn who_began_late_in_a_period_ends_late() {
 /// Half a period is 512 us, and who began just then is early: 241 us are left after 16 ticks of a slice of 15 ms.
 #[test]
 fn who_began_in_the_middle_of_a_period_is_early() {
-    for name in tested() {
+    for name in older() {
         for (offset_ns, ends_ms) in [(512_000, 26), (512_001, 27)] {
             let mut world = World::new(&format!("{name},rr_interval_ms=15"), "node:1 core:1 pu:1", 1000);
             let early = world.start(vec![world.pinned(0, 0)])[0];
@@ -182,7 +182,7 @@ fn a_yield_keeps_slice_and_deadline() {
 /// Theory 2: the deadline of nice 19 is 209 ms behind that of nice 0, so there are 35 slices of 6 ms between.
 #[test]
 fn nice_19_gets_one_slice_in_36() {
-    for name in tested() {
+    for name in older() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
         world.run_ms(6 * 36 * 100);
@@ -261,7 +261,7 @@ fn a_nice_value_moves_the_deadline_of_a_task_that_waits() {
 /// Theory 9, exact: a task that runs keeps its deadline until it is renewed; a worse value makes it pick again.
 #[test]
 fn a_nice_value_does_not_move_the_deadline_of_a_task_that_runs() {
-    for name in tested() {
+    for name in older() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
         world.run_ms(1);
