@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the policies that share have in common.
 
+use crate::headers;
 use crate::world::{World, among};
 use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
@@ -56,4 +57,9 @@ fn who_is_displaced_goes_to_an_idle_cpu() {
             assert!((0..4).all(|cpu| world.running(cpu) != TaskId::NONE), "{name}");
         }
     }
+}
+
+#[test]
+fn logarithms_are_right_to_16_bits() {
+    headers::holds("log2");
 }
