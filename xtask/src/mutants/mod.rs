@@ -25,7 +25,7 @@ const LIMIT: u32 = 3;
 const HEADERS: &str = "policies/include/weir";
 /// Tests that policies have in common.
 const IN_COMMON: [(&str, &[&str]); 2] =
-    [("both::", &["bfs", "vrq", "muqss"]), ("sharing::", &["currency", "entitlement", "lottery", "stride"])];
+    [("both::", &["bfs", "vrq", "muqss"]), ("sharing::", &["currency", "entitlement", "gang", "lottery", "stride"])];
 
 /// `mutants`.
 #[derive(clap::Args, Debug)]

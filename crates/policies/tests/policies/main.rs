@@ -11,6 +11,7 @@ mod cfs_cpus;
 mod currency;
 mod entitlement;
 mod fifo;
+mod gang;
 mod headers;
 mod lottery;
 mod muqss;

@@ -7,7 +7,7 @@ use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
 fn sharing() -> Vec<&'static str> {
-    among(&["currency", "entitlement", "lottery", "stride"])
+    among(&["currency", "entitlement", "gang", "lottery", "stride"])
 }
 
 /// Threads of the kernel that belong to one CPU are no clients: they run at once.

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/gang`. A row is 100 ms.
+
+use crate::world::World;
+use ids::TaskId;
+use kernel_model::CgroupId;
+
+/// A machine of CPUs below one cache on which jobs with so many hogs run; their tasks. `more` hogs are of no job.
+fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<Vec<TaskId>>) {
+    let mut world = World::new(spec, &format!("node:1 l3:1 core:{cpus} pu:1"), 1000);
+    let count = jobs.iter().sum::<usize>() + more;
+    let attributes = vec![world.attributes(); count];
+    let mut tasks = world.start(attributes);
+    let mut all: Vec<Vec<TaskId>> = vec![];
+    for (number, size) in (0..).zip(jobs) {
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+        let job: Vec<TaskId> = tasks.drain(..*size).collect();
+        world.place(&job, group);
+        all.push(job);
+    }
+    all.push(tasks);
+    // All rows have had their turn, and every task is where it belongs.
+    world.run_ms(2_000);
+    (world, all)
+}
+
+/// Tasks of each job that run now.
+fn running(world: &World, jobs: &[Vec<TaskId>]) -> Vec<usize> {
+    jobs.iter().map(|job| job.iter().filter(|task| world.cpu_of(**task).is_some()).count()).collect()
+}
+
+/// Theory 1 to 3: jobs of as many hogs as there are CPUs run as a whole or not at all, half of the time each.
+#[test]
+fn a_job_runs_as_a_whole_or_not_at_all() {
+    for cpus in [2, 4, 8] {
+        let (mut world, jobs) = world("gang", cpus, &[cpus as usize; 2], 0);
+        let mut whole = [0; 2];
+        for _ in 0..4_000 {
+            let running = running(&world, &jobs);
+            assert!(running[..2] == [cpus as usize, 0] || running[..2] == [0, cpus as usize], "{running:?}");
+            whole[usize::from(running[0] == 0)] += 1;
+            world.run_ms(1);
+        }
+        assert!((1_960..=2_040).contains(&whole[0]), "{whole:?}");
+    }
+}
+
+/// Theory 2: small jobs share a row as far as they fit: 2 and 2 of 4 CPUs run all the time.
+#[test]
+fn jobs_that_fit_share_a_row() {
+    let (mut world, jobs) = world("gang", 4, &[2, 2], 0);
+    for _ in 0..500 {
+        assert_eq!(running(&world, &jobs)[..2], [2, 2]);
+        world.run_ms(1);
+    }
+}
+
+/// Theory 4: a CPU that this row has nothing for runs its cell of another row. So nothing idles, and the tasks of a row's own job
+/// run together all the same.
+#[test]
+fn alternates_fill_the_gaps() {
+    let (mut world, jobs) = world("gang", 4, &[3, 2], 0);
+    let mut whole = [0; 2];
+    for _ in 0..2_000 {
+        let running = running(&world, &jobs);
+        assert_eq!(running.iter().sum::<usize>(), 4);
+        whole[0] += usize::from(running[0] == 3);
+        whole[1] += usize::from(running[1] == 2);
+        world.run_ms(1);
+    }
+    assert!(whole[0] >= 980 && whole[1] >= 980, "{whole:?}");
+}
+
+/// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in the
+/// turn of the task's row.
+#[test]
+fn an_alternate_makes_way() {
+    let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
+    while running(&world, &jobs)[0] != 2 {
+        world.run_ms(1);
+    }
+    world.run_ms(10);
+    assert_eq!(running(&world, &jobs)[..2], [2, 0]);
+    let sleeper = jobs[0][1];
+    let cpu = world.cpu_of(sleeper).unwrap();
+    world.block(sleeper);
+    assert_eq!(running(&world, &jobs)[..2], [1, 1]);
+    world.run_ms(10);
+    world.wake(cpu, sleeper, false);
+    assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![2, 0, 0], Some(cpu)));
+    // In the other job's turn it has to wait for its own.
+    world.block(sleeper);
+    while running(&world, &jobs)[1] != 2 {
+        world.run_ms(1);
+    }
+    world.wake(cpu, sleeper, false);
+    assert_eq!(running(&world, &jobs)[..2], [0, 2]);
+}
+
+/// Theory 5: tasks of no job have a turn as a row has, and CPUs that have nothing else run them at any time.
+#[test]
+fn tasks_of_no_job_have_a_turn() {
+    let (mut world, jobs) = world("gang", 4, &[4, 4], 4);
+    let before: Vec<u64> = jobs.iter().map(|job| job.iter().map(|task| world.ran_ms(*task)).sum()).collect();
+    world.run_ms(6_000);
+    for (job, before) in jobs.iter().zip(before) {
+        let ran: u64 = job.iter().map(|task| world.ran_ms(*task)).sum();
+        assert!((ran - before).abs_diff(8_000) <= 400, "{}", ran - before);
+    }
+    let (mut world, jobs) = self::world("gang", 4, &[2], 2);
+    for _ in 0..500 {
+        assert_eq!(running(&world, &jobs), [2, 2]);
+        world.run_ms(1);
+    }
+}
+
+/// Theory 2: a job with more tasks than CPUs has all of them run, several in a cell, and in its turn no CPU runs anybody else.
+#[test]
+fn a_job_larger_than_the_machine_shares_cells() {
+    let (mut world, jobs) = world("gang", 2, &[5, 2], 0);
+    for _ in 0..2_000 {
+        let running = running(&world, &jobs);
+        assert!(running[..2] == [2, 0] || running[..2] == [0, 2], "{running:?}");
+        world.run_ms(1);
+    }
+    assert!(jobs[0].iter().all(|task| world.ran_ms(*task) > 200), "{:?}", jobs[0]);
+}
+
+/// Theory 2: what a job leaves is for the next one.
+#[test]
+fn cells_of_those_that_left_are_used_again() {
+    let (mut world, jobs) = world("gang", 4, &[2, 4], 0);
+    // The first job's tasks become tasks of no job: its row is empty, and the others have all the time but the common turn.
+    world.place(&jobs[0], CgroupId::ROOT);
+    let group = world.group(CgroupId::ROOT, "new", 100);
+    world.place(&jobs[0], group);
+    world.run_ms(2_000);
+    let mut together = 0;
+    for _ in 0..1_000 {
+        together += usize::from(running(&world, &jobs)[0] == 2);
+        world.run_ms(1);
+    }
+    assert!(together >= 490, "{together}");
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * gang: all tasks of a job run at the same time, after J. K. Ousterhout, "Scheduling techniques for concurrent systems" (1982).
+ *
+ * 1. A job is a cgroup below the root. Its tasks may wait for each other in short loops; if one of them does not run, the
+ *    others wait in vain. So they run together or not at all.
+ *
+ * 2. The matrix. Its columns are the CPUs, its rows are slices of time. Each task of a job has a cell, and all cells of a job
+ *    are in one row: the first row with as many free columns as the job has tasks. A job that grows beyond what is free in
+ *    its row goes to another one, each task when it is next put in line. A job with more tasks than there are CPUs has
+ *    several of them in a cell.
+ *
+ * 3. Rows take turns of 100 ms. At the end of each, every CPU is told to look again, and takes its cell of the next row.
+ *
+ * 4. Alternates. A CPU whose cell of this row is empty, or whose task sleeps, runs its cell of another row meanwhile. When the
+ *    task comes back, the alternate makes way at once.
+ *
+ * 5. Tasks of no job stand in a common queue, which is as a row of its own: in its turn CPUs take from there first. CPUs
+ *    without anybody in their column take from there at any time.
+ *
+ * 6. Near CPUs: columns are in the order of places (<weir/topology.bpf.h>), and a job looks for cells from its first one on. So
+ *    a job has neighbours, as far as they are free.
+ *
+ * Where this departs from the paper, and why:
+ * - Ousterhout places a task force as a whole, when it is made. Here jobs grow task by task, as a kernel makes them.
+ * - Cells are never packed anew when a job ends: the next one fills the gap.
+ * - There are at most 4096 cells, so 64 rows on 64 CPUs and one on 4096. A task that finds no cell is as one of no job.
+ * - Threads of the kernel that belong to one CPU run at once.
+ */
+#include <weir/jobs.bpf.h>
+#include <weir/topology.bpf.h>
+
+LICENSE("GPL");
+
+/* Set by the preset. */
+RODATA u32 row_ms = 100;
+RODATA u32 turn_us = 20000;
+
+#define CELLS 4096
+#define NO_CELL CELLS
+#define MOST_ROWS 64
+#define COMMON_DSQ CELLS	/* queues of cells have their numbers */
+
+struct task {
+	u32 cell;
+	u32 job;
+	u32 moves;	/* 2: how often its job had moved when it got the cell */
+};
+
+TASK_STORAGE(tasks, struct task);
+
+struct cell {
+	u32 job;	/* + 1; 0 if it is free */
+	u32 tasks;
+};
+
+struct cell cells[CELLS];
+
+/* Of a job, with the numbers of <weir/jobs.bpf.h>. */
+struct gang {
+	u32 row;
+	u32 tasks;
+	u32 moves;
+};
+
+struct gang gangs[JOBS];
+
+/* Tasks with a cell in each row; and the row whose turn it is, which may be the common one. */
+u32 row_tasks[MOST_ROWS];
+u32 nr_rows, active_row;
+
+/* 4: what each CPU runs is not what this row has for it. */
+struct cpu {
+	bool alternate;
+} __attribute__((aligned(64)));
+
+struct cpu cpus[MAX_CPUS];
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline struct gang *gang_of(u32 job)
+{
+	return &gangs[job % JOBS];
+}
+
+static __always_inline struct cell *cell_at(u32 cell)
+{
+	return &cells[cell % CELLS];
+}
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+static __always_inline u32 row_of(u32 cell)
+{
+	return cell / (nr_online ? nr_online : 1);
+}
+
+static __always_inline s32 cpu_of_cell(u32 cell)
+{
+	return cpu_at[cell % (nr_online ? nr_online : 1) & MAX_CPU_MASK];
+}
+
+static __always_inline u64 row_ns(void)
+{
+	return row_ms * 1000000ULL;
+}
+
+static __always_inline bool is_client(struct task_struct *p)
+{
+	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
+}
+
+/* ---- 2: cells ---- */
+
+static __noinline void leave_cell(struct task *t)
+{
+	struct cell *cell = cell_at(t->cell);
+
+	if (t->cell >= CELLS)
+		return;
+	__sync_fetch_and_add(&row_tasks[row_of(t->cell) % MOST_ROWS], -1);
+	if (__sync_fetch_and_add(&cell->tasks, -1) == 1)
+		WRITE_ONCE(cell->job, 0);
+	t->cell = NO_CELL;
+}
+
+static __always_inline void take_cell(struct task *t, u32 cell)
+{
+	__sync_fetch_and_add(&cell_at(cell)->tasks, 1);
+	__sync_fetch_and_add(&row_tasks[row_of(cell) % MOST_ROWS], 1);
+	t->cell = cell;
+}
+
+/* A cell of the row for `p`: a free one, or, if it need not be, one that the job has. */
+static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row, bool free)
+{
+	u32 mine = t->job + 1;
+	int column;
+
+	for_range(column, 0, nr_online) {
+		u32 number = row * nr_online + column;
+		struct cell *cell = cell_at(number);
+
+		if (number >= CELLS || !bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr))
+			continue;
+		if (free ? __sync_val_compare_and_swap(&cell->job, 0, mine) == 0 : READ_ONCE(cell->job) == mine) {
+			take_cell(t, number);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The first row with so many columns that are free, or are the job's; `nr_rows` if there is none. */
+static __noinline u32 row_for(u32 job, u32 columns)
+{
+	u32 row = 0, found = 0;
+	int number;
+
+	for_range(number, 0, nr_rows * nr_online) {
+		u32 owner = READ_ONCE(cell_at(number)->job);
+
+		if (row_of(number) != row) {
+			row = row_of(number);
+			found = 0;
+		}
+		found += owner == 0 || owner == job + 1;
+		if (found >= columns)
+			return row;
+	}
+	return nr_rows;
+}
+
+/* A task has no cell, or an old one: one in its job's row, which may have to change. */
+static __noinline void find_place(struct task_struct *p, struct task *t)
+{
+	struct gang *gang = gang_of(t->job);
+	u32 row;
+
+	leave_cell(t);
+	t->moves = READ_ONCE(gang->moves);
+	if (find_cell(p, t, READ_ONCE(gang->row), true))
+		return;
+	row = row_for(t->job, gang->tasks < nr_online ? gang->tasks : nr_online);
+	if (row < nr_rows && row != gang->row) {
+		WRITE_ONCE(gang->row, row);
+		__sync_fetch_and_add(&gang->moves, 1);
+		t->moves = gang->moves;
+	}
+	if (!find_cell(p, t, READ_ONCE(gang->row), true))
+		find_cell(p, t, READ_ONCE(gang->row), false);
+}
+
+static __noinline void join(struct task *t, u32 job)
+{
+	t->job = job;
+	t->cell = NO_CELL;
+	t->moves = ~0U;
+	if (job != ROOT_JOB)
+		__sync_fetch_and_add(&gang_of(job)->tasks, 1);
+}
+
+static __noinline void part(struct task *t)
+{
+	leave_cell(t);
+	if (t->job != ROOT_JOB)
+		__sync_fetch_and_add(&gang_of(t->job)->tasks, -1);
+}
+
+/* Whether the task has a cell, in the row of its job by now. */
+static __always_inline bool has_cell(struct task_struct *p, struct task *t)
+{
+	if (t->job != ROOT_JOB && t->moves != READ_ONCE(gang_of(t->job)->moves))
+		find_place(p, t);
+	return t->cell < CELLS;
+}
+
+/* ---- 3: rows take turns ---- */
+
+struct rotation {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct rotation);
+} rotations SEC(".maps");
+
+/* The row after this one that has anybody. The common one is behind the last. */
+static __always_inline u32 next_row(u32 row)
+{
+	int steps;
+
+	for_range(steps, 0, MOST_ROWS + 1) {
+		row = row < nr_rows ? row + 1 : 0;
+		if (row == nr_rows ? scx_bpf_dsq_nr_queued(COMMON_DSQ) != 0 : row_tasks[row % MOST_ROWS] != 0)
+			break;
+	}
+	return row;
+}
+
+static int rotate(void *map, u32 *key, struct rotation *rotation)
+{
+	u32 row = next_row(active_row);
+	int cpu;
+
+	if (row != active_row) {
+		WRITE_ONCE(active_row, row);
+		for_range(cpu, 0, nr_cpus) {
+			if (has_place(cpu))
+				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		}
+	}
+	bpf_timer_start(&rotation->timer, row_ns(), 0);
+	return 0;
+}
+
+/* ---- 4, 5: what a CPU runs ---- */
+
+static __always_inline bool take_from(u64 queue)
+{
+	return scx_bpf_dsq_nr_queued(queue) && dsq_move_to_local(queue);
+}
+
+/* Its cells of the other rows, from the next one on. */
+static __noinline bool take_alternate(u32 column, u32 active)
+{
+	u32 row = active;
+	int steps;
+
+	for_range(steps, 0, nr_rows) {
+		row = row + 1 < nr_rows ? row + 1 : 0;
+		if (row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
+			return true;
+	}
+	return false;
+}
+
+/* ---- The life of a task, in order ---- */
+
+SLEEPABLE_OP2(s32, gang_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	join(t, first_job(args));
+	return 0;
+}
+
+OP2(void, gang_exit_task, struct task_struct *, p, struct scx_exit_task_args *, args)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		part(t);
+}
+
+OP3(s32, gang_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	struct task *t = task_of(p);
+	bool is_idle = false;
+	s32 cpu;
+
+	if (t && has_cell(p, t)) {
+		cpu = cpu_of_cell(t->cell);
+		is_idle = scx_bpf_test_and_clear_cpu_idle(cpu);
+	} else {
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	}
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_us * 1000ULL, 0);
+	return cpu;
+}
+
+/* 4: in its row's turn an alternate makes way; in another's it is for a CPU that idles. */
+static __always_inline void enqueue_in_cell(struct task_struct *p, struct task *t, u64 enq_flags)
+{
+	s32 cpu = cpu_of_cell(t->cell);
+	bool now = row_of(t->cell) == READ_ONCE(active_row) && READ_ONCE(cpu_of(cpu)->alternate);
+
+	dsq_insert(p, t->cell, cell_at(t->cell)->tasks > 1 ? turn_us * 1000ULL : row_ns(), enq_flags);
+	scx_bpf_kick_cpu(cpu, now ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
+}
+
+OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	s32 cpu;
+
+	if (!t || !is_client(p)) {
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_us * 1000ULL, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (has_cell(p, t) && bpf_cpumask_test_cpu(cpu_of_cell(t->cell), p->cpus_ptr)) {
+		enqueue_in_cell(p, t, enq_flags);
+		return;
+	}
+	dsq_insert(p, COMMON_DSQ, turn_us * 1000ULL, enq_flags);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* Who ran goes on if it is its row's turn and nobody shares its cell; or if there is nobody else. */
+OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
+	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
+	bool in_turn = t && (has_cell(prev, t) ? row_of(t->cell) : nr_rows) == active;
+	bool taken;
+
+	if (active == nr_rows)
+		taken = take_from(COMMON_DSQ);
+	else
+		taken = take_from(active * nr_online + column);
+	if (!taken && !in_turn)
+		taken = take_alternate(column, active);
+	if (!taken && !in_turn)
+		taken = take_from(COMMON_DSQ);
+	if (taken || !t)
+		return;
+	WRITE_ONCE(cpu_of(cpu)->alternate, !in_turn);
+	task_set_slice(prev, in_turn ? row_ns() : turn_us * 1000ULL);
+}
+
+OP1(void, gang_running, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+	bool in_turn = t && (t->cell < CELLS ? row_of(t->cell) : nr_rows) == READ_ONCE(active_row);
+
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->alternate, !in_turn && is_client(p));
+}
+
+/* ---- The life of a job ---- */
+
+SLEEPABLE_OP2(s32, gang_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
+{
+	return make_job(cgrp, args->weight);
+}
+
+SLEEPABLE_OP1(void, gang_cgroup_exit, struct cgroup *, cgrp)
+{
+	end_job(cgrp);
+}
+
+/* The task is in no queue and does not run. */
+OP3(void, gang_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
+{
+	struct task *t = task_of(p);
+
+	if (!t)
+		return;
+	part(t);
+	join(t, number_of(to));
+}
+
+SLEEPABLE_OP0(s32, gang_init)
+{
+	u32 key = 0, rows = CELLS / (nr_online ? nr_online : 1);
+	struct rotation *rotation = bpf_map_lookup_elem(&rotations, &key);
+	s32 error = scx_bpf_create_dsq(COMMON_DSQ, -1);
+	int number;
+
+	if (!rotation)
+		return -2; /* ENOENT */
+	nr_rows = rows < MOST_ROWS ? rows : MOST_ROWS;
+	active_row = nr_rows;
+	for_range(number, 0, nr_rows * nr_online) {
+		if (!error)
+			error = scx_bpf_create_dsq(number, -1);
+	}
+	bpf_timer_init(&rotation->timer, &rotations, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&rotation->timer, rotate);
+	bpf_timer_start(&rotation->timer, row_ns(), 0);
+	return error;
+}
+
+OP1(void, gang_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(gang_ops,
+	.init_task = (void *)gang_init_task,
+	.exit_task = (void *)gang_exit_task,
+	.select_cpu = (void *)gang_select_cpu,
+	.enqueue = (void *)gang_enqueue,
+	.dispatch = (void *)gang_dispatch,
+	.running = (void *)gang_running,
+	.cgroup_init = (void *)gang_cgroup_init,
+	.cgroup_exit = (void *)gang_cgroup_exit,
+	.cgroup_move = (void *)gang_cgroup_move,
+	.init = (void *)gang_init,
+	.exit = (void *)gang_exit,
+	.name = "gang",
+);
