@@ -177,16 +177,20 @@ static __noinline u32 row_for(u32 job, u32 columns)
 	return nr_rows;
 }
 
-/* A task has no cell, or an old one: one in its job's row, which may have to change. */
-static __noinline void find_place(struct task_struct *p, struct task *t)
+/* A task has no cell, or an old one: its new one, in its job's row, which may have to change. */
+VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 {
-	struct gang *gang = gang_of(t->job);
+	struct task *t = task_of(p);
+	struct gang *gang;
 	u32 row;
 
+	if (!t)
+		return NO_CELL;
+	gang = gang_of(t->job);
 	leave_cell(t);
 	t->moves = READ_ONCE(gang->moves);
 	if (find_cell(p, t, READ_ONCE(gang->row), true))
-		return;
+		return t->cell;
 	row = row_for(t->job, gang->tasks < nr_online ? gang->tasks : nr_online);
 	if (row < nr_rows && row != gang->row) {
 		WRITE_ONCE(gang->row, row);
@@ -195,6 +199,7 @@ static __noinline void find_place(struct task_struct *p, struct task *t)
 	}
 	if (!find_cell(p, t, READ_ONCE(gang->row), true))
 		find_cell(p, t, READ_ONCE(gang->row), false);
+	return t->cell;
 }
 
 static __noinline void join(struct task *t, u32 job)
@@ -217,7 +222,7 @@ static __noinline void part(struct task *t)
 static __always_inline bool has_cell(struct task_struct *p, struct task *t)
 {
 	if (t->job != ROOT_JOB && t->moves != READ_ONCE(gang_of(t->job)->moves))
-		find_place(p, t);
+		find_place(p);
 	return t->cell < CELLS;
 }
 
@@ -235,14 +240,15 @@ struct {
 } rotations SEC(".maps");
 
 /* The row after this one that has anybody. The common one is behind the last. */
-static __always_inline u32 next_row(u32 row)
+static __noinline u32 next_row(u32 row)
 {
 	int steps;
 
-	for_range(steps, 0, MOST_ROWS + 1) {
-		row = row < nr_rows ? row + 1 : 0;
-		if (row == nr_rows ? scx_bpf_dsq_nr_queued(COMMON_DSQ) != 0 : row_tasks[row % MOST_ROWS] != 0)
-			break;
+	for_range(steps, 1, nr_rows + 2) {
+		u32 next = (row + steps) % (nr_rows + 1);
+
+		if (next == nr_rows ? scx_bpf_dsq_nr_queued(COMMON_DSQ) != 0 : row_tasks[next % MOST_ROWS] != 0)
+			return next;
 	}
 	return row;
 }
@@ -271,14 +277,14 @@ static __always_inline bool take_from(u64 queue)
 }
 
 /* Its cells of the other rows, from the next one on. */
-static __noinline bool take_alternate(u32 column, u32 active)
+VERIFIED_ONCE u32 take_alternate(u32 column, u32 active)
 {
-	u32 row = active;
 	int steps;
 
-	for_range(steps, 0, nr_rows) {
-		row = row + 1 < nr_rows ? row + 1 : 0;
-		if (row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
+	for_range(steps, 1, nr_rows + 1) {
+		u32 row = (active + steps) % (nr_rows + 1);
+
+		if (row < nr_rows && row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
 			return true;
 	}
 	return false;
