@@ -309,3 +309,50 @@ fn cgroups_beyond_the_table_are_their_parents() {
     let found = shares(&mut world, &[&tasks[..1]], n)[0];
     assert!((found - 0.5).abs() < 4.0 * (0.25 / n as f64).sqrt(), "{found}: the other three are of the root");
 }
+
+/// Theory 7: at each level one wins by its weight, down to four levels below the root; deeper cgroups are of the fourth.
+#[test]
+fn currencies_are_drawn_level_by_level() {
+    let mut world = alone(SPEC);
+    let mut parent = CgroupId::ROOT;
+    let mut inner = vec![];
+    for level in 0..5 {
+        parent = world.group(parent, &format!("l{level}"), 100);
+        inner.push(parent);
+    }
+    // A task at each level: half of what comes down to a level is for its own task, half for the level below.
+    let attributes = vec![world.attributes(); 6];
+    let tasks = world.start(attributes);
+    for (task, group) in tasks[1..].iter().zip(&inner) {
+        world.place(&[*task], *group);
+    }
+    let n: usize = 6000;
+    let each: Vec<[TaskId; 1]> = tasks.iter().map(|task| [*task]).collect();
+    let found = shares(&mut world, &each.iter().map(|task| &task[..]).collect::<Vec<_>>(), n);
+    for (found, p) in found.iter().zip([1.0 / 2.0, 1.0 / 4.0, 1.0 / 8.0, 1.0 / 16.0, 1.0 / 32.0, 1.0 / 32.0]) {
+        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, not {p:.4}");
+    }
+}
+
+/// Numbers of cgroups that are gone are given to new ones.
+#[test]
+fn currencies_come_and_go() {
+    let mut world = alone(SPEC);
+    for round in 0..3 {
+        let groups: Vec<_> =
+            (0..63).map(|number| world.group(CgroupId::ROOT, &format!("r{round}g{number}"), 100)).collect();
+        for group in groups {
+            world.kernel.remove_cgroup(CpuId(0), group).unwrap();
+            world.settle();
+        }
+    }
+    let attributes = vec![world.attributes(); 2];
+    let tasks = world.start(attributes);
+    for (number, weight) in [(0, 300), (1, 100)] {
+        let group = world.group(CgroupId::ROOT, &format!("last{number}"), weight);
+        world.place(&tasks[number..=number], group);
+    }
+    let n = 4000;
+    let found = shares(&mut world, &[&tasks[..1]], n)[0];
+    assert!((found - 0.75).abs() < 4.0 * (0.75 * 0.25 / n as f64).sqrt(), "{found}");
+}
