@@ -42,6 +42,8 @@ enum Task {
     Mutants(mutants::Arguments),
     /// Tell whether `weir explain` names the callbacks in which small mistakes were made that stall or slow a run
     ExplainedMutants(mutants::explain::Arguments),
+    /// Tell which promises of policies break by small mistakes in their sources, drawn by a seed
+    PromiseMutants(mutants::promises::Arguments),
     /// Compare lrz with lrzip, zstd and xz on files of hundreds of megabytes
     #[command(subcommand)]
     Lrz(lrz::Task),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
         Task::Mutants(arguments) => end("mutants", mutants::execute(&arguments)),
         Task::ExplainedMutants(arguments) => end("explained-mutants", mutants::explain::execute(&arguments)),
+        Task::PromiseMutants(arguments) => end("promise-mutants", mutants::promises::execute(&arguments)),
         Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
         Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
         Task::Objects(arguments) => end("objects", objects::execute(&arguments)),

@@ -11,7 +11,7 @@ use crate::state::{self, State};
 use crate::stints::Stints;
 use crate::unserved::{Population, Stretch, Unserved};
 use crate::{ideal, shares};
-use event_log::{Event, EventKind, Sink, TaskInfo};
+use event_log::{Event, EventKind, Sink, TaskInfo, op_name};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 
 /// The sink that checks a run while it passes. Memory grows with tasks, CPUs and masks, never with time.
@@ -30,6 +30,8 @@ pub struct Checker {
     findings: Findings,
     /// Whether the scheduler has the tasks: what it promises counts only then.
     in_charge: bool,
+    /// Whether the kernel does its work meanwhile, as it does while a scheduler is unloaded.
+    bypassed: bool,
     /// When things changed last that nobody can follow at once.
     disturbed: Option<Nanos>,
 }
@@ -53,6 +55,7 @@ impl Checker {
             loads: (promises != Promises::default()).then(|| Loads::new(cpus)),
             findings: Findings::default(),
             in_charge: !conditions.has_queues,
+            bypassed: false,
             disturbed: None,
         };
         for cpu in CpuSet::first_n(cpus).iter().filter(|cpu| !online.contains(*cpu)) {
@@ -99,7 +102,7 @@ impl Checker {
 
     /// All that still waits has waited until now, and who runs has run until now.
     fn close(&mut self, now: Nanos) {
-        if !self.in_charge {
+        if !self.is_responsible() {
             return;
         }
         for stretch in self.unserved.open(now) {
@@ -130,6 +133,11 @@ impl Checker {
         self.loads.iter_mut().for_each(Loads::forget_looks);
     }
 
+    /// Whether it is the scheduler that lets tasks wait.
+    fn is_responsible(&self) -> bool {
+        self.in_charge && !self.bypassed
+    }
+
     /// From when on a stretch counts that began then.
     fn counts_from(&self, since: Nanos) -> Nanos {
         self.disturbed.map_or(since, |disturbed| since.max(disturbed + self.conditions.tolerance))
@@ -143,7 +151,7 @@ impl Checker {
         };
         let from = self.counts_from(stretch.since);
         let (value, limit) = (now.since(from).0, self.conditions.tolerance.0);
-        if self.in_charge && value > limit {
+        if self.is_responsible() && value > limit {
             self.add(property, (from, now), (stretch.tasks, stretch.cpus), value, limit);
         }
     }
@@ -151,7 +159,7 @@ impl Checker {
     fn waited(&mut self, task: TaskId, since: Nanos, now: Nanos) {
         let Some(bound) = self.promises.starvation else { return };
         let value = self.state.waited(task, since, now);
-        if self.in_charge && self.state.must_not_starve(task) && value > bound {
+        if self.is_responsible() && self.state.must_not_starve(task) && value > bound {
             self.add(Property::StarvationMs, (since, now), (vec![task], vec![]), value.0, bound.0);
         }
     }
@@ -191,7 +199,7 @@ impl Checker {
             return;
         };
         let (value, limit) = (now.since(since), limit + self.conditions.tolerance);
-        if self.in_charge && value > limit {
+        if self.is_responsible() && value > limit {
             self.add(Property::PreemptionUs, (since, now), (vec![task], vec![]), value.0, limit.0);
         }
     }
@@ -207,15 +215,15 @@ impl Checker {
         let Some(task) = self.state.running(cpu).some().filter(|task| self.state.is_scheduled(*task)) else { return };
         let Some(stay) = self.stints.as_mut().and_then(|stints| stints.end(now, cpu)) else { return };
         let from = self.counts_from(stay.from);
-        if self.in_charge && now.since(from) > stay.limit {
+        if self.is_responsible() && now.since(from) > stay.limit {
             self.add(Property::StintTicks, (from, now), (vec![task], vec![cpu]), stay.value.0, stay.limit.0);
         }
     }
 
     fn look_at_shares(&mut self, now: Nanos, cpu: CpuId) {
         let found = self.shares.as_mut().map(|shares| shares.look(now, cpu)).unwrap_or_default();
-        let in_charge = self.in_charge;
-        for shares::Unfair { from, task, cpus, error, limit } in found.into_iter().filter(|_| in_charge) {
+        let responsible = self.is_responsible();
+        for shares::Unfair { from, task, cpus, error, limit } in found.into_iter().filter(|_| responsible) {
             self.add(Property::WeightedSharePercent, (from, now), (vec![task], cpus), error.0, limit.0);
         }
     }
@@ -227,7 +235,7 @@ impl Checker {
         let waiting = state.waiting().filter(|(_, since)| now.since(*since) > tolerance);
         let waiting = waiting.map(|(task, _)| (task, state.allowed(task)));
         let found = loads.look(now, |cpu| state.is_online(cpu), waiting);
-        if self.in_charge && self.promises.work_conserving == WorkConserving::Eventually {
+        if self.is_responsible() && self.promises.work_conserving == WorkConserving::Eventually {
             for (cpu, since) in found {
                 let tasks = self.state.waiting().map(|(task, _)| task).filter(|task| self.state.may_use(*task, cpu));
                 let who = (tasks.collect(), vec![cpu]);
@@ -267,10 +275,13 @@ impl Checker {
 
     /// Who comes takes it.
     fn take(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
-        self.preemption.iter_mut().for_each(|preemption| preemption.run(now, cpu, task));
-        if task == TaskId::NONE {
-            return;
+        if task != TaskId::NONE {
+            self.begin(now, cpu, task);
         }
+        self.preemption.iter_mut().for_each(|preemption| preemption.run(now, cpu, task));
+    }
+
+    fn begin(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
         self.queues.remove(task);
         if let Some(since) = self.state.run(now, task, cpu) {
             self.stop_waiting(now, task, since);
@@ -297,19 +308,39 @@ impl Checker {
         self.loads.iter_mut().for_each(|loads| loads.remove(task));
     }
 
-    fn insert(&mut self, now: Nanos, task: TaskId, dsq: DsqId, key: u64, slice: Nanos) {
+    /// A task goes into a queue; `called`: because the scheduler said so.
+    fn insert(&mut self, now: Nanos, task: TaskId, (dsq, key): (DsqId, u64), slice: Nanos, called: bool) {
+        if dsq == DsqId::BYPASS {
+            self.bypassed = true;
+        } else if called && std::mem::take(&mut self.bypassed) {
+            self.disturb(now);
+        }
         self.queues.insert(dsq, key, task);
         self.stop_in(now, task, Population::Lost);
         self.stints.iter_mut().for_each(|stints| stints.set_slice(task, slice));
+        self.stop_preempting(now, task);
         if let Some(preemption) = &mut self.preemption {
             let key = (!dsq.is_builtin()).then_some((dsq, key));
             preemption.insert(now, task, key, self.state.has_woken(task), self.state.allowed(task));
         }
     }
 
+    /// `dsq_move()` takes a task out of a queue and says only where it goes.
+    fn move_out(&mut self, event: &Event, to: DsqId) {
+        let matters = self.promises.key_order || self.preemption.is_some();
+        if matters && to.is_builtin() && op_name(event.site.op) == Some("dispatch") {
+            let from = self.queues.place(event.task).filter(|from| !from.is_builtin());
+            from.into_iter().for_each(|from| self.dispatch(event, from, event.cpu));
+        }
+    }
+
     fn dispatch(&mut self, event: &Event, from: DsqId, to: CpuId) {
+        if from == DsqId::BYPASS {
+            self.bypassed = true;
+        }
         let taken = self.queues.take(from, event.task);
-        let Some(key) = taken.filter(|_| self.promises.key_order && self.in_charge && !from.is_builtin()) else {
+        self.preemption.iter_mut().for_each(|preemption| preemption.leave(event.task));
+        let Some(key) = taken.filter(|_| self.promises.key_order && self.is_responsible() && !from.is_builtin()) else {
             return;
         };
         let state = &self.state;
@@ -360,7 +391,10 @@ impl Sink for Checker {
             EventKind::Block { .. } | EventKind::Exit => self.block(time, task),
             EventKind::Switch { prev, reason } => self.switch(event, prev, state::stays_runnable(reason)),
             EventKind::Idle { entered } => self.set_idle(time, cpu, entered),
-            EventKind::Insert { dsq, key, slice_ns } => self.insert(time, task, dsq, key, Nanos(slice_ns)),
+            EventKind::Insert { dsq, key, slice_ns } => {
+                self.move_out(event, dsq);
+                self.insert(time, task, (dsq, key), Nanos(slice_ns), event.site.op != 0);
+            }
             EventKind::Dispatch { from, to } => self.dispatch(event, from, to),
             EventKind::Migrate { to, .. } => {
                 self.loads.iter_mut().for_each(|loads| loads.migrate(task, to));
@@ -374,12 +408,15 @@ impl Sink for Checker {
                         self.state.set_online(time, cpu, true);
                         self.shares.iter_mut().for_each(|shares| shares.set_online(cpu, true));
                     }
-                    false => self.take_away(time, cpu),
+                    false => {
+                        self.take_away(time, cpu);
+                        self.findings.forgive(cpu, self.state.left_at(cpu));
+                    }
                 }
             }
             EventKind::Attached => {
                 self.disturb(time);
-                self.in_charge = true;
+                (self.in_charge, self.bypassed) = (true, false);
             }
             EventKind::Disabled { .. } => {
                 self.close(time);

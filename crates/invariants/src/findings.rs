@@ -81,6 +81,15 @@ pub struct Findings {
 pub const MOST: usize = 100;
 
 impl Findings {
+    /// A CPU has gone, and its last task of the workload left it at that time: from then on it was on its way. The kernel lets it
+    /// idle then, does not say so, and gives it none of the tasks that a scheduler sends there.
+    pub(crate) fn forgive(&mut self, cpu: CpuId, since: Nanos) {
+        let kept = [Property::Sanity, Property::Affinity, Property::KeyOrder, Property::StarvationMs];
+        let before = self.violations.len();
+        self.violations.retain(|it| kept.contains(&it.property) || !it.cpus.contains(&cpu) || it.from < since);
+        self.count -= (before - self.violations.len()) as u64;
+    }
+
     pub(crate) fn add(&mut self, violation: Violation) {
         self.count += 1;
         if self.violations.iter().filter(|other| other.property == violation.property).count() < MOST {

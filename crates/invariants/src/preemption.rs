@@ -25,6 +25,8 @@ struct Waiter {
 pub(crate) struct Preemption {
     running: Vec<Key>,
     keys: Vec<Key>,
+    /// It has left its queue, and goes into that of a CPU next.
+    leaves: Vec<bool>,
     /// Who has woken, and stands in an ordered queue.
     waiters: BTreeMap<TaskId, Waiter>,
 }
@@ -35,18 +37,27 @@ fn beats(key: Key, running: Key) -> bool {
 
 impl Preemption {
     pub(crate) fn new(cpus: usize) -> Preemption {
-        Preemption { running: vec![None; cpus], keys: Vec::new(), waiters: BTreeMap::new() }
+        Preemption { running: vec![None; cpus], keys: Vec::new(), leaves: Vec::new(), waiters: BTreeMap::new() }
     }
 
     /// A task exists.
     pub(crate) fn announce(&mut self) {
         self.keys.push(None);
+        self.leaves.push(false);
+    }
+
+    /// A task leaves an ordered queue, and keeps its key.
+    pub(crate) fn leave(&mut self, task: TaskId) {
+        self.leaves[task.index()] = true;
     }
 
     /// A task stands in a queue; with `woken` it waits for the first time since it slept.
     pub(crate) fn insert(&mut self, now: Nanos, task: TaskId, key: Key, woken: bool, allowed: &CpuSet) {
+        let leaves = std::mem::take(&mut self.leaves[task.index()]);
+        if key.is_none() && leaves {
+            return;
+        }
         self.keys[task.index()] = key;
-        self.waiters.remove(&task);
         if woken && key.is_some() {
             let ahead = |cpu: &CpuId| self.running.get(cpu.index()).is_some_and(|running| beats(key, *running));
             let beats = allowed.iter().filter(ahead).count() as u32;

@@ -54,6 +54,11 @@ impl Queues {
         self.has_keys
     }
 
+    /// Where a task stands.
+    pub(crate) fn place(&self, task: TaskId) -> Option<DsqId> {
+        self.places[task.index()].map(|(dsq, _)| dsq)
+    }
+
     /// Whether a task stands in some queue.
     pub(crate) fn contains(&self, task: TaskId) -> bool {
         self.places[task.index()].is_some()

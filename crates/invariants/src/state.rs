@@ -26,6 +26,7 @@ struct Task {
     scheduled: bool,
     policy: Policy,
     nice: i8,
+    kernel_thread: bool,
     doing: Doing,
     since: Nanos,
     /// It has not run since it slept.
@@ -42,6 +43,8 @@ struct Task {
 struct Cpu {
     task: TaskId,
     online: bool,
+    /// When a task that is no thread of the kernel left it last.
+    left_at: Nanos,
 }
 
 /// What the events say.
@@ -59,7 +62,7 @@ pub(crate) struct State {
 impl State {
     /// All CPUs online and idle, no tasks.
     pub(crate) fn new(cpus: usize) -> State {
-        let cpu = |_| Cpu { task: TaskId::NONE, online: true };
+        let cpu = |_| Cpu { task: TaskId::NONE, online: true, left_at: Nanos::ZERO };
         let cpus: Vec<Cpu> = (0..cpus).map(cpu).collect();
         State { tasks: Vec::new(), available: cpus.len(), cpus, none_since: Nanos::ZERO, taken: Nanos::ZERO }
     }
@@ -72,6 +75,7 @@ impl State {
             scheduled: matches!(info.policy, Policy::Other | Policy::Batch | Policy::Idle | Policy::Ext),
             policy: info.policy,
             nice: info.nice,
+            kernel_thread: info.kernel_thread,
             doing: Doing::Blocked,
             since: now,
             woken: false,
@@ -192,11 +196,19 @@ impl State {
         let before = self.cpus[cpu.index()].task.some();
         if let Some(task) = before.map(|task| &mut self.tasks[task.index()]) {
             task.current_on.take_if(|on| *on == cpu);
+            if !task.kernel_thread {
+                self.cpus[cpu.index()].left_at = now;
+            }
         }
         if let Some(task) = task.some() {
             self.tasks[task.index()].current_on = Some(cpu);
         }
         self.change(now, cpu, |cpu| cpu.task = task);
+    }
+
+    /// When a task that is no thread of the kernel left a CPU last.
+    pub(crate) fn left_at(&self, cpu: CpuId) -> Nanos {
+        self.cpus[cpu.index()].left_at
     }
 
     /// Who is on a CPU.
@@ -232,7 +244,7 @@ impl State {
     }
 
     fn is_available(&self, cpu: CpuId) -> bool {
-        let Cpu { task, online } = self.cpus[cpu.index()];
+        let Cpu { task, online, .. } = self.cpus[cpu.index()];
         online && (task == TaskId::NONE || self.tasks[task.index()].scheduled)
     }
 

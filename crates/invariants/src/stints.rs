@@ -90,9 +90,12 @@ impl Stints {
 
     /// A task has another mask.
     pub(crate) fn set_allowed(&mut self, now: Nanos, task: TaskId, allowed: &CpuSet) {
-        let waits = self.waits[task.index()];
+        let (waits, group) = (self.waits[task.index()], self.group(allowed));
+        if group == self.of_task[task.index()] {
+            return;
+        }
         self.set_waiting(now, task, false);
-        self.of_task[task.index()] = self.group(allowed);
+        self.of_task[task.index()] = group;
         self.set_waiting(now, task, waits);
     }
 

@@ -228,6 +228,19 @@ fn queues_give_the_smallest_key_that_may_run() {
     }
 }
 
+/// `dsq_move()` shows as an insert into a CPU's queue by `dispatch`.
+#[test]
+fn a_task_that_is_moved_out_of_a_queue_leaves_it() {
+    for (op, expected) in [(4, vec![(Property::KeyOrder, 2_000, 2_000, 9)]), (2, vec![])] {
+        let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..all() }, 2);
+        run.wake(1_000, 0).insert(1_000, 0, 5).wake(1_000, 1).insert(1_000, 1, 9);
+        let kind = EventKind::Insert { dsq: DsqId::local_on(CpuId(0)), key: 0, slice_ns: 1_000 };
+        let site = CallbackSite { op, file: 0, line: 0 };
+        run.0.event(&Event { time: Nanos(2_000), cpu: CpuId(0), task: TaskId(1), kind, site });
+        assert_eq!(run.found(3_000), expected, "{op}");
+    }
+}
+
 /// What a scheduler promises does not hold while it is not there, nor just after something changed.
 #[test]
 fn nothing_is_promised_without_a_scheduler_or_in_a_disturbance() {
@@ -243,6 +256,38 @@ fn nothing_is_promised_without_a_scheduler_or_in_a_disturbance() {
     let found = run.found(20_000);
     let properties: Vec<Property> = found.iter().map(|it| it.0).collect();
     assert_eq!(properties, [Property::WorkConserving, Property::LostWakeup, Property::StarvationMs], "until then");
+}
+
+/// The kernel says that a CPU is gone when it is; it had been on its way since its last task was taken from it.
+#[test]
+fn what_a_cpu_does_on_its_way_offline_is_not_the_schedulers() {
+    for (goes, expected) in [(true, vec![]), (false, vec![(Property::WorkConserving, 3_000, 4_000, 1_000)])] {
+        let mut run = Run::new(Promises { starvation: None, ..all() }, 3);
+        run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+        run.wake(1_000, 1).insert(1_000, 1, 2).dispatch(1_000, 1, 1).run(1_000, 1, 1).block(2_900, 1, 1);
+        run.wake(3_000, 2).insert(3_000, 2, 3).dispatch(4_000, 2, 0);
+        run.insert(4_000, 0, 4).switch(4_000, 0, TaskId(0), TaskId(2), SwitchReason::SliceEnd);
+        if goes {
+            run.event(4_050, 1, NOBODY, EventKind::Hotplug { online: false });
+        }
+        assert_eq!(run.found(4_060), expected, "{goes}");
+    }
+}
+
+/// The kernel runs tasks by itself while a scheduler goes: until a callback puts one into a queue.
+#[test]
+fn nothing_is_promised_while_a_scheduler_is_bypassed() {
+    let bypass = EventKind::Insert { dsq: DsqId::BYPASS, key: 0, slice_ns: 1_000 };
+    let by_enqueue = CallbackSite { op: 2, file: 0, line: 0 };
+    for (called, expected) in [(false, 0), (true, 1)] {
+        let mut run = Run::new(Promises { starvation: None, ..all() }, 2);
+        run.wake(1_000, 0).event(1_000, 0, TaskId(0), bypass);
+        if called {
+            let kind = EventKind::Insert { dsq: QUEUE, key: 7, slice_ns: 1_000 };
+            run.0.event(&Event { time: Nanos(2_000), cpu: CpuId(0), task: TaskId(0), kind, site: by_enqueue });
+        }
+        assert_eq!(run.found(9_000).len(), expected, "{called}");
+    }
 }
 
 #[test]
@@ -292,7 +337,7 @@ fn what_nothing_could_have_broken_is_not_seen() {
 fn keeping_a_cpu_beyond_the_slice_while_another_waits() {
     let promises = Promises { stint_ticks: Some(1), ..none() };
     for (mask, leaves, expected) in
-        [(0b01, 7_100, vec![]), (0b01, 7_101, vec![(Property::StintTicks, 2_000, 7_101, 5_101)]), (0b10, 9_000, vec![])]
+        [(0b01, 7_100, vec![]), (0b01, 7_101, vec![(Property::StintTicks, 2_000, 7_101, 5_101)])]
     {
         let mut run = Run::new(promises, 2);
         run.allow(10, 1, mask).wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1);
@@ -303,6 +348,10 @@ fn keeping_a_cpu_beyond_the_slice_while_another_waits() {
     let mut run = Run::new(promises, 2);
     run.wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1).dispatch(2_000, 0, 0).run(2_000, 0, 0);
     assert_eq!(run.found(9_000), [(Property::StintTicks, 2_000, 9_000, 7_000)], "it never leaves");
+    let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..promises }, 2);
+    run.allow(10, 1, 0b10).event(20, 1, NOBODY, EventKind::Hotplug { online: false });
+    run.wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1).dispatch(2_000, 0, 0).run(2_000, 0, 0);
+    assert_eq!(run.found(9_000), [], "who waits may not run there");
 }
 
 #[test]

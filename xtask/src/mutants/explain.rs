@@ -137,7 +137,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
 }
 
 /// Where mutants of a policy are compiled and run.
-struct Bench {
+pub(super) struct Bench {
     /// A folder like the repository, with `policies/` alone.
     tree: PathBuf,
     policy: String,
@@ -145,7 +145,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(root: &Path, policy: &str) -> Result<Bench> {
+    pub(super) fn new(root: &Path, policy: &str) -> Result<Bench> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let (tree, weir) = (target.join("explained-mutants").join(policy), target.join("debug/weir"));
         ensure!(weir.exists(), "{} is missing; cargo build -p weir makes it", weir.display());
@@ -155,7 +155,13 @@ impl Bench {
         Ok(Bench { tree, policy: policy.to_owned(), weir })
     }
 
-    fn compile(&self, source: &Source, mutant: Option<&Mutant>) -> Result<bool> {
+    /// Its object, as its folder knows it.
+    pub(super) fn object(&self) -> String {
+        format!("./{}.bpf.o", self.policy)
+    }
+
+    /// Writes and compiles a policy, with or without a mutant. Whether clang took it.
+    pub(super) fn compile(&self, source: &Source, mutant: Option<&Mutant>) -> Result<bool> {
         for (path, text) in source.files(mutant) {
             let to = self.tree.join(path);
             fs::create_dir_all(to.parent().context("a file of a folder")?)?;
@@ -170,7 +176,7 @@ impl Bench {
     fn simulate(&self, workloads: &[(&str, &str)]) -> Result<Option<Vec<Value>>> {
         let mut runs = Vec::new();
         for (workload, duration) in workloads {
-            let (object, save) = (format!("./{}.bpf.o", self.policy), format!("{workload}.weirrun"));
+            let (object, save) = (self.object(), format!("{workload}.weirrun"));
             let arguments = ["sim", &object, "-m", MACHINE, "-w", workload, "--for", duration, "--seed", "0"];
             let output = self.weir(&[&arguments[..], &["--format", "json", "--save", &save]].concat())?;
             let Some(mut document) = output else { return Ok(None) };
@@ -180,7 +186,7 @@ impl Bench {
     }
 
     /// What `weir` prints as JSON; `None` if it refuses, or does not end.
-    fn weir(&self, arguments: &[&str]) -> Result<Option<Value>> {
+    pub(super) fn weir(&self, arguments: &[&str]) -> Result<Option<Value>> {
         let (out, began) = (self.tree.join("out.json"), Instant::now());
         let mut child = Command::new(&self.weir)
             .args(arguments)

@@ -5,6 +5,7 @@
 mod callbacks;
 pub mod explain;
 mod explained;
+pub mod promises;
 mod sites;
 mod source;
 
