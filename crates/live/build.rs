@@ -9,9 +9,14 @@ use std::path::{Path, PathBuf};
 /// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
 const OBJECTS: [&str; 3] = ["record", "meter", "watch"];
 
-/// `tests/schedulers/NAME.bpf.c`: one that goes wrong as asked, one that says nothing of its end, and one in the style of
-/// others.
-const SCHEDULERS: [&str; 3] = ["faulty", "silent", "visitor"];
+/// `FOLDER/NAME.bpf.c`: one that goes wrong as asked, one that says nothing of its end, one in the style of others, and one
+/// with which the model is tested.
+const SCHEDULERS: [(&str, &str); 4] = [
+    ("tests/schedulers", "faulty"),
+    ("tests/schedulers", "silent"),
+    ("tests/schedulers", "visitor"),
+    ("../kernel-model/tests/schedulers", "groups"),
+];
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-changed=bpf");
@@ -22,8 +27,8 @@ fn main() -> Result<()> {
     // What is installed does not tell where it was built.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let renamed = format!("-ffile-prefix-map={}/=", root.display());
-    for name in SCHEDULERS {
-        scheduler(name)?;
+    for (folder, name) in SCHEDULERS {
+        scheduler(folder, name)?;
     }
     for name in OBJECTS {
         SkeletonBuilder::new()
@@ -37,10 +42,10 @@ fn main() -> Result<()> {
 }
 
 /// A scheduler of the tests. It is compiled here so that they run where there is no clang.
-fn scheduler(name: &str) -> Result<()> {
-    println!("cargo:rerun-if-changed=tests/schedulers");
+fn scheduler(folder: &str, name: &str) -> Result<()> {
+    println!("cargo:rerun-if-changed={folder}");
     println!("cargo:rerun-if-changed=../../policies/include");
     let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join(format!("{name}.bpf.o"));
-    bpf_clang::compile(Path::new(&format!("tests/schedulers/{name}.bpf.c")), &object, &[])?;
+    bpf_clang::compile(Path::new(&format!("{folder}/{name}.bpf.c")), &object, &[])?;
     Ok(())
 }

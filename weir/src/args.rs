@@ -203,8 +203,8 @@ pub struct Sim {
     /// Preset, TOML file, hwloc XML file, hwloc synthetic string, or host
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
-    /// [LABEL=]NAME or FILE (rt-app JSON or a recording), with ,key=value for jobs, nice, policy, cpus, start, count or
-    /// slow=TASK:FACTOR; several joined by + are one workload
+    /// [LABEL=]NAME or FILE (rt-app JSON or a recording), with ,key=value for jobs, nice, policy, cpus, uid, group,
+    /// start, count or slow=TASK:FACTOR; several joined by + are one workload
     #[arg(short, long = "workload", value_name = "W", default_value = "build")]
     pub workloads: Vec<String>,
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]
@@ -367,6 +367,10 @@ refused before anything happens. However weir ends, CPUs are as they were found,
 after SIGKILL too. But affinities may change for good: a task that may run on
 such CPUs alone may run anywhere afterwards, unless it slept all the while or
 --keep-affinity renews that; and cpusets of cgroup v1 lose them.
+
+Groups of a workload are control groups (cgroup v2) below weir.PID while it runs,
+and nothing of them is left afterwards. What a weir leaves that is killed is
+removed when the next one starts.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C

@@ -119,10 +119,17 @@ pub fn run(args: &Run) -> Result<bool> {
         input::remember();
     }
     let named = args.scheduler.as_slice();
-    let schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
+    let mut schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
     let signals = Signals::block()?;
+    for name in live::threads::remove_stale_cgroups() {
+        eprintln!("weir: removed cgroup {name}, which a weir that was killed had left");
+    }
     let options = Options { duration: args.duration, ..Options::default() };
     let workload = args.workload.as_deref().map(|name| select::workload(name, online_cpus()?)).transpose()?;
+    let groups = workload.as_ref().map_or(Vec::new(), simulator::groups_of);
+    for loadable in schedulers.iter_mut().filter_map(|scheduler| scheduler.loadable.as_mut()) {
+        loadable.profile = loadable.profile.for_groups(&groups).into_owned();
+    }
     let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
     let stage = stage.map_err(live::LiveError::from)?;
     let watches = args.command.is_empty() && stage.is_none();

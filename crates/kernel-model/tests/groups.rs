@@ -99,6 +99,7 @@ fn g1_what_is_made_and_removed_later_is_told_then() {
         "exit x",
         "t of user 0, session 0",
         "t is born in a, level 1",
+        "t ends, of user 0",
         "exit a",
     ];
     assert_eq!(told, expected);
@@ -230,6 +231,9 @@ fn g1_a_task_is_born_where_its_parent_is_and_programs_find_it_there() {
         ["c of user 1001, session 77", "c is born in x, level 2", "c of user 5, session 6", "c is born in , level 0"];
     assert_eq!(printed(&mut bench), expected);
     assert_eq!(bench.numbers("enqueued", 8)[..3], [0, 0, 1]);
+    bench.kernel.set_user(parent, 1002);
+    bench.leave(parent, kernel_model::Leave::Exit);
+    assert_eq!(printed(&mut bench), ["p ends, of user 1002"]);
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn mismatch(btf: &Btf, type_id: u32, expected: &str, found: &Constant) -> String
         Constant::Members(_) => "members by name".to_owned(),
         Constant::Mask(_) => "a mask of CPUs".to_owned(),
         Constant::Machine(_) | Constant::Formula(_) => "a machine value".to_owned(),
+        Constant::Workload(_) => "a workload value".to_owned(),
     };
     format!("expected {expected}, not {found}: the variable is `{}`", type_name(btf, type_id))
 }

@@ -11,6 +11,7 @@ mod calls;
 mod elements;
 mod encode;
 mod formula;
+mod groups;
 mod near;
 mod nearness;
 mod parse;
@@ -23,6 +24,7 @@ pub use calls::ProgramCall;
 pub use elements::MapElement;
 pub use encode::type_name;
 pub use formula::Formula;
+pub use groups::{Group, GroupSource};
 pub use source::Source;
 
 use ids::CpuSet;
@@ -50,12 +52,14 @@ pub enum Constant {
     Machine(Source),
     /// What is computed from that.
     Formula(Box<Formula>),
+    /// What the workload's groups give ([`Profile::for_groups`]); without a workload there are none.
+    Workload(GroupSource),
 }
 
 impl Constant {
-    /// Known only where the machine is.
+    /// Known only where the machine is, or the workload.
     fn is_of_machine(&self) -> bool {
-        matches!(self, Constant::Machine(_) | Constant::Formula(_))
+        matches!(self, Constant::Machine(_) | Constant::Formula(_) | Constant::Workload(_))
     }
 
     /// With the values of `machine` in place of their names. The error is of a formula that has no result there.
@@ -63,6 +67,7 @@ impl Constant {
         Ok(match self {
             Constant::Machine(source) => source.of(machine),
             Constant::Formula(formula) => formula.on(machine)?,
+            Constant::Workload(source) => source.of(&[]),
             Constant::Array(values) => {
                 Constant::Array(values.iter().map(|value| value.on(machine)).collect::<Result<_, _>>()?)
             }

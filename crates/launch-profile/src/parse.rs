@@ -5,6 +5,7 @@ use crate::apply::FLAGS;
 use crate::calls::CallSetting;
 use crate::elements::ElementSetting;
 use crate::formula::{Formula, OPERATIONS};
+use crate::groups::GroupSource;
 use crate::{Constant, Preset, Profile, ProfileError, Setting, Source, Tunable, TunableKind, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -212,6 +213,12 @@ impl Reader<'_> {
         {
             let problem = || self.error(machine.span(), near::unknown("machine value", name, Source::names()));
             return self.machine_value(Source::find(name).ok_or_else(problem)?, table, depth);
+        }
+        if let (Some(workload), 1) = (table.get("workload"), table.len())
+            && let Some(name) = workload.get_ref().as_str()
+        {
+            let problem = || self.error(workload.span(), near::unknown("workload value", name, GroupSource::names()));
+            return Ok(Constant::Workload(GroupSource::find(name).ok_or_else(problem)?));
         }
         let mut members = Vec::new();
         for (key, member) in table {

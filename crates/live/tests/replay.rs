@@ -46,7 +46,7 @@ fn play(workload: &Workload) -> (Nanos, Nanos, usize) {
                     ready.push(Reverse((now + time, task)));
                     break;
                 }
-                Demand::Wait => break,
+                Demand::Wait | Demand::Spin => break,
                 Demand::Fork(index) => ready.push(Reverse((now, start(&mut player, index, now)))),
                 Demand::Change { .. } => {}
                 Demand::Exit => {

@@ -91,6 +91,11 @@ impl<M: Model> Run<'_, M> {
                 self.tell_wait(cpu, id);
                 self.schedule(cpu, Leave::Block(BlockCause::Task));
             }
+            Demand::Spin => {
+                task.phase = Phase::Spin;
+                let is_beside = task.is_beside;
+                self.count(is_beside, |left| left.spinning += 1);
+            }
             Demand::Yield => self.schedule(cpu, Leave::Yield),
             Demand::Fork(spec) => self.start(cpu, spec, Some(id)),
             Demand::Change { cpus, policy } => self.change(cpu, id, cpus, policy),
@@ -121,6 +126,11 @@ impl<M: Model> Run<'_, M> {
 
     /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait.
     pub fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
+        if self.tasks[other.index()].phase == Phase::Spin {
+            let is_beside = self.tasks[other.index()].is_beside;
+            self.count(is_beside, |left| left.spinning -= 1);
+            return self.go_on_with(other, Phase::Ask);
+        }
         let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked && !task.blocks || task.frozen {
@@ -178,6 +188,9 @@ impl<M: Model> Run<'_, M> {
         if result.is_ok() {
             if let Some(group) = self.groups.of(self.workload, spec) {
                 self.refused_changes += u64::from(self.model.move_to_cgroup(cpu, &[child], group).is_err());
+            }
+            if let Some(uid) = what.who.uid {
+                self.model.set_user(child, uid);
             }
             let born = self.kernel_now();
             match parent {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The workload's groups as cgroups of the kernel, and whose its tasks are. As in a real kernel, where `weir run` plays it:
 //! all of a workload that has groups is in one cgroup, its groups are made before the scheduler comes, and a task is born
-//! where its parent is and moves before it runs.
+//! where its parent is, of its parent's user, and moves before it runs.
 
 use crate::model::Model;
 use crate::run::BOOT_CPU;
@@ -62,7 +62,8 @@ impl Groups {
         let leader = |session: u32| *self.sessions.entry((part, session)).or_insert(modelled_pid(next));
         let own = who.session.map(leader);
         Identity {
-            uid: who.uid,
+            // It becomes its user's later, as it goes to its group.
+            uid: None,
             session: own.or(parent.is_none().then_some(PLAYER)),
             cgroup: self.around.filter(|_| parent.is_none()),
         }

@@ -17,6 +17,7 @@ pub(crate) trait Model {
     fn make_cgroup(&mut self, cpu: CpuId, parent: CgroupId, name: &str) -> Result<CgroupId, i32>;
     fn set_cgroup(&mut self, cpu: CpuId, cgroup: CgroupId, knobs: CgroupKnobs);
     fn move_to_cgroup(&mut self, cpu: CpuId, tasks: &[TaskId], to: CgroupId) -> Result<(), i32>;
+    fn set_user(&mut self, task: TaskId, uid: u32);
     fn wake_new(&mut self, cpu: CpuId, task: TaskId);
     fn occupy(&mut self, cpu: CpuId);
     fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker);
@@ -74,6 +75,9 @@ impl Model for Kernel {
     }
     fn move_to_cgroup(&mut self, cpu: CpuId, tasks: &[TaskId], to: CgroupId) -> Result<(), i32> {
         self.move_to_cgroup(cpu, tasks, to)
+    }
+    fn set_user(&mut self, task: TaskId, uid: u32) {
+        self.set_user(task, uid);
     }
     fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
         self.wake_new(cpu, task);

@@ -289,6 +289,11 @@ impl<M: Model> Run<'_, M> {
     /// `id`, which spins or was preempted while it did, goes on with this.
     fn resume(&mut self, id: TaskId, phase: Phase) {
         self.tell_passed(id);
+        self.go_on_with(id, phase);
+    }
+
+    /// The same without a lock: its CPU, if it has one, looks now.
+    pub fn go_on_with(&mut self, id: TaskId, phase: Phase) {
         let on = self.cpu_of(id);
         if let Some(cpu) = on {
             self.settle(cpu);
@@ -308,8 +313,9 @@ impl<M: Model> Run<'_, M> {
     /// `id`, which spins and is current again on `cpu`, takes its lock if that is free: nobody passes a test-and-set lock
     /// on to one that does not run. False: it goes on spinning.
     pub fn try_again(&mut self, cpu: CpuId, id: TaskId) -> bool {
-        let locks = self.shared_locks.as_mut().expect("the workload has locks");
-        let passing = locks.passing(id).expect("it passes");
+        // Who spins at a barrier looks at no lock.
+        let Some(locks) = self.shared_locks.as_mut() else { return false };
+        let Some(passing) = locks.passing(id) else { return false };
         let (number, op) = (passing.word, passing.op);
         let kind = locks.kind(op.lock);
         let word = &mut locks.words[number];

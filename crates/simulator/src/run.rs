@@ -32,6 +32,7 @@ use launch_profile::{Profile, ProgramCall};
 use machine_model::Machine;
 use measures::{Collector, GroupMeasures, LockUse, PeriodsOfTasks, Totals};
 use speed::Signal;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use workload::{Player, Start, Workload};
 
@@ -111,6 +112,8 @@ pub(crate) struct Left {
     pub asleep: usize,
     /// To come from outside.
     pub starts: usize,
+    /// Of those that are ready, at a barrier until others come.
+    pub spinning: usize,
 }
 
 impl Left {
@@ -121,6 +124,7 @@ impl Left {
             ready: self.ready - beside.ready,
             asleep: self.asleep - beside.asleep,
             starts: self.starts - beside.starts,
+            spinning: self.spinning - beside.spinning,
         }
     }
 }
@@ -128,7 +132,7 @@ impl Left {
 /// What the program in user space has that loaded the scheduler.
 pub(crate) struct Loader<'a> {
     pub object: LinkedObject,
-    pub profile: &'a Profile,
+    pub profile: Cow<'a, Profile>,
     /// What it calls when the attach that is under way has ended.
     pub calls: Vec<ProgramCall>,
 }
@@ -325,7 +329,9 @@ impl<'a, M: Model> Run<'a, M> {
         if self.alarms.next_due().is_none() && self.spared.is_any() {
             self.take_all_back();
         }
-        let Left { alive, ready, asleep, starts } = self.left.without(self.beside);
+        let Left { alive, ready, asleep, starts, spinning } = self.left.without(self.beside);
+        // Those that spin wait for the others. Frozen ones are not ready.
+        let ready = ready.saturating_sub(spinning);
         let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks() || self.operations.are_planned();
         let waits_for_deadline = alive > 0 && self.deadline.is_some();
         let due = self.alarms.next_due();

@@ -13,10 +13,10 @@ use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
-use launch_profile::{Profile, ProgramCall};
+use launch_profile::{Group, Profile, ProgramCall};
 use machine_model::Machine;
 use speed::Signal;
-use workload::{Op, Workload};
+use workload::{Op, TaskGroup, Workload};
 
 /// Instructions that one callback may execute. The verifier explores at most 1 M (`BPF_COMPLEXITY_LIMIT_INSNS`), but
 /// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
@@ -88,6 +88,7 @@ fn attach<'a>(
     if let Some(all) = Kernel::lacks(&config, object).refusal() {
         return Err(SetupError::Lacks(all));
     }
+    let profile = profile.for_groups(&groups_of(setup.workload));
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
     run.model.load(&linked)?;
@@ -112,6 +113,12 @@ fn attach<'a>(
     run.loader = Some(Loader { object: linked, profile, calls: vec![] });
     run.model.disable_in_steps();
     Ok(())
+}
+
+/// What a launch profile can be told of a workload.
+pub fn groups_of(workload: &Workload) -> Vec<Group> {
+    let group = |group: TaskGroup| Group { weight: group.weight, cap_percent: group.cap_percent, uid: group.uid };
+    workload.all_groups().into_iter().map(group).collect()
 }
 
 /// Calls programs as the scheduler's user space does.

@@ -163,6 +163,8 @@ impl Model for Fifo {
         Ok(())
     }
 
+    fn set_user(&mut self, _task: TaskId, _uid: u32) {}
+
     fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
         self.make_runnable(cpu, task, Waker::External);
     }

@@ -106,7 +106,7 @@ impl Workload {
                 mutex(*id).and(below("condition", condition.0, self.conditions as usize))
             }
             Op::Signal(id) | Op::Broadcast(id) => below("condition", id.0, self.conditions as usize),
-            Op::Barrier(id) => {
+            Op::Barrier(id) | Op::SpinBarrier(id) => {
                 below("barrier", id.0, self.barriers.len())?;
                 let users = self.barriers[id.0 as usize];
                 if users > 0 { Ok(()) } else { Err(format!("barrier {} waits for no task", id.0)) }
@@ -343,7 +343,7 @@ impl Script<'_> {
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A passage takes a nanosecond at least.
             Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::Passages(_) => true,
-            Op::Barrier(id) => self.barriers[id.0 as usize] > 1,
+            Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }
     }

@@ -7,8 +7,8 @@
 //! - **Wait** gives the mutex up (and hands it over), then queues for the condition. A **signal** wakes the first
 //!   waiter, a **broadcast** all, first come first; without a waiter both are lost. A woken task takes the mutex when
 //!   it runs, and may have to wait for it then, as with glibc. **Sync** is a signal and then a wait.
-//! - **Barrier**: the last of its users to arrive wakes the others in the order of their arrival and passes; the next
-//!   arrival begins a new round.
+//! - **Barrier**: the last of its users to arrive wakes the others in the order of their arrival, those that spin as well,
+//!   and passes; the next arrival begins a new round.
 //! - **Suspend** waits for a later resume of the task's spec; a resume without a suspended task is lost. All instances
 //!   of a resumed spec wake, first come first.
 //! - **Post** and **await**: a posted signal stays posted; an await of it passes at once.
@@ -62,6 +62,9 @@ pub enum Demand {
         /// New policy and nice value.
         policy: Option<(Policy, i8)>,
     },
+    /// To look all the time whether it was woken, and to use its CPU for that. Whoever wakes it tells it by memory: for the
+    /// kernel nothing happens.
+    Spin,
     /// To exit.
     Exit,
 }
@@ -374,7 +377,7 @@ impl<'w> Player<'w> {
             // Woken from the condition already, if it waits without one.
             Op::Wait(_, mutex) | Op::Sync(_, mutex) if state.state == State::Waiting => self.held(*mutex),
             Op::Wait(condition, _) | Op::Sync(condition, _) => format!("condition {}", condition.0),
-            Op::Barrier(barrier) => {
+            Op::Barrier(barrier) | Op::SpinBarrier(barrier) => {
                 let missing = self.barriers[barrier.0 as usize].missing;
                 format!("barrier {}, which {missing} more must reach", barrier.0)
             }
@@ -491,6 +494,7 @@ impl<'w> Player<'w> {
                 Some(self.wait(task, *condition, *mutex, woken))
             }
             Op::Barrier(barrier) => self.barrier(task, *barrier, woken),
+            Op::SpinBarrier(barrier) => self.barrier(task, *barrier, woken).map(|_| Demand::Spin),
             Op::Suspend => Some(self.suspend(task)),
             Op::Resume(specs) => {
                 self.resume(specs, woken);

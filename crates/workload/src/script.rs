@@ -83,6 +83,8 @@ pub enum Op {
     Sync(ConditionId, MutexId),
     /// Wait until all tasks that use the barrier are there.
     Barrier(BarrierId),
+    /// The same, looking all the time whether they are: the CPU is used for that.
+    SpinBarrier(BarrierId),
     /// Sleep until resumed. A resume that came first is not remembered (rt-app).
     Suspend,
     /// Wake the tasks with this spec index from `Suspend`.

@@ -246,7 +246,7 @@ impl<'w> Run<'w> {
                 self.events.push(Reverse((self.now + time, task)));
                 false
             }
-            Demand::Wait => false,
+            Demand::Wait | Demand::Spin => false,
             Demand::Fork(spec) => {
                 self.begin(spec, Some(task));
                 true

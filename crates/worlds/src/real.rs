@@ -9,7 +9,7 @@ use live::meter::{Measured, MeterCost};
 use live::scheduler::KernelExit;
 use live::threads::{End, Played, TaskPlayed};
 use machine_model::Machine;
-use measures::{Periods, RunMeasures};
+use measures::{GroupMeasures, Periods, RunMeasures};
 use report::{Ending, Exit, Meter, RunReport, Tags, World};
 
 /// What is run.
@@ -132,6 +132,13 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
             task.periods.clone_from(&part.periods);
         }
     }
+    let groups = played.groups.iter();
+    let groups = groups.map(|group| GroupMeasures::new(&group.path, group.weight, group.cap_percent));
+    measures.gather(groups, |task| {
+        let thread = threads.get(task.id.index())?;
+        let part = played.tasks.iter().find(|part| part.tid == *thread)?;
+        part.group.as_deref()
+    });
     let last = |tasks: &mut dyn Iterator<Item = &TaskPlayed>| tasks.map(|task| task.ended).max().unwrap_or_default();
     let behind = last(&mut played.tasks.iter()).since(last(&mut played.tasks.iter().filter(|task| !task.is_beside)));
     measures.makespan = measures.makespan.map(|makespan| makespan.since(behind));

@@ -77,6 +77,7 @@ fn played(end: End) -> Played {
         refused_changes: 4,
         disturbances: 0,
         log: vec![],
+        groups: vec![],
     }
 }
 

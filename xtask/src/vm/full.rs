@@ -75,6 +75,7 @@ fn common() -> Vec<Step> {
         Step::new("record", "", 60),
         Step::new("tests", "/in/in_kernel", 300),
         Step::new("tests", "/in/commands_in_kernel", 400),
+        Step::new("tests", "/in/groups_in_kernel", 200),
     ]
 }
 
@@ -86,6 +87,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     if !arguments.presets {
         files.push(build::test("live", "in_kernel")?);
         files.push(build::test("live", "commands_in_kernel")?);
+        files.push(build::test("live", "groups_in_kernel")?);
     }
     for name in STRESSORS {
         match on_path(name) {

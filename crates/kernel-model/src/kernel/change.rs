@@ -200,6 +200,12 @@ impl Kernel {
         Ok(())
     }
 
+    /// A task becomes another user's (`setuid(2)`). No op tells of that.
+    pub fn set_user(&mut self, task: TaskId, uid: u32) {
+        self.core.task_mut(task).uid = uid;
+        self.publish(task);
+    }
+
     /// Between taking off and putting back: the old class lets go before the attributes change, the new one takes over
     /// after it (contract T11).
     fn apply_policy(&mut self, task: TaskId, policy: Policy, nice: i8, class: Class) {

@@ -83,6 +83,12 @@ SLEEPABLE_OP2(s32, groups_init_task, struct task_struct *, p, struct scx_init_ta
 	return 0;
 }
 
+OP2(void, groups_exit_task, struct task_struct *, p, struct scx_exit_task_args *, args)
+{
+	if (p->flags & PF_EXITING)
+		bpf_printk("%s ends, of user %d", p->comm, uid_of(p));
+}
+
 OP1(void, groups_quiescent, struct task_struct *, p)
 {
 	bpf_printk("%s quiescent", p->comm);
@@ -149,6 +155,7 @@ SCHEDULER(groups_ops,
 	.select_cpu = (void *)groups_select_cpu,
 	.enqueue = (void *)groups_enqueue,
 	.init_task = (void *)groups_init_task,
+	.exit_task = (void *)groups_exit_task,
 #ifdef CHANGES
 	.quiescent = (void *)groups_quiescent,
 	.runnable = (void *)groups_runnable,

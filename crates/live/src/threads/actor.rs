@@ -77,6 +77,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 spec,
                 is_beside: shared.workload.is_beside(spec),
                 name: shared.workload.tasks[spec as usize].name.clone(),
+                group: shared.workload.group_of(spec).map(str::to_owned),
                 ..TaskPlayed::default()
             },
             children: Vec::new(),
@@ -119,7 +120,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         Performance { task: self.task, played: self.played, children: self.children }
     }
 
-    /// Takes the affinity, policy and nice value of its spec. What the kernel refuses is an error before the play has
+    /// Takes the affinity, policy, nice value, group and user of its spec. What the kernel refuses is an error before the play has
     /// begun, and counted afterwards, as a change would be.
     fn begin(&mut self) -> Result<(), PlayError> {
         sys::exact_timers().map_err(|source| PlayError::System { action: "set the slack of timers", source })?;
@@ -139,6 +140,22 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 return Err(PlayError::Policy { workload: workload.clone(), task, policy, nice, source });
             }
             self.shared.state().refused_changes += 1;
+        }
+        self.belong(&task)
+    }
+
+    /// Becomes whose its spec says it is.
+    fn belong(&self, task: &str) -> Result<(), PlayError> {
+        let group = self.played.group.as_deref().zip(self.shared.prepared.cgroups.as_ref());
+        let joined = group.map_or(Ok(()), |(path, cgroups)| cgroups.join(path).map_err(PlayError::from));
+        let uid = self.shared.workload.tasks[self.spec as usize].who.uid;
+        let became = uid.map_or(Ok(()), sys::set_user).map_err(|source| {
+            let (workload, task, uid) = (self.shared.workload.name.clone(), task.to_owned(), uid.unwrap_or_default());
+            PlayError::User { workload, task, uid, source }
+        });
+        match joined.and(became) {
+            Err(_) if self.shared.has_begun() => self.shared.state().refused_changes += 1,
+            result => return result,
         }
         Ok(())
     }
@@ -162,6 +179,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 Some(Demand::CpuTime(time)) => self.spend(time),
                 Some(Demand::Sleep(time, _)) => self.sleep(asked_at, time),
                 Some(Demand::Wait) => self.wait(),
+                Some(Demand::Spin) => self.look_all_the_time(),
                 Some(Demand::Passages(op)) => self.pass(&op),
                 Some(Demand::Yield) => {
                     self.played.yields += 1;
@@ -228,6 +246,14 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
             sys::wait(&self.seat.word, 0, self.shared.end());
         }
         self.seat.asleep_from.store(0, SeqCst);
+    }
+
+    /// Until another task tells it to go on.
+    fn look_all_the_time(&mut self) {
+        self.played.waits += 1;
+        while self.seat.word.swap(0, SeqCst) == 0 && !self.shared.is_over() {
+            (0..100).for_each(|_| spin_loop());
+        }
     }
 
     fn wake_others(&mut self) {

@@ -65,6 +65,29 @@ pub enum PlayError {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// There is nothing of which its groups could be made.
+    #[error("{workload}: it has groups, but {missing}")]
+    NoCgroups {
+        /// The workload's name.
+        workload: String,
+        /// What there is not.
+        missing: &'static str,
+    },
+    /// A control group could not be made, set or joined.
+    #[error(transparent)]
+    Cgroup(#[from] super::CgroupError),
+    /// The kernel did not let a task become another user's.
+    #[error("{workload}: {task} is of user {uid}: {source}; needs root (CAP_SETUID)")]
+    User {
+        /// The workload's name.
+        workload: String,
+        /// Number and name of the task.
+        task: String,
+        /// Whose it is.
+        uid: u32,
+        /// What the kernel answered.
+        source: io::Error,
+    },
     /// There is no thread to be had.
     #[error("cannot create the thread of {task}: {source}")]
     Thread {

@@ -15,6 +15,8 @@
 //!   the one of `clock_nanosleep(2)`; it has no slack, unlike rt-app's (50 us).
 //! - **Affinity, policy and nice value** are set by the thread itself: first of all, and at each change. CPUs that this
 //!   process does not have are left out, as in the simulator. A task without CPUs of its own has those of the caller.
+//! - **Groups** are control groups (`cgroups.rs`), which threads join first of all, before the gate. **A user** is the real
+//!   one of the thread: that is what a scheduler looks at. The effective one stays, so all else goes on as before.
 //! - **Passages** go through real locks in the memory of this process. A mutex is a futex whose waiters sleep at once.
 //! - **Fork** is a new thread. A yield is `sched_yield(2)`.
 //!
@@ -26,6 +28,7 @@
 //! wait for each other. Threads see the end by themselves, within 50 us of CPU time; none is left behind.
 
 mod actor;
+mod cgroups;
 mod error;
 mod locks;
 mod prepare;
@@ -36,6 +39,7 @@ pub(crate) mod sys;
 mod tests;
 mod work;
 
+pub use cgroups::{CgroupError, remove_stale_cgroups};
 pub use error::PlayError;
 pub(crate) use locks::Locks;
 pub use stage::{Running, Stage, Stopper};
@@ -44,7 +48,7 @@ pub use work::Calibration;
 use crate::LiveError;
 use ids::{Nanos, TaskId};
 use measures::Periods;
-use workload::Workload;
+use workload::{TaskGroup, Workload};
 
 /// How to play.
 #[derive(Clone, PartialEq, Debug)]
@@ -120,6 +124,8 @@ pub struct Played {
     pub disturbances: u64,
     /// Operations in the order in which they happened, if that was asked for.
     pub log: Vec<Step>,
+    /// The groups of the workload, parents first.
+    pub groups: Vec<TaskGroup>,
 }
 
 /// One operation of a task.
@@ -142,6 +148,8 @@ pub struct TaskPlayed {
     pub is_beside: bool,
     /// Name of the spec; `comm` has its first 15 bytes.
     pub name: String,
+    /// Path of its group.
+    pub group: Option<String>,
     /// The thread's number in the kernel.
     pub tid: u32,
     /// When it first ran its script.

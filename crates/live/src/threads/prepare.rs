@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Everything that can be known before a play: whether the workload fits this machine and this user.
 
+use super::cgroups::Cgroups;
 use super::{Calibration, Options, PlayError, sys};
 use ids::{CpuSet, Policy};
 use std::thread;
@@ -11,6 +12,8 @@ pub struct Prepared {
     pub calibration: Calibration,
     /// The CPUs of the calling thread: those of the play.
     pub cpus: CpuSet,
+    /// Where its groups are.
+    pub cgroups: Option<Cgroups>,
 }
 
 pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, PlayError> {
@@ -31,7 +34,9 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, PlayE
         None => aside("weir-calibrate", Calibration::measure)?
             .map_err(|source| PlayError::System { action: "measure how fast this machine works", source })?,
     };
-    Ok(Prepared { calibration, cpus })
+    // After all that can fail: from here on there is something to be removed.
+    let cgroups = Cgroups::make(workload)?;
+    Ok(Prepared { calibration, cpus, cgroups })
 }
 
 /// Number and name of a spec, for errors.

@@ -231,7 +231,7 @@ impl<'w> Shared<'w> {
         // Those that it wakes are of the same part.
         let counts = self.counts(state.player.spec_of(task));
         state.awake += counts * rung.len();
-        if matches!(demand, Some(Demand::Wait | Demand::Exit)) {
+        if matches!(demand, Some(Demand::Wait | Demand::Spin | Demand::Exit)) {
             state.awake -= counts;
             self.look_for_end(state);
         }
@@ -359,6 +359,7 @@ impl<'w> Shared<'w> {
             refused_changes: state.refused_changes,
             disturbances: self.disturbances.into_inner(),
             log: state.log,
+            groups: self.workload.all_groups(),
         })
     }
 }

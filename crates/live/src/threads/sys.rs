@@ -83,6 +83,18 @@ pub fn set_allowed_cpus(thread: u32, cpus: &CpuSet) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(Pid::from_raw(thread as i32), &set)?)
 }
 
+/// Makes the calling thread one of this user, by its real user number. Nothing is done if it is that already.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn set_user(uid: u32) -> io::Result<()> {
+    let uid = rustix::process::Uid::from_raw(uid);
+    if rustix::process::getuid() == uid {
+        return Ok(());
+    }
+    Ok(rustix::thread::set_thread_res_uid(uid, None, None)?)
+}
+
 /// `struct sched_attr` of `include/uapi/linux/sched/types.h` in its first version.
 #[repr(C)]
 #[derive(Default)]

@@ -115,7 +115,7 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     count.sleeps += 1;
                     Some(now + time)
                 }
-                Some(Demand::Wait) => {
+                Some(Demand::Wait | Demand::Spin) => {
                     count.waits += 1;
                     None
                 }
@@ -311,6 +311,27 @@ fn barriers_hold_until_the_last_one_comes() {
         names.sort_unstable();
         assert_eq!(names, ["fast-0", "fast-1", "fast-2", "slow"]);
     }
+}
+
+#[test]
+fn who_spins_at_a_barrier_uses_its_cpu_until_the_last_one_comes() {
+    let text = r#"{"tasks": {"early": {"loop": 1, "spin_barrier": "b"},
+                             "late": {"loop": 1, "sleep": 40000, "spin_barrier": "b"}}}"#;
+    let played = real(&rt_app(text), &options());
+    assert_eq!(played.end, End::Finished);
+    let [early, late] = &played.tasks[..] else { panic!("two tasks") };
+    assert!(early.ended >= Nanos::from_ms(40) && late.cpu < Nanos::from_ms(20));
+    // It may have shared its CPU with others of this machine.
+    assert!(early.cpu >= Nanos::from_ms(4), "it does not sleep: {}", early.cpu);
+    assert_eq!((early.waits, early.sleeps), (1, 0));
+}
+
+#[test]
+fn spinning_for_who_will_not_come_is_noticed() {
+    let text = r#"{"tasks": {"a": {"loop": 2, "spin_barrier": "b"}, "b": {"loop": 1, "spin_barrier": "b"}}}"#;
+    let played = real(&rt_app(text), &options());
+    let End::Stuck(stuck) = &played.end else { panic!("{:?}", played.end) };
+    assert_eq!(stuck[0].to_string(), "task 0 (a) waits for barrier 0, which 1 more must reach");
 }
 
 #[test]

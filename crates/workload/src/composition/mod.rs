@@ -264,7 +264,7 @@ impl Offsets {
                 mutex(with);
             }
             Op::Signal(of) | Op::Broadcast(of) => condition(of),
-            Op::Barrier(BarrierId(id)) => *id += self.barriers,
+            Op::Barrier(BarrierId(id)) | Op::SpinBarrier(BarrierId(id)) => *id += self.barriers,
             Op::Post(SignalId(id)) | Op::Await(SignalId(id)) | Op::WorkUntilPosted(SignalId(id)) => *id += self.signals,
             Op::Timer { reference, .. }
             | Op::Anchor(reference)

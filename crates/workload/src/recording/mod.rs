@@ -81,13 +81,17 @@ impl Recording {
     /// Writes the file's contents, block by block, and says how many bytes these were.
     ///
     /// # Errors
-    /// If the workload is not valid, has what the format does not know (locks in shared memory), or a name of more than
+    /// If the workload is not valid, has what the format does not know (locks in shared memory, spinning barriers), or a name of more than
     /// 16 MiB; or if `out` does not take the bytes.
     pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
         if !self.workload.locks.is_empty() {
             return Err(error("it has locks in shared memory, which the format does not know".into()));
+        }
+        let spins = |task: &crate::TaskSpec| task.script.iter().any(|op| matches!(op, crate::Op::SpinBarrier(_)));
+        if self.workload.tasks.iter().any(spins) {
+            return Err(error("it has tasks that spin at a barrier, which the format does not know".into()));
         }
         let lengths: Vec<usize> = self.workload.tasks.iter().map(|task| task.script.len()).collect();
         self.observed.check(&lengths).map_err(error)?;

@@ -10,7 +10,7 @@ use ids::{Nanos, Policy};
 use std::collections::BTreeMap;
 
 /// rt-app's order of tests: the first word with which a key begins decides.
-const EVENTS: [(&str, Event); 22] = [
+const EVENTS: [(&str, Event); 23] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -31,6 +31,8 @@ const EVENTS: [(&str, Event); 22] = [
     ("fork", Event::Fork),
     // Not rt-app's: `"change": {"task": NAME, "cpus": […], "policy": …, "priority": …}`, parameters as those of a phase.
     ("change", Event::Change),
+    // Nor this: a barrier at which tasks wait without sleeping.
+    ("spin_barrier", Event::SpinBarrier),
     // Nor this: see `locks.rs`.
     ("passages", Event::Passages),
     ("sem_post", Event::Refused),
@@ -49,6 +51,7 @@ enum Event {
     Wait,
     Sync,
     Barrier,
+    SpinBarrier,
     Timer,
     Resume,
     Suspend,
@@ -178,7 +181,8 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Signal => Op::Signal(self.condition(string(key, value)?)),
             Event::Broadcast => Op::Broadcast(self.condition(string(key, value)?)),
             Event::Wait | Event::Sync => return self.wait(what, member, kind == Event::Sync),
-            Event::Barrier => self.barrier(string(key, value)?).map_err(fault)?,
+            Event::Barrier => Op::Barrier(self.barrier(string(key, value)?).map_err(fault)?),
+            Event::SpinBarrier => Op::SpinBarrier(self.barrier(string(key, value)?).map_err(fault)?),
             Event::Timer => self.timer(what, member)?,
             Event::Resume => {
                 let entry = self.task(string(key, value)?).map_err(fault)?;
@@ -261,7 +265,7 @@ impl<'a, 'r> Builder<'a, 'r> {
         Ok(())
     }
 
-    fn barrier(&mut self, name: &'a str) -> Result<Op, String> {
+    fn barrier(&mut self, name: &'a str) -> Result<BarrierId, String> {
         let number = self.resources.barriers.number(name);
         if self.own_barriers.contains(&number) {
             return Err(format!("barrier {name:?} a second time in this task; each place needs its own name"));
@@ -270,7 +274,7 @@ impl<'a, 'r> Builder<'a, 'r> {
         let users = &mut self.resources.barrier_users;
         users.resize(users.len().max(number as usize + 1), 0);
         users[number as usize] += self.entry.instances;
-        Ok(Op::Barrier(BarrierId(number)))
+        Ok(BarrierId(number))
     }
 
     fn timer(&mut self, what: &str, member: &'a Member) -> Result<Op, Fault> {

@@ -17,9 +17,9 @@
 //!   `mem_buffer_size`, `frag`. `pi_enabled` must be false: priorities are not inherited.
 //! - **Resources** come into being by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
-//! Beyond rt-app: the event `change` (another task's affinity, policy, nice value), and locks in shared memory: a
-//! section `locks` and the event `passages` (`locks.rs`), and a section `taskgroups` that says what the groups of
-//! `taskgroup` are (`groups.rs`).
+//! Beyond rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks in shared
+//! memory: a section `locks` and the event `passages` (`locks.rs`); and a section `taskgroups` that says what the groups
+//! of `taskgroup` are (`groups.rs`).
 //!
 //! Where this differs from rt-app at 55cb0c0:
 //! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.

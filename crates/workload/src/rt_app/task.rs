@@ -110,7 +110,7 @@ fn forked_spec(op: &Op) -> Option<u32> {
 /// rt-app excludes barriers from forked tasks because it cannot count their users. What a delay of one means (from the
 /// start of the run, not of the task) has no counterpart here.
 fn check_forked(spec: &TaskSpec) -> Result<(), String> {
-    if spec.script.iter().any(|op| matches!(op, Op::Barrier(_))) {
+    if spec.script.iter().any(|op| matches!(op, Op::Barrier(_) | Op::SpinBarrier(_))) {
         return Err("a task that is forked uses a barrier; its users could not be counted".into());
     }
     if matches!(spec.start, Start::At(time) if time > Nanos::ZERO) {

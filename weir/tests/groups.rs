@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Groups and users of a workload in a simulated run: what its scheduler hears of them, and what the report says.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const GROUPS: &str = r#"{
+  "taskgroups": {"/a": {"weight": 300}, "/a/x": {"weight": 50, "cap_percent": 50, "hard": true, "uid": 1001},
+                 "/b": {"weight": 700}},
+  "tasks": {
+    "p": {"taskgroup": "/a/x", "loop": 20, "run": 1000, "sleep": 1000},
+    "q": {"taskgroup": "/a", "loop": 20, "run": 1000, "sleep": 1000, "fork": "c"},
+    "c": {"instance": 0, "loop": 1, "run": 1000},
+    "r": {"taskgroup": "/b", "loop": 20, "run": 1000, "sleep": 1000},
+    "s": {"loop": 20, "run": 1000, "sleep": 1000}
+  }
+}"#;
+
+/// Prints all that it hears of cgroups.
+fn listener() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kernel-model/tests/schedulers/groups.bpf.c");
+    source.canonicalize().unwrap().display().to_string()
+}
+
+fn weir(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(args).current_dir(folder).output().unwrap()
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("g.json"), GROUPS).unwrap();
+    folder
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_scheduler_hears_of_groups_as_in_a_kernel() {
+    let folder = folder();
+    let output = weir(folder.path(), &["sim", &listener(), "-m", "pu:2", "-w", "./g.json", "--format", "json"]);
+    let heard = text(&output.stderr);
+    assert!(output.status.success(), "{heard}");
+    let at = |word: &str| heard.find(word).unwrap_or_else(|| panic!("{word:?} is not in:\n{heard}"));
+    // Parents first; all are in one around them.
+    let order = [
+        "init , weight 100",
+        "init weir, weight 100",
+        "init a, weight 300",
+        "init x, weight 50, quota 50000",
+        "init b, weight 700",
+        "p of user 0, session 99",
+        "p is born in weir, level 1",
+        "p may go from weir to x",
+        "p goes from weir to x",
+        "q goes from weir to a",
+        "c is born in a, level 2",
+    ];
+    assert!(heard.contains("p ends, of user 1001") && heard.contains("c ends, of user 0"), "{heard}");
+    let places: Vec<usize> = order.iter().map(|word| at(word)).collect();
+    assert!(places.is_sorted(), "{places:?}\n{heard}");
+    assert!(!heard.contains("s goes") && !heard.contains("c goes"), "{heard}");
+
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let groups = json["runs"][0]["groups"].as_array().unwrap().clone();
+    let told: Vec<_> = groups.iter().map(|group| (&group["path"], &group["weight"], &group["cap_percent"])).collect();
+    let expected = [("/a", 300, None), ("/a/x", 50, Some(50)), ("/b", 700, None)];
+    let expected = expected.map(|(path, weight, cap)| (Value::from(path), Value::from(weight), Value::from(cap)));
+    assert_eq!(told, expected.each_ref().map(|(path, weight, cap)| (path, weight, cap)));
+    let ran: Vec<u64> = groups.iter().map(|group| group["cpu_ns"].as_u64().unwrap() / 1_000_000).collect();
+    // 20 ms of each task, and of those that `q` forks 1 ms each.
+    assert_eq!(ran, [60, 20, 20], "the time of a group is that of those around it too");
+}
+
+#[test]
+fn the_text_has_a_table_of_groups_where_there_are_several() {
+    let folder = folder();
+    let text_of = |workload: &str| text(&weir(folder.path(), &["sim", "fifo", "-m", "pu:2", "-w", workload]).stdout);
+    let shown = text_of("./g.json");
+    for row in ["group", "/a ", "/a/x ", "/b "] {
+        assert!(shown.lines().any(|line| line.starts_with(row)), "{shown}");
+    }
+    assert!(!text_of("hogs,group=/a,jobs=1").lines().any(|line| line.starts_with("group")));
+    assert!(!text_of("latency").lines().any(|line| line.starts_with("group")));
+}
+
+#[test]
+fn a_profile_tells_what_the_kernel_does_not() {
+    let folder = folder();
+    let source = "#include <weir/scx.bpf.h>\nLICENSE(\"GPL\");\nRODATA u32 groups, weights[8], caps[8], uids[8];\n\
+        SLEEPABLE_OP0(s32, told_init)\n{\n\tbpf_printk(\"%d groups, %d %d\", groups, weights[1], caps[1]);\n\
+        \tbpf_printk(\"%d %u\", uids[1], uids[2]);\n\treturn 0;\n}\n\
+        SCHEDULER(told_ops, .init = (void *)told_init, .name = \"told\");\n";
+    let profile = "summary = \"t\"\n[rodata]\ngroups = { workload = \"groups\" }\n\
+        weights = { workload = \"group-weights\" }\ncaps = { workload = \"group-caps\" }\n\
+        uids = { workload = \"group-uids\" }\n";
+    fs::write(folder.path().join("told.bpf.c"), source).unwrap();
+    fs::write(folder.path().join("told.toml"), profile).unwrap();
+    let heard =
+        |workload: &str| text(&weir(folder.path(), &["sim", "./told.bpf.c", "-m", "pu:2", "-w", workload]).stderr);
+    let told = heard("./g.json");
+    assert!(told.contains("3 groups, 50 50") && told.contains("1001 4294967295"), "{told}");
+    assert!(heard("latency").contains("0 groups, 0 0"));
+}
