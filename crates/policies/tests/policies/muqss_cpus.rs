@@ -234,7 +234,7 @@ fn the_last_cpu_is_taken_beside_a_busy_sibling() {
     }
 }
 
-/// Theory 6: of equals the CPU that began to idle last, whichever thread of its core that is; after 255 ticks they are all alike.
+/// Theory 6: of equals the CPU that began to idle last, whichever thread of its core that is; after 255 ticks all are alike.
 #[test]
 fn the_cpu_that_idled_last_is_the_first_of_equals() {
     for (shape, last, busy) in [("node:1 core:4 pu:1", 0, vec![]), ("node:1 core:4 pu:2", 6, vec![7])] {

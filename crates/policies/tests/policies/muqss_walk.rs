@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/muqss`: in which order CPUs and queues are looked at, and what a CPU takes (theory 4 and 7, and that of the queues),
+//! `policies/muqss`: in which order CPUs and queues are looked at, and what a CPU takes (theory 4, 7, and that of the queues),
 //! beside a plain oracle and case by case.
 
 use crate::muqss_cpus::{SHAPES, SHARES, asleep, spec};
@@ -153,8 +153,8 @@ proptest! {
     }
 }
 
-/// Theory 3 of the queues: a CPU looks into its own queue, and only into others whose best task is earlier than the best so far,
-/// and into none that is empty. When the best task of a queue is gone the next one is its best.
+/// Theory 3 of the queues: a CPU looks into its own queue, and of the others into those whose best task is earlier than the
+/// best so far, and into none that is empty. When the best task of a queue is gone the next one is its best.
 #[test]
 fn only_queues_that_are_better_are_looked_into() {
     let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
@@ -241,8 +241,8 @@ fn taken(shape: &str, interactive: bool, waiting: &[(u32, i8, bool)]) -> Option<
     tasks.iter().position(|task| *task == world.running(0))
 }
 
-/// Theory 3 of the queues without `interactive`: a queue must be longer than that of the best so far, its first task must be one
-/// that may run here, and other nodes are asked only while there is nobody at all.
+/// Theory 3 of the queues without `interactive`: a queue must be longer than that of the best so far, its first task must be
+/// one that may run here, and other nodes are asked only while there is nobody at all.
 #[test]
 fn without_interactive_only_longer_queues_of_the_node_count() {
     let (one, two) = ("node:1 core:4 pu:1", "node:2 core:2 pu:1");
@@ -293,7 +293,7 @@ fn step(world: &mut World, cpu: u32) {
 #[test]
 fn who_comes_too_late_begins_anew() {
     // After so many steps of the search the others take theirs.
-    for (first, second) in (0..14).flat_map(|first| (0..14).map(move |second| (first, second))) {
+    for (first, second) in (0..30).flat_map(|first| (0..30).map(move |second| (first, second))) {
         let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
         let tasks = batch(&mut world, &[(3, -3), (3, -2), (3, -1)]);
         let hogs = hogs(&mut world, |_| -20);
@@ -320,7 +320,7 @@ fn who_comes_too_late_begins_anew() {
     }
 }
 
-/// Theory 6 of the queues: with random busy CPUs and a task that waits where nobody looks first, the last CPU to be free takes it.
+/// Theory 6 of the queues: a task that waits at any CPU is found by any other one that becomes free.
 #[test]
 fn a_task_is_found_from_every_cpu() {
     for shape in SHAPES {
