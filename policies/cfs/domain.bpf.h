@@ -19,10 +19,16 @@ enum level { A_CPU, A_CORE, A_CACHE, A_NODE, THE_MACHINE, LEVELS };
 u16 begins[LEVELS][MAX_CPUS];
 u16 ends[LEVELS][MAX_CPUS];
 
+/*
+ * The first barrier as in `index_of`. Without the second the compiler would make one test of this and of others of the same
+ * number, with a copy from which it has subtracted something: the verifiers of 6.12 to 7.0 then know nothing of the number itself.
+ */
 static __always_inline u32 level_index(u32 level)
 {
 	asm volatile("" : "+r"(level));
-	return level < LEVELS ? level : 0;
+	level = level < LEVELS ? level : 0;
+	asm volatile("" : "+r"(level));
+	return level;
 }
 
 static __always_inline u32 begin_of(enum level level, s32 cpu)
