@@ -500,8 +500,9 @@ static __always_inline void note_idle(s32 cpu, bool idle, u64 now)
 	struct balance *b = balance_of(cpu);
 	u64 most = 2 * migration_cost_us * 1000ULL, ns;
 
+	/* An idle CPU that was woken to balance goes on to idle. */
 	if (idle) {
-		b->idle_since = now;
+		b->idle_since = b->idle_since ? b->idle_since : now;
 		return;
 	}
 	if (!b->idle_since)

@@ -29,17 +29,21 @@ fn virtual_time_is_cpu_time_over_weight() {
         88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
         1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
     ];
+    // A tenth of a second tells weights apart that differ by 1.
     for (nice, weight) in (-20..20).zip(weights) {
-        let mut world = alone("cfs", 1000);
-        let tasks = world.start(vec![world.pinned(0, nice); 2]);
-        let (first, began) = (world.running(0), world.last_queued(world.running(0)).key);
-        while world.running(0) == first {
-            world.run_ms(1);
+        for hz in [1000, 10] {
+            let mut world = alone("cfs", hz);
+            let tick_ns = world.tick_ns();
+            let tasks = world.start(vec![world.pinned(0, nice); 2]);
+            let (first, began) = (world.running(0), world.last_queued(world.running(0)).key);
+            while world.running(0) == first {
+                world.run_until(world.now_ns + tick_ns);
+            }
+            assert!(tasks.contains(&first) && world.now_ns <= tick_ns.max(4 * MS), "nice {nice}");
+            // It is charged at each tick, in whole nanoseconds.
+            let ticks = world.now_ns / tick_ns;
+            assert_eq!(world.last_queued(first).key - began, ticks * (tick_ns * 1024 / weight), "nice {nice} {hz}");
         }
-        assert!(tasks.contains(&first) && world.now_ns <= 4 * MS, "nice {nice}");
-        // It is charged at each tick, in whole nanoseconds.
-        let ticks = world.now_ns / MS;
-        assert_eq!(world.last_queued(first).key - began, ticks * (MS * 1024 / weight), "nice {nice}");
     }
 }
 
@@ -254,6 +258,24 @@ fn a_child_begins_a_turn_behind() {
     }
 }
 
+/// "queue.bpf.h" 3, 6: the eighth task has an eighth of the latency as its debit, and the ninth a ninth of nine granularities: 0.75 ms
+/// each. A machine of one CPU, whose tasks have all begun together.
+#[test]
+fn the_debit_is_a_part_of_the_period() {
+    for (hogs, debit) in [(7, 750_000), (8, 750_000), (5, MS), (11, 750_000)] {
+        let mut world = alone("cfs@4.1,start_debit=false", 50);
+        world.start(vec![world.pinned(0, 0); hogs]);
+        let level = world.last_queued(world.running(0)).key;
+        let mut debited = alone("cfs@4.1", 50);
+        debited.start(vec![debited.pinned(0, 0); hogs]);
+        let attributes = debited.pinned(0, 0);
+        let least = debited.inserted.iter().map(|one| one.key).min().unwrap();
+        assert_eq!(level, least);
+        let child = debited.spawn(0, attributes);
+        assert_eq!(debited.last_queued(child).key - debited.last_queued(debited.running(0)).key, debit, "{hogs}");
+    }
+}
+
 /// "pick.bpf.h" 5: a turn ends early, but not before the minimal granularity, for somebody who is behind by a slice. The
 /// one who waits is SCHED_BATCH, so that it does not preempt.
 #[test]
@@ -276,6 +298,22 @@ fn a_turn_ends_early_for_who_is_far_behind() {
         assert_eq!(world.running(0), stays, "{spec}");
         world.run_until(ends_us * 1000);
         assert_eq!(world.running(0), behind, "{spec}");
+    }
+}
+
+/// "pick.bpf.h" 5: behind by a slice is not behind by more. Both began at 0, and the slice of two is 3 ms.
+#[test]
+fn who_is_behind_by_a_slice_waits_a_tick_more() {
+    for preset in PRESETS {
+        let mut world = alone(&format!("cfs@{preset},start_debit=false"), 1000);
+        let tasks = world.start(vec![of_policy(&world, Policy::Batch), world.pinned(0, 0)]);
+        world.block(tasks[0]);
+        world.run_until(2_500_000);
+        world.wake(0, tasks[0], false);
+        world.run_until(4 * MS - 1);
+        assert_eq!(world.running(0), tasks[1], "{preset}");
+        world.run_until(4 * MS);
+        assert_eq!(world.running(0), tasks[0], "{preset}");
     }
 }
 
@@ -323,6 +361,30 @@ fn batch_yields_to_all_in_2_6_36() {
     assert_ne!(world.running(0), batch);
     let last = hogs.iter().map(|hog| world.last_queued(*hog).key).max().unwrap();
     assert_eq!(world.last_queued(batch).key, last + 1);
+}
+
+/// "pick.bpf.h" 3: somebody who yielded is skipped until it runs again, also when the one that ran instead sleeps; by the next in
+/// order, if that is not too late.
+#[test]
+fn who_yielded_is_skipped_until_it_runs() {
+    for (spec, expected) in
+        [("cfs@2.6.36", 1), ("cfs@4.1", 2), ("cfs@6.1", 2), ("cfs@6.1,wakeup_granularity_us=200", 1)]
+    {
+        let mut world = alone(&format!("{spec},start_debit=false"), 10);
+        let tasks = world.start(vec![world.pinned(0, 0); 3]);
+        // Of three that begin at 0 one runs for 0.6 ms, the next for 0.3, and the last for 0.05.
+        let mut order = Vec::new();
+        for us in [600, 300, 50] {
+            order.push(world.running(0));
+            world.run_until(world.now_ns + us * 1000);
+            if order.len() < 3 {
+                world.leave(0, Leave::Yield);
+            }
+        }
+        assert!(tasks.iter().all(|task| order.contains(task)), "{spec}");
+        world.block(order[2]);
+        assert_eq!(world.running(0), [order[2], order[1], order[0]][expected], "{spec}");
+    }
 }
 
 /// "pick.bpf.h" 2: who wakes and preempts passes the first in order, since 4.1, if it is no more than 1 ms later.
@@ -444,4 +506,64 @@ fn nobody_waits_for_thirty_seconds() {
     assert!(began.len() >= 4, "{began:?}");
     assert!(began.windows(2).all(|pair| pair[1] - pair[0] < 18_000 * MS), "{began:?}");
     assert!(began.windows(2).all(|pair| pair[1] - pair[0] > 15_000 * MS), "not more often than it must: {began:?}");
+}
+
+/// Somebody who has waited for 16 s is looked for twice a second, from the first tick on: here 4 ms after the start.
+#[test]
+fn who_waits_is_looked_for_twice_a_second() {
+    let mut world = alone("cfs,min_granularity_us=3000", 250);
+    world.start(vec![world.pinned(0, -20), world.pinned(0, -20)]);
+    world.run_until(20 * MS);
+    let attributes = world.pinned(0, 19);
+    let light = world.spawn(0, attributes);
+    world.run_until(16_504 * MS - 1);
+    assert!(world.began.iter().all(|began| began.1 != light));
+    world.run_until(16_504 * MS);
+    assert_eq!(world.running(0), light);
+}
+
+/// A task of a real-time class keeps how far it was ahead of the others: 1 ms of nice 19 is worth 68.
+#[test]
+fn another_class_keeps_the_distance() {
+    let mut world = alone("cfs,start_debit=false", 1000);
+    let tasks = world.start(vec![world.pinned(0, 19), world.pinned(0, 0), world.pinned(0, 0)]);
+    while world.running(0) != tasks[0] {
+        world.run_ms(1);
+    }
+    world.run_until(world.now_ns + 999_999);
+    assert_eq!(world.running(0), tasks[0]);
+    world.block(tasks[0]);
+    let key = |world: &World| world.last_queued(tasks[1]).key.min(world.last_queued(tasks[2]).key);
+    let before = key(&world);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Fifo(1), 0).unwrap();
+    world.settle();
+    world.run_ms(1_000);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, 19).unwrap();
+    world.settle();
+    let after = key(&world);
+    assert!(after - before > 400 * MS);
+    world.wake(0, tasks[0], false);
+    let ahead = world.last_queued(tasks[0]).key - after;
+    assert!(ahead.abs_diff(68 * MS) <= 8 * MS, "{ahead}");
+    assert_ne!(world.running(0), tasks[0]);
+}
+
+/// "queue.bpf.h" 4: the unit of time follows the CPUs that are there.
+#[test]
+fn the_unit_follows_cpus_that_come_and_go() {
+    for preset in PRESETS {
+        let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:2 pu:1", 1000);
+        world.start(vec![world.pinned(0, 0); 2]);
+        for turn_ms in [7, 4, 7] {
+            world.run_ms(100);
+            world.began.clear();
+            world.run_ms(200);
+            assert!(turns(&world).iter().all(|turn| *turn == turn_ms * MS), "{preset} {turn_ms}: {:?}", turns(&world));
+            if turn_ms == 4 {
+                world.online(1);
+            } else {
+                world.offline(1);
+            }
+        }
+    }
 }

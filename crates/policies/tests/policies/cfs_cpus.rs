@@ -7,24 +7,24 @@ use ids::{CpuId, Policy, TaskId};
 use kernel_model::TaskAttributes;
 
 /// Hogs that are bound to these CPUs.
-fn occupy(world: &mut World, cpus: &[u32]) -> Vec<TaskId> {
+pub fn occupy(world: &mut World, cpus: &[u32]) -> Vec<TaskId> {
     cpus.iter().map(|cpu| bound(world, *cpu)).collect()
 }
 
-fn bound(world: &mut World, cpu: u32) -> TaskId {
+pub fn bound(world: &mut World, cpu: u32) -> TaskId {
     let attributes = world.pinned(cpu, 0);
     world.spawn(cpu, attributes)
 }
 
 /// The task may run anywhere from now on. It does not move for that.
-fn unbind(world: &mut World, task: TaskId) {
+pub fn unbind(world: &mut World, task: TaskId) {
     let all: Vec<u32> = (0..world.cpus()).collect();
     world.kernel.set_affinity(CpuId(0), task, &only(&all)).unwrap();
     world.settle();
 }
 
 /// A task that sleeps, ran on `cpu` last, and may run anywhere.
-fn sleeper(world: &mut World, cpu: u32) -> TaskId {
+pub fn sleeper(world: &mut World, cpu: u32) -> TaskId {
     let task = bound(world, cpu);
     assert_eq!(world.running(cpu), task);
     world.block(task);
@@ -33,7 +33,7 @@ fn sleeper(world: &mut World, cpu: u32) -> TaskId {
 }
 
 /// Where a task is: it runs there, or waits.
-fn place_of(world: &World, task: TaskId) -> u32 {
+pub fn place_of(world: &World, task: TaskId) -> u32 {
     world.kernel.task_cpu(task).0
 }
 
