@@ -18,11 +18,11 @@ use std::process::Command;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask costs
-  cargo xtask costs kernel cfs@4.1 bfs vrq muqss --weir target/debug/weir")]
+  cargo xtask costs > docs/costs.md
+  cargo xtask costs kernel cfs@4.1 vrq muqss,rqshare=none --weir target/debug/weir")]
 pub struct Arguments {
     /// The schedulers: policies, with presets and tunables, objects, or the kernel's own
-    #[arg(default_values_t = ["kernel".to_owned(), "cfs".to_owned(), "bfs".to_owned()])]
+    #[arg(default_values_t = ["kernel", "cfs", "bfs", "muqss"].map(str::to_owned))]
     schedulers: Vec<String>,
     /// The weir to run; without it, a release build
     #[arg(long, env = "WEIR")]
@@ -41,9 +41,23 @@ const CASES: [(&str, &str); 5] = [
     ("server-512", "periodic-512"),
 ];
 
-/// Prints the table.
+const PROSE: &str = "\
+# What a decision costs
+
+Written by `cargo xtask costs`: do not edit. What the model counts under each scheduler in DURATION of the same work, divided
+by the switches to a task: so the wakeups and ticks that lead to one are in it. Instructions are those of the scheduler's
+programs; `kernel` (EEVDF) has none, as only the time that it takes is known. The scheduler's time is CPU time in its code, in
+context switches and at locks. Locks are those of runqueues, of queues of tasks and of the scheduler,
+all together: how long they were held, and how long CPUs spun for them.
+
+A policy that has fewer switches for the same work has more in each: compare within a row's workload, and see the number of
+switches beside it.
+";
+
+/// Prints the page.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     let weir = weir(arguments.weir.as_deref())?;
+    println!("{}", PROSE.replace("DURATION", &arguments.duration));
     println!(
         "| machine, workload | scheduler | switches | instructions | scheduler's time | locks held | waited for |"
     );
