@@ -368,9 +368,9 @@ after SIGKILL too. But affinities may change for good: a task that may run on
 such CPUs alone may run anywhere afterwards, unless it slept all the while or
 --keep-affinity renews that; and cpusets of cgroup v1 lose them.
 
-Groups of a workload are control groups (cgroup v2) below weir.PID while it runs,
-and nothing of them is left afterwards. What a weir leaves that is killed is
-removed when the next one starts.
+Groups of a workload are control groups (cgroup v2) below weir.PID while it
+runs, and nothing of them is left afterwards. What a weir leaves that is killed
+is removed when the next one starts.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C

@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn parents_come_first_and_names_decide_after_that() {
-        let mut workload = Workload::default();
-        workload.groups = ["/b", "/a-b", "/a/x/y"].map(TaskGroup::new).to_vec();
+        let groups = ["/b", "/a-b", "/a/x/y"].map(TaskGroup::new).to_vec();
+        let workload = Workload { groups, ..Workload::default() };
         let all: Vec<String> = workload.all_groups().into_iter().map(|group| group.path).collect();
         assert_eq!(all, ["/a", "/a/x", "/a/x/y", "/a-b", "/b"]);
     }

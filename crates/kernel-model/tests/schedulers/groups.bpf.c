@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * groups: prints what the kernel tells of cgroups and of who tasks belong to, and lets tasks run in the order in which
- * they come. A test names with -DREFUSE_INIT='"x"' the cgroup that it does not want, and with -DREFUSE_MOVE='"t"' the task
- * that may not move.
+ * they come. A test names with -DREFUSE_INIT='"x"' the cgroup that it does not want, with -DREFUSE_MOVE='"t"' the task that
+ * may not move, and with -DCHANGES sees how tasks leave their runqueue.
  */
 #include <weir/group.bpf.h>
 
@@ -89,6 +89,8 @@ OP2(void, groups_exit_task, struct task_struct *, p, struct scx_exit_task_args *
 		bpf_printk("%s ends, of user %d", p->comm, uid_of(p));
 }
 
+/* A program that is in no table is refused by loaders. */
+#ifdef CHANGES
 OP1(void, groups_quiescent, struct task_struct *, p)
 {
 	bpf_printk("%s quiescent", p->comm);
@@ -98,6 +100,7 @@ OP1(void, groups_runnable, struct task_struct *, p)
 {
 	bpf_printk("%s runnable", p->comm);
 }
+#endif
 
 SLEEPABLE_OP2(s32, groups_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {
@@ -166,10 +169,8 @@ SCHEDULER(groups_ops,
 	.cgroup_move = (void *)groups_cgroup_move,
 	.cgroup_cancel_move = (void *)groups_cgroup_cancel_move,
 	.cgroup_set_weight = (void *)groups_cgroup_set_weight,
-#ifndef OLD
 	.cgroup_set_bandwidth = (void *)groups_cgroup_set_bandwidth,
 	.cgroup_set_idle = (void *)groups_cgroup_set_idle,
-#endif
 	.exit = (void *)groups_exit,
 	.name = "groups",
 );
