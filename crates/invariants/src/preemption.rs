@@ -57,6 +57,7 @@ impl Preemption {
         if key.is_none() && leaves {
             return;
         }
+        self.waiters.remove(&task);
         self.keys[task.index()] = key;
         if woken && key.is_some() {
             let ahead = |cpu: &CpuId| self.running.get(cpu.index()).is_some_and(|running| beats(key, *running));
