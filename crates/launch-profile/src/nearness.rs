@@ -84,3 +84,14 @@ pub(crate) fn llc_ends(topology: &Topology) -> Constant {
     let nodes: Vec<u32> = (0..topology.llcs()).map(|llc| node_of(topology, llc)).collect();
     Constant::Array(nodes.iter().map(|node| number(nodes.iter().filter(|other| *other == node).count())).collect())
 }
+
+/// For each node, all of them by distance, its own first; of equals the lower number.
+pub(crate) fn nodes(topology: &Topology) -> Constant {
+    let nodes = topology.nodes() as u32;
+    let row = |node: u32| {
+        let mut row: Vec<u32> = (0..nodes).collect();
+        row.sort_by_key(|other| (*other != node, topology.distance(node, *other)));
+        table(row.into_iter().map(|other| other as usize))
+    };
+    Constant::Array((0..nodes).map(row).collect())
+}

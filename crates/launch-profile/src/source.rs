@@ -57,10 +57,12 @@ pub enum Source {
     NearestNodeEnd,
     NearestLlcs,
     NearestLlcsNodeEnd,
+    /// For each node, all of them by their distances from it.
+    NearestNodes,
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, Source); 42] = [
+const NAMES: [(&str, Source); 43] = [
     ("cpus", Source::Cpus),
     ("online-cpus", Source::OnlineCpus),
     ("cores", Source::Cores),
@@ -103,6 +105,7 @@ const NAMES: [(&str, Source); 42] = [
     ("nearest-node-end", Source::NearestNodeEnd),
     ("nearest-llcs", Source::NearestLlcs),
     ("nearest-llcs-node-end", Source::NearestLlcsNodeEnd),
+    ("nearest-nodes", Source::NearestNodes),
 ];
 
 impl Source {
@@ -181,6 +184,7 @@ impl Source {
             Source::NearestNodeEnd => nearness::ends(machine, nearness::Group::Node),
             Source::NearestLlcs => nearness::llcs(topology),
             Source::NearestLlcsNodeEnd => nearness::llc_ends(topology),
+            Source::NearestNodes => nearness::nodes(topology),
         }
     }
 }

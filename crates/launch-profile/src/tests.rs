@@ -435,6 +435,19 @@ fn tables_by_nearness_begin_with_the_nearest() {
     assert_eq!(shown("nearest-node-end"), "[6, 6, 6, 1, 6, 6, 6, 1]");
 }
 
+/// Nodes by what firmware says, not by their numbers; each is nearest to itself, and of equals the lower number comes first.
+#[test]
+fn nodes_are_near_by_their_distances() {
+    let mut machine = machine();
+    for (cpu, place) in machine.topology.places.iter_mut().enumerate() {
+        *place = Place { core: cpu as u32, llc: cpu as u32 / 2, node: cpu as u32 / 2 };
+    }
+    let distances = vec![vec![10, 22, 16, 16], vec![22, 10, 10, 16], vec![16, 22, 10, 16], vec![16, 22, 16, 10]];
+    machine.topology = machine.topology.with_distances(distances);
+    let shown = show(&Source::find("nearest-nodes").unwrap().of(&machine));
+    assert_eq!(shown, "[[0, 2, 3, 1], [1, 2, 3, 0], [2, 0, 3, 1], [3, 0, 2, 1]]");
+}
+
 fn show(constant: &Constant) -> String {
     match constant {
         Constant::Array(values) => format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(", ")),

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * pushback: the dispatcher of a lecture on large machines (Peter Chubb): three queues, from near to far.
+ *
+ * 1. Queues. Each CPU has one for threads that were pushed back, and one for threads that are to run there. One is for all.
+ *    In each it is first come, first served; who was pushed back last is first.
+ *
+ * 2. A thread that becomes ready is queued at the CPU where it ran last, if that idles; else at an idle one of the same cell,
+ *    which is a node; else at any idle one.
+ *
+ * 3. If nothing idles, it waits at the CPU where it ran last, as long as no more than `depth` wait there; else in the queue for
+ *    all. Who is bound to one CPU always waits there.
+ *
+ * 4. Dispatch: who was pushed back to this CPU, who is queued at it, who is in the queue for all. If the first in the queue for
+ *    all has waited for a second, the last two take turns.
+ *
+ * 5. A thread of the kernel that is bound to a CPU stops the thread that runs there. That one is pushed back, and goes on
+ *    after it with what is left of its 20 ms.
+ *
+ * The lecture says 2 and 4 in five lines. What it does not say is ours: that a cell is a node, when a thread waits at its CPU
+ * rather than in the queue for all (3), what pushes back (5), and the second of 4, without which nobody would ever look into
+ * the queue for all while CPUs have threads of their own.
+ *
+ * What it teaches: near queues keep threads where their memory is, and what waits in one is seen by nobody else. With
+ * `depth` 0 nobody waits at a CPU without need.
+ */
+#include <weir/hotplug.bpf.h>
+
+LICENSE("GPL");
+
+#define GLOBAL_DSQ 0
+#define CPU_DSQ 0x10000		/* + CPU */
+#define PUSHED_DSQ 0x20000	/* + CPU */
+
+#define SLICE_NS 20000000ULL
+#define LEAST_NS 1000000ULL	/* who has less left is not pushed back */
+#define LONG_NS 1000000000ULL	/* 4 */
+
+RODATA u32 depth = 1;
+
+struct task {
+	u64 left_ns;	/* of its slice */
+	u64 since;	/* began to run */
+	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
+	s32 claimed;	/* an idle CPU, + 1 */
+	bool pushed;	/* stopped by somebody, with some of its slice left */
+};
+
+TASK_STORAGE(tasks, struct task);
+
+struct cpu {
+	bool global_next;	/* 4: its turn */
+	bool kernel;		/* a thread of the kernel runs */
+	bool taken;		/* by a higher class */
+} __attribute__((aligned(64)));
+
+struct cpu cpus[MAX_CPUS];
+u32 taken_cpus;
+
+#define IDLE_REFUSED(p, cpu) is_leaving(cpu)
+#include <weir/idle.bpf.h>
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline bool is_bound_thread(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+}
+
+/* ---- The life of a thread, in order ---- */
+
+SLEEPABLE_OP2(s32, pushback_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	return t ? 0 : -12; /* ENOMEM */
+}
+
+/* 2 */
+OP3(s32, pushback_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	struct task *t = task_of(p);
+	s32 cpu = claim_idle_cpu(p, prev_cpu);
+
+	if (t)
+		t->claimed = cpu + 1;
+	return cpu < 0 ? prev_cpu : cpu;
+}
+
+/* 5 */
+static void push_back(struct task_struct *p, struct task *t, s32 cpu, u64 enq_flags)
+{
+	t->pushed = false;
+	dsq_insert(p, PUSHED_DSQ + (cpu & MAX_CPU_MASK), t->left_ns, enq_flags | SCX_ENQ_HEAD);
+}
+
+/* 3: whether it waits at `cpu`. */
+static __always_inline bool waits_there(struct task_struct *p, s32 cpu)
+{
+	if (p->nr_cpus_allowed == 1)
+		return true;
+	return !is_leaving(cpu) && !READ_ONCE(cpu_of(cpu)->taken) && scx_bpf_dsq_nr_queued(CPU_DSQ + cpu) < (s32)depth;
+}
+
+/* 2, 3. The second search comes after the insert: a CPU that began to idle in between has found nobody. */
+static void enqueue_new(struct task_struct *p, struct task *t, u64 enq_flags)
+{
+	s32 last = scx_bpf_task_cpu(p) & MAX_CPU_MASK, cpu = t->claimed ? t->claimed - 1 : claim_idle_cpu(p, last);
+
+	t->left_ns = SLICE_NS;
+	if (cpu < 0 && waits_there(p, last)) {
+		dsq_insert(p, CPU_DSQ + last, SLICE_NS, enq_flags | (is_bound_thread(p) ? SCX_ENQ_HEAD : 0));
+		if (scx_bpf_test_and_clear_cpu_idle(last))
+			kick(last, SCX_KICK_IDLE);
+		else if (is_bound_thread(p) && !READ_ONCE(cpu_of(last)->kernel))
+			kick(last, SCX_KICK_PREEMPT);
+		return;
+	}
+	if (cpu >= 0) {
+		dsq_insert(p, CPU_DSQ + (cpu & MAX_CPU_MASK), SLICE_NS, enq_flags);
+	} else {
+		dsq_insert_by_key(p, GLOBAL_DSQ, SLICE_NS, now_ns(), enq_flags);
+		cpu = claim_idle_cpu(p, last);
+	}
+	if (cpu >= 0)
+		kick(cpu, SCX_KICK_IDLE);
+}
+
+OP2(void, pushback_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	if (!t) {
+		scx_error("task %d has no storage", p->pid);
+		return;
+	}
+	count_at(&t->counted_at, cpu);
+	if (p->nr_cpus_allowed == 1 && is_leaving(cpu))
+		dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
+	else if (t->pushed && !is_leaving(cpu) && !READ_ONCE(cpu_of(cpu)->taken))
+		push_back(p, t, cpu, enq_flags);
+	else
+		enqueue_new(p, t, enq_flags);
+	t->pushed = false;
+	t->claimed = 0;
+}
+
+/* ---- 4: dispatch ---- */
+
+static __always_inline bool take(u64 dsq_id)
+{
+	return scx_bpf_dsq_nr_queued(dsq_id) && dsq_move_to_local(dsq_id);
+}
+
+/* Whether the first in the queue for all has waited for long. */
+static __noinline bool global_waits_long(u64 now)
+{
+	struct task_struct *p;
+
+	if (scx_bpf_dsq_nr_queued(GLOBAL_DSQ) == 0)
+		return false;
+	for_each_queued(p, GLOBAL_DSQ)
+		return now - p->scx.dsq_vtime > LONG_NS;
+	return false;
+}
+
+static __noinline bool take_in_turn(s32 cpu, u64 now)
+{
+	struct cpu *c = cpu_of(cpu);
+	bool turn = c->global_next && global_waits_long(now);
+
+	if (turn && take(GLOBAL_DSQ)) {
+		c->global_next = false;
+		return true;
+	}
+	c->global_next = true;
+	return take(CPU_DSQ + cpu) || take(GLOBAL_DSQ);
+}
+
+/* What waits at a CPU that a higher class has is for whoever has nothing else. */
+static __noinline bool take_of_taken_cpus(void)
+{
+	int cpu;
+
+	if (!READ_ONCE(taken_cpus))
+		return false;
+	for_range(cpu, 0, nr_cpus) {
+		u32 other = cpu & MAX_CPU_MASK;
+
+		if (READ_ONCE(cpu_of(other)->taken) && (take(PUSHED_DSQ + other) || take(CPU_DSQ + other)))
+			return true;
+	}
+	return false;
+}
+
+/* 5: whether it could go on for a while, so that whoever is to run instead is in the queue of its CPU. */
+static __always_inline bool is_stopped(const struct task *t, u64 now)
+{
+	return t && t->left_ns >= now - t->since + LEAST_NS;
+}
+
+OP2(void, pushback_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
+	u64 now = now_ns();
+
+	/* What a CPU takes that is on its way offline ends up in the kernel's own queue, and nobody is told. */
+	if (is_leaving(cpu))
+		return;
+	cpu &= MAX_CPU_MASK;
+	if (!is_stopped(t, now) && take(PUSHED_DSQ + cpu))
+		return;
+	if (take_in_turn(cpu, now) || take(PUSHED_DSQ + cpu) || take_of_taken_cpus() || !t)
+		return;
+	t->left_ns = SLICE_NS;
+	t->since = now;
+	task_set_slice(prev, SLICE_NS);
+}
+
+OP1(void, pushback_running, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	WRITE_ONCE(cpu_of(cpu)->kernel, is_bound_thread(p));
+	if (!t)
+		return;
+	count_at(&t->counted_at, cpu);
+	t->since = now_ns();
+	t->pushed = false;
+}
+
+OP2(void, pushback_stopping, struct task_struct *, p, bool, runnable)
+{
+	struct task *t = task_of(p);
+	u64 ran;
+
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->kernel, false);
+	if (!t)
+		return;
+	ran = now_ns() - t->since;
+	t->left_ns -= ran < t->left_ns ? ran : t->left_ns;
+	t->pushed = runnable && t->left_ns >= LEAST_NS;
+}
+
+/* Who gives way is not pushed back. */
+OP2(bool, pushback_yield, struct task_struct *, from, struct task_struct *, to)
+{
+	struct task *t = task_of(from);
+
+	if (t && !to) {
+		t->left_ns = 0;
+		task_set_slice(from, 0);
+	}
+	return false;
+}
+
+/* ---- The machine ---- */
+
+/* Somebody waits in a queue of a CPU that nobody else looked into: an idle CPU shall. */
+static __always_inline void tell_somebody(u64 dsq_id, s32 cpu)
+{
+	struct task_struct *p;
+	s32 other = -1;
+
+	for_each_queued(p, dsq_id) {
+		other = claim_idle_cpu(p, cpu);
+		break;
+	}
+	if (other >= 0)
+		kick(other, SCX_KICK_IDLE);
+}
+
+OP2(void, pushback_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
+{
+	cpu &= MAX_CPU_MASK;
+	cpu_of(cpu)->taken = true;
+	__sync_fetch_and_add(&taken_cpus, 1);
+	tell_somebody(CPU_DSQ + cpu, cpu);
+	tell_somebody(PUSHED_DSQ + cpu, cpu);
+	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
+		scx_bpf_reenqueue_local___v1();
+}
+
+OP2(void, pushback_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
+{
+	if (cpu_of(cpu)->taken)
+		__sync_fetch_and_add(&taken_cpus, -1);
+	cpu_of(cpu)->taken = false;
+}
+
+/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+SLEEPABLE_OP1(void, pushback_cpu_online, s32, cpu)
+{
+	if (!cpu_comes(cpu))
+		scx_restart("CPU %d was offline when pushback was loaded", cpu);
+}
+
+OP1(void, pushback_cpu_offline, s32, cpu)
+{
+	cpu_goes(cpu);
+	give_away(cpu, GLOBAL_DSQ);
+	give_all_away(CPU_DSQ + cpu);
+	give_all_away(PUSHED_DSQ + cpu);
+}
+
+SLEEPABLE_OP0(s32, pushback_init)
+{
+	s32 error = scx_bpf_create_dsq(GLOBAL_DSQ, -1);
+	int cpu;
+
+	topology_init();
+	for_range(cpu, 0, nr_cpus) {
+		if (!error)
+			error = scx_bpf_create_dsq(CPU_DSQ + cpu, -1);
+		if (!error)
+			error = scx_bpf_create_dsq(PUSHED_DSQ + cpu, -1);
+	}
+	return error;
+}
+
+OP1(void, pushback_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(pushback_ops,
+	.init_task = (void *)pushback_init_task,
+	.select_cpu = (void *)pushback_select_cpu,
+	.enqueue = (void *)pushback_enqueue,
+	.dispatch = (void *)pushback_dispatch,
+	.running = (void *)pushback_running,
+	.stopping = (void *)pushback_stopping,
+	.yield = (void *)pushback_yield,
+	.cpu_release = (void *)pushback_cpu_release,
+	.cpu_acquire = (void *)pushback_cpu_acquire,
+	.cpu_online = (void *)pushback_cpu_online,
+	.cpu_offline = (void *)pushback_cpu_offline,
+	.init = (void *)pushback_init,
+	.exit = (void *)pushback_exit,
+	.name = "pushback",
+);
