@@ -416,7 +416,8 @@ pub struct Run {
     pub tui: bool,
     /// The same as --stats, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
-          conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults", "check"])]
+          conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults",
+                                "check"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
