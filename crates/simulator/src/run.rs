@@ -251,10 +251,7 @@ impl<'a, M: Model> Run<'a, M> {
                 log,
             },
             left: Left { starts: starts.len(), ..Left::default() },
-            beside: Left {
-                starts: starts.iter().filter(|(_, spec)| workload.is_beside(*spec)).count(),
-                ..Left::default()
-            },
+            beside: Left { starts: count_beside(&starts, workload), ..Left::default() },
             end: None,
             spinning: Vec::new(),
             starts,
@@ -522,6 +519,11 @@ fn lock_table(kernel: Option<Box<Locks>>, shared: Option<Box<SharedLocks>>) -> O
         all.sort_by_key(|row| std::cmp::Reverse(row.wait_total));
     }
     all
+}
+
+/// How many of them play beside others.
+fn count_beside(starts: &VecDeque<(Nanos, u32)>, workload: &Workload) -> usize {
+    starts.iter().filter(|(_, spec)| workload.is_beside(*spec)).count()
 }
 
 /// Tasks that start by themselves, by time and then by number.

@@ -120,8 +120,8 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         Performance { task: self.task, played: self.played, children: self.children }
     }
 
-    /// Takes the affinity, policy, nice value, group and user of its spec. What the kernel refuses is an error before the play has
-    /// begun, and counted afterwards, as a change would be.
+    /// Takes the affinity, policy, nice value, group and user of its spec. What the kernel refuses is an error before the play
+    /// has begun, and counted afterwards, as a change would be.
     fn begin(&mut self) -> Result<(), PlayError> {
         sys::exact_timers().map_err(|source| PlayError::System { action: "set the slack of timers", source })?;
         let spec = &self.shared.workload.tasks[self.spec as usize];

@@ -81,8 +81,8 @@ impl Recording {
     /// Writes the file's contents, block by block, and says how many bytes these were.
     ///
     /// # Errors
-    /// If the workload is not valid, has what the format does not know (locks in shared memory, spinning barriers), or a name of more than
-    /// 16 MiB; or if `out` does not take the bytes.
+    /// If the workload is not valid, has what the format does not know (locks in shared memory, spinning barriers), or a
+    /// name of more than 16 MiB; or if `out` does not take the bytes.
     pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
