@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Deadlines, slices and how both are kept, to the nanosecond: the same for `bfs`, `vrq` and, but for ticks, `muqss`. All are exact.
+//! Deadlines, slices and how both are kept, to the nanosecond: the same for `bfs`, `vrq` and, but for ticks, `muqss`. All are
+//! exact.
 
 use crate::world::{MS, World, older, tested};
 use ids::{CpuId, Policy};
