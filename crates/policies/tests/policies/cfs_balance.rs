@@ -46,14 +46,15 @@ fn looks(spec: &str, shape: &str, end_ms: u64) -> Vec<u64> {
     (1..=end_ms).filter(looks).collect()
 }
 
-/// "balance.bpf.h" 2: how long a busy CPU with nothing to do waits between looks. The first one is at its first tick.
+/// "balance.bpf.h" 2: how long a busy CPU with nothing to do waits between looks. The first one is at its first tick, and as the CPU
+/// has looked when it began to idle, the interval is the longest then: 256 is 64 times 4 ms, 1024 is 32 times 32.
 #[test]
 fn busy_cpus_look_seldom() {
     for (shape, intervals) in [
         (CORE, [&[128, 128][..], &[128, 128], &[63, 63]]),
-        ("node:1 core:4 pu:1", [&[128, 256, 256], &[256, 256], &[127, 127]]),
+        ("node:1 core:4 pu:1", [&[256, 256], &[256, 256], &[127, 127]]),
         // Twelve caches of one CPU.
-        ("node:1 l3:12 core:1 pu:1", [&[512, 1024, 1024], &[768, 768], &[383, 383]]),
+        ("node:1 l3:12 core:1 pu:1", [&[1024, 1024], &[768, 768], &[383, 383]]),
         // 2.6.36 would look every 16 s, but for the tenth of a second for each CPU.
         (MACHINE, [&[200, 200], &[128, 128], &[63, 63]]),
     ] {
@@ -193,7 +194,7 @@ fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
     let task = bound_with(&mut world, 0, cpus[0][0]);
     world.run_ms(100);
     allow(&mut world, task, &[0, 1]);
-    let looks = if cpus.len() == 2 { [129, 129, 127] } else { [129, 193, 191] };
+    let looks = if cpus.len() == 2 { [201, 129, 127] } else { [257, 193, 191] };
     let preset = PRESETS.iter().position(|other| *other == preset).unwrap();
     world.run_until(looks[preset] * MS - 1);
     assert_eq!(where_is(&world, task), 0);
@@ -361,14 +362,16 @@ fn a_long_idle_time_wipes_out_short_ones() {
 #[test]
 fn who_comes_by_a_look_preempts_as_who_wakes() {
     for preset in &PRESETS[..2] {
+        let spec = format!("cfs@{preset},{COLD},start_debit=false");
+        let look = *looks(&spec, CACHE, 300).iter().find(|ms| **ms > 100).unwrap();
         for slept in [false, true] {
-            let mut world = World::new(&format!("cfs@{preset},{COLD},start_debit=false"), CACHE, 1000);
+            let mut world = World::new(&spec, CACHE, 1000);
             // Either a task that is first on CPU 0 but not before its time, or one that slept there since the beginning.
             let batch = TaskAttributes { policy: Policy::Batch, ..world.pinned(0, 0) };
             let sleeper = world.spawn(0, batch);
             world.block(sleeper);
             let own = occupy(&mut world, &[0, 1])[1];
-            world.run_until(114 * MS + MS / 2);
+            world.run_until((look - 15) * MS + MS / 2);
             let comes = if slept {
                 world.wake(0, sleeper, false);
                 sleeper
@@ -376,7 +379,7 @@ fn who_comes_by_a_look_preempts_as_who_wakes() {
                 bound(&mut world, 0)
             };
             unbind(&mut world, comes);
-            world.run_until(129 * MS);
+            world.run_until(look * MS);
             assert_eq!(where_is(&world, comes), 1, "{preset} {slept}");
             assert_eq!(world.running(1), if slept { comes } else { own }, "{preset} {slept}");
         }
