@@ -20,8 +20,8 @@ u16 begins[LEVELS][MAX_CPUS];
 u16 ends[LEVELS][MAX_CPUS];
 
 /*
- * The first barrier as in `index_of`. Without the second the compiler would make one test of this and of others of the same
- * number, with a copy from which it has subtracted something: the verifiers of 6.12 to 7.0 then know nothing of the number itself.
+ * The first barrier as in `index_of`. Without the second the compiler makes one test of this and of others of the same number,
+ * on a copy from which it has subtracted something. A verifier that does not follow that then knows no bounds of the number.
  */
 static __always_inline u32 level_index(u32 level)
 {

@@ -98,7 +98,8 @@ fn turns_share_a_latency() {
     }
 }
 
-/// "queue.bpf.h" 3: up to 8 tasks share a latency, 24 ms on 8 CPUs; each of more has the granularity, 3 ms, and the tick after.
+/// "queue.bpf.h" 3: up to 8 tasks share a latency, 24 ms on 8 CPUs; each of more has the granularity, 3 ms, and the tick
+/// after.
 #[test]
 fn more_than_eight_tasks_have_the_granularity_each() {
     for preset in PRESETS {
@@ -258,8 +259,8 @@ fn a_child_begins_a_turn_behind() {
     }
 }
 
-/// "queue.bpf.h" 3, 6: the eighth task has an eighth of the latency as its debit, and the ninth a ninth of nine granularities: 0.75 ms
-/// each. A machine of one CPU, whose tasks have all begun together.
+/// "queue.bpf.h" 3, 6: the eighth task has an eighth of the latency as its debit, and the ninth a ninth of nine
+/// granularities: 0.75 ms each. A machine of one CPU, whose tasks have all begun together.
 #[test]
 fn the_debit_is_a_part_of_the_period() {
     for (hogs, debit) in [(7, 750_000), (8, 750_000), (5, MS), (11, 750_000)] {
@@ -363,8 +364,8 @@ fn batch_yields_to_all_in_2_6_36() {
     assert_eq!(world.last_queued(batch).key, last + 1);
 }
 
-/// "pick.bpf.h" 3: somebody who yielded is skipped until it runs again, also when the one that ran instead sleeps; by the next in
-/// order, if that is not too late.
+/// "pick.bpf.h" 3: somebody who yielded is skipped until it runs again, also when the one that ran instead sleeps; by the
+/// next in order, if that is not too late.
 #[test]
 fn who_yielded_is_skipped_until_it_runs() {
     for (spec, expected) in

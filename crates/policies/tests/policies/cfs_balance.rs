@@ -46,8 +46,9 @@ fn looks(spec: &str, shape: &str, end_ms: u64) -> Vec<u64> {
     (1..=end_ms).filter(looks).collect()
 }
 
-/// "balance.bpf.h" 2: how long a busy CPU with nothing to do waits between looks. The first one is at its first tick, and as the CPU
-/// has looked when it began to idle, the interval is the longest then: 256 is 64 times 4 ms, 1024 is 32 times 32.
+/// "balance.bpf.h" 2: how long a busy CPU with nothing to do waits between looks. The first one is at its first tick, and
+/// as the CPU has looked when it began to idle, the interval is the longest then: 256 is 64 times 4 ms, 1024 is 32 times
+/// 32.
 #[test]
 fn busy_cpus_look_seldom() {
     for (shape, intervals) in [
@@ -80,8 +81,8 @@ fn comes_at(spec: &str, shape: &str, free_ms: u64) -> u64 {
     world.now_ns / MS
 }
 
-/// "balance.bpf.h" 2, 3: an idle CPU is woken at each tick, and looks as often as its interval says. As there was nothing to take
-/// it is the longest.
+/// "balance.bpf.h" 2, 3: an idle CPU is woken at each tick, and looks as often as its interval says. As there was nothing
+/// to take it is the longest.
 #[test]
 fn idle_cpus_look_often() {
     for (shape, intervals) in [(CORE, [2, 4, 4]), (CACHE, [4, 4, 4]), (NODE, [32, 4, 4]), (MACHINE, [128, 4, 4])] {
@@ -93,8 +94,8 @@ fn idle_cpus_look_often() {
     }
 }
 
-/// "balance.bpf.h" 6: how many looks find only hot tasks before one of them is taken, and each comes after the shortest interval.
-/// In 6.1 siblings do not mind.
+/// "balance.bpf.h" 6: how many looks find only hot tasks before one of them is taken, and each comes after the shortest
+/// interval. In 6.1 siblings do not mind.
 #[test]
 fn hot_tasks_go_after_some_failures() {
     for (shape, later) in [(CORE, [1, 2, 0]), (CACHE, [2, 4, 4]), (NODE, [3 * 8, 4, 4]), (MACHINE, [2 * 64, 6, 6])] {
@@ -136,7 +137,8 @@ fn running_tasks_are_pushed_after_more_failures() {
     }
 }
 
-/// CPU 0 and CPU 1 have a hog each, and CPU 0 gets another one, which may go, so many ticks before CPU 1 looks. Whether it goes.
+/// CPU 0 and CPU 1 have a hog each, and CPU 0 gets another one, which may go, so many ticks before CPU 1 looks. Whether it
+/// goes.
 fn seen_after(spec: &str, shape: &str, look_ms: u64, ticks: u64) -> bool {
     let mut world = World::new(spec, shape, 1000);
     occupy(&mut world, &[0, 1]);
@@ -147,8 +149,9 @@ fn seen_after(spec: &str, shape: &str, look_ms: u64, ticks: u64) -> bool {
     where_is(&world, late) == 1
 }
 
-/// "balance.bpf.h" 4: before 6.1 a busy CPU sees the load of others as it was on average. That counts half of the load of a tick
-/// ago, of one with a fourth of which a difference of 1024 goes away in 22 steps that are rounded up, or in 11 by halves.
+/// "balance.bpf.h" 4: before 6.1 a busy CPU sees the load of others as it was on average. That counts half of the load of a
+/// tick ago, of one with a fourth of which a difference of 1024 goes away in 22 steps that are rounded up, or in 11 by
+/// halves.
 #[test]
 fn busy_cpus_see_loads_late_before_6_1() {
     for (shape, ticks) in [(CORE, [1, 1]), (CACHE, [11, 11]), (NODE, [22, 11]), (MACHINE, [22, 22])] {
@@ -161,8 +164,8 @@ fn busy_cpus_see_loads_late_before_6_1() {
     }
 }
 
-/// The same of a CPU that idles: the load is seen as of the last tick, or on average over two ticks or four. What comes is heavy:
-/// nice -10, 9548, goes if the average of what CPU 0 has, with two hogs, is at least as much.
+/// The same of a CPU that idles: the load is seen as of the last tick, or on average over two ticks or four. What comes is
+/// heavy: nice -10, 9548, goes if the average of what CPU 0 has, with two hogs, is at least as much.
 #[test]
 fn idle_cpus_see_loads_late_before_6_1() {
     for (shape, ticks) in [(NODE, [3, 1]), (MACHINE, [6, 3])] {
@@ -183,8 +186,8 @@ fn idle_cpus_see_loads_late_before_6_1() {
     }
 }
 
-/// Each CPU has tasks of these nice values, bound to it. The first of CPU 0 is the last that comes, so that it waits, and may go
-/// to CPU 1 from 100 ms on. Whether it is there after the next look.
+/// Each CPU has tasks of these nice values, bound to it. The first of CPU 0 is the last that comes, so that it waits, and
+/// may go to CPU 1 from 100 ms on. Whether it is there after the next look.
 fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
     let shape = format!("node:1 core:{} pu:1", cpus.len());
     let mut world = World::new(&format!("cfs@{preset},{COLD},scaling=2"), &shape, 1000);
@@ -203,7 +206,8 @@ fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
     where_is(&world, task) == 1
 }
 
-/// "balance.bpf.h" 4, 5: what a busy CPU takes at a look. Weights: 15 (nice 19), 70 (12), 87 (11), 1024 (0), 1277 (-1), 3121 (-5).
+/// "balance.bpf.h" 4, 5: what a busy CPU takes at a look. Weights: 15 (nice 19), 70 (12), 87 (11), 1024 (0), 1277 (-1),
+/// 3121 (-5).
 #[test]
 fn a_look_takes_what_makes_both_more_even() {
     for (cpus, expected) in [
@@ -232,8 +236,8 @@ fn a_look_takes_what_makes_both_more_even() {
     }
 }
 
-/// "balance.bpf.h" 5: in 6.1 each failure allows twice the weight. A task of 1024 goes at the second look if 512 shall move, and at
-/// the third if it is 258.
+/// "balance.bpf.h" 5: in 6.1 each failure allows twice the weight. A task of 1024 goes at the second look if 512 shall
+/// move, and at the third if it is 258.
 #[test]
 fn failures_allow_heavier_tasks_in_6_1() {
     for (own, ms) in [(&[0][..], 127 + 31), (&[0, 5, 8], 127 + 31 + 31)] {
@@ -252,8 +256,8 @@ fn failures_allow_heavier_tasks_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: so many of the tasks of CPU 0 an idle CPU takes at once. Of five it is two and a half by weight, which the
-/// third still fits; by number it is two.
+/// "balance.bpf.h" 4: so many of the tasks of CPU 0 an idle CPU takes at once. Of five it is two and a half by weight,
+/// which the third still fits; by number it is two.
 #[test]
 fn an_idle_cpu_takes_half() {
     for (hogs, taken) in [(6, [3, 3, 3]), (5, [3, 3, 2])] {
@@ -271,8 +275,8 @@ fn an_idle_cpu_takes_half() {
     }
 }
 
-/// "balance.bpf.h" 4: a group with as many tasks as CPUs. CPUs 0 to 3 idle; below the other cache one CPU has two tasks, and one
-/// idles. In 6.1 the numbers of idle CPUs count.
+/// "balance.bpf.h" 4: a group with as many tasks as CPUs. CPUs 0 to 3 idle; below the other cache one CPU has two tasks,
+/// and one idles. In 6.1 the numbers of idle CPUs count.
 #[test]
 fn a_group_with_idle_cpus_gives_only_in_6_1() {
     for (preset, goes) in PRESETS.into_iter().zip([false, false, true]) {
@@ -285,7 +289,8 @@ fn a_group_with_idle_cpus_gives_only_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: a busy CPU takes from a group only if that has more tasks than CPUs. Here CPU 1 idles, but may take nothing.
+/// "balance.bpf.h" 4: a busy CPU takes from a group only if that has more tasks than CPUs. Here CPU 1 idles, but may take
+/// nothing.
 #[test]
 fn a_busy_cpu_leaves_who_has_a_cpu_nearby() {
     for (hogs, goes) in [(2, false), (3, true)] {
@@ -320,8 +325,8 @@ fn a_newly_idle_cpu_takes_one() {
     }
 }
 
-/// "balance.bpf.h" 4: a CPU becomes idle whose sibling has more weight than the three tasks of the other core. By loads its core
-/// has enough; since 4.1 it takes one, as its core has room and the other has not.
+/// "balance.bpf.h" 4: a CPU becomes idle whose sibling has more weight than the three tasks of the other core. By loads its
+/// core has enough; since 4.1 it takes one, as its core has room and the other has not.
 #[test]
 fn a_newly_idle_cpu_has_room_since_4_1() {
     for (preset, comes) in PRESETS.into_iter().zip([false, true, true]) {
@@ -386,8 +391,8 @@ fn who_comes_by_a_look_preempts_as_who_wakes() {
     }
 }
 
-/// "balance.bpf.h" 7: a task that was stopped to be pushed but may not go goes on without a pick. The one that waits is too heavy for
-/// what shall move; the one that runs has had more than it, but its turn is not over.
+/// "balance.bpf.h" 7: a task that was stopped to be pushed but may not go goes on without a pick. The one that waits is too
+/// heavy for what shall move; the one that runs has had more than it, but its turn is not over.
 #[test]
 fn who_cannot_be_pushed_goes_on() {
     for bind in [true, false] {

@@ -11,7 +11,8 @@ const CACHES: &str = "node:1 l3:2 core:3 pu:2";
 const CORES: u32 = 3;
 const CPUS: u32 = 12;
 
-/// "wake.bpf.h" 5, in words: the CPU of a task that last ran on `last`, which is busy, and is woken by a busy CPU below that cache.
+/// "wake.bpf.h" 5, in words: the CPU of a task that last ran on `last`, which is busy, and is woken by a busy CPU below
+/// that cache.
 fn sought(preset: &str, idle: &dyn Fn(u32) -> bool, last: u32, waker: u32) -> u32 {
     let (core, cache) = (last / 2, last / 2 / CORES);
     let (first, behind) = (cache * CORES * 2, (cache + 1) * CORES * 2);
@@ -76,8 +77,8 @@ fn the_cpu_before_the_last_is_remembered_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 2: the limits, in hogs of both CPUs: with the task 14 / 13, 13 / 12, 10 / 9 and 9 / 8 of what the last CPU has. In 6.1
-/// it may be 108 % between nodes, in 4.1 112 and in 2.6.36 116; between siblings 105.
+/// "wake.bpf.h" 2: the limits, in hogs of both CPUs: with the task 14 / 13, 13 / 12, 10 / 9 and 9 / 8 of what the last CPU
+/// has. In 6.1 it may be 108 % between nodes, in 4.1 112 and in 2.6.36 116; between siblings 105.
 #[test]
 fn the_wakers_cpu_attracts_to_the_percent() {
     for (shape, hogs, cpus) in [
@@ -124,8 +125,8 @@ fn child(world: &mut World) -> u32 {
     place_of(world, task)
 }
 
-/// "wake.bpf.h" 7: ten tasks beside an idle CPU, and another node whose CPUs have one each. By load that is lighter, and in 6.1 the
-/// idle CPU counts.
+/// "wake.bpf.h" 7: ten tasks beside an idle CPU, and another node whose CPUs have one each. By load that is lighter, and in
+/// 6.1 the idle CPU counts.
 #[test]
 fn a_new_task_goes_where_cpus_idle_in_6_1() {
     for (preset, cpu) in PRESETS.into_iter().zip([2, 2, 1]) {
@@ -136,8 +137,8 @@ fn a_new_task_goes_where_cpus_idle_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 7: where no CPU idles a new task goes to the lightest, if the own group has enough more: 2 of 1.5 is, 2 of 1.75
-/// (114 %) is not until 6.1 asks for 17 %.
+/// "wake.bpf.h" 7: where no CPU idles a new task goes to the lightest, if the own group has enough more: 2 of 1.5 is, 2 of
+/// 1.75 (114 %) is not until 6.1 asks for 17 %.
 #[test]
 fn a_new_task_goes_where_the_load_is_less() {
     for (nodes, cpus) in [([2, 2, 2, 1], [3, 3, 3]), ([2, 2, 1, 2], [2, 2, 2]), ([2, 1, 2, 1], [1, 1, 1])] {
