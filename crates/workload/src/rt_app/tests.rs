@@ -338,8 +338,8 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:28: task "a", "change" has no "task"
         dir/w.json:1:47: change of "b", of which there are several; expected a task of one instance
         dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, passages
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, passages
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, passages
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, passages
         dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
         dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
         dir/w.json:1:74: no lock is called "m" in the section "locks"
