@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * currency: jobs are paid in CPU time, after the job currency of SGI's IRIX, as the scalability lecture of Peter Chubb tells it.
+ * currency: jobs are paid in CPU time, after the job currency of SGI's IRIX, as the scalability lecture of Peter Chubb tells
+ * it.
  *
  * 1. A job is a cgroup; tasks of none are of one job together. It has a weight, 100 unless somebody said otherwise.
  *
@@ -18,8 +19,8 @@
  *
  * 5. A task of a job that is under interrupts one of a job that is over, when it wakes and at each interval.
  *
- * 6. Topology. Each last-level cache has its own pair of queues, and a task waits where it ran. A CPU looks into those of its own
- *    cache, then of its node, then of all others, for the one band and then for the other. The lecture misses this in IRIX.
+ * 6. Topology. Each last-level cache has its own pair of queues, and a task waits where it ran. A CPU looks into those of its
+ *    own cache, then of its node, then of all others, for the one band and then for the other. The lecture misses this in IRIX.
  *
  * Where this departs from IRIX, and why:
  * - No text with IRIX' numbers could be found: interval and bounds are this policy's own, and tunables.
@@ -144,7 +145,7 @@ static __noinline bool take_near(s32 cpu, enum band band)
 
 /* ---- 5: who makes way ---- */
 
-/* The first CPU for `p`, or for anybody, that runs a task of a job that is over. It counts as one that does not from then on. */
+/* The first CPU for `p`, or for anybody, that runs a task of a job that is over. It counts as one that does not then. */
 static __noinline void interrupt_over(struct task_struct *p)
 {
 	int cpu;

@@ -331,10 +331,18 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         let ended = command::wait(child, outside.signals)?;
         (status, failure) = (command::status_of(ended), command::failure(ended));
     }
-    let failure = failure.or(fault);
     let looked_for = checked.looked_for();
     let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
-    let outcome = Outcome { checked, measured, played, ejected, restarts, command_status: status, failure, cut };
+    let outcome = Outcome {
+        checked,
+        measured,
+        played,
+        ejected,
+        restarts,
+        command_status: status,
+        failure: failure.or(fault),
+        cut,
+    };
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
     let fine = report.is_fine();

@@ -35,7 +35,7 @@ fn bad_input_is_one_line_and_status_2() {
     let files = bad_files();
     let cases: &[(&[&str], &str)] = &[
         (&["simulate"], "unrecognized subcommand 'simulate'"),
-        (&["check", "fifo"], "unrecognized subcommand 'check'"),
+        (&["check"], "<SCHED>"),
         (&["sim"], "<SCHED>..."),
         (&["sim", "fifo", "--seeds", "0"], "--seeds"),
         (&["sim", "fifo", "--seeds", "3", "--seed", "1"], "--seed"),

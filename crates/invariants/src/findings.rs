@@ -72,8 +72,9 @@ pub struct Findings {
     pub count: u64,
     /// What was promised or is owed, and nothing in the run could have shown to be broken: it is not fine, but not seen.
     pub not_seen: Vec<Property>,
-    /// Tasks that were moved to a runqueue with as many tasks as theirs had, or more (invariant 3 of Lozi et al.). It is counted
-    /// and no violation: where CPUs share a queue, who belongs to which of them means nothing until it runs. `None` where nothing was promised.
+    /// Tasks that were moved to a runqueue with as many tasks as theirs had, or more (invariant 3 of Lozi et al.). It is
+    /// counted and no violation: where CPUs share a queue, who belongs to which of them means nothing until it runs. `None`
+    /// where nothing was promised.
     pub useless_migrations: Option<u64>,
 }
 
@@ -81,8 +82,8 @@ pub struct Findings {
 pub const MOST: usize = 100;
 
 impl Findings {
-    /// A CPU has gone, and its last task of the workload left it at that time: from then on it was on its way. The kernel lets it
-    /// idle then, does not say so, and gives it none of the tasks that a scheduler sends there.
+    /// A CPU has gone, and its last task of the workload left it at that time: from then on it was on its way. The kernel lets
+    /// it idle then, does not say so, and gives it none of the tasks that a scheduler sends there.
     pub(crate) fn forgive(&mut self, cpu: CpuId, since: Nanos) {
         let kept = [Property::Sanity, Property::Affinity, Property::KeyOrder, Property::StarvationMs];
         let before = self.violations.len();

@@ -20,8 +20,8 @@ pub(crate) fn weight(policy: Policy, nice: i8) -> u64 {
     }
 }
 
-/// What each gets of so many CPUs in `time`, by weight. Nobody can use more than one: who would get more has one for itself, and
-/// the others share the rest (water-filling).
+/// What each gets of so many CPUs in `time`, by weight. Nobody can use more than one: who would get more has one for itself,
+/// and the others share the rest (water-filling).
 pub(crate) fn shares(weights: &[u64], cpus: usize, time: Nanos) -> Vec<Nanos> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by_key(|&task| std::cmp::Reverse(weights[task]));

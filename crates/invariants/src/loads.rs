@@ -3,8 +3,8 @@
 //! and the check of Lozi et al. (EuroSys 2016, `stap_monitor.c`).
 //!
 //! That check looks each second. A CPU is *wronged* if its runqueue is empty, another one has two tasks or more of which one
-//! waits that may run on it, and nothing has been moved to it since the look before. Ten looks in a row that find it wronged are
-//! a bug: until then periodic balancing may be on its way.
+//! waits that may run on it, and nothing has been moved to it since the look before. Ten looks in a row that find it wronged
+//! are a bug: until then periodic balancing may be on its way.
 
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 
@@ -84,8 +84,8 @@ impl Loads {
         now >= self.next_look
     }
 
-    /// Looks once for all times that have come. Of the tasks that wait with their masks those count that are behind another one.
-    /// CPUs that were wronged at ten looks in a row, and since when; they are forgiven.
+    /// Looks once for all times that have come. Of the tasks that wait with their masks those count that are behind another
+    /// one. CPUs that were wronged at ten looks in a row, and since when; they are forgiven.
     pub(crate) fn look<'a>(
         &mut self,
         now: Nanos,

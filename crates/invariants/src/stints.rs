@@ -2,8 +2,8 @@
 //! Whether slices end: who keeps a CPU for longer while another task waits that may run there.
 //!
 //! A CPU is *contested* while some task waits that may use it. A task may keep it for its slice and some ticks from when it
-//! came, or from when the CPU became contested if that was later: who is alone gets one slice after the other, and these are the
-//! kernel's default ones. Who promises this gives slices that end: one without end (`SCX_SLICE_INF`) counts as the default.
+//! came, or from when the CPU became contested if that was later: who is alone gets one slice after the other, and these are
+//! the kernel's default ones. Who promises this gives slices that end: one without end (`SCX_SLICE_INF`) counts as the default.
 
 use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, TaskId};
 

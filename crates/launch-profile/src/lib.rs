@@ -4,7 +4,8 @@
 //!
 //! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`] puts the
 //! values into a linked object for a certain machine, and [`Profile::steps`] says what to do with it once it is loaded:
-//! which elements of maps to write and which programs to call; [`Profile::promises`] what each run is held to. Parsing and arithmetic only: no files, no environment.
+//! which elements of maps to write and which programs to call; [`Profile::promises`] what each run is held to. Parsing and
+//! arithmetic only: no files, no environment.
 
 mod apply;
 mod calls;

@@ -106,8 +106,8 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
     }
 }
 
-/// What can be believed of what was found. Where events were lost, what they would have said stands against all of it; switches and
-/// wakeups that the kernel hid contradict others. Queues exist, and nobody sees who is in none.
+/// What can be believed of what was found. Where events were lost, what they would have said stands against all of it; switches
+/// and wakeups that the kernel hid contradict others. Queues exist, and nobody sees who is in none.
 fn believed(Checked { mut findings, looked_for }: Checked, cost: &MeterCost) -> Findings {
     if cost.lost() > 0 {
         return Findings { not_seen: looked_for, ..Findings::default() };

@@ -5,8 +5,8 @@
  * 1. Each cgroup is a job with a number; the root is job 0, and threads of the kernel are of it. A job knows its parent, its
  *    weight (`cpu.weight`), and the jobs from the root down to itself as bits.
  * 2. There is room for JOBS of them, DEPTH below the root. Tasks of a cgroup for which there is no room are of its parent.
- * 3. A task's job is kept where the policy keeps what it knows of the task: first_job() in init_task, number_of() in cgroup_move.
- *    What else a policy knows of a job is in a table of its own with the same numbers.
+ * 3. A task's job is kept where the policy keeps what it knows of the task: first_job() in init_task, number_of() in
+ *    cgroup_move. What else a policy knows of a job is in a table of its own with the same numbers.
  */
 #ifndef WEIR_JOBS_BPF_H
 #define WEIR_JOBS_BPF_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which promises do small mistakes break? Mutants are drawn as for `cargo xtask mutants`, and `weir check` holds each to what the
-//! policy promises and to what every run owes.
+//! Which promises do small mistakes break? Mutants are drawn as for `cargo xtask mutants`, and `weir check` holds each to what
+//! the policy promises and to what every run owes.
 //!
 //! Most mistakes break no promise: they make a scheduler slower, or another one that is as good. What is counted is which
 //! properties speak at all, and that none speaks without a mutant.

@@ -28,8 +28,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// Who waits with which mask after each step; the first is before all of them.
 type Moment = Vec<Option<u64>>;
 
-/// Since when there has always been somebody with one mask who waits for this CPU. That is earlier or later than for somebody at
-/// all only where masks differ; masks make the groups, so it is asked for each.
+/// Since when there has always been somebody with one mask who waits for this CPU. That is earlier or later than for somebody
+/// at all only where masks differ; masks make the groups, so it is asked for each.
 fn contested(history: &[Moment], cpu: u32) -> Option<u64> {
     let since = |mask: u64| {
         let waits = |moment: &&Moment| moment.contains(&Some(mask));

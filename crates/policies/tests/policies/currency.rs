@@ -32,8 +32,8 @@ fn cpus(world: &mut World, jobs: &[Vec<TaskId>], ms: u64) -> Vec<f64> {
     jobs.iter().zip(before).map(|(job, before)| (ran_ms(world, job) - before) as f64 / ms as f64).collect()
 }
 
-/// Theory 2: over 20 intervals jobs have what their weights say, however many tasks they have; within 2 points. What a job cannot
-/// use is for the others.
+/// Theory 2: over 20 intervals jobs have what their weights say, however many tasks they have; within 2 points. What a job
+/// cannot use is for the others.
 #[test]
 fn jobs_have_cpu_time_by_weight() {
     for (shape, jobs, due) in [

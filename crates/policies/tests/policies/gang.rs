@@ -55,8 +55,8 @@ fn jobs_that_fit_share_a_row() {
     }
 }
 
-/// Theory 4: a CPU that this row has nothing for runs its cell of another row. So nothing idles, and the tasks of a row's own job
-/// run together all the same.
+/// Theory 4: a CPU that this row has nothing for runs its cell of another row. So nothing idles, and the tasks of a row's own
+/// job run together all the same.
 #[test]
 fn alternates_fill_the_gaps() {
     let (mut world, jobs) = world("gang", 4, &[3, 2], 0);
@@ -71,8 +71,8 @@ fn alternates_fill_the_gaps() {
     assert!(whole[0] >= 980 && whole[1] >= 980, "{whole:?}");
 }
 
-/// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in the
-/// turn of the task's row.
+/// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in
+/// the turn of the task's row.
 #[test]
 fn an_alternate_makes_way() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);

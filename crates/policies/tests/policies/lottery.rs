@@ -187,8 +187,9 @@ fn shares(world: &mut World, groups: &[&[TaskId]], quanta: usize) -> Vec<f64> {
     groups.iter().map(of).collect()
 }
 
-/// The paper's figure 4 has 10 : 1 tickets come out as 13.42 : 1 over 60 s of 100 ms. By the binomial distribution 99.8 % of such runs
-/// are between 6.9 and 16.6, and 3.3 % are at 13.42 or above: of 300 runs 10, give or take four standard deviations of 3.1.
+/// The paper's figure 4 has 10 : 1 tickets come out as 13.42 : 1 over 60 s of 100 ms. By the binomial distribution 99.8 % of
+/// such runs are between 6.9 and 16.6, and 3.3 % are at 13.42 or above: of 300 runs 10, give or take four standard deviations
+/// of 3.1.
 #[test]
 fn one_minute_is_too_short_for_ten_to_one() {
     let mut world = alone(SPEC);
@@ -209,8 +210,8 @@ fn one_minute_is_too_short_for_ten_to_one() {
     assert!((1..=22).contains(&above), "{above} of 300");
 }
 
-/// Theory 7, the paper's experiment with currencies (figure 9): A and B have the same backing; A1 has 100 and A2 200 tickets of A,
-/// B1 100 and B2 200 of B. Then B3 comes with 300 of B: B1 and B2 have half of what they had, and A does not notice.
+/// Theory 7, the paper's experiment with currencies (figure 9): A and B have the same backing; A1 has 100 and A2 200 tickets of
+/// A, B1 100 and B2 200 of B. Then B3 comes with 300 of B: B1 and B2 have half of what they had, and A does not notice.
 #[test]
 fn inflation_stays_inside_of_a_currency() {
     let n = 4000;

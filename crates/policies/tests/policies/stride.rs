@@ -253,8 +253,9 @@ fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
     (mean, sd, *gaps.iter().max().unwrap())
 }
 
-/// The paper's figures for waits of the client with fewer tickets: 7 : 3 tickets, 3.33 quanta with a standard deviation of 0.47 and
-/// never more than 4; 19 : 1, 20.00 with 0.01; 8 clients of 7 : 1 : ... : 1, a standard deviation of 2.45 for the first one's.
+/// The paper's figures for waits of the client with fewer tickets: 7 : 3 tickets, 3.33 quanta with a standard deviation of 0.47
+/// and never more than 4; 19 : 1, 20.00 with 0.01; 8 clients of 7 : 1 : ... : 1, a standard deviation of 2.45 for the first
+/// one's.
 #[test]
 fn waits_are_those_of_the_paper() {
     let (mut world, tasks) = clients(&[7, 3]);
@@ -271,7 +272,8 @@ fn waits_are_those_of_the_paper() {
     assert!((sd - 2.45).abs() < 0.1, "{sd}");
 }
 
-/// The paper's weak point: beside 100 clients of 1 ticket one of 100 has its quanta in a row, and is 50 quanta from what is due.
+/// The paper's weak point: beside 100 clients of 1 ticket one of 100 has its quanta in a row, and is 50 quanta from what is
+/// due.
 #[test]
 fn many_light_clients_push_a_heavy_one_together() {
     let mut world = alone();
