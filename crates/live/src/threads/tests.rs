@@ -43,8 +43,15 @@ fn real(workload: &Workload, options: &Options) -> Played {
     played
 }
 
+/// The kernel lets somebody join a thread a moment before it is gone.
 fn is_alive(tid: u32) -> bool {
-    fs::metadata(format!("/proc/self/task/{tid}")).is_ok()
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut found = true;
+    while found && Instant::now() < until {
+        found = fs::metadata(format!("/proc/self/task/{tid}")).is_ok();
+        std::thread::sleep(Duration::from_micros(u64::from(found) * 200));
+    }
+    found
 }
 
 /// What a task did, as both executors count it.
