@@ -28,6 +28,7 @@ use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{Options, Stage};
 use machine_model::Machine;
+use report::RunReport;
 use scheduler::{Loaded, tell_exit};
 use screen::Screen;
 use statistics::Statistics;
@@ -333,26 +334,23 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     }
     let looked_for = checked.looked_for();
     let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
-    let outcome = Outcome {
-        checked,
-        measured,
-        played,
-        ejected,
-        restarts,
-        command_status: status,
-        failure: failure.or(fault),
-        cut,
-    };
+    let failure = failure.or(fault);
+    let outcome = Outcome { checked, measured, played, ejected, restarts, command_status: status, failure, cut };
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
     let fine = report.is_fine();
-    let machines: Vec<_> = keeps.then(|| select::machine("host")).into_iter().collect::<Result<_>>()?;
+    hand_over(args, schedulers, report, log)?;
+    Ok(fine)
+}
+
+/// Prints the report, and saves the run and makes its page if that is wanted: then there is a log.
+fn hand_over(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Option<LogWriter<Vec<u8>>>) -> Result<()> {
+    let machines: Vec<_> = log.is_some().then(|| select::machine("host")).into_iter().collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
     let (save, report_page) = (args.save.as_deref(), args.report.as_deref());
     let how = Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: report_page };
-    how.deliver(&[report], &Refusals::default(), &setup)?;
-    Ok(fine)
+    how.deliver(&[report], &Refusals::default(), &setup)
 }
 
 /// What its scheduler promises, as far as a real kernel shows it.

@@ -226,6 +226,7 @@ fn json_keeps_the_contract() {
                 }
               ],
               "parts": [],
+              "groups": [],
               "tasks": [
                 {
                   "id": 0,
