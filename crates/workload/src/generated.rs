@@ -5,8 +5,11 @@
 //! - `latency`: the threads of cyclictest: one for each CPU, each with a period of its own, that sleep and look at the clock.
 //! - `noise`: daemons that wake at irregular times for a moment.
 //! - `pair`: two tasks that work.
+//! - `ramfs-copy`, `ramfs-mk`, `ramfs-pmk`, `remote-mk`: what NIX was measured with ([`builds`]).
 //!
 //! What is irregular in them is the same in every run and on every host.
+
+mod builds;
 
 use crate::{Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 use ids::{Nanos, Policy};
@@ -19,6 +22,10 @@ pub fn generated() -> &'static [(&'static str, &'static str)] {
         ("latency", "cyclictest: for each CPU a thread that sleeps for 10, 10.5, 11, ... ms, for 100.0 s"),
         ("noise", "4 daemons that wake at irregular times, 200 times a second in all, for 10.0 s"),
         ("pair", "2 tasks that work for 10 s each"),
+        ("ramfs-copy", "400 files from one file server in memory to another, through a pipe"),
+        ("ramfs-mk", "a build of 100 files in a file server in memory, with dependencies, as many jobs as CPUs"),
+        ("ramfs-pmk", "the compilers of that build alone, all at once"),
+        ("remote-mk", "the build of ramfs-mk with its files on another machine"),
     ]
 }
 
@@ -30,7 +37,7 @@ pub fn generate(name: &str, cpus: u32) -> Option<Workload> {
         "latency" => latency(cpus),
         "noise" => noise(),
         "pair" => pair(),
-        _ => return None,
+        _ => builds::generate(name, cpus)?,
     };
     Some(Workload { name: name.to_owned(), ..workload })
 }
@@ -182,7 +189,10 @@ mod tests {
                 workload.validate().unwrap();
                 assert_eq!((workload.name.as_str(), workload.clone()), (*name, generate(name, cpus).unwrap()));
                 assert_eq!(workload.is_finite(), workload.duration.is_none(), "{name}");
-                assert_eq!(workload.tasks.len() as u32 == cpus, *name == "latency" || cpus == 4 && *name == "noise");
+                assert_eq!(
+                    workload.tasks.len() as u32 == cpus,
+                    *name == "latency" || cpus == 4 && ["noise", "ramfs-copy"].contains(name)
+                );
             }
         }
         assert!(generated().is_sorted() && generate("film", 1).is_none());

@@ -2,7 +2,7 @@
 //! A kernel on which a policy runs, driven by hand. Interrupts take no time and code is free, so that a test can say to
 //! the nanosecond what a rule leads to.
 
-use bpf_object::Object;
+use bpf_object::{LinkedObject, Object};
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Config, Effect, Kernel, Leave, Lock, Output, TaskAttributes, TimerKey};
@@ -20,6 +20,7 @@ pub struct World {
     pub kernel: Kernel,
     pub machine: Machine,
     pub now_ns: u64,
+    object: LinkedObject,
     output: Output,
     /// Timers of the policy that are armed: when, and whose interrupt it is.
     timers: Vec<(u64, TimerKey, CpuId)>,
@@ -104,9 +105,16 @@ impl World {
         let (told, inserted, began, locked) = (vec![], vec![], vec![], vec![]);
         let (timers, armed) = (vec![], 0);
         let mut world =
-            World { kernel, machine, now_ns: 0, output, timers, ran_ns, told, inserted, began, armed, locked };
+            World { kernel, machine, now_ns: 0, object, output, timers, ran_ns, told, inserted, began, armed, locked };
         world.settle();
         world
+    }
+
+    /// Calls a `syscall` program of the policy while it runs, with an argument of these words.
+    pub fn call(&mut self, program: &str, words: &[u32]) {
+        let context: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(self.kernel.run_program(&self.object, program, &context), Some(0));
+        self.settle();
     }
 
     pub fn attributes(&self) -> TaskAttributes {

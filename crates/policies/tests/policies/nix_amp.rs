@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `policies/nix`, preset `amp`: CPU 0 gives tasks to all others.
+
+use crate::nix::{beside, priority, sleepers};
+use crate::world::World;
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::TaskAttributes;
+use machine_model::Machine;
+
+fn amp(shape: &str) -> World {
+    World::new("nix@amp", shape, 100)
+}
+
+/// CPUs that work, each with a task of its own that began now.
+fn occupy(world: &mut World, cpus: impl IntoIterator<Item = u32>, nice: i8) -> Vec<TaskId> {
+    let attributes = cpus.into_iter().map(|cpu| world.pinned(cpu, nice)).collect();
+    world.start(attributes)
+}
+
+/// 4 nodes of 2 CPUs. From node 0 node 3 is nearest, then 1 and 2; from node 1 it is 2, then 0 and 3.
+fn four_nodes() -> World {
+    let mut machine = Machine::from_synthetic("node:4 core:2 pu:1").unwrap();
+    machine.hz = 100;
+    let distances = vec![vec![10, 20, 22, 16], vec![20, 10, 16, 22], vec![22, 16, 10, 20], vec![16, 22, 20, 10]];
+    machine.topology = machine.topology.with_distances(distances);
+    World::on("nix@amp", machine, (7, 2))
+}
+
+/// Amp 1, 5: CPU 0 runs nobody from 6 CPUs on.
+#[test]
+fn cpu_0_only_gives_from_6_cpus_on() {
+    for (cpus, works) in [(1, true), (5, true), (6, false), (16, false)] {
+        let mut world = amp(&format!("node:1 core:{cpus} pu:1"));
+        let attributes = vec![world.attributes(); 2 * cpus];
+        world.start(attributes);
+        world.run_ms(1_000);
+        assert_eq!(world.running(0) != TaskId::NONE, works, "{cpus} CPUs");
+        assert!((1..cpus as u32).all(|cpu| world.running(cpu) != TaskId::NONE), "{cpus} CPUs");
+    }
+}
+
+/// Amp 2: first whose last CPU is free, and who never ran, before higher ones; then anybody.
+#[test]
+fn affinity_lasts_for_one_look() {
+    let mut world = amp("node:1 core:6 pu:1");
+    let tasks = sleepers(&mut world, &[(1, 8), (2, -8)]);
+    let (own, other) = (tasks[0], tasks[1]);
+    let hogs = occupy(&mut world, 1..6, 0);
+    world.wake(0, other, false);
+    world.wake(0, own, false);
+    let new = TaskAttributes { nice: 10, ..world.attributes() };
+    let fresh = beside(&mut world, vec![new])[0];
+    assert!(priority(&world, other) > priority(&world, own) && priority(&world, own) > priority(&world, fresh));
+    world.block(hogs[0]);
+    assert_eq!(world.running(1), own, "its last CPU is free");
+    world.block(own);
+    assert_eq!(world.running(1), fresh, "never ran");
+    world.block(fresh);
+    assert_eq!(world.running(1), other, "anybody");
+}
+
+/// Amp 3: the nearest free CPU by the distances of nodes, not by their numbers.
+#[test]
+fn the_nearest_free_cpu_is_chosen() {
+    for (home, order) in [(2, [2, 3, 4, 5, 1, 6, 7]), (1, [1, 6, 7, 2, 3, 4, 5])] {
+        let mut world = four_nodes();
+        let tasks = sleepers(&mut world, &[(home, 0); 7]);
+        let got: Vec<u32> = tasks
+            .iter()
+            .map(|task| {
+                world.wake(0, *task, false);
+                world.cpu_of(*task).unwrap()
+            })
+            .collect();
+        assert_eq!(got, order, "home {home}");
+    }
+}
+
+/// Amp 4, first round: the nearest CPU whose task is lower makes way, at its next tick and not before.
+#[test]
+fn a_lower_task_makes_way_at_a_tick() {
+    let mut world = four_nodes();
+    let sleeper = sleepers(&mut world, &[(2, 0)])[0];
+    // Nodes 1 and 2 have equals, 0 and 3 lower ones; 0 is as near to node 1 as 3 is not.
+    let equal = occupy(&mut world, [2, 3, 4, 5], 0);
+    let lower = occupy(&mut world, [1, 6, 7], 2);
+    world.wake(0, sleeper, false);
+    world.run_until(10_000_000 - 1);
+    assert_eq!(world.cpu_of(sleeper), None);
+    world.run_until(10_000_000);
+    assert_eq!(world.cpu_of(sleeper), Some(1));
+    assert!(equal.iter().all(|task| world.cpu_of(*task).is_some()));
+    assert_eq!(lower.iter().filter(|task| world.cpu_of(**task).is_some()).count(), 2);
+}
+
+/// Amp 4, second round: an equal makes way after 100 ms, a higher one after 1 s.
+#[test]
+fn an_equal_makes_way_after_100_ms_and_a_higher_one_after_1_s() {
+    for (nice, ms) in [(0, 100), (-4, 1_000)] {
+        let mut world = amp("node:1 core:6 pu:1");
+        let sleeper = sleepers(&mut world, &[(3, 0)])[0];
+        occupy(&mut world, 1..6, nice);
+        world.wake(0, sleeper, false);
+        world.run_ms(ms);
+        assert_eq!(world.cpu_of(sleeper), None, "{nice}: not before the time is over");
+        // CPU 0 looks at a tick after that, and the CPU it chose stops at its own next one.
+        world.run_ms(30);
+        let runs = world.cpu_of(sleeper).is_some();
+        // A higher one that was stopped still goes first, but on CPU 0's list its equals wait behind nobody.
+        assert!(runs || nice < 0, "{nice}");
+        if nice < 0 {
+            world.run_ms(12_000);
+            assert!(world.ran_ms(sleeper) > 0);
+        }
+    }
+}
+
+/// Amp 4: no CPU is stopped for a task that may not use it, and one that is bound has its own CPU's time in turn.
+#[test]
+fn who_is_bound_stops_its_own_cpu() {
+    let mut world = amp("node:1 core:8 pu:1");
+    let hogs = occupy(&mut world, 1..8, 0);
+    let bound = vec![world.pinned(4, 0)];
+    let bound = beside(&mut world, bound)[0];
+    world.run_ms(2_000);
+    let (own, shared) = (world.ran_ms(bound), world.ran_ms(hogs[3]));
+    assert!(own > 800 && shared > 800, "{own} and {shared} ms");
+    assert!(hogs.iter().all(|hog| *hog == hogs[3] || world.ran_ms(*hog) == 2_000), "nobody else stopped");
+}
+
+/// What is bound to CPU 0 runs there in turns, and CPU 0 gives all the same.
+#[test]
+fn cpu_0_runs_what_is_bound_to_it() {
+    let mut world = amp("node:1 core:6 pu:1");
+    let sleeper = sleepers(&mut world, &[(3, 0)])[0];
+    let bound = world.start(vec![world.pinned(0, 0); 2]);
+    world.wake(0, sleeper, false);
+    assert_eq!(world.cpu_of(sleeper), Some(1), "the first free one of the node");
+    world.run_ms(2_000);
+    assert!(bound.iter().all(|task| world.ran_ms(*task).abs_diff(1_000) <= 200));
+    for _ in 0..20 {
+        world.block(sleeper);
+        world.wake(0, sleeper, false);
+        assert_eq!(world.cpu_of(sleeper), Some(1));
+    }
+}
+
+/// A higher class takes CPU 0: the others look for themselves, until it is back.
+#[test]
+fn without_cpu_0_all_look_for_themselves() {
+    let mut world = amp("node:1 core:6 pu:1");
+    let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(0, 0) };
+    let fifo = world.start(vec![fifo])[0];
+    world.block(fifo);
+    let hogs = occupy(&mut world, 1..6, 0);
+    let attributes = vec![world.attributes(); 2];
+    let waiting = beside(&mut world, attributes);
+    world.wake(0, fifo, false);
+    assert_eq!(world.running(0), fifo);
+    world.block(hogs[2]);
+    assert!(world.cpu_of(waiting[0]).is_some());
+    world.block(fifo);
+    assert_eq!(world.running(0), TaskId::NONE, "it gives again, and runs nobody");
+    world.block(hogs[3]);
+    assert!(world.cpu_of(waiting[1]).is_some());
+}
+
+/// Nobody is given to a CPU that a higher class has.
+#[test]
+fn a_cpu_that_is_taken_is_not_free() {
+    let mut world = amp("node:1 core:6 pu:1");
+    let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(2, 0) };
+    let sleeper = sleepers(&mut world, &[(2, 0)])[0];
+    let fifo = world.start(vec![fifo])[0];
+    world.block(fifo);
+    occupy(&mut world, [1, 2], 0);
+    world.wake(0, fifo, false);
+    assert_eq!(world.running(2), fifo);
+    world.wake(0, sleeper, false);
+    assert_eq!(world.cpu_of(sleeper), Some(3));
+}
+
+/// Only CPU 0 is told of a task that wakes, and the CPU that gets it.
+#[test]
+fn a_wakeup_tells_cpu_0() {
+    let mut world = amp("node:1 core:6 pu:1");
+    let sleeper = sleepers(&mut world, &[(4, 0)])[0];
+    occupy(&mut world, [1, 4], 0);
+    world.told.clear();
+    world.wake(0, sleeper, false);
+    assert_eq!(world.cpu_of(sleeper), Some(2));
+    assert!(world.told.iter().all(|cpu| [CpuId(0), CpuId(2)].contains(cpu)), "{:?}", world.told);
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `policies/pushback`: three queues, from near to far.
+
+use crate::nix::{beside, sleepers_on};
+use crate::world::{World, only};
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::{Leave, TaskAttributes};
+
+const CPU_DSQ: u64 = 0x10000;
+const PUSHED_DSQ: u64 = 0x20000;
+
+/// 2 cells of 4 CPUs.
+fn cells(options: &str) -> World {
+    World::new(&format!("pushback{options}"), "node:2 core:4 pu:1", 1000)
+}
+
+fn occupy(world: &mut World, cpus: impl IntoIterator<Item = u32>) -> Vec<TaskId> {
+    let attributes = cpus.into_iter().map(|cpu| world.pinned(cpu, 0)).collect();
+    world.start(attributes)
+}
+
+/// A thread of the kernel that is bound to a CPU, asleep.
+fn kernel_thread(world: &mut World, cpu: u32) -> TaskId {
+    let attributes = TaskAttributes { kernel_thread: true, ..world.pinned(cpu, 0) };
+    let task = world.start(vec![attributes])[0];
+    world.block(task);
+    task
+}
+
+/// 2: the last CPU, one of its cell, any other.
+#[test]
+fn a_thread_that_wakes_goes_to_an_idle_cpu_near_its_last_one() {
+    let mut world = cells("");
+    let tasks = sleepers_on(&mut world, &[6; 6]);
+    let mut used = vec![];
+    for task in tasks {
+        world.wake(0, task, false);
+        used.push(world.cpu_of(task).unwrap());
+    }
+    assert_eq!(used[0], 6);
+    assert!(used[1..4].iter().all(|cpu| *cpu >= 4), "{used:?}");
+    assert!(used[4..].iter().all(|cpu| *cpu < 4), "{used:?}");
+}
+
+/// 2: it is in the queue of the CPU that it is to run on.
+#[test]
+fn who_is_to_run_on_a_cpu_is_in_its_queue() {
+    let mut world = cells("");
+    let task = sleepers_on(&mut world, &[5])[0];
+    world.wake(0, task, false);
+    assert_eq!(world.last_queued(task).dsq, CPU_DSQ + 5);
+}
+
+/// 3: `depth` wait at the last CPU, the others for all; who is bound waits there in any case.
+#[test]
+fn a_few_wait_at_their_last_cpu() {
+    for depth in 0..3 {
+        let mut world = cells(&format!(",depth={depth}"));
+        let tasks = sleepers_on(&mut world, &[6; 4]);
+        occupy(&mut world, 0..8);
+        tasks.iter().for_each(|task| world.wake(0, *task, false));
+        let at_cpu = tasks.iter().filter(|task| world.last_queued(**task).dsq == CPU_DSQ + 6).count();
+        let for_all = tasks.iter().filter(|task| world.last_queued(**task).dsq == 0).count();
+        assert_eq!((at_cpu, for_all), (depth, 4 - depth));
+        let bound = vec![world.pinned(6, 0)];
+        let bound = beside(&mut world, bound)[0];
+        assert_eq!(world.last_queued(bound).dsq, CPU_DSQ + 6);
+    }
+}
+
+/// 4: its own before those for all. Nobody else sees its own.
+#[test]
+fn a_cpu_takes_its_own_first() {
+    let mut world = cells("");
+    let tasks = sleepers_on(&mut world, &[6, 6, 6, 6]);
+    let hogs = occupy(&mut world, 0..8);
+    tasks[..3].iter().for_each(|task| world.wake(0, *task, false));
+    world.block(hogs[6]);
+    assert_eq!(world.running(6), tasks[0], "its own");
+    world.block(hogs[2]);
+    assert_eq!(world.running(2), tasks[1], "the first of all");
+    world.block(hogs[3]);
+    assert_eq!(world.running(3), tasks[2]);
+    world.wake(0, tasks[3], false);
+    world.block(hogs[5]);
+    assert_eq!(
+        (world.running(5), world.cpu_of(tasks[3])),
+        (TaskId::NONE, None),
+        "who waits at a CPU is seen by no other"
+    );
+}
+
+/// A thread that waits at a busy CPU.
+fn waits_at(world: &mut World, cpu: u32) -> TaskId {
+    let attributes = vec![world.pinned(cpu, 0)];
+    let task = beside(world, attributes)[0];
+    assert_eq!(world.last_queued(task).dsq, CPU_DSQ + u64::from(cpu));
+    task
+}
+
+/// 5: a thread of the kernel stops who runs, and that one goes on after it, with what is left, before who waits there.
+#[test]
+fn who_is_stopped_by_the_kernel_is_pushed_back() {
+    let mut world = cells("");
+    let thread = kernel_thread(&mut world, 3);
+    let hog = occupy(&mut world, [3])[0];
+    let waiting = waits_at(&mut world, 3);
+    world.run_ms(5);
+    assert_eq!(world.running(3), hog);
+    world.wake(0, thread, false);
+    assert_eq!(world.running(3), thread);
+    let pushed = world.last_queued(hog);
+    assert_eq!((pushed.dsq, pushed.slice_ns), (PUSHED_DSQ + 3, 15_000_000));
+    world.run_ms(1);
+    world.block(thread);
+    assert_eq!(world.running(3), hog);
+    world.run_ms(14);
+    assert_eq!(world.running(3), hog);
+    world.run_ms(2);
+    assert_eq!(world.running(3), waiting, "its 20 ms are over");
+}
+
+/// 5: one thread of the kernel does not stop another.
+#[test]
+fn the_kernel_does_not_stop_itself() {
+    let mut world = cells("");
+    let threads = [kernel_thread(&mut world, 3), kernel_thread(&mut world, 3)];
+    threads.iter().for_each(|thread| world.wake(0, *thread, false));
+    world.run_ms(5);
+    assert_eq!(world.running(3), threads[0]);
+}
+
+/// 1: whose 20 ms are over, and who yields, is not pushed back.
+#[test]
+fn who_had_its_time_is_not_pushed_back() {
+    for yields in [true, false] {
+        let mut world = cells("");
+        let tasks = occupy(&mut world, [3, 3]);
+        assert_eq!(world.running(3), tasks[0]);
+        if yields {
+            world.leave(3, Leave::Yield);
+        } else {
+            world.run_ms(20);
+        }
+        assert_eq!(world.running(3), tasks[1]);
+        assert_eq!(world.last_queued(tasks[0]).dsq, CPU_DSQ + 3);
+    }
+}
+
+/// 4: once the first in the queue for all has waited for a second, a CPU with threads of its own takes it in turn.
+#[test]
+fn the_queue_for_all_has_its_turn() {
+    let mut world = cells("");
+    // Each CPU has two of its own, which never leave it.
+    let mut own = vec![];
+    for cpu in 0..8 {
+        own.extend([world.pinned(cpu, 0), world.pinned(cpu, 0)]);
+    }
+    let own = world.start(own);
+    let attributes = vec![world.attributes(); 10];
+    let others = beside(&mut world, attributes);
+    world.run_ms(900);
+    let ran = others.iter().filter(|task| world.ran_ms(**task) > 0).count();
+    assert!(ran <= 1, "only who came when nobody else waited at CPU 0: {ran}");
+    world.run_ms(4_000);
+    assert!(others.iter().all(|task| world.ran_ms(*task) > 0));
+    assert!(own.iter().all(|task| world.ran_ms(*task) > 0));
+}
+
+/// A higher class takes a CPU: what waits there is for whoever idles.
+#[test]
+fn what_waits_at_a_taken_cpu_runs_elsewhere() {
+    let mut world = cells("");
+    let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(5, 0) };
+    let fifo = world.start(vec![fifo])[0];
+    world.block(fifo);
+    let hog = occupy(&mut world, [5])[0];
+    let sleeper = sleepers_on(&mut world, &[4])[0];
+    world.kernel.set_affinity(CpuId(0), sleeper, &only(&[5, 6])).unwrap();
+    let busy = occupy(&mut world, [6])[0];
+    world.wake(0, sleeper, false);
+    assert_eq!(world.cpu_of(sleeper), None);
+    world.wake(0, fifo, false);
+    assert_eq!((world.running(5), world.cpu_of(hog)), (fifo, None));
+    world.block(busy);
+    assert_eq!(world.cpu_of(sleeper), Some(6));
+}
+
+/// A CPU goes while threads wait in each of its queues.
+#[test]
+fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
+    let mut world = cells("");
+    let mut all = vec![world.attributes(); 20];
+    all.push(TaskAttributes { allowed: only(&[5]), ..world.attributes() });
+    let tasks = world.start(all);
+    world.run_ms(50);
+    world.offline(5);
+    let before: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+    world.run_ms(5_000);
+    assert!(tasks.iter().zip(before).all(|(task, before)| world.ran_ms(*task) > before));
+    world.online(5);
+    world.run_ms(100);
+    assert_ne!(world.running(5), TaskId::NONE);
+}

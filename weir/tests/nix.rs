@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the three schedulers of NIX and the lecture's dispatcher promise of whole runs, and what one core can give.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// The runs, and the status.
+fn sim(directory: &Path, args: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let output = command.current_dir(directory).arg("sim").args(args).args(["--format", "json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (document["runs"].as_array().expect("runs").clone(), output.status.code())
+}
+
+fn number(run: &Value, key: &str) -> f64 {
+    run[key].as_f64().unwrap_or_else(|| panic!("{key} of {run:#}"))
+}
+
+#[test]
+fn they_keep_what_they_promise() {
+    let schedulers = ["nix@smp", "nix@groups", "nix@groups-2011", "nix@amp", "pushback", "pushback,depth=0"];
+    let machines = ["-m", "laptop-2c4t", "-m", "nix-32"];
+    let workloads = ["-w", "preempt-mix", "-w", "affinity", "-w", "hogs", "-w", "ramfs-mk"];
+    let more = ["--for", "500ms", "--seeds", "2", "--check"];
+    let (runs, status) = sim(Path::new("."), &[&schedulers[..], &machines, &workloads, &more].concat());
+    assert_eq!(runs.len(), 6 * 2 * 4 * 2);
+    for run in &runs {
+        assert_eq!(run["violation_count"], 0, "{run:#}");
+    }
+    assert_eq!(status, Some(0));
+}
+
+/// Groups are work-conserving as long as idle CPUs steal.
+#[test]
+fn groups_without_stealing_idle_beside_work() {
+    let more = ["-m", "nix-32", "-w", "hogs", "--for", "200ms", "--check"];
+    let (runs, status) = sim(Path::new("."), &[&["nix@groups,steal=false"], &more[..]].concat());
+    assert_eq!((status, runs[0]["violations"][0]["property"].as_str()), (Some(1), Some("work-conserving")));
+    assert_eq!(sim(Path::new("."), &[&["nix@groups"], &more[..]].concat()).1, Some(0));
+}
+
+/// `nix@amp`, held to what `nix@smp` promises, with so many tasks for all CPUs but CPU 0.
+fn amp(tasks: u32, us: u32) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = policies::find("nix").unwrap();
+    let profile = policy.profile.replacen("[tunables", "amp = true\n\n[tunables", 1);
+    std::fs::write(directory.path().join("nix.toml"), profile).unwrap();
+    std::fs::write(directory.path().join("nix.bpf.o"), policy.object).unwrap();
+    let cpus: Vec<String> = (1..32).map(|cpu| cpu.to_string()).collect();
+    let workload = format!(
+        r#"{{"tasks": {{"t": {{"instance": {tasks}, "loop": -1, "run": {us}, "sleep": {us}, "cpus": [{}]}}}}}}"#,
+        cpus.join(", ")
+    );
+    std::fs::write(directory.path().join("tasks.json"), workload).unwrap();
+    // All tasks are there at once: CPU 0 makes them, and has no time for anything else meanwhile.
+    let preset = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines/nix-32.toml");
+    let machine = std::fs::read_to_string(preset).unwrap().replace("clone_ns = 24000", "clone_ns = 0");
+    assert!(machine.contains("clone_ns = 0"));
+    std::fs::write(directory.path().join("machine.toml"), machine).unwrap();
+    let args = ["./nix.bpf.o", "-m", "./machine.toml", "-w", "./tasks.json", "--for", "100ms", "--check"];
+    let (mut runs, _) = sim(directory.path(), &args);
+    runs.remove(0)
+}
+
+/// No CPU but CPU 0 idles beside a task, as long as CPU 0 has time.
+#[test]
+fn amp_is_work_conserving_up_to_what_cpu_0_can_give() {
+    for us in [1_000, 100, 50] {
+        let run = amp(40, us);
+        assert_eq!(run["violation_count"], 0, "{us} us");
+        let central = &run["cpus"][0];
+        assert_eq!(number(central, "run_ns"), 0.0);
+        assert!(number(central, "idle_ns") > 0.4 * number(&run, "elapsed_ns"), "{us} us");
+    }
+    assert_ne!(amp(124, 50)["violation_count"], 0, "CPU 0 has too much to do");
+}
+
+/// More than CPU 0 can give does not begin: one task in the time of a pick, whatever the others could do.
+#[test]
+fn amp_gives_one_task_in_the_time_of_a_pick() {
+    for us in [50, 5] {
+        let run = amp(124, us);
+        let (central, elapsed) = (&run["cpus"][0], number(&run, "elapsed_ns"));
+        let picks = number(&run, "context_switches");
+        let pick_ns = (number(central, "scheduler_ns") + number(central, "stolen_ns")) / picks;
+        let share = picks / elapsed * pick_ns;
+        assert!((0.98..1.02).contains(&share), "{us} us: {picks} picks of {pick_ns} ns in {elapsed} ns");
+        let idle = run["cpus"].as_array().unwrap()[1..].iter().map(|cpu| number(cpu, "idle_ns")).sum::<f64>();
+        assert!(idle > 0.3 * 31.0 * elapsed, "{us} us: the others have nothing to do");
+    }
+}
