@@ -3,8 +3,9 @@
  * The AMP scheduler: CPU 0 runs nothing, and gives tasks to all others.
  *
  * 1. One queue, into which only CPU 0 looks. The others have a slot each, and idle while it is empty.
- * 2. Pick: from the highest priority down the first task that never ran, or whose last CPU is free; if there is none, the
- *    first at all. So affinity lasts for one look.
+ * 2. Pick: the first task, from the highest priority down. When it has given one, CPU 0 prefers tasks that never ran, or whose
+ *    last CPU is free, until it finds none. So affinity only counts among those that wait while several CPUs are free, and
+ *    who was stopped by 4 does not get its CPU back before the one it was stopped for.
  * 3. Core: of the nodes by their distance from the node where the task ran last, the first free CPU.
  * 4. If no CPU is free for the task, one shall be. First round, in the order of 3: the first CPU whose task has a lower
  *    priority. Second round: the first whose task has the same and has run for 100 ms, or any that has run for 1 s. That
@@ -17,7 +18,9 @@
  * - What Linux binds to CPU 0, its own threads above all, runs there between two looks.
  * - A task that may use few CPUs lets others pass while none of these is free, and 4 is for it too. In NIX one that is wired
  *   to a core waits until that core's task sleeps, or is stopped for somebody else's sake.
- * - While a higher class has CPU 0, or CPU 0 is not there, all CPUs look into the queue, as with one queue.
+ * - While a higher class has CPU 0, or CPU 0 is not there, all CPUs look into the queue, as with one queue. The kernel does
+ *   not say that a higher class takes a CPU that idles, as CPU 0 mostly does. So it counts as taken as well when it was told
+ *   and has not looked for two tick periods, which is seen at a tick, or once a second where nobody has ticks.
  */
 #ifndef NIX_AMP_BPF_H
 #define NIX_AMP_BPF_H
@@ -35,6 +38,7 @@ u16 places_begin[MAX_NODES];
 u16 places_end[MAX_NODES];
 
 bool central_away;
+u64 told_at;	/* CPU 0 was told then, and has not looked since; or 0 */
 
 static __always_inline bool is_amp_machine(void)
 {
@@ -67,6 +71,8 @@ static __always_inline s32 amp_init(void)
 
 static __always_inline void tell_central(void)
 {
+	if (!READ_ONCE(told_at))
+		WRITE_ONCE(told_at, now_ns());
 	kick(CENTRAL, SCX_KICK_PREEMPT);
 }
 
@@ -165,11 +171,17 @@ static __noinline bool serve(bool anybody, u64 now)
 /* What CPU 0 does: one task after another, each time from the beginning. */
 static __noinline void serve_all(u64 now)
 {
+	bool first = true;
 	int i;
 
+	WRITE_ONCE(told_at, 0);
+	WRITE_ONCE(central_away, false);
 	for_range(i, 0, nr_cpus) {
-		if (scx_bpf_dsq_nr_queued(QUEUE_DSQ) == 0 || (!serve(false, now) && !serve(true, now)))
+		if (scx_bpf_dsq_nr_queued(QUEUE_DSQ) == 0)
 			break;
+		if ((first || !serve(false, now)) && !serve(true, now))
+			break;
+		first = false;
 	}
 }
 
@@ -181,6 +193,15 @@ static __always_inline void leave_central(void)
 	WRITE_ONCE(central_away, true);
 	for_range(cpu, 0, nr_cpus)
 		kick(cpu, SCX_KICK_IDLE);
+}
+
+/* It does not come, though it was told. */
+static __always_inline void miss_central(u64 now)
+{
+	u64 told = READ_ONCE(told_at);
+
+	if (is_amp() && told && now > told + 2 * SECOND_NS / hz)
+		leave_central();
 }
 
 #endif

@@ -104,6 +104,7 @@ static int each_second(void *map, u32 *key, struct second *s)
 	for_range(i, 0, nr_groups)
 		reckon_anew(QUEUE_DSQ + i, now);
 	bpf_rcu_read_unlock();
+	miss_central(now);
 	bpf_timer_start(&s->timer, TIMER_EVERY_NS, 0);
 	return 0;
 }
@@ -173,8 +174,9 @@ OP2(void, nix_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	if (is_central(home) && p->nr_cpus_allowed == 1) {
+		/* Not told: whom a look of CPU 0 stops would make it look again, without end. */
 		dsq_insert(p, CENTRAL_DSQ, QUANTUM_NS, enq_flags);
-		tell_central();
+		kick(CENTRAL, SCX_KICK_IDLE);
 		return;
 	}
 	dsq_insert_by_key(p, queue_of(home), SLICE_NS, key_of(t, now), enq_flags);
@@ -294,7 +296,8 @@ OP2(void, nix_dispatch, s32, cpu, struct task_struct *, prev)
 		return;
 	}
 	if (t) {
-		if (!take(cpu, false, key_of(t, now)))
+		/* Behind those that came in this nanosecond, which the lowest bit would not tell. */
+		if (!take(cpu, false, key_of(t, now) | 1))
 			stay(prev, t, cpu, now);
 		return;
 	}
@@ -324,12 +327,20 @@ OP1(void, nix_running, struct task_struct *, p)
 	WRITE_ONCE(c->busy, true);
 }
 
+/*
+ * What waited at a CPU that went is in the kernel's own queue, whose length nobody can ask for. The kernel looks into it when
+ * a task stops, before `dispatch`: so for a second all stop at each tick.
+ */
+u64 look_until;
+
 /* 4, and of "amp.bpf.h" too. The kernel looks at the slice after this. */
 static __always_inline bool has_to_stop(s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 	u64 first = first_key(queue_of(cpu));
 
+	if (now < look_until)
+		return true;
 	if (first == ~0ULL)
 		return false;
 	if (is_amp())
@@ -349,6 +360,7 @@ OP1(void, nix_tick, struct task_struct *, p)
 		if (waiting && is_amp())
 			tell_central();
 	}
+	miss_central(now);
 	if (!is_central(cpu) && has_to_stop(cpu, now))
 		task_set_slice(p, 0);
 }
@@ -399,6 +411,7 @@ OP1(void, nix_cpu_offline, s32, cpu)
 	int i;
 
 	cpu_goes(cpu);
+	WRITE_ONCE(look_until, now_ns() + SECOND_NS);
 	for_range(i, 0, nr_groups)
 		give_away(cpu, QUEUE_DSQ + i);
 	if (is_central(cpu)) {
