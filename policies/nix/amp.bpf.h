@@ -175,7 +175,6 @@ static __noinline void serve_all(u64 now)
 	int i;
 
 	WRITE_ONCE(told_at, 0);
-	WRITE_ONCE(central_away, false);
 	for_range(i, 0, nr_cpus) {
 		if (scx_bpf_dsq_nr_queued(QUEUE_DSQ) == 0)
 			break;

@@ -283,6 +283,8 @@ OP2(void, nix_dispatch, s32, cpu, struct task_struct *, prev)
 	/* What a CPU takes that is on its way offline ends up in the kernel's own queue, and nobody is told. */
 	if (is_leaving(cpu))
 		return;
+	if (is_central(cpu))
+		WRITE_ONCE(central_away, false);
 	if (t) {
 		settle(t, true, now);
 		t->priority = priority_of(prev, t);
@@ -390,8 +392,6 @@ OP2(void, nix_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 OP2(void, nix_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 {
 	WRITE_ONCE(cpu_of(cpu)->taken, false);
-	if (is_central(cpu))
-		WRITE_ONCE(central_away, false);
 }
 
 /* Without these two the kernel ejects the scheduler when a CPU comes or goes. */

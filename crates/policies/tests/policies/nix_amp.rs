@@ -3,8 +3,8 @@
 
 use crate::nix::{beside, priority, sleepers};
 use crate::world::World;
-use ids::{CpuId, Policy, TaskId};
 use event_log::BlockCause;
+use ids::{CpuId, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 use machine_model::Machine;
 
