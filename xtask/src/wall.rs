@@ -128,7 +128,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
 
 /// The machine, but that all tasks are there at once: one after the other, those of 512 CPUs would come for a sixth of the
 /// time.
-pub(crate) fn at_once(preset: &str) -> Result<String> {
+fn at_once(preset: &str) -> Result<String> {
     let is_cost = |line: &&str| line.starts_with("clone_ns");
     let line = preset.lines().find(is_cost).context("the preset says what it takes to make a task")?;
     Ok(preset.replacen(line, "clone_ns = 0", 1))
@@ -142,7 +142,7 @@ fn with_topology(preset: &str, topology: &str) -> Result<String> {
 }
 
 /// A machine of which so many CPUs of all are there, and four tasks for each, which work and sleep for some microseconds.
-pub(crate) fn write(folder: &Path, preset: &str, cpus: u32, all: u32, us: u32) -> Result<()> {
+fn write(folder: &Path, preset: &str, cpus: u32, all: u32, us: u32) -> Result<()> {
     let offline = if cpus < all { format!("\noffline = \"{cpus}-{}\"", all - 1) } else { String::new() };
     std::fs::write(folder.join("machine.toml"), preset.replacen("[topology]", &format!("[topology]{offline}"), 1))?;
     let tasks =
@@ -165,31 +165,26 @@ fn pairs() -> String {
 }
 
 /// What a run says.
-pub(crate) struct Run {
+struct Run {
     /// Switches a second.
-    pub rate: f64,
+    rate: f64,
     document: Value,
 }
 
 impl Run {
-    /// The run of which the document tells.
-    pub fn first(&self) -> &Value {
-        &self.document["runs"][0]
-    }
-
-    pub fn switches(&self) -> String {
+    fn switches(&self) -> String {
         format!("{:.2} M/s", self.rate / 1e6)
     }
 
     /// The 99th percentile of the time from a wakeup to a CPU.
     fn wakeup_p99(&self) -> String {
-        let p99 = self.first()["wakeup_latency_ns"]["p99"].as_u64();
+        let p99 = self.document["runs"][0]["wakeup_latency_ns"]["p99"].as_u64();
         p99.map_or("-".to_owned(), |ns| Nanos(ns).to_string())
     }
 
     /// Share of all CPU time in which CPUs waited for locks.
-    pub fn waited(&self) -> String {
-        let run = self.first();
+    fn waited(&self) -> String {
+        let run = &self.document["runs"][0];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         let owners = ["run", "idle", "scheduler", "stolen"].map(|owner| number(&run["cpu_ns"][owner]));
         format!("{:.1} %", 100.0 * number(&run["lock_wait_ns"]) / owners.iter().sum::<f64>())
@@ -197,7 +192,7 @@ impl Run {
 
     /// Mean wait and mean hold of the dispatch queue that was waited for longest.
     fn queue(&self) -> (String, String) {
-        let locks = self.first()["locks"].as_array().into_iter().flatten();
+        let locks = self.document["runs"][0]["locks"].as_array().into_iter().flatten();
         let Some(lock) = locks.into_iter().find(|lock| lock["type"] == "dsq") else { return ("-".into(), "-".into()) };
         let mean = |total: &str, count: &str| {
             let (total, count) = (lock[total].as_f64().unwrap_or(0.0), lock[count].as_f64().unwrap_or(0.0));
@@ -207,13 +202,7 @@ impl Run {
     }
 }
 
-pub(crate) fn simulate(
-    weir: &Path,
-    folder: &Path,
-    milliseconds: u64,
-    scheduler: &str,
-    options: &[&str],
-) -> Result<Run> {
+fn simulate(weir: &Path, folder: &Path, milliseconds: u64, scheduler: &str, options: &[&str]) -> Result<Run> {
     let duration = format!("{milliseconds}ms");
     let (machine, workload) = (folder.join("machine.toml"), folder.join("workload.json"));
     let mut command = Command::new(weir);

@@ -33,8 +33,6 @@ fn list() -> Vec<Step> {
         Step::new("command", "vrq", 60),
         Step::new("command", "cfs", 60),
         Step::new("command", "muqss", 60),
-        Step::new("command", "nix", 60),
-        Step::new("command", "pushback", 60),
         Step::new("ejection", "", 60),
         Step::new("explain", "fifo", 90),
         Step::new("late", "", 60),
