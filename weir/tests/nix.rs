@@ -77,17 +77,15 @@ fn amp_is_work_conserving_up_to_what_cpu_0_can_give() {
     assert_ne!(amp(124, 50)["violation_count"], 0, "CPU 0 has too much to do");
 }
 
-/// More than CPU 0 can give does not begin: one task in the time of a pick, whatever the others could do.
+/// More than CPU 0 can give does not begin: one task in the time of a pick, whatever the others could do. With shorter work, 5 us,
+/// CPU 0 idles for a tenth of the time: a look that finds no CPU free ends, and the next one begins with an interrupt.
 #[test]
 fn amp_gives_one_task_in_the_time_of_a_pick() {
-    for us in [50, 5] {
-        let run = amp(124, us);
-        let (central, elapsed) = (&run["cpus"][0], number(&run, "elapsed_ns"));
-        let picks = number(&run, "context_switches");
-        let pick_ns = (number(central, "scheduler_ns") + number(central, "stolen_ns")) / picks;
-        let share = picks / elapsed * pick_ns;
-        assert!((0.98..1.02).contains(&share), "{us} us: {picks} picks of {pick_ns} ns in {elapsed} ns");
-        let idle = run["cpus"].as_array().unwrap()[1..].iter().map(|cpu| number(cpu, "idle_ns")).sum::<f64>();
-        assert!(idle > 0.3 * 31.0 * elapsed, "{us} us: the others have nothing to do");
-    }
+    let run = amp(124, 50);
+    let (central, elapsed) = (&run["cpus"][0], number(&run, "elapsed_ns"));
+    let picks = number(&run, "context_switches");
+    let busy = (number(central, "scheduler_ns") + number(central, "stolen_ns")) / elapsed;
+    assert!((0.98..1.02).contains(&busy), "{busy} of {elapsed} ns for {picks} picks");
+    let idle = run["cpus"].as_array().unwrap()[1..].iter().map(|cpu| number(cpu, "idle_ns")).sum::<f64>();
+    assert!(idle > 0.3 * 31.0 * elapsed, "the others have nothing to do");
 }
