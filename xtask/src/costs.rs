@@ -44,14 +44,14 @@ const CASES: [(&str, &str); 5] = [
 const PROSE: &str = "\
 # What a decision costs
 
-Written by `cargo xtask costs`: do not edit. What the model counts under each scheduler in DURATION of the same work, divided
-by the switches to a task: so the wakeups and ticks that lead to one are in it. Instructions are those of the scheduler's
-programs; `kernel` (EEVDF) has none, as only the time that it takes is known. The scheduler's time is CPU time in its code, in
-context switches and at locks. Locks are those of runqueues, of queues of tasks and of the scheduler,
-all together: how long they were held, and how long CPUs spun for them.
+Written by `cargo xtask costs`: do not edit. What the model counts under each scheduler in DURATION of the same work,
+divided by the switches to a task: the wakeups and ticks that lead to one are in it. Instructions are those of the
+scheduler's programs; `kernel` (EEVDF) has none, as only the time that it takes is known. The scheduler's time is CPU time
+in its code, in context switches and at locks. Locks are those of runqueues, of queues of tasks and of the scheduler, all
+together: how long they were held, and how long CPUs spun for them.
 
-A policy that has fewer switches for the same work has more in each: compare within a row's workload, and see the number of
-switches beside it.
+Who switches less often for the same work has more in each switch: the number of switches stands beside. `bfs` on 512 CPUs
+is at the wall of its one queue ([wall.md](wall.md)).
 ";
 
 /// Prints the page.
