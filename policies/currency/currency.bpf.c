@@ -26,6 +26,7 @@
  * - No text with IRIX' numbers could be found: interval and bounds are this policy's own, and tunables.
  * - Threads of the kernel that belong to one CPU run at once.
  */
+#include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
 #include <weir/topology.bpf.h>
 
@@ -88,11 +89,6 @@ static __always_inline u64 interval_ns(void)
 static __always_inline u64 turn_ns(void)
 {
 	return turn_us * 1000ULL;
-}
-
-static __always_inline bool is_client(struct task_struct *p)
-{
-	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
 }
 
 /* ---- 3: bands ---- */
@@ -320,18 +316,14 @@ OP2(void, currency_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
 	enum band band;
-	s32 cpu;
 
 	if (!t || !is_client(p)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), enq_flags | SCX_ENQ_PREEMPT);
+		run_at_once(p, turn_ns(), enq_flags);
 		return;
 	}
 	band = band_of(t->job);
 	dsq_insert(p, QUEUE(cache_begin[scx_bpf_task_cpu(p) & MAX_CPU_MASK], band), turn_ns(), enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
+	if (!tell_idle_cpu(p) && band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
 		interrupt_over(p);
 }
 

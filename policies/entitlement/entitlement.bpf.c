@@ -33,6 +33,7 @@
  * - A usage below 2^-20 counts as that: else there is no logarithm of the usage of a new task.
  * - Threads of the kernel that belong to one CPU run at once.
  */
+#include <weir/client.bpf.h>
 #include <weir/log2.bpf.h>
 #include <weir/scx.bpf.h>
 
@@ -91,11 +92,6 @@ static __always_inline u64 half_life_ns(void)
 static __always_inline u64 slice_ns(void)
 {
 	return slice_us * 1000ULL;
-}
-
-static __always_inline bool is_client(struct task_struct *p)
-{
-	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
 }
 
 /* ---- 1: usage ---- */
@@ -196,19 +192,15 @@ OP3(s32, entitlement_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wa
 OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
-	s32 cpu;
 
 	if (!t || !is_client(p)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), enq_flags | SCX_ENQ_PREEMPT);
+		run_at_once(p, slice_ns(), enq_flags);
 		return;
 	}
 	update(t, now_ns());
 	set_key(t);
 	dsq_insert_by_key(p, QUEUE_DSQ, slice_ns(), t->key, enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (enq_flags & SCX_ENQ_WAKEUP)
+	if (!tell_idle_cpu(p) && (enq_flags & SCX_ENQ_WAKEUP))
 		interrupt_latest(p, t);
 }
 

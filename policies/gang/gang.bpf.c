@@ -27,6 +27,7 @@
  * - There are at most 4096 cells, so 64 rows on 64 CPUs and one on 4096. A task that finds no cell is as one of no job.
  * - Threads of the kernel that belong to one CPU run at once.
  */
+#include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
 #include <weir/topology.bpf.h>
 
@@ -109,11 +110,6 @@ static __always_inline s32 cpu_of_cell(u32 cell)
 static __always_inline u64 row_ns(void)
 {
 	return row_ms * 1000000ULL;
-}
-
-static __always_inline bool is_client(struct task_struct *p)
-{
-	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
 }
 
 /* ---- 2: cells ---- */
@@ -340,10 +336,9 @@ static __always_inline void enqueue_in_cell(struct task_struct *p, struct task *
 OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
-	s32 cpu;
 
 	if (!t || !is_client(p)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_us * 1000ULL, enq_flags | SCX_ENQ_PREEMPT);
+		run_at_once(p, turn_us * 1000ULL, enq_flags);
 		return;
 	}
 	if (has_cell(p, t) && bpf_cpumask_test_cpu(cpu_of_cell(t->cell), p->cpus_ptr)) {
@@ -351,9 +346,7 @@ OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	dsq_insert(p, COMMON_DSQ, turn_us * 1000ULL, enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	tell_idle_cpu(p);
 }
 
 /* Who ran goes on if it is its row's turn and nobody shares its cell; or if there is nobody else. */

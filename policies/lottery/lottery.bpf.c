@@ -36,6 +36,7 @@
  *   quanta of 100 ms.
  * - Two CPUs that draw at the same moment may see the clock of one winner ago.
  */
+#include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
 #include <weir/log2.bpf.h>
 
@@ -256,10 +257,9 @@ OP3(s32, lottery_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_f
 OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
-	s32 cpu;
 
-	if (!t || ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), enq_flags | SCX_ENQ_PREEMPT);
+	if (!t || !is_client(p)) {
+		run_at_once(p, quantum_ns(), enq_flags);
 		return;
 	}
 	if (t->used_ns)
@@ -267,9 +267,7 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 	t->used_ns = 0;
 	t->key = key_for(p, t, t->price_ns);
 	dsq_insert_by_key(p, t->job, quantum_ns(), t->key, enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	tell_idle_cpu(p);
 }
 
 /* 4: whoever ran draws too, and goes on if nobody is earlier. */

@@ -30,6 +30,7 @@
  *   quanta of 100 ms.
  * - The paper has one CPU. 3 and 5 are what its rules mean where there are more.
  */
+#include <weir/client.bpf.h>
 #include <weir/feasible.bpf.h>
 #include <weir/jobs.bpf.h>
 
@@ -72,11 +73,6 @@ static struct task *task_of(struct task_struct *p)
 static __always_inline u64 quantum_ns(void)
 {
 	return quantum_us * 1000ULL;
-}
-
-static __always_inline bool is_client(struct task_struct *p)
-{
-	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
 }
 
 /* ---- 3: the global pass ---- */
@@ -184,16 +180,13 @@ OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
-	s32 cpu;
 
 	if (!t || !is_client(p)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), enq_flags | SCX_ENQ_PREEMPT);
+		run_at_once(p, quantum_ns(), enq_flags);
 		return;
 	}
 	dsq_insert_by_key(p, QUEUE_DSQ, quantum_ns(), t->pass, enq_flags);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	tell_idle_cpu(p);
 }
 
 /* 2: whoever ran goes on if nobody else has come less far. */
