@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * entitlement: shares by usage that is fed back, after Peter Williams' entitlement-based scheduler (EBS, 2004), as the
- * scalability lecture of Peter Chubb tells it.
+ * entitlement: shares by usage that is fed back, after Peter Williams' entitlement-based scheduler (EBS, 2004) and the Share
+ * scheduler of J. Kay and P. Lauder (1988), as the scalability lecture of Peter Chubb tells them.
  *
  * 1. Usage. A task's usage u is the part of a CPU that it has had lately: an average over all its past in which what is one
  *    half-life old counts half. While a task runs, the rest to 1 is halved in each half-life; while it does not, u is.
@@ -17,7 +17,7 @@
  *
  *    of a task that stops is right for as long as it waits, and the queue is in its order. No timer ages anybody.
  *
- * 4. A slice is 100 ms. The task whose slice ends competes by its usage up to then.
+ * 4. A slice is 100 ms, in Share a tick of 10 ms. The task whose slice ends competes by its usage up to then.
  *
  * 5. A task that wakes, or is new, interrupts the task with the latest key, if that is later than its own. The keys of
  *    those that run grow, and are told at each tick.
@@ -27,15 +27,26 @@
  * 7. What an averaging filter means, the lecture shows: a newcomer without a past has the CPU alone until its usage is that
  *    of the others: beside n equal old tasks for h * log2((n + 1) / n).
  *
+ * 8. Share asks what users have had, who are cgroups, and forgets it slowly: its three loops are in share.bpf.h. What is kept
+ *    of a task is the priority there, which a task gathers while it runs: as usage goes to 1, it goes to where usage of the
+ *    task's user says, and it decays in the same way. So 3 is true for it, too, without shares. Where half-lives differ, by
+ *    nice value, keys are of nice 0, and those of others are told anew every second.
+ *
  * Where this departs from EBS, and why:
  * - EBS maps the ratio of usage per share to the highest one of a CPU, its yardstick, to 100 priorities, and moves lists of
  *   waiting tasks up as they age. The order is that of 3 without the rounding.
  * - A usage below 2^-20 counts as that: else there is no logarithm of the usage of a new task.
+ * And from Share:
+ * - CPU time is charged as it is used, in place of whole ticks, and nothing else is. Priorities decay without steps.
+ * - Users count who want to run, or did lately. In Share those count who are logged in, and what idle ones take from others
+ *   of their group is given back: charges of a group that gets too little are lowered. Here neither is needed.
+ * - Nobody is kept from using more than twice what is due.
  * - Threads of the kernel that belong to one CPU run at once.
  */
 #include <weir/client.bpf.h>
+#include <weir/jobs.bpf.h>
 #include <weir/log2.bpf.h>
-#include <weir/scx.bpf.h>
+#include "share.bpf.h"
 
 LICENSE("GPL");
 
@@ -47,6 +58,8 @@ LICENSE("GPL");
 RODATA u32 nr_cpus = 1;
 RODATA u32 half_life_ms = 5000;
 RODATA u32 slice_us = 100000;
+RODATA bool share = false;		/* 8 */
+RODATA u32 user_half_life_ms = 120000;
 
 /* Usages are in units of 2^-32. */
 #define USAGE_ONE (1ULL << 32)
@@ -58,11 +71,15 @@ RODATA u32 slice_us = 100000;
 #include <weir/pick.bpf.h>
 
 struct task {
-	u64 usage;
+	u64 usage;	/* 8: priority */
+	u64 limit;	/* where it goes */
 	u64 at;		/* when it was that */
 	u64 key;
+	u64 half_life_ns;
+	u64 since;	/* its user was charged until then */
 	u32 log_shares;
-	bool runs;
+	u32 job;
+	bool counted;	/* among those of its user that want to run */
 };
 
 TASK_STORAGE(tasks, struct task);
@@ -96,20 +113,35 @@ static __always_inline u64 slice_ns(void)
 
 /* ---- 1: usage ---- */
 
-/* So much of the time since usage was last told has no part in it: halves are counted in units of 2^-16. */
-static __always_inline u64 rest_of(u64 ns)
+static __always_inline u64 part(u64 x, u64 of_32_bits)
 {
-	return ns - ((ns << LOG2_BITS) / half_life_ns() * half_life_ns() >> LOG2_BITS);
+	return (x >> 32) * of_32_bits + ((x & 0xffffffff) * of_32_bits >> 32);
 }
 
-/* Usage is told anew. What is too short to count is kept for the next time. */
+/* By themselves: in a loop over a queue the verifier would follow each way through their bits for each task. */
+VERIFIED_ONCE u64 left_after(u64 times)
+{
+	return half_to(times);
+}
+
+VERIFIED_ONCE u64 log_of(u64 usage)
+{
+	return log2_of(usage ? usage : 1);
+}
+
+#define LONG_AGO (32 * LOG2_ONE)
+
+/* Usage is told anew. Halves are counted in units of 2^-16: what is too short to count is kept for the next time. */
 static __noinline void update(struct task *t, u64 now)
 {
-	u64 ns = now > t->at ? now - t->at : 0, kept, still = half_to((ns << LOG2_BITS) / half_life_ns());
+	u64 h = t->half_life_ns, ns = now > t->at ? now - t->at : 0;
+	u64 times = ns < 32 * h ? (ns << LOG2_BITS) / h : LONG_AGO, still = left_after(times);
 
-	kept = (t->runs ? USAGE_ONE - t->usage : t->usage) * (still >> 1) >> 31;
-	t->usage = t->runs ? USAGE_ONE - kept : kept;
-	t->at = now - rest_of(ns);
+	if (t->usage < t->limit)
+		t->usage = t->limit - part(t->limit - t->usage, still);
+	else
+		t->usage = t->limit + part(t->usage - t->limit, still);
+	t->at = times < LONG_AGO ? t->at + (times * h >> LOG2_BITS) : now;
 }
 
 /* ---- 2, 3: entitlement ---- */
@@ -121,11 +153,11 @@ static __always_inline u32 shares_of(struct task_struct *p)
 	return nice < 0 ? 20 + nice * nice : 20 - nice;
 }
 
-/* 3. It is later by 32 half-lives, for usage counts in units of 2^-32, and so a positive number. */
+/* 3. It is later by 48 half-lives, for usage counts in units of 2^-32, and so a positive number. */
 static __noinline void set_key(struct task *t)
 {
 	u64 usage = t->usage > USAGE_LEAST ? t->usage : USAGE_LEAST;
-	u64 halvings = 16 * LOG2_ONE + log2_of(usage) - t->log_shares;
+	u64 halvings = 16 * LOG2_ONE + log_of(usage) - t->log_shares;
 
 	/* In two steps: the product has more than 64 bits. */
 	t->key = t->at + (half_life_ns() >> 8) * halvings / (LOG2_ONE >> 8);
@@ -133,7 +165,66 @@ static __noinline void set_key(struct task *t)
 
 static __always_inline void set_shares(struct task_struct *p, struct task *t)
 {
-	t->log_shares = log2_of(shares_of(p));
+	t->half_life_ns = share ? half_life_at(p->static_prio - 120, half_life_ns()) : half_life_ns();
+	t->log_shares = share ? 0 : log2_of(shares_of(p));
+}
+
+/* ---- 8: users ---- */
+
+/* From now on until it stops, or its user's usage is told anew. */
+static __noinline void charge_and_aim(struct task *t, u64 now)
+{
+	if (!share) {
+		t->limit = USAGE_ONE;
+		return;
+	}
+	charge(t->job, now - t->since);
+	t->since = now;
+	t->limit = rest_of_priority(t->job, t->half_life_ns);
+}
+
+static __always_inline void count(struct task *t, bool counted)
+{
+	if (t->counted != counted)
+		count_runnable(t->job, counted ? 1 : -1);
+	t->counted = counted;
+}
+
+/* Of nice values other than 0: what decays in another way than keys do, has another key by now. */
+static __noinline u32 tell_keys(u64 now)
+{
+	struct task_struct *p;
+	u32 told = 0;
+
+	for_each_queued(p, QUEUE_DSQ) {
+		struct task *t = task_of(p);
+
+		if (!t || t->half_life_ns == half_life_ns())
+			continue;
+		update(t, now);
+		set_key(t);
+		told += dsq_move_by_key(&p_it, p, QUEUE_DSQ, t->key);
+	}
+	return told;
+}
+
+struct loop {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct loop);
+} loops SEC(".maps");
+
+static int second(void *map, u32 *key, struct loop *loop)
+{
+	each_second(half_to((SECONDS_OF_USAGE * 1000ULL << LOG2_BITS) / user_half_life_ms) >> LOG2_BITS);
+	tell_keys(now_ns());
+	bpf_timer_start(&loop->timer, SECOND_NS, 0);
+	return 0;
 }
 
 /* ---- 5: who is interrupted ---- */
@@ -170,6 +261,7 @@ SLEEPABLE_OP2(s32, entitlement_init_task, struct task_struct *, p, struct scx_in
 	if (!t)
 		return -12; /* ENOMEM */
 	set_shares(p, t);
+	t->job = first_job(args);
 	t->at = now_ns();
 	parent = args->fork ? task_of(bpf_get_current_task_btf()) : NULL;
 	if (parent) {
@@ -187,6 +279,14 @@ OP3(s32, entitlement_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wa
 	if (is_idle)
 		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
 	return cpu;
+}
+
+OP2(void, entitlement_runnable, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (t && is_client(p))
+		count(t, true);
 }
 
 OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
@@ -208,6 +308,7 @@ OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
 static __always_inline void tell(struct task_struct *p, struct task *t, u64 now)
 {
 	update(t, now);
+	charge_and_aim(t, now);
 	set_key(t);
 	if (is_client(p))
 		WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, t->key);
@@ -228,10 +329,12 @@ OP1(void, entitlement_running, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
 
+	u64 now = now_ns();
+
 	if (!t)
 		return;
-	tell(p, t, now_ns());
-	t->runs = true;
+	t->since = now;
+	tell(p, t, now);
 }
 
 OP1(void, entitlement_tick, struct task_struct *, p)
@@ -247,10 +350,21 @@ OP2(void, entitlement_stopping, struct task_struct *, p, bool, runnable)
 	struct task *t = task_of(p);
 
 	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, 0);
+	u64 now = now_ns();
+
 	if (!t)
 		return;
-	update(t, now_ns());
-	t->runs = false;
+	update(t, now);
+	charge_and_aim(t, now);
+	t->limit = 0;
+}
+
+OP2(void, entitlement_quiescent, struct task_struct *, p, u64, deq_flags)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		count(t, false);
 }
 
 /* The kernel queues a waiting task anew after this. */
@@ -262,8 +376,45 @@ OP2(void, entitlement_set_weight, struct task_struct *, p, u32, weight)
 		set_shares(p, t);
 }
 
+/* The task is not in play while this is called. */
+OP3(void, entitlement_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		t->job = number_of(to);
+}
+
+/* ---- The life of a cgroup ---- */
+
+SLEEPABLE_OP2(s32, entitlement_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
+{
+	return make_job(cgrp, args->weight);
+}
+
+SLEEPABLE_OP1(void, entitlement_cgroup_exit, struct cgroup *, cgrp)
+{
+	end_job(cgrp);
+}
+
+OP2(void, entitlement_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
+{
+	weigh_job(cgrp, weight);
+}
+
 SLEEPABLE_OP0(s32, entitlement_init)
 {
+	u32 key = 0;
+	struct loop *loop = bpf_map_lookup_elem(&loops, &key);
+
+	if (!loop)
+		return -2; /* ENOENT */
+	job_at(ROOT_JOB)->weight = DEFAULT_WEIGHT;
+	if (share) {
+		bpf_timer_init(&loop->timer, &loops, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&loop->timer, second);
+		bpf_timer_start(&loop->timer, SECOND_NS, 0);
+	}
 	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
 }
 
@@ -275,12 +426,18 @@ OP1(void, entitlement_exit, struct scx_exit_info *, info)
 SCHEDULER(entitlement_ops,
 	.init_task = (void *)entitlement_init_task,
 	.select_cpu = (void *)entitlement_select_cpu,
+	.runnable = (void *)entitlement_runnable,
 	.enqueue = (void *)entitlement_enqueue,
 	.dispatch = (void *)entitlement_dispatch,
 	.running = (void *)entitlement_running,
 	.tick = (void *)entitlement_tick,
 	.stopping = (void *)entitlement_stopping,
+	.quiescent = (void *)entitlement_quiescent,
 	.set_weight = (void *)entitlement_set_weight,
+	.cgroup_init = (void *)entitlement_cgroup_init,
+	.cgroup_exit = (void *)entitlement_cgroup_exit,
+	.cgroup_move = (void *)entitlement_cgroup_move,
+	.cgroup_set_weight = (void *)entitlement_cgroup_set_weight,
 	.init = (void *)entitlement_init,
 	.exit = (void *)entitlement_exit,
 	.name = "entitlement",

@@ -24,6 +24,7 @@ mod nix_amp;
 mod nix_groups;
 mod pushback;
 mod rules;
+mod share;
 mod sharing;
 mod stride;
 mod vrq;
