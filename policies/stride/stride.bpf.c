@@ -25,6 +25,10 @@
  *
  * 6. A task that wakes goes to an idle CPU if there is one.
  *
+ * 7. Preset `hierarchical`: among many tasks passes are compared in a tree, by pairs (tree.bpf.h). A heavy task beside many
+ *    light ones is then never far from what is due to it. The tree does not know of 3 and 5, and whoever the tree cannot
+ *    have, since there are too many, has every other turn.
+ *
  * Where this departs from the paper, and why:
  * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
  *   quanta of 100 ms.
@@ -37,11 +41,13 @@
 LICENSE("GPL");
 
 #define QUEUE_DSQ 0
+#define OTHERS_DSQ 1	/* 7: who has no place in the tree */
 
 /* Set by the preset. */
 RODATA u32 nr_cpus = 1;
 RODATA u32 quantum_us = 100000;
 RODATA bool clamp = true;
+RODATA bool by_tree = false;	/* 7 */
 
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED false
@@ -50,12 +56,15 @@ RODATA bool clamp = true;
 
 /* Passes are nanoseconds for each ticket, in units of 2^-10. */
 #define PASS_BITS 10
+#include "tree.bpf.h"
 
 struct task {
 	u64 pass;
 	s64 ahead;	/* 3: of the global pass, when it left */
 	u64 since;	/* has paid until then */
+	u64 paid_ns;	/* 7: in advance */
 	u32 tickets;
+	u32 slot;	/* 7 */
 	u32 job;	/* its cgroup */
 	bool counted;	/* is in play */
 };
@@ -132,11 +141,84 @@ static __noinline void look_at_tickets(struct task_struct *p, struct task *t, u6
 
 	if (tickets == t->tickets || !t->counted)
 		return;
-	t->ahead = t->pass - global_pass_at(now);
+	t->ahead = by_tree ? leave_tree(t->slot, t->tickets) : t->pass - global_pass_at(now);
 	count_tickets(t->tickets, -1);
 	set_tickets(t, tickets);
 	count_tickets(tickets, 1);
-	t->pass = READ_ONCE(global_pass) + t->ahead;
+	if (by_tree)
+		join_tree(t->slot, tickets, t->ahead);
+	else
+		t->pass = READ_ONCE(global_pass) + t->ahead;
+}
+
+/* ---- 7: the tree ---- */
+
+static __always_inline bool is_in_tree(struct task *t)
+{
+	return by_tree && t->slot != NO_SLOT;
+}
+
+/* What it has used more or less than it has paid for is charged. */
+static __noinline void settle(struct task *t, u64 now)
+{
+	if (t->paid_ns)
+		correct(t->slot, (s64)(now - t->since) - (s64)t->paid_ns);
+	t->paid_ns = 0;
+	t->since = now;
+}
+
+/* Whether the task in a slot was there, and may run here. */
+static __noinline bool take_slot_of(u32 slot, s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p = bpf_task_from_pid(holders[slot % SLOTS]);
+	struct task *t;
+	u32 taken = false;
+
+	if (!p)
+		return false;
+	bpf_iter_scx_dsq_new(&it, QUEUE_DSQ, 0);
+	t = task_of(p);
+	if (t && may_take(p, cpu)) {
+		t->paid_ns = quantum_ns();
+		taken = dsq_move(&it, p, SCX_DSQ_LOCAL);
+	}
+	if (t && !taken)
+		t->paid_ns = 0;
+	bpf_iter_scx_dsq_destroy(&it);
+	bpf_task_release(p);
+	return taken;
+}
+
+u32 turns;
+
+/* Whether somebody was taken. Whoever ran takes part, as if it waited. */
+static __noinline bool take_by_tree(s32 cpu, struct task *ran, u64 now)
+{
+	u32 slot;
+
+	if (++turns % 2 && take(OTHERS_DSQ, cpu, NO_LIMIT))
+		return true;
+	if (ran) {
+		settle(ran, now);
+		set_waiting(ran->slot, true);
+	}
+	slot = pick_slot(quantum_ns());
+	if (ran && slot == ran->slot) {
+		ran->paid_ns = quantum_ns();
+		return false;
+	}
+	if (slot != NO_SLOT) {
+		if (take_slot_of(slot, cpu))
+			return true;
+		correct(slot, -(s64)quantum_ns());
+		set_waiting(slot, true);
+	}
+	if (take(QUEUE_DSQ, cpu, NO_LIMIT) || take(OTHERS_DSQ, cpu, NO_LIMIT))
+		return true;
+	if (ran)
+		set_waiting(ran->slot, false);
+	return false;
 }
 
 /* ---- The life of a task, in order ---- */
@@ -151,6 +233,7 @@ SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_ta
 	t->job = first_job(args);
 	t->tickets = tickets_of(p, t);
 	t->ahead = (quantum_ns() << PASS_BITS) / t->tickets;
+	t->slot = NO_SLOT;
 	return 0;
 }
 
@@ -172,7 +255,14 @@ OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 
 	if (!t || !is_client(p))
 		return;
-	t->pass = global_pass_at(now_ns()) + t->ahead;
+	if (by_tree) {
+		t->slot = take_slot(p->pid);
+		if (t->slot == NO_SLOT)
+			return;
+		join_tree(t->slot, t->tickets, t->ahead);
+	} else {
+		t->pass = global_pass_at(now_ns()) + t->ahead;
+	}
 	count_tickets(t->tickets, 1);
 	t->counted = true;
 }
@@ -185,7 +275,14 @@ OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
 		run_at_once(p, quantum_ns(), enq_flags);
 		return;
 	}
-	dsq_insert_by_key(p, QUEUE_DSQ, quantum_ns(), t->pass, enq_flags);
+	if (!by_tree) {
+		dsq_insert_by_key(p, QUEUE_DSQ, quantum_ns(), t->pass, enq_flags);
+	} else if (t->slot == NO_SLOT) {
+		dsq_insert(p, OTHERS_DSQ, quantum_ns(), enq_flags);
+	} else {
+		dsq_insert(p, QUEUE_DSQ, quantum_ns(), enq_flags);
+		set_waiting(t->slot, true);
+	}
 	tell_idle_cpu(p);
 }
 
@@ -193,8 +290,14 @@ OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
 OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
-	u64 now = now_ns(), pass = t ? t->pass + steps(t, now - t->since) : NO_LIMIT;
+	u64 now = now_ns(), pass;
 
+	if (by_tree) {
+		if (!take_by_tree(cpu, t && t->slot != NO_SLOT ? t : NULL, now) && t)
+			task_set_slice(prev, quantum_ns());
+		return;
+	}
+	pass = t ? t->pass + steps(t, now - t->since) : NO_LIMIT;
 	if (take(QUEUE_DSQ, cpu, pass) || !t)
 		return;
 	t->pass = pass;
@@ -207,8 +310,11 @@ OP1(void, stride_running, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
 
-	if (t)
-		t->since = now_ns();
+	if (!t)
+		return;
+	t->since = now_ns();
+	if (is_in_tree(t))
+		set_waiting(t->slot, false);
 }
 
 OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
@@ -219,7 +325,10 @@ OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
 
 	if (!t)
 		return;
-	t->pass += steps(t, now - t->since);
+	if (is_in_tree(t))
+		settle(t, now);
+	else
+		t->pass += steps(t, now - t->since);
 	look_at_tickets(p, t, now);
 }
 
@@ -230,7 +339,13 @@ OP2(void, stride_quiescent, struct task_struct *, p, u64, deq_flags)
 
 	if (!t || !t->counted)
 		return;
-	t->ahead = t->pass - global_pass_at(now_ns());
+	if (by_tree) {
+		t->ahead = leave_tree(t->slot, t->tickets);
+		give_slot(t->slot);
+		t->slot = NO_SLOT;
+	} else {
+		t->ahead = t->pass - global_pass_at(now_ns());
+	}
 	count_tickets(t->tickets, -1);
 	t->counted = false;
 }
@@ -276,7 +391,7 @@ SLEEPABLE_OP0(s32, stride_init)
 	job_at(ROOT_JOB)->weight = DEFAULT_WEIGHT;
 	global_at = now_ns();
 	global_pass = 1ULL << 50;	/* passes are compared as positive numbers */
-	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
+	return scx_bpf_create_dsq(QUEUE_DSQ, -1) ?: scx_bpf_create_dsq(OTHERS_DSQ, -1);
 }
 
 OP1(void, stride_exit, struct scx_exit_info *, info)

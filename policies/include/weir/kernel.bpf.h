@@ -153,6 +153,11 @@ struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
 
+/* The same. While one is held, nothing of the kernel's is called. */
+struct bpf_spin_lock {
+	u32 opaque;
+};
+
 /* Bits of task_struct.flags. */
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000

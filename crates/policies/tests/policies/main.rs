@@ -27,6 +27,7 @@ mod rules;
 mod share;
 mod sharing;
 mod stride;
+mod stride_tree;
 mod vrq;
 mod vrq_cache;
 mod world;

@@ -36,7 +36,7 @@ fn tickets(nice: i8) -> u64 {
 }
 
 /// Who runs in each of the next `quanta` on `cpu`.
-fn winners(world: &mut World, cpu: u32, quanta: usize) -> Vec<TaskId> {
+pub fn winners(world: &mut World, cpu: u32, quanta: usize) -> Vec<TaskId> {
     (0..quanta)
         .map(|_| {
             let winner = world.running(cpu);
@@ -228,7 +228,11 @@ fn a_task_that_wakes_waits_for_the_quantum_to_end() {
 
 /// One task of nice 0 in a cgroup of each weight: so tickets are the weights.
 fn clients(weights: &[u32]) -> (World, Vec<TaskId>) {
-    let mut world = alone();
+    clients_of(SPEC, weights)
+}
+
+pub fn clients_of(spec: &str, weights: &[u32]) -> (World, Vec<TaskId>) {
+    let mut world = World::new(spec, "node:1 core:1 pu:1", 100);
     let groups: Vec<_> =
         (0..).zip(weights).map(|(n, weight)| world.group(CgroupId::ROOT, &format!("g{n}"), *weight)).collect();
     let attributes = vec![world.attributes(); weights.len()];
@@ -245,7 +249,7 @@ fn clients(weights: &[u32]) -> (World, Vec<TaskId>) {
 }
 
 /// Mean, standard deviation and maximum of the quanta from one win to the next.
-fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
+pub fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
     let won: Vec<usize> = (0..winners.len()).filter(|turn| winners[*turn] == of).collect();
     let gaps: Vec<usize> = won.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let mean = gaps.iter().sum::<usize>() as f64 / gaps.len() as f64;
@@ -284,14 +288,19 @@ fn many_light_clients_push_a_heavy_one_together() {
     world.place(&tasks[..1], group);
     world.run_ms(400 * QUANTUM_MS);
     let winners = winners(&mut world, 0, 2_000);
-    let (mut ran, mut worst) = (0.0, (0.0f64, 0.0f64));
+    let spread = spread_of_error(&winners, tasks[0], 0.5);
+    assert!((spread - 50.0).abs() < 2.0, "{spread}");
+}
+
+/// In quanta, between when `task` is furthest behind its share and when it is furthest ahead.
+pub fn spread_of_error(winners: &[TaskId], task: TaskId, share: f64) -> f64 {
+    let (mut ran, mut least, mut most) = (0.0, 0.0f64, 0.0f64);
     for (turn, winner) in (1..).zip(winners) {
-        ran += f64::from(winner == tasks[0]);
-        let error = ran - f64::from(turn) / 2.0;
-        worst = (worst.0.min(error), worst.1.max(error));
+        ran += f64::from(u8::from(*winner == task));
+        let error = ran - f64::from(turn) * share;
+        (least, most) = (least.min(error), most.max(error));
     }
-    let spread = worst.1 - worst.0;
-    assert!((spread - 50.0).abs() < 2.0, "{worst:?}");
+    most - least
 }
 
 /// Theory 1: a new weight of a cgroup counts for who runs as well as for who waits, from the next step on.
