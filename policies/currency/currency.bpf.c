@@ -112,7 +112,7 @@ static __always_inline void charge(struct task *t, u64 now)
 
 static __always_inline bool take_from(u32 cache, enum band band)
 {
-	return scx_bpf_dsq_nr_queued(QUEUE(cache, band)) && dsq_move_to_local(QUEUE(cache, band));
+	return scx_bpf_dsq_nr_queued(QUEUE(cache, band)) && dsq_move_to_local_as(QUEUE(cache, band), SCX_ENQ_IMMED);
 }
 
 /* The caches whose first places are from `begin` on and before `end`, but for `own`. */
@@ -293,7 +293,7 @@ OP3(s32, currency_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -323,7 +323,7 @@ OP2(void, currency_enqueue, struct task_struct *, p, u64, enq_flags)
 	}
 	band = band_of(t->job);
 	dsq_insert(p, QUEUE(cache_begin[scx_bpf_task_cpu(p) & MAX_CPU_MASK], band), turn_ns(), enq_flags);
-	if (!tell_idle_cpu(p) && band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
+	if (!tell_idle_cpu(p, enq_flags) && band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
 		interrupt_over(p);
 }
 

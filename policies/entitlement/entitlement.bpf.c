@@ -68,6 +68,7 @@ RODATA u32 user_half_life_ms = 120000;
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED false
 #define PICK_SEEN(p, key, cpu) (key)
+#define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
 
 struct task {
@@ -277,7 +278,7 @@ OP3(s32, entitlement_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wa
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns(), SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -300,7 +301,7 @@ OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
 	update(t, now_ns());
 	set_key(t);
 	dsq_insert_by_key(p, QUEUE_DSQ, slice_ns(), t->key, enq_flags);
-	if (!tell_idle_cpu(p) && (enq_flags & SCX_ENQ_WAKEUP))
+	if (!tell_idle_cpu(p, enq_flags) && (enq_flags & SCX_ENQ_WAKEUP))
 		interrupt_latest(p, t);
 }
 

@@ -319,7 +319,7 @@ OP3(s32, gang_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 	}
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_us * 1000ULL, 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_us * 1000ULL, SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -346,7 +346,7 @@ OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	dsq_insert(p, COMMON_DSQ, turn_us * 1000ULL, enq_flags);
-	tell_idle_cpu(p);
+	tell_idle_cpu(p, enq_flags);
 }
 
 /* Who ran goes on if it is its row's turn and nobody shares its cell; or if there is nobody else. */

@@ -71,6 +71,7 @@ static u64 redrawn(struct task_struct *p, u64 key);
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED true
 #define PICK_SEEN(p, key, cpu) redrawn(p, key)
+#define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
 
 static struct task *task_of(struct task_struct *p)
@@ -249,7 +250,7 @@ OP3(s32, lottery_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_f
 	if (is_idle && t) {
 		t->key = 0;
 		t->used_ns = 0;
-		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), SCX_ENQ_IMMED);
 	}
 	return cpu;
 }
@@ -267,7 +268,7 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 	t->used_ns = 0;
 	t->key = key_for(p, t, t->price_ns);
 	dsq_insert_by_key(p, t->job, quantum_ns(), t->key, enq_flags);
-	tell_idle_cpu(p);
+	tell_idle_cpu(p, enq_flags);
 }
 
 /* 4: whoever ran draws too, and goes on if nobody is earlier. */

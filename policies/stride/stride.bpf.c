@@ -52,6 +52,7 @@ RODATA bool by_tree = false;	/* 7 */
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED false
 #define PICK_SEEN(p, key, cpu) (key)
+#define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
 
 /* Passes are nanoseconds for each ticket, in units of 2^-10. */
@@ -67,6 +68,7 @@ struct task {
 	u32 slot;	/* 7 */
 	u32 job;	/* its cgroup */
 	bool counted;	/* is in play */
+	bool picked;	/* 7: by the tree */
 };
 
 TASK_STORAGE(tasks, struct task);
@@ -161,7 +163,7 @@ static __always_inline bool is_in_tree(struct task *t)
 /* What it has used more or less than it has paid for is charged. */
 static __noinline void settle(struct task *t, u64 now)
 {
-	if (t->paid_ns)
+	if (t->picked)
 		correct(t->slot, (s64)(now - t->since) - (s64)t->paid_ns);
 	t->paid_ns = 0;
 	t->since = now;
@@ -180,11 +182,12 @@ static __noinline bool take_slot_of(u32 slot, s32 cpu)
 	bpf_iter_scx_dsq_new(&it, QUEUE_DSQ, 0);
 	t = task_of(p);
 	if (t && may_take(p, cpu)) {
+		t->picked = true;
 		t->paid_ns = quantum_ns();
-		taken = dsq_move(&it, p, SCX_DSQ_LOCAL);
+		taken = dsq_move_as(&it, p, SCX_DSQ_LOCAL, PICK_FLAGS);
 	}
 	if (t && !taken)
-		t->paid_ns = 0;
+		t->picked = false;
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_task_release(p);
 	return taken;
@@ -205,6 +208,7 @@ static __noinline bool take_by_tree(s32 cpu, struct task *ran, u64 now)
 	}
 	slot = pick_slot(quantum_ns());
 	if (ran && slot == ran->slot) {
+		ran->picked = true;
 		ran->paid_ns = quantum_ns();
 		return false;
 	}
@@ -216,8 +220,10 @@ static __noinline bool take_by_tree(s32 cpu, struct task *ran, u64 now)
 	}
 	if (take(QUEUE_DSQ, cpu, NO_LIMIT) || take(OTHERS_DSQ, cpu, NO_LIMIT))
 		return true;
-	if (ran)
+	if (ran) {
 		set_waiting(ran->slot, false);
+		ran->picked = false;
+	}
 	return false;
 }
 
@@ -244,7 +250,7 @@ OP3(s32, stride_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_fl
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -260,6 +266,7 @@ OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 		if (t->slot == NO_SLOT)
 			return;
 		join_tree(t->slot, t->tickets, t->ahead);
+		t->picked = false;
 	} else {
 		t->pass = global_pass_at(now_ns()) + t->ahead;
 	}
@@ -275,6 +282,7 @@ OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
 		run_at_once(p, quantum_ns(), enq_flags);
 		return;
 	}
+	t->picked = false;
 	if (!by_tree) {
 		dsq_insert_by_key(p, QUEUE_DSQ, quantum_ns(), t->pass, enq_flags);
 	} else if (t->slot == NO_SLOT) {
@@ -283,7 +291,7 @@ OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
 		dsq_insert(p, QUEUE_DSQ, quantum_ns(), enq_flags);
 		set_waiting(t->slot, true);
 	}
-	tell_idle_cpu(p);
+	tell_idle_cpu(p, enq_flags);
 }
 
 /* 2: whoever ran goes on if nobody else has come less far. */

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::{select, sim};
 use anyhow::{Result, bail};
 use clap::Parser;
-use draw::Case;
+use draw::{Case, Needs};
 use report::{Outcome, RunReport};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -32,7 +32,9 @@ struct Tally {
 /// Runs and reports. False if something was broken, or the scheduler was ejected.
 pub fn check(args: &Check) -> Result<bool> {
     let scheduler = select::schedulers(std::slice::from_ref(&args.scheduler), args.profile.as_deref())?.remove(0);
-    let cases: Vec<Case> = (args.first..args.first + args.seeds).map(Case::draw).collect::<Result<_>>()?;
+    let needs = Needs::of(&scheduler.promises());
+    let numbers = args.first..args.first + args.seeds;
+    let cases: Vec<Case> = numbers.map(|number| Case::draw(number, needs)).collect::<Result<_>>()?;
     let lines: Vec<Vec<String>> = cases.iter().map(|case| words(args, case)).collect();
     let runs = lines.iter().map(|words| parse(words)).collect::<Result<Vec<Sim>>>()?;
     if args.format == Format::Csv {

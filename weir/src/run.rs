@@ -20,7 +20,7 @@ use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos};
-use invariants::Checker;
+use invariants::{Checker, Demands};
 use live::affinity::Keeper;
 use live::faults::{Faults, Guardian};
 use live::meter::{Meter, Scope, host_machine};
@@ -356,7 +356,8 @@ fn hand_over(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Optio
 /// What its scheduler promises, as far as a real kernel shows it.
 fn checker(machine: &Machine, scheduler: &Scheduler) -> Checker {
     let conditions = worlds::real::conditions(machine);
-    Checker::new(machine.topology.len(), &machine.online_cpus(), scheduler.promises(), conditions)
+    let (promises, demands) = (scheduler.promises(), Demands::default());
+    Checker::new(machine.topology.len(), &machine.online_cpus(), promises, conditions, demands)
 }
 
 fn tags(args: &Run, schedulers: &[Scheduler], kernel: &str) -> report::Tags {

@@ -300,10 +300,11 @@ pub fn make_again(
 
 /// What every run owes, and, if it is to be checked, what its scheduler promises.
 fn checker(run: &Run<'_>, args: &Sim) -> Checker {
-    let Run { scheduler, machine, seed, .. } = *run;
+    let Run { scheduler, machine, workload, seed, .. } = *run;
     let promises = if args.check { scheduler.promises() } else { Promises::default() };
     let conditions = worlds::simulated::conditions(machine, scheduler.loadable.is_some(), seed > 0);
-    Checker::new(machine.topology.len(), &machine.online_cpus(), promises, conditions)
+    let demands = worlds::simulated::demands(workload);
+    Checker::new(machine.topology.len(), &machine.online_cpus(), promises, conditions, demands)
 }
 
 fn run_one(run: Run<'_>, args: &Sim, progress: &Progress) -> Result<Done> {

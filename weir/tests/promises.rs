@@ -45,6 +45,12 @@ const TWO_NICE_VALUES: &str = r#"{"tasks": {
   "b": {"loop": -1, "priority": 19, "run": 100000}
 }}"#;
 
+/// Two groups of two.
+const TWO_JOBS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight": 100}}, "tasks": {
+  "a": {"instance": 2, "taskgroup": "/a", "loop": -1, "run": 100000},
+  "b": {"instance": 2, "taskgroup": "/b", "loop": -1, "run": 100000}
+}}"#;
+
 /// All begin on CPU 0, and may go elsewhere after 50 ms.
 const RELEASED: &str = r#"{"tasks": {
   "hog": {"instance": 3, "loop": 1, "phases": {
@@ -183,6 +189,24 @@ const TRIALS: &[Trial] = &[
         mutants: &[
             Mutant { file: "bfs/bfs.bpf.c", old: "\t\tpreempt_latest(p, t);", new: "\t\t;" },
             Mutant { file: "bfs/bfs.bpf.c", old: "if (victim >= 0)", new: "if (victim > 0)" },
+        ],
+    },
+    Trial {
+        sim: "gang -m core:2_pu:1 --for 4s",
+        workload: TWO_JOBS,
+        promises: "",
+        broken: "gang-corun-percent",
+        mutants: &[
+            Mutant {
+                file: "gang/gang.bpf.c",
+                old: "for_range(cpu, 0, nr_cpus) {",
+                new: "for_range(cpu, 1, nr_cpus) {",
+            },
+            Mutant {
+                file: "gang/gang.bpf.c",
+                old: "u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);",
+                new: "u32 column = place_of[cpu & MAX_CPU_MASK], active = (READ_ONCE(active_row) + cpu) % (nr_rows + 1);",
+            },
         ],
     },
 ];

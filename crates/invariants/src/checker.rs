@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sink that checks a run while it passes.
 
+use crate::caps::Caps;
+use crate::demands::Demands;
 use crate::findings::{Findings, Property, Violation};
+use crate::gangs::Gangs;
 use crate::loads::Loads;
 use crate::preemption::Preemption;
 use crate::promises::{Conditions, Promises, WorkConserving};
@@ -10,8 +13,9 @@ use crate::shares::Shares;
 use crate::state::{self, State};
 use crate::stints::Stints;
 use crate::unserved::{Population, Stretch, Unserved};
-use crate::{ideal, shares};
-use event_log::{Event, EventKind, Sink, TaskInfo, op_name};
+use crate::windows::{Missed, Windows};
+use crate::{gangs, shares};
+use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo, op_name};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 
 /// The sink that checks a run while it passes. Memory grows with tasks, CPUs and masks, never with time.
@@ -27,6 +31,10 @@ pub struct Checker {
     stints: Option<Stints>,
     preemption: Option<Preemption>,
     loads: Option<Loads>,
+    gangs: Option<Gangs>,
+    windows: Option<Windows>,
+    caps: Option<Caps>,
+    demands: Demands,
     findings: Findings,
     /// Whether the scheduler has the tasks: what it promises counts only then.
     in_charge: bool,
@@ -38,10 +46,12 @@ pub struct Checker {
 
 impl Checker {
     /// For a machine of so many CPUs, of which those that are online idle, and without tasks. Useless migrations are counted
-    /// if something is promised.
-    pub fn new(cpus: usize, online: &CpuSet, promises: Promises, conditions: Conditions) -> Checker {
+    /// if something is promised. `demands` is what the workload says of its tasks.
+    pub fn new(cpus: usize, online: &CpuSet, promises: Promises, conditions: Conditions, demands: Demands) -> Checker {
+        let weights = || demands.groups.iter().map(|group| group.weight.into()).collect();
         let beyond = |ticks: u32| Nanos(conditions.tick.0 * u64::from(ticks) + conditions.tolerance.0);
         let sees_shares = promises.weighted_share.filter(|_| conditions.all_tasks);
+        let sees_gangs = promises.corun_percent.filter(|_| conditions.all_tasks);
         let sees_slices = promises.stint_ticks.filter(|_| conditions.has_queues);
         let mut checker = Checker {
             promises,
@@ -49,10 +59,14 @@ impl Checker {
             state: State::new(cpus),
             unserved: Unserved::new(cpus, conditions.tolerance),
             queues: Queues::new(promises.key_order),
-            shares: sees_shares.map(|promise| Shares::new(cpus, promise, conditions.tick)),
+            shares: sees_shares.map(|promise| Shares::new(cpus, promise, conditions.tick, weights())),
             stints: sees_slices.map(|ticks| Stints::new(cpus, beyond(ticks))),
             preemption: promises.preemption.map(|_| Preemption::new(cpus)),
             loads: (promises != Promises::default()).then(|| Loads::new(cpus)),
+            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, &demands)),
+            windows: promises.windows.then(Windows::default),
+            caps: promises.caps.then(|| Caps::new(&demands)),
+            demands,
             findings: Findings::default(),
             in_charge: !conditions.has_queues,
             bypassed: false,
@@ -75,6 +89,7 @@ impl Checker {
     /// What was promised, and nothing could have shown to be broken.
     fn not_seen(&self) -> Vec<Property> {
         let Promises { work_conserving, weighted_share, key_order, preemption, stint_ticks, .. } = self.promises;
+        let Promises { corun_percent, windows, caps, .. } = self.promises;
         let eventually = work_conserving == WorkConserving::Eventually;
         let looked = self.loads.as_ref().is_some_and(Loads::has_looked);
         let ordered = self.queues.has_keys();
@@ -84,6 +99,9 @@ impl Checker {
             (Property::KeyOrder, key_order && !ordered),
             (Property::PreemptionUs, preemption.is_some() && !ordered),
             (Property::StintTicks, stint_ticks.is_some() && !self.stints.iter().any(Stints::has_judged)),
+            (Property::GangCorunPercent, corun_percent.is_some() && !self.gangs.iter().any(Gangs::has_judged)),
+            (Property::Windows, windows && !self.windows.iter().any(Windows::has_judged)),
+            (Property::Caps, caps && !self.caps.iter().any(Caps::has_judged)),
         ];
         all.into_iter().filter(|(_, unseen)| *unseen).map(|(property, _)| property).collect()
     }
@@ -118,19 +136,51 @@ impl Checker {
         }
         let waiters = self.preemption.as_ref().map(Preemption::waiters).unwrap_or_default();
         waiters.into_iter().for_each(|task| self.stop_preempting(now, task));
+        let apart = self.gangs.as_mut().map(|gangs| gangs.close(now)).unwrap_or_default();
+        apart.into_iter().for_each(|apart| self.judge_gang(now, apart));
+        let missed = self.windows.as_ref().map(|windows| windows.open(now)).unwrap_or_default();
+        missed.into_iter().for_each(|(task, missed)| self.judge_window(now, task, missed));
+        self.look_at_caps(now);
+    }
+
+    fn judge_gang(&mut self, now: Nanos, apart: gangs::Apart) {
+        if self.is_responsible() {
+            let gangs::Apart { from, tasks, value, limit } = apart;
+            self.add(Property::GangCorunPercent, (from, now), (tasks, vec![]), value.0, limit.0);
+        }
+    }
+
+    fn judge_window(&mut self, now: Nanos, task: TaskId, missed: Missed) {
+        if self.is_responsible() {
+            let Missed { from, late, limit } = missed;
+            self.add(Property::Windows, (from, now), (vec![task], vec![]), late.into(), limit.into());
+        }
+    }
+
+    fn look_at_caps(&mut self, now: Nanos) {
+        let found = self.caps.as_mut().map(|caps| caps.look(now)).unwrap_or_default();
+        for crate::caps::Exceeded { from, tasks, value, limit } in found {
+            if self.is_responsible() {
+                self.add(Property::Caps, (from, now), (tasks, vec![]), value.0, limit.0);
+            }
+        }
     }
 
     fn take_away(&mut self, now: Nanos, cpu: CpuId) {
         self.state.set_online(now, cpu, false);
-        self.shares.iter_mut().for_each(|shares| shares.set_online(cpu, false));
+        self.shares.iter_mut().for_each(|shares| shares.set_online(now, cpu, false));
         self.set_idle(now, cpu, false);
     }
 
     fn disturb(&mut self, now: Nanos) {
         self.disturbed = Some(now);
-        self.shares.iter_mut().for_each(Shares::disturb);
+        let online = self.state.cpus().filter(|cpu| self.state.is_online(*cpu)).count();
+        self.shares.iter_mut().for_each(|shares| shares.disturb(now));
         self.preemption.iter_mut().for_each(Preemption::forget);
         self.loads.iter_mut().for_each(Loads::forget_looks);
+        self.gangs.iter_mut().for_each(|gangs| gangs.disturb(now, online));
+        self.windows.iter_mut().for_each(Windows::disturb);
+        self.caps.iter_mut().for_each(|caps| caps.disturb(now));
     }
 
     /// Whether it is the scheduler that lets tasks wait.
@@ -223,8 +273,8 @@ impl Checker {
     fn look_at_shares(&mut self, now: Nanos, cpu: CpuId) {
         let found = self.shares.as_mut().map(|shares| shares.look(now, cpu)).unwrap_or_default();
         let responsible = self.is_responsible();
-        for shares::Unfair { from, task, cpus, error, limit } in found.into_iter().filter(|_| responsible) {
-            self.add(Property::WeightedSharePercent, (from, now), (vec![task], cpus), error.0, limit.0);
+        for shares::Unfair { from, tasks, cpus, error, limit } in found.into_iter().filter(|_| responsible) {
+            self.add(Property::WeightedSharePercent, (from, now), (tasks, cpus), error.0, limit.0);
         }
     }
 
@@ -244,16 +294,16 @@ impl Checker {
         }
     }
 
-    fn switch(&mut self, event: &Event, prev: TaskId, still_runnable: bool) {
+    fn switch(&mut self, event: &Event, prev: TaskId, reason: SwitchReason) {
         let Event { time, cpu, task, .. } = *event;
         if let Some(who) = self.state.contradiction(cpu, prev, task) {
             self.add(Property::Sanity, (time, time), (vec![who], vec![cpu]), 0, 0);
         }
         if prev != task {
-            self.leave(time, cpu, prev, still_runnable);
+            self.leave(time, cpu, prev, state::stays_runnable(reason));
             self.take(time, cpu, task);
         }
-        self.state.set_running(time, cpu, task);
+        self.state.set_running(time, cpu, task, reason == SwitchReason::Change);
         self.set_idle(time, cpu, task == TaskId::NONE);
         self.look_at_shares(time, cpu);
     }
@@ -267,7 +317,7 @@ impl Checker {
             self.add(Property::Affinity, (since, now), (vec![prev], vec![cpu]), now.since(since).0, limit.0);
         }
         self.judge_stay(now, cpu);
-        self.shares.iter_mut().for_each(|shares| shares.set_running(now, prev, false));
+        self.set_running(now, prev, false);
         if self.state.leave(now, prev, still_runnable) {
             self.wait(now, prev);
         }
@@ -290,21 +340,43 @@ impl Checker {
             self.add(Property::Affinity, (now, now), (vec![task], vec![cpu]), 0, 0);
         }
         self.stints.iter_mut().for_each(|stints| stints.begin(now, task, cpu));
-        self.shares.iter_mut().for_each(|shares| shares.set_running(now, task, true));
+        self.set_running(now, task, true);
         self.loads.iter_mut().for_each(|loads| loads.place(task, cpu));
+    }
+
+    /// What counts CPU time.
+    fn set_running(&mut self, now: Nanos, task: TaskId, runs: bool) {
+        self.shares.iter_mut().for_each(|shares| shares.set_running(now, task, runs));
+        self.gangs.iter_mut().for_each(|gangs| gangs.set_running(now, task, runs));
+        self.caps.iter_mut().for_each(|caps| caps.set_running(now, task, runs));
+    }
+
+    /// What counts who could run.
+    fn set_runnable(&mut self, now: Nanos, task: TaskId, runnable: bool) {
+        self.shares.iter_mut().for_each(|shares| shares.set_runnable(now, task, runnable));
+        let apart = self.gangs.as_mut().and_then(|gangs| gangs.set_runnable(now, task, runnable));
+        apart.into_iter().for_each(|apart| self.judge_gang(now, apart));
+        let missed = self.windows.as_mut().and_then(|windows| match runnable {
+            true => {
+                windows.begin(now, task);
+                None
+            }
+            false => windows.end(now, task),
+        });
+        missed.into_iter().for_each(|missed| self.judge_window(now, task, missed));
     }
 
     fn wake(&mut self, now: Nanos, task: TaskId, target: CpuId) {
         if self.state.wake(now, task) {
             self.wait(now, task);
         }
-        self.shares.iter_mut().for_each(|shares| shares.set_runnable(now, task, true));
+        self.set_runnable(now, task, true);
         self.loads.iter_mut().for_each(|loads| loads.place(task, target));
     }
 
     fn block(&mut self, now: Nanos, task: TaskId) {
         self.state.block(now, task);
-        self.shares.iter_mut().for_each(|shares| shares.set_runnable(now, task, false));
+        self.set_runnable(now, task, false);
         self.loads.iter_mut().for_each(|loads| loads.remove(task));
     }
 
@@ -353,7 +425,7 @@ impl Checker {
     fn priority(&mut self, now: Nanos, task: TaskId, nice: i8) {
         let known = self.state.set_nice(task, nice);
         if let Some(shares) = &mut self.shares {
-            let weight = known.map(|policy| ideal::weight(policy, nice)).filter(|_| shares.weight(task).is_some());
+            let weight = known.map(|policy| shares.weight_of(policy, nice)).filter(|_| shares.weight(task).is_some());
             shares.change(now, task, None, weight);
         }
     }
@@ -364,8 +436,15 @@ impl Sink for Checker {
         self.state.announce(time, info);
         self.unserved.announce(time, info.id, &info.allowed);
         self.queues.announce();
-        let weight = self.state.is_scheduled(info.id).then(|| ideal::weight(info.policy, info.nice));
-        self.shares.iter_mut().for_each(|shares| shares.announce(&info.allowed, weight));
+        let (ours, demand) = (self.state.is_scheduled(info.id), self.demands.of(&info.name));
+        if let Some(shares) = &mut self.shares {
+            let weight = ours.then(|| shares.weight_of(info.policy, info.nice));
+            shares.announce(&info.allowed, weight, demand.group);
+        }
+        let free = ours && !info.kernel_thread;
+        self.gangs.iter_mut().for_each(|gangs| gangs.announce(demand.group, &info.allowed, free));
+        self.windows.iter_mut().for_each(|windows| windows.announce(demand.window));
+        self.caps.iter_mut().for_each(|caps| caps.announce(info.id, demand.group));
         self.stints.iter_mut().for_each(|stints| stints.announce(&info.allowed));
         self.preemption.iter_mut().for_each(Preemption::announce);
         self.loads.iter_mut().for_each(Loads::announce);
@@ -378,6 +457,7 @@ impl Sink for Checker {
             self.judge(stretch, time);
         }
         self.stints.iter_mut().for_each(|stints| stints.set_allowed(time, task, allowed));
+        self.gangs.iter_mut().for_each(|gangs| gangs.set_allowed(task, allowed));
         if let Some(shares) = &mut self.shares {
             shares.change(time, task, Some(allowed), shares.weight(task));
         }
@@ -389,7 +469,7 @@ impl Sink for Checker {
         match event.kind {
             EventKind::Wakeup { target, .. } => self.wake(time, task, target),
             EventKind::Block { .. } | EventKind::Exit => self.block(time, task),
-            EventKind::Switch { prev, reason } => self.switch(event, prev, state::stays_runnable(reason)),
+            EventKind::Switch { prev, reason } => self.switch(event, prev, reason),
             EventKind::Idle { entered } => self.set_idle(time, cpu, entered),
             EventKind::Insert { dsq, key, slice_ns } => {
                 self.move_out(event, dsq);
@@ -400,13 +480,16 @@ impl Sink for Checker {
                 self.loads.iter_mut().for_each(|loads| loads.migrate(task, to));
             }
             EventKind::Priority { nice } => self.priority(time, task, nice),
-            EventKind::Tick => self.look_at_shares(time, cpu),
+            EventKind::Tick => {
+                self.look_at_shares(time, cpu);
+                self.look_at_caps(time);
+            }
             EventKind::Hotplug { online } => {
                 self.disturb(time);
                 match online {
                     true => {
                         self.state.set_online(time, cpu, true);
-                        self.shares.iter_mut().for_each(|shares| shares.set_online(cpu, true));
+                        self.shares.iter_mut().for_each(|shares| shares.set_online(time, cpu, true));
                     }
                     false => {
                         self.take_away(time, cpu);

@@ -24,6 +24,12 @@ pub enum Property {
     PreemptionUs,
     /// Slices end.
     StintTicks,
+    /// The tasks of a job run together.
+    GangCorunPercent,
+    /// Enough requests are done in time.
+    Windows,
+    /// Groups keep below their caps.
+    Caps,
 }
 
 impl Property {
@@ -40,6 +46,9 @@ impl Property {
             Property::KeyOrder => "key-order",
             Property::PreemptionUs => "preemption-us",
             Property::StintTicks => "stint-ticks",
+            Property::GangCorunPercent => "gang-corun-percent",
+            Property::Windows => "windows",
+            Property::Caps => "caps",
         }
     }
 }
@@ -57,9 +66,9 @@ pub struct Violation {
     pub tasks: Vec<TaskId>,
     /// CPUs that it concerns, as at its end.
     pub cpus: Vec<CpuId>,
-    /// How much it was: nanoseconds, or a key.
+    /// How much it was: nanoseconds, a key, or late requests.
     pub value: u64,
-    /// How much it may be: nanoseconds, or the key that should have been taken.
+    /// How much it may be, or at least has to be: nanoseconds, late requests, or the key that should have been taken.
     pub limit: u64,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What tasks would get of some CPUs if CPUs could be divided at will: generalized processor sharing.
 
+use crate::Weights;
 use ids::{Nanos, Policy};
 
 /// Weights of nice -20 to 19 in Linux since 2.6.23 (`sched_prio_to_weight`): a step is a quarter more or a fifth less.
@@ -12,29 +13,41 @@ const WEIGHTS: [u64; 40] = [
 /// The weight of a SCHED_IDLE task, whatever its nice value.
 const IDLE_WEIGHT: u64 = 3;
 
-/// The weight of a task.
-pub(crate) fn weight(policy: Policy, nice: i8) -> u64 {
-    match policy {
-        Policy::Idle => IDLE_WEIGHT,
-        _ => WEIGHTS[usize::try_from(nice.clamp(-20, 19) + 20).expect("at least 0")],
+/// The weight of a task. Where groups have them, tasks have none of their own.
+pub(crate) fn weight(by: Weights, policy: Policy, nice: i8) -> u64 {
+    let nice = nice.clamp(-20, 19);
+    match (by, policy) {
+        (Weights::Groups, _) => 1,
+        (Weights::Shares, _) if nice < 0 => 20 + u64::from(nice.unsigned_abs()).pow(2),
+        (Weights::Shares, _) => 20 - u64::from(nice.unsigned_abs()),
+        (Weights::Nice, Policy::Idle) => IDLE_WEIGHT,
+        (Weights::Nice, _) => WEIGHTS[usize::try_from(nice + 20).expect("at least 0")],
     }
 }
 
-/// What each gets of so many CPUs in `time`, by weight. Nobody can use more than one: who would get more has one for itself,
-/// and the others share the rest (water-filling).
-pub(crate) fn shares(weights: &[u64], cpus: usize, time: Nanos) -> Vec<Nanos> {
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by_key(|&task| std::cmp::Reverse(weights[task]));
-    let (mut cpus, mut sum) = (cpus as u64, weights.iter().sum::<u64>());
-    let mut shares = vec![Nanos::ZERO; weights.len()];
-    for task in order {
-        let weight = weights[task];
-        if cpus > 0 && weight * cpus >= sum {
-            shares[task] = time;
-            (cpus, sum) = (cpus - 1, sum - weight);
+/// Somebody who has a share: a task, or a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sharer {
+    pub weight: u64,
+    /// It can use so many CPUs at most: a task one, a group as many as it has tasks.
+    pub most: u64,
+}
+
+/// What each gets of so many CPUs in `time`, by weight. Who would get more than it can use has that, and the others share the
+/// rest (water-filling).
+pub(crate) fn shares(sharers: &[Sharer], cpus: usize, time: Nanos) -> Vec<Nanos> {
+    let mut order: Vec<usize> = (0..sharers.len()).collect();
+    order.sort_by(|&a, &b| (sharers[b].weight * sharers[a].most).cmp(&(sharers[a].weight * sharers[b].most)));
+    let (mut cpus, mut sum) = (cpus as u64, sharers.iter().map(|it| it.weight).sum::<u64>());
+    let mut shares = vec![Nanos::ZERO; sharers.len()];
+    for sharer in order {
+        let Sharer { weight, most } = sharers[sharer];
+        if cpus >= most && weight * cpus >= sum * most {
+            shares[sharer] = Nanos(time.0 * most);
+            (cpus, sum) = (cpus - most, sum - weight);
         } else {
             let share = u128::from(time.0) * u128::from(weight * cpus) / u128::from(sum);
-            shares[task] = Nanos(share as u64);
+            shares[sharer] = Nanos(share as u64);
         }
     }
     shares
@@ -45,36 +58,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn tasks(weights: &[u64]) -> Vec<Sharer> {
+        weights.iter().map(|&weight| Sharer { weight, most: 1 }).collect()
+    }
+
     /// The height of the water at which all vessels hold what there is: found by halving.
-    fn naive(weights: &[u64], cpus: usize, time: f64) -> Vec<f64> {
-        let held = |level: f64| weights.iter().map(|&weight| (level * weight as f64).min(1.0)).sum::<f64>();
-        let (mut low, mut high) = (0.0, 1.0);
+    fn naive(sharers: &[Sharer], cpus: usize, time: f64) -> Vec<f64> {
+        let holds = |level: f64, it: &Sharer| (level * it.weight as f64).min(it.most as f64);
+        let held = |level: f64| sharers.iter().map(|it| holds(level, it)).sum::<f64>();
+        let (mut low, mut high) = (0.0, 20.0);
         for _ in 0..200 {
             let middle = (low + high) / 2.0;
             if held(middle) < cpus as f64 { low = middle } else { high = middle }
         }
-        weights.iter().map(|&weight| (high * weight as f64).min(1.0) * time).collect()
+        sharers.iter().map(|it| holds(high, it) * time).collect()
     }
 
     proptest! {
         #[test]
-        fn matches_naive(nices in prop::collection::vec(-20i8..20, 1..12), cpus in 0usize..6) {
-            let weights: Vec<u64> = nices.iter().map(|&nice| weight(Policy::Other, nice)).collect();
-            let shares = shares(&weights, cpus, Nanos(1_000_000_000));
-            for (share, expected) in shares.iter().zip(naive(&weights, cpus, 1e9)) {
-                prop_assert!((share.0 as f64 - expected).abs() < 10.0, "{weights:?} {cpus}: {shares:?}");
+        fn matches_naive(drawn in prop::collection::vec((-20i8..20, 1u64..5), 1..12), cpus in 0usize..12) {
+            let sharer = |&(nice, most): &(i8, u64)| Sharer { weight: weight(Weights::Nice, Policy::Other, nice), most };
+            let sharers: Vec<Sharer> = drawn.iter().map(sharer).collect();
+            let shares = shares(&sharers, cpus, Nanos(1_000_000_000));
+            for (share, expected) in shares.iter().zip(naive(&sharers, cpus, 1e9)) {
+                prop_assert!((share.0 as f64 - expected).abs() < 20.0, "{sharers:?} {cpus}: {shares:?}");
             }
         }
     }
 
     #[test]
     fn who_would_get_more_than_a_cpu_gets_one() {
-        let of = |weights: &[u64], cpus| shares(weights, cpus, Nanos(1_200)).iter().map(|it| it.0).collect::<Vec<_>>();
+        let of = |weights: &[u64], cpus| {
+            shares(&tasks(weights), cpus, Nanos(1_200)).iter().map(|it| it.0).collect::<Vec<_>>()
+        };
         assert_eq!(of(&[1, 1, 1], 2), [800, 800, 800]);
         assert_eq!(of(&[1, 10, 1], 2), [600, 1_200, 600], "10 of 12 of two CPUs would be 1.67");
         assert_eq!(of(&[3, 1], 1), [900, 300]);
         assert_eq!(of(&[5], 3), [1_200]);
         assert_eq!(of(&[5, 5], 0), [0, 0]);
-        assert_eq!([weight(Policy::Other, 0), weight(Policy::Batch, 19), weight(Policy::Idle, -20)], [1024, 15, 3]);
+        let by = |by, of: [(Policy, i8); 3]| of.map(|(policy, nice)| weight(by, policy, nice));
+        let tasks = [(Policy::Other, 0), (Policy::Batch, 19), (Policy::Idle, -20)];
+        assert_eq!(by(Weights::Nice, tasks), [1024, 15, 3]);
+        assert_eq!(by(Weights::Shares, tasks), [20, 1, 420]);
+        assert_eq!(by(Weights::Groups, tasks), [1, 1, 1]);
     }
 }

@@ -23,6 +23,32 @@ pub struct WeightedShare {
     pub percent: u32,
     /// Among tasks that share so many CPUs at most. Who has a queue for each CPU promises it for one.
     pub cpus: u32,
+    /// How long a task keeps a CPU while others wait: a window has twenty rounds of such turns.
+    pub turn: Nanos,
+    /// Windows begin so long after tasks came, went or got other weights: who looks at the past needs time to converge.
+    pub settles: Nanos,
+    /// Whose weights.
+    pub by: Weights,
+}
+
+impl WeightedShare {
+    /// Of tasks by nice value, at once, in turns of 3 ms.
+    #[must_use]
+    pub fn new(percent: u32, cpus: u32) -> WeightedShare {
+        WeightedShare { percent, cpus, turn: Nanos::from_ms(3), settles: Nanos::ZERO, by: Weights::Nice }
+    }
+}
+
+/// What decides how much CPU time is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// The nice value of a task, as Linux weighs it.
+    #[default]
+    Nice,
+    /// The nice value of a task in shares of EBS (Williams 2004): 20 - nice, below zero 20 + nice².
+    Shares,
+    /// The weight of a group; tasks of none are one of weight 100 together. Who gets what within it is open.
+    Groups,
 }
 
 /// What a scheduler promises of every run. Beside that each run owes what no profile names: see [`crate::Property`].
@@ -40,6 +66,12 @@ pub struct Promises {
     pub preemption: Option<Nanos>,
     /// Nobody keeps a CPU for longer than its slice and so many ticks while others wait for it.
     pub stint_ticks: Option<u32>,
+    /// All tasks of a job run for so many percent of the time for which that one of them runs that runs least.
+    pub corun_percent: Option<u32>,
+    /// No window of a task has more late requests than it may.
+    pub windows: bool,
+    /// Groups with a hard cap keep below it.
+    pub caps: bool,
 }
 
 impl Promises {
@@ -52,6 +84,9 @@ impl Promises {
             (Property::KeyOrder, self.key_order),
             (Property::PreemptionUs, self.preemption.is_some()),
             (Property::StintTicks, self.stint_ticks.is_some()),
+            (Property::GangCorunPercent, self.corun_percent.is_some()),
+            (Property::Windows, self.windows),
+            (Property::Caps, self.caps),
         ];
         all.into_iter().filter(|(_, promised)| *promised).map(|(property, _)| property).collect()
     }

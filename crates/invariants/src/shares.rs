@@ -8,25 +8,29 @@
 //!    waking up is worth to the scheduler; what that should be, nobody says.
 //! 3. Guests may come and go (threads of the kernel do all the time), for a hundredth of the window in all. Each makes the
 //!    others' shares uncertain by twice the time for which it was runnable.
-//! 4. A window is long enough if a scheduler that turns every 3 ms among all of the team goes round twenty times, and half a
-//!    second at least: where one task is in its turn matters little then. A tick is allowed beyond what is promised, as most
-//!    schedulers look only then.
+//! 4. A window is long enough if a scheduler that turns every 3 ms (or as long as it says) among all of the team goes round
+//!    twenty times, and half a second at least: where one task is in its turn matters little then. A tick is allowed beyond
+//!    what is promised, as most schedulers look only then.
+//! 5. Who looks at the past converges: windows begin some time after the last change of who is runnable, or of weights.
+//! 6. Where groups have the weights, their tasks' time counts together, and a group can use as many CPUs as it has tasks.
 
-use crate::WeightedShare;
-use crate::ideal;
-use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, TaskId};
-use std::collections::BTreeSet;
+use crate::ideal::{self, Sharer};
+use crate::{WeightedShare, Weights};
+use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, Policy, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
 
 const SHORTEST: Nanos = Nanos::from_ms(500);
-const TURNS_OF_A_TASK: Nanos = Nanos::from_ms(60);
+const ROUNDS: u64 = 20;
+/// What tasks of no group have together: the weight of a control group of which nothing is said.
+const OTHERS: u64 = 100;
 /// A window may be so many times as long as its guests stay.
 const GUESTS: u64 = 100;
 
-/// A task that got too much or too little of a window.
+/// A task, or the tasks of a group, that got too much or too little of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfair {
     pub from: Nanos,
-    pub task: TaskId,
+    pub tasks: Vec<TaskId>,
     pub cpus: Vec<CpuId>,
     pub error: Nanos,
     pub limit: Nanos,
@@ -35,6 +39,8 @@ pub(crate) struct Unfair {
 #[derive(Debug)]
 struct Task {
     group: GroupId,
+    /// Whose weight counts, where groups have them.
+    party: Option<usize>,
     /// Nothing for a task of a higher class, or one of which nobody knows.
     weight: Option<u64>,
     runnable: bool,
@@ -78,6 +84,8 @@ struct Team {
     runnable: BTreeSet<TaskId>,
     /// How many others are runnable who may use its CPUs.
     strangers: u32,
+    /// No window begins before.
+    settled: Nanos,
     window: Option<Window>,
 }
 
@@ -91,20 +99,27 @@ pub(crate) struct Shares {
     tasks: Vec<Task>,
     has_judged: bool,
     tick: Nanos,
+    /// Of groups.
+    weights: Vec<u64>,
 }
 
 impl Shares {
     /// All CPUs online.
-    pub(crate) fn new(cpus: usize, promise: WeightedShare, tick: Nanos) -> Shares {
+    pub(crate) fn new(cpus: usize, promise: WeightedShare, tick: Nanos, weights: Vec<u64>) -> Shares {
         let (groups, teams) = (MaskGroups::new(cpus), vec![Team::default()]);
         let (online, tasks) = (CpuSet::first_n(cpus), Vec::new());
-        Shares { promise, groups, online, teams, tasks, has_judged: false, tick }
+        Shares { promise, groups, online, teams, tasks, has_judged: false, tick, weights }
     }
 
-    /// A task exists, and sleeps.
-    pub(crate) fn announce(&mut self, allowed: &CpuSet, weight: Option<u64>) {
+    /// A task exists, and sleeps. `party` is its group of the workload.
+    pub(crate) fn announce(&mut self, allowed: &CpuSet, weight: Option<u64>, party: Option<usize>) {
         let group = self.group(allowed);
-        self.tasks.push(Task { group, weight, runnable: false, ran: Nanos::ZERO, runs_since: None });
+        self.tasks.push(Task { group, party, weight, runnable: false, ran: Nanos::ZERO, runs_since: None });
+    }
+
+    /// The weight of a task, by the promise.
+    pub(crate) fn weight_of(&self, policy: Policy, nice: i8) -> u64 {
+        ideal::weight(self.promise.by, policy, nice)
     }
 
     fn group(&mut self, allowed: &CpuSet) -> GroupId {
@@ -134,6 +149,7 @@ impl Shares {
         for group in rivals.iter().copied().chain([own]) {
             let team = &mut self.teams[group.index()];
             if group == own && ours {
+                team.settled = now + self.promise.settles;
                 if runnable {
                     team.runnable.insert(id)
                 } else {
@@ -182,18 +198,19 @@ impl Shares {
     }
 
     /// A CPU came or went, or the scheduler did: all windows begin anew.
-    pub(crate) fn disturb(&mut self) {
-        self.teams.iter_mut().for_each(|team| team.window = None);
+    pub(crate) fn disturb(&mut self, now: Nanos) {
+        let settled = now + self.promise.settles;
+        self.teams.iter_mut().for_each(|team| (team.window, team.settled) = (None, settled));
     }
 
     /// Whether a CPU is there.
-    pub(crate) fn set_online(&mut self, cpu: CpuId, online: bool) {
+    pub(crate) fn set_online(&mut self, now: Nanos, cpu: CpuId, online: bool) {
         if online {
             self.online.insert(cpu)
         } else {
             self.online.remove(cpu)
         };
-        self.disturb();
+        self.disturb(now);
     }
 
     /// Something happened on this CPU: windows of its teams may begin or end. Who was treated unfairly.
@@ -204,14 +221,16 @@ impl Shares {
             let group = if index == restricted { GroupId::ALL } else { self.groups.restricted(cpu)[index] };
             let team = &mut self.teams[group.index()];
             match &mut team.window {
-                None if team.strangers == 0 && !team.runnable.is_empty() => self.begin(now, group),
+                None if team.strangers == 0 && !team.runnable.is_empty() && now >= team.settled => {
+                    self.begin(now, group);
+                }
                 None => {}
                 Some(window) => {
                     let (stayed, length) = (window.reckon(now), now.since(window.since));
                     if stayed.0 * GUESTS > length.0.max(SHORTEST.0) {
-                        team.window = None;
-                    } else if length >= SHORTEST.max(Nanos(TURNS_OF_A_TASK.0 * window.members.len() as u64)) {
-                        unfair.extend(self.judge(now, group));
+                        (team.window, team.settled) = (None, now + self.promise.settles);
+                    } else if length >= SHORTEST {
+                        unfair.extend(self.judge(now, group, length));
                     }
                 }
             }
@@ -232,22 +251,48 @@ impl Shares {
         self.groups.mask(group).iter().filter(|cpu| self.online.contains(*cpu))
     }
 
-    fn judge(&mut self, now: Nanos, group: GroupId) -> Vec<Unfair> {
-        let Some(window) = self.teams[group.index()].window.take() else { return Vec::new() };
-        let (from, length) = (window.since, now.since(window.since));
+    /// The window of a team, if it was long enough.
+    fn judge(&mut self, now: Nanos, group: GroupId, length: Nanos) -> Vec<Unfair> {
+        let cpus: Vec<CpuId> = self.cpus(group).collect();
+        let team = &mut self.teams[group.index()];
+        let members = team.window.as_ref().map_or(0, |window| window.members.len());
+        let turns = members.div_ceil(cpus.len().max(1)) as u64 * ROUNDS;
+        if length.0 < self.promise.turn.0 * turns {
+            return Vec::new();
+        }
+        let Some(window) = team.window.take() else { return Vec::new() };
         self.has_judged = true;
-        let weight = |(task, _): &(TaskId, Nanos)| self.tasks[task.index()].weight.expect("of its team");
-        let weights: Vec<u64> = window.members.iter().map(weight).collect();
         let promised = Nanos(length.0 * u64::from(self.promise.percent) / 100);
         let limit = promised + self.tick + Nanos(2 * window.stayed.0);
-        let cpus: Vec<CpuId> = self.cpus(group).collect();
-        let unfair = |((task, before), ideal): (&(TaskId, Nanos), Nanos)| {
-            let got = self.tasks[task.index()].ran(now).since(*before);
+        let parties = self.parties(now, &window);
+        let sharers: Vec<Sharer> = parties.iter().map(|(sharer, ..)| *sharer).collect();
+        let ideal = ideal::shares(&sharers, cpus.len(), length);
+        let unfair = |((_, tasks, got), ideal): ((Sharer, Vec<TaskId>, Nanos), Nanos)| {
             let error = Nanos(got.0.abs_diff(ideal.0));
-            (error > limit).then(|| Unfair { from, task: *task, cpus: cpus.clone(), error, limit })
+            (error > limit).then(|| Unfair { from: window.since, tasks, cpus: cpus.clone(), error, limit })
         };
-        let ideal = ideal::shares(&weights, cpus.len(), length);
-        window.members.iter().zip(ideal).filter_map(unfair).collect()
+        parties.into_iter().zip(ideal).filter_map(unfair).collect()
+    }
+
+    /// Who shares, their tasks, and what these got in a window: each task for itself, or the groups.
+    fn parties(&self, now: Nanos, window: &Window) -> Vec<(Sharer, Vec<TaskId>, Nanos)> {
+        let task_of = |task: TaskId| &self.tasks[task.index()];
+        let members = window.members.iter().map(|&(task, before)| (task, task_of(task).ran(now).since(before)));
+        if self.promise.by != Weights::Groups {
+            let weight = |task| task_of(task).weight.expect("of its team");
+            return members.map(|(task, got)| (Sharer { weight: weight(task), most: 1 }, vec![task], got)).collect();
+        }
+        let mut parties = BTreeMap::<Option<usize>, (Sharer, Vec<TaskId>, Nanos)>::new();
+        for (task, got) in members {
+            let party = task_of(task).party;
+            let weight = party.map_or(OTHERS, |group| self.weights[group]);
+            let none = (Sharer { weight, most: 0 }, Vec::new(), Nanos::ZERO);
+            let (sharer, tasks, sum) = parties.entry(party).or_insert(none);
+            sharer.most += 1;
+            tasks.push(task);
+            *sum += got;
+        }
+        parties.into_values().collect()
     }
 }
 

@@ -191,12 +191,12 @@ impl State {
         waited
     }
 
-    /// Who is on a CPU from now on.
-    pub(crate) fn set_running(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
+    /// Who is on a CPU from now on; `pushed`: who was there is pushed off, as from a CPU that is on its way offline already.
+    pub(crate) fn set_running(&mut self, now: Nanos, cpu: CpuId, task: TaskId, pushed: bool) {
         let before = self.cpus[cpu.index()].task.some();
         if let Some(task) = before.map(|task| &mut self.tasks[task.index()]) {
             task.current_on.take_if(|on| *on == cpu);
-            if !task.kernel_thread {
+            if !task.kernel_thread && !pushed {
                 self.cpus[cpu.index()].left_at = now;
             }
         }
@@ -206,7 +206,7 @@ impl State {
         self.change(now, cpu, |cpu| cpu.task = task);
     }
 
-    /// When a task that is no thread of the kernel left a CPU last.
+    /// When a task that is no thread of the kernel left a CPU last, and was not pushed off.
     pub(crate) fn left_at(&self, cpu: CpuId) -> Nanos {
         self.cpus[cpu.index()].left_at
     }

@@ -30,7 +30,11 @@ impl Run {
     }
 
     fn under(promises: Promises, conditions: Conditions, tasks: u32) -> Run {
-        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), promises, conditions));
+        Run::of(promises, conditions, tasks, Demands::default())
+    }
+
+    fn of(promises: Promises, conditions: Conditions, tasks: u32, demands: Demands) -> Run {
+        let mut run = Run(Checker::new(2, &CpuSet::first_n(2), promises, conditions, demands));
         (0..tasks).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Other, 0b11)));
         run.event(0, 0, NOBODY, EventKind::Attached);
         run
@@ -73,10 +77,14 @@ impl Run {
     }
 
     fn found(&mut self, end: u64) -> Vec<(Property, u64, u64, u64)> {
-        let checker = std::mem::replace(&mut self.0, Checker::new(2, &CpuSet::first_n(2), none(), CONDITIONS));
+        let checker = std::mem::replace(&mut self.0, nobody());
         let violations = checker.finish(Nanos(end)).violations;
         violations.iter().map(|it| (it.property, it.from.0, it.to.0, it.value)).collect()
     }
+}
+
+fn nobody() -> Checker {
+    Checker::new(2, &CpuSet::first_n(2), none(), CONDITIONS, Demands::default())
 }
 
 fn info(task: u32, policy: Policy, mask: u64) -> TaskInfo {
@@ -168,6 +176,7 @@ fn time_that_higher_classes_take_is_not_the_schedulers() {
             &CpuSet::first_n(2),
             Promises { work_conserving: WorkConserving::No, ..all() },
             CONDITIONS,
+            Demands::default(),
         ));
         run.0.task(Nanos(0), &info(0, Policy::Other, 0b11));
         (1..3).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Fifo(5), 0b11)));
@@ -305,7 +314,7 @@ fn only_the_first_violations_of_a_property_are_kept() {
 fn what_nothing_could_have_broken_is_not_seen() {
     let promises = Promises {
         work_conserving: WorkConserving::Eventually,
-        weighted_share: Some(WeightedShare { percent: 5, cpus: 1 }),
+        weighted_share: Some(WeightedShare::new(5, 1)),
         key_order: true,
         preemption: Some(Nanos(50)),
         stint_ticks: Some(1),
@@ -372,7 +381,7 @@ fn waking_with_an_earlier_key_than_a_running_one() {
 #[test]
 fn a_share_is_judged_by_events() {
     let second = 1_000_000_000;
-    let promises = Promises { weighted_share: Some(WeightedShare { percent: 10, cpus: 1 }), ..none() };
+    let promises = Promises { weighted_share: Some(WeightedShare::new(10, 1)), ..none() };
     for (nice, found) in [(0, 2), (19, 0)] {
         let mut run = Run::new(promises, 2);
         run.allow(10, 0, 0b01).allow(10, 1, 0b01);

@@ -4,17 +4,23 @@
 use crate::ProfileError;
 use crate::parse::{Node, Reader};
 use ids::Nanos;
-use invariants::{Promises, WeightedShare, WorkConserving};
+use invariants::{Promises, WeightedShare, Weights, WorkConserving};
 use toml::de::{DeTable, DeValue};
 
-const WORDS: [&str; 7] = [
+const WORDS: [&str; 13] = [
     "work-conserving",
     "starvation-ms",
     "weighted-share-percent",
     "weighted-share-cpus",
+    "weighted-share-turn-ms",
+    "weighted-share-settles-ms",
+    "weighted-share-by",
     "key-order",
     "preemption-us",
     "stint-ticks",
+    "gang-corun-percent",
+    "windows",
+    "caps",
 ];
 
 /// What a table says; of what it does not name holds what was said before. A number may be taken back with `false`.
@@ -24,22 +30,37 @@ pub(crate) struct SomePromises {
     starvation: Option<Option<Nanos>>,
     share_percent: Option<Option<u32>>,
     share_cpus: Option<Option<u32>>,
+    share_turn: Option<Nanos>,
+    share_settles: Option<Nanos>,
+    share_by: Option<Weights>,
     key_order: Option<bool>,
     preemption: Option<Option<Nanos>>,
     stint_ticks: Option<Option<u32>>,
+    corun_percent: Option<Option<u32>>,
+    windows: Option<bool>,
+    caps: Option<bool>,
 }
 
 impl SomePromises {
     pub(crate) fn put_into(self, promises: &mut Promises) {
         let before = promises.weighted_share;
         let percent = self.share_percent.unwrap_or(before.map(|share| share.percent));
-        let cpus = self.share_cpus.unwrap_or(before.map(|share| share.cpus)).unwrap_or(u32::MAX);
-        promises.weighted_share = percent.map(|percent| WeightedShare { percent, cpus });
+        let known = before.unwrap_or(WeightedShare::new(0, u32::MAX));
+        promises.weighted_share = percent.map(|percent| WeightedShare {
+            percent,
+            cpus: self.share_cpus.unwrap_or(Some(known.cpus)).unwrap_or(u32::MAX),
+            turn: self.share_turn.unwrap_or(known.turn),
+            settles: self.share_settles.unwrap_or(known.settles),
+            by: self.share_by.unwrap_or(known.by),
+        });
         promises.work_conserving = self.work_conserving.unwrap_or(promises.work_conserving);
         promises.starvation = self.starvation.unwrap_or(promises.starvation);
         promises.key_order = self.key_order.unwrap_or(promises.key_order);
         promises.preemption = self.preemption.unwrap_or(promises.preemption);
         promises.stint_ticks = self.stint_ticks.unwrap_or(promises.stint_ticks);
+        promises.corun_percent = self.corun_percent.unwrap_or(promises.corun_percent);
+        promises.windows = self.windows.unwrap_or(promises.windows);
+        promises.caps = self.caps.unwrap_or(promises.caps);
     }
 }
 
@@ -54,11 +75,17 @@ impl Reader<'_> {
                 }
                 "weighted-share-percent" => promises.share_percent = Some(self.number(value, "percent, 1 or more")?),
                 "weighted-share-cpus" => promises.share_cpus = Some(self.number(value, "a number of CPUs, 1 or more")?),
+                "weighted-share-turn-ms" => promises.share_turn = Some(self.milliseconds(value)?),
+                "weighted-share-settles-ms" => promises.share_settles = Some(self.milliseconds(value)?),
+                "weighted-share-by" => promises.share_by = Some(self.weights(value)?),
                 "key-order" => promises.key_order = Some(self.bool(value)?),
                 "preemption-us" => {
                     promises.preemption = Some(self.number(value, "microseconds, 1 to 4294967295")?.map(microseconds));
                 }
                 "stint-ticks" => promises.stint_ticks = Some(self.number(value, "a number of ticks, 1 or more")?),
+                "gang-corun-percent" => promises.corun_percent = Some(self.number(value, "percent, 1 or more")?),
+                "windows" => promises.windows = Some(self.bool(value)?),
+                "caps" => promises.caps = Some(self.bool(value)?),
                 _ => return Err(self.unknown("promise", key, &WORDS)),
             }
         }
@@ -72,6 +99,20 @@ impl Reader<'_> {
             DeValue::String(word) if word == "eventually" => Ok(WorkConserving::Eventually),
             _ => Err(self.error(value.span(), "expected true, false or \"eventually\"")),
         }
+    }
+
+    fn weights(&self, value: &Node<'_>) -> Result<Weights, ProfileError> {
+        match value.get_ref() {
+            DeValue::String(word) if word == "nice" => Ok(Weights::Nice),
+            DeValue::String(word) if word == "shares" => Ok(Weights::Shares),
+            DeValue::String(word) if word == "groups" => Ok(Weights::Groups),
+            _ => Err(self.error(value.span(), "expected \"nice\", \"shares\" or \"groups\"")),
+        }
+    }
+
+    fn milliseconds(&self, value: &Node<'_>) -> Result<Nanos, ProfileError> {
+        let number = self.number(value, "milliseconds, 1 to 4294967295")?;
+        Ok(number.map_or(Nanos::ZERO, milliseconds))
     }
 
     /// A number, or `false` for none.

@@ -9,7 +9,7 @@ use bpf_object::{
 };
 use expect_test::{Expect, expect};
 use ids::{CpuSet, Nanos, Place, Topology};
-use invariants::{Promises, WeightedShare, WorkConserving};
+use invariants::{Promises, WeightedShare, Weights, WorkConserving};
 use machine_model::{Costs, Machine};
 
 /// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
@@ -485,22 +485,33 @@ fn promises_are_kept_under_either_name() {
     for table in ["promises", "claims"] {
         let text = format!(
             "summary = \"s\"\n[{table}]\nwork-conserving = true\nstarvation-ms = 100\nkey-order = true\n\
-             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1"
+             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\n\
+             weighted-share-turn-ms = 100\nweighted-share-settles-ms = 200\nweighted-share-by = \"groups\"\n\
+             gang-corun-percent = 98\nwindows = true\ncaps = true"
         );
         let profile = Profile::from_toml("p.toml", &text).unwrap();
         let expected = Promises {
             work_conserving: WorkConserving::Yes,
             starvation: Some(Nanos::from_ms(100)),
-            weighted_share: Some(WeightedShare { percent: 6, cpus: 1 }),
+            weighted_share: Some(WeightedShare {
+                percent: 6,
+                cpus: 1,
+                turn: Nanos::from_ms(100),
+                settles: Nanos::from_ms(200),
+                by: Weights::Groups,
+            }),
             key_order: true,
             preemption: Some(Nanos::from_us(7)),
             stint_ticks: Some(2),
+            corun_percent: Some(98),
+            windows: true,
+            caps: true,
         };
         assert_eq!((profile.summary(), profile.promises()), ("s", expected));
     }
     let of = |text| Profile::from_toml("p.toml", text).unwrap().promises();
     assert_eq!(of("[promises]\nwork-conserving = \"eventually\"").work_conserving, WorkConserving::Eventually);
-    let everywhere = Some(WeightedShare { percent: 6, cpus: u32::MAX });
+    let everywhere = Some(WeightedShare::new(6, u32::MAX));
     assert_eq!(of("[promises]\nweighted-share-percent = 6").weighted_share, everywhere);
     assert_eq!(of(""), Promises::default());
 }

@@ -5,6 +5,10 @@
  * 1. Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
  *    quanta of 100 ms.
  * 2. Whoever is put in line tells one idle CPU that it may use.
+ * 3. A task that wakes goes to an idle CPU. The kernel can be mistaken there: a real-time task was faster, or the scheduler
+ *    has just been loaded, when every CPU counts as idle that has not idled since. Since 7.1 it brings the task back then
+ *    (SCX_ENQ_IMMED), which tells all CPUs that count as idle: one of them may be. So it does with a task that loses its CPU to
+ *    a real-time task.
  */
 #ifndef WEIR_CLIENT_BPF_H
 #define WEIR_CLIENT_BPF_H
@@ -23,14 +27,20 @@ static __always_inline void run_at_once(struct task_struct *p, u64 slice_ns, u64
 	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 }
 
-/* 2: whether there was one. */
-static __always_inline bool tell_idle_cpu(struct task_struct *p)
-{
-	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+#define IDLE_TOLD_AT_MOST 64
 
-	if (cpu < 0)
-		return false;
-	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+/* 2, 3: whether there was one. */
+static __always_inline bool tell_idle_cpu(struct task_struct *p, u64 enq_flags)
+{
+	int told, at_most = enq_flags & SCX_ENQ_REENQ ? IDLE_TOLD_AT_MOST : 1;
+
+	for_range(told, 0, at_most) {
+		s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+		if (cpu < 0)
+			return told > 0;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
 	return true;
 }
 

@@ -11,12 +11,17 @@
  * 5. A task must not be later than a limit. It may be as late: then it waited, and who has the limit ran.
  *
  * A policy defines before it includes this: PICK_REFUSED(p, cpu), for tasks that are to be passed over though they may
- * run here; PICK_BIASED, whether there is a bias; and PICK_SEEN(p, deadline, cpu), a deadline with its bias.
+ * run here; PICK_BIASED, whether there is a bias; and PICK_SEEN(p, deadline, cpu), a deadline with its bias. It may define
+ * PICK_FLAGS: how a task is put before the CPU.
  */
 #ifndef WEIR_PICK_BPF_H
 #define WEIR_PICK_BPF_H
 
 #include "scx.bpf.h"
+
+#ifndef PICK_FLAGS
+#define PICK_FLAGS 0
+#endif
 
 #define PICK_ATTEMPTS 3
 #define NO_LIMIT (~0ULL)
@@ -35,7 +40,7 @@ static __always_inline bool take_first(u64 dsq_id, s32 cpu, u64 limit)
 	for_each_queued(p, dsq_id) {
 		if (!may_take(p, cpu))
 			continue;
-		if (p->scx.dsq_vtime > limit || (taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL)))
+		if (p->scx.dsq_vtime > limit || (taken = dsq_move_as(&p_it, p, SCX_DSQ_LOCAL, PICK_FLAGS)))
 			break;
 	}
 	return taken;
@@ -80,7 +85,7 @@ static __noinline u32 try_best(u64 dsq_id, s32 cpu, u64 limit)
 		result = LOST;
 		p = bpf_task_from_pid(best);
 		if (p) {
-			if (dsq_move(&it, p, SCX_DSQ_LOCAL))
+			if (dsq_move_as(&it, p, SCX_DSQ_LOCAL, PICK_FLAGS))
 				result = TAKEN;
 			bpf_task_release(p);
 		}

@@ -52,6 +52,7 @@ SCX_CONSTANT(ENQ_HEAD);
 SCX_CONSTANT(ENQ_PREEMPT);
 SCX_CONSTANT(ENQ_REENQ);
 SCX_CONSTANT(ENQ_LAST);
+SCX_CONSTANT(ENQ_IMMED);
 SCX_CONSTANT(KICK_IDLE);
 SCX_CONSTANT(KICK_PREEMPT);
 SCX_CONSTANT(KICK_WAIT);
@@ -70,6 +71,7 @@ SCX_CONSTANT(WAKE_SYNC);
 #define SCX_ENQ_PREEMPT __SCX_ENQ_PREEMPT	/* insert into the FIFO of a CPU: end the slice of whoever runs there */
 #define SCX_ENQ_REENQ __SCX_ENQ_REENQ		/* in enqueue: it was in a FIFO and is enqueued again */
 #define SCX_ENQ_LAST __SCX_ENQ_LAST		/* in enqueue: nobody else waits; only with the flag of that name */
+#define SCX_ENQ_IMMED __SCX_ENQ_IMMED		/* insert into the FIFO of a CPU, since 7.1: enqueue it again unless it runs at once */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
 #define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
 #define SCX_KICK_WAIT __SCX_KICK_WAIT		/* and wait until it has been through the scheduler */
@@ -180,14 +182,19 @@ extern bool scx_bpf_dsq_move_to_local___v2___compat(u64 dsq_id, u64 enq_flags) _
 extern bool scx_bpf_dsq_move_to_local___v1(u64 dsq_id) __weak __ksym;
 extern bool scx_bpf_consume___old(u64 dsq_id) __weak __ksym;
 
-/* In dispatch: takes the first task of a queue that may run on this CPU. Whether there was one. */
-static __always_inline bool dsq_move_to_local(u64 dsq_id)
+/* In dispatch: takes the first task of a queue that may run on this CPU. Whether there was one. Flags since 7.1. */
+static __always_inline bool dsq_move_to_local_as(u64 dsq_id, u64 enq_flags)
 {
 	if (KERNEL_HAS(scx_bpf_dsq_move_to_local___v2___compat))
-		return scx_bpf_dsq_move_to_local___v2___compat(dsq_id, 0);
+		return scx_bpf_dsq_move_to_local___v2___compat(dsq_id, enq_flags);
 	if (KERNEL_HAS(scx_bpf_dsq_move_to_local___v1))
 		return scx_bpf_dsq_move_to_local___v1(dsq_id);
 	return scx_bpf_consume___old(dsq_id);
+}
+
+static __always_inline bool dsq_move_to_local(u64 dsq_id)
+{
+	return dsq_move_to_local_as(dsq_id, 0);
 }
 
 /*
@@ -209,11 +216,16 @@ extern bool scx_bpf_dispatch_from_dsq___old(struct bpf_iter_scx_dsq *it, struct 
  * In dispatch or where no runqueue is locked: `p`, which was in the queue when its iterator began, goes to the end of another
  * one. False if it is no longer there.
  */
-static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id)
+static __always_inline bool dsq_move_as(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags)
 {
 	if (KERNEL_HAS(scx_bpf_dsq_move___new))
-		return scx_bpf_dsq_move___new(it, p, dsq_id, 0);
-	return scx_bpf_dispatch_from_dsq___old(it, p, dsq_id, 0);
+		return scx_bpf_dsq_move___new(it, p, dsq_id, enq_flags);
+	return scx_bpf_dispatch_from_dsq___old(it, p, dsq_id, enq_flags);
+}
+
+static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id)
+{
+	return dsq_move_as(it, p, dsq_id, 0);
 }
 
 /* The same into a queue that is ordered by keys. The key is set by a call of its own, and counts for the next move alone. */

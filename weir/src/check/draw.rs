@@ -3,11 +3,13 @@
 //!
 //! Three kinds, as properties need them. *Mixed* workloads sleep and wake and come late: most properties can break there.
 //! In *steady* ones the same tasks want a CPU all the time, which is what shares are judged by. *Long* ones are steady for more
-//! than ten seconds, which is what CFS is given to find an idle CPU.
+//! than ten seconds, which is what CFS is given to find an idle CPU. Who promises something of groups has them drawn, and who
+//! promises shares only after some time has steady runs that are longer by that.
 
 use crate::select;
 use anyhow::Result;
-use ids::CpuId;
+use ids::{CpuId, Nanos};
+use invariants::{Promises, Weights};
 
 /// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,12 +42,37 @@ const LIGHT: [&str; 3] = ["pingpong", "noise", "latency"];
 /// Workloads whose tasks never sleep: two tasks, and eight.
 const STEADY: [&str; 2] = ["pair", "hogs"];
 
+/// What promises need to be broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Needs {
+    /// Tasks in groups.
+    groups: bool,
+    /// Steady runs that are longer by this.
+    longer: Nanos,
+}
+
+/// A steady part has up to eight tasks; who turns slowly is judged only after twenty rounds of them.
+const ROUNDS: u64 = 20 * 8;
+/// Turns up to this length need no longer runs.
+const SHORT_TURN: Nanos = Nanos::from_ms(10);
+
+impl Needs {
+    pub fn of(promises: &Promises) -> Needs {
+        let share = promises.weighted_share;
+        let turns = share.map(|share| share.turn).filter(|turn| *turn > SHORT_TURN).unwrap_or_default();
+        let settles = share.map(|share| share.settles).unwrap_or_default();
+        let by_groups = share.is_some_and(|share| share.by == Weights::Groups);
+        let groups = promises.corun_percent.is_some() || promises.caps || by_groups;
+        Needs { groups, longer: settles + Nanos(turns.0 * ROUNDS) }
+    }
+}
+
 impl Case {
-    /// The case of this number; the same for all schedulers and on every host.
+    /// The case of this number; the same on every host and for all schedulers with the same needs.
     ///
     /// # Errors
     /// If a shipped machine cannot be read.
-    pub fn draw(number: u64) -> Result<Case> {
+    pub fn draw(number: u64, needs: Needs) -> Result<Case> {
         let mut dice = Dice(number);
         let kind = dice.below(10);
         let machine = dice.machine();
@@ -56,10 +83,15 @@ impl Case {
             1..=3 => (&STEADY, 3, 1_500 + 100 * dice.below(15)),
             _ => (&MIXED, 3, 300 + 100 * dice.below(8)),
         };
+        let duration_ms = if kind <= 3 { duration_ms + needs.longer.0 / 1_000_000 } else { duration_ms };
         let mut workload = Vec::new();
         for _ in 0..=dice.below(parts) {
             let name = *dice.one_of(names);
-            workload.push(dice.part(name, last));
+            let mut part = dice.part(name, last);
+            if needs.groups && dice.below(4) > 0 {
+                part += &format!(",group=/g{}", dice.below(3));
+            }
+            workload.push(part);
         }
         // What steady tasks have to share is where the difficulty is: sometimes somebody else is there as well.
         if kind <= 3 && dice.below(3) == 0 {
@@ -135,8 +167,8 @@ mod tests {
 
     #[test]
     fn a_number_is_a_case_and_numbers_differ() {
-        let cases: Vec<Case> = (1..200).map(|number| Case::draw(number).unwrap()).collect();
-        assert_eq!(cases[4], Case::draw(5).unwrap());
+        let cases: Vec<Case> = (1..200).map(|number| Case::draw(number, Needs::default()).unwrap()).collect();
+        assert_eq!(cases[4], Case::draw(5, Needs::default()).unwrap());
         let count = |what: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| what(case)).count();
         assert!((5..40).contains(&count(&|case| case.duration_ms > 10_000)), "long ones");
         assert!(count(&|case| case.faults.is_some()) > 5 && count(&|case| case.seed == 0) > 20);
@@ -148,8 +180,11 @@ mod tests {
     /// All of them can be run: names exist, and CPUs are there.
     #[test]
     fn cases_are_what_the_command_line_takes() {
-        for number in 1..100 {
-            let case = Case::draw(number).unwrap();
+        let groups = Needs { groups: true, longer: Nanos::from_ms(7_000) };
+        let drawn = |number| [Needs::default(), groups].map(|needs| Case::draw(number, needs).unwrap());
+        let grouped = (1..100).filter(|number| drawn(*number)[1].workload.contains("group=/g")).count();
+        assert!(grouped > 60, "{grouped}");
+        for case in (1..100).flat_map(drawn) {
             let cpus = select::machine(&case.machine).unwrap().online_cpus().len() as u32;
             select::workload(&case.workload, cpus).unwrap_or_else(|error| panic!("{case:?}: {error:#}"));
             assert!(case.faults.iter().all(|faults| select::faults(faults).is_ok()), "{case:?}");

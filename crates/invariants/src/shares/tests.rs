@@ -7,16 +7,17 @@ const MS: u64 = 1_000_000;
 
 /// Two CPUs; tasks with these masks and weights, all awake.
 fn awake(masks: &[u64], promise: WeightedShare) -> Shares {
-    let mut shares = Shares::new(2, promise, Nanos::from_ms(4));
+    let mut shares = Shares::new(2, promise, Nanos::from_ms(4), vec![]);
     for (task, &mask) in (0..).zip(masks) {
-        shares.announce(&CpuSet::from_words(&[mask]), Some(1024));
+        shares.announce(&CpuSet::from_words(&[mask]), Some(1024), None);
         shares.set_runnable(Nanos::ZERO, TaskId(task), true);
     }
     shares
 }
 
-const ONE_CPU: WeightedShare = WeightedShare { percent: 5, cpus: 1 };
-const ALL_CPUS: WeightedShare = WeightedShare { percent: 5, cpus: 2 };
+const ONE_CPU: WeightedShare =
+    WeightedShare { percent: 5, cpus: 1, turn: Nanos::from_ms(3), settles: Nanos::ZERO, by: Weights::Nice };
+const ALL_CPUS: WeightedShare = WeightedShare { cpus: 2, ..ONE_CPU };
 
 /// Tasks take turns on a CPU: `turns` are milliseconds of each, again and again until the end.
 fn turns(shares: &mut Shares, cpu: u32, turns: &[(u32, u64)], from_ms: u64, to_ms: u64) -> Vec<Unfair> {
@@ -36,7 +37,7 @@ fn turns(shares: &mut Shares, cpu: u32, turns: &[(u32, u64)], from_ms: u64, to_m
 }
 
 fn who(found: &[Unfair]) -> Vec<(u32, u64, u64)> {
-    found.iter().map(|it| (it.task.0, it.error.0 / MS, it.limit.0 / MS)).collect()
+    found.iter().map(|it| (it.tasks[0].0, it.error.0 / MS, it.limit.0 / MS)).collect()
 }
 
 #[test]
@@ -113,4 +114,49 @@ fn another_weight_begins_a_window() {
     // 60 and 40 % are right for 3 : 2.
     assert_eq!(who(&turns(&mut shares, 0, &[(0, 30), (1, 20)], 400, 900)), []);
     assert!(shares.has_judged());
+}
+
+/// Five seconds are nobody's: the first task has all of them, and half of what follows.
+#[test]
+fn who_converges_is_judged_after_that() {
+    for (settles, expected) in [(0, vec![(0, 250, 29), (1, 250, 29)]), (5_000, vec![])] {
+        let promise = WeightedShare { settles: Nanos::from_ms(settles), ..ONE_CPU };
+        let mut shares = awake(&[1, 1], promise);
+        shares.disturb(Nanos::ZERO);
+        let mut found = turns(&mut shares, 0, &[(0, 10)], 0, 500);
+        found.extend(turns(&mut shares, 0, &[(0, 20), (1, 20)], 5_000, 5_600));
+        assert_eq!(who(&found), expected, "{settles}");
+        assert!(shares.has_judged());
+    }
+}
+
+/// Turns of 100 ms: four seconds for two tasks, and two where each has a CPU.
+#[test]
+fn slow_turns_need_long_windows() {
+    for (masks, promise, judged_ms) in [([1, 1], ONE_CPU, 4_000), ([3, 3], ALL_CPUS, 2_000)] {
+        let promise = WeightedShare { turn: Nanos::from_ms(100), ..promise };
+        let mut shares = awake(&masks, promise);
+        turns(&mut shares, 0, &[(0, 1)], 0, judged_ms - 1);
+        assert!(!shares.has_judged(), "{judged_ms}");
+        turns(&mut shares, 0, &[(0, 1)], judged_ms - 1, judged_ms);
+        assert!(shares.has_judged(), "{judged_ms}");
+    }
+}
+
+/// A group of weight 300 with one task, one of 100 with two, and a task of none: 3 : 1 : 1.
+#[test]
+fn groups_have_the_weights() {
+    let promise = WeightedShare { by: Weights::Groups, ..ONE_CPU };
+    let group = || {
+        let mut shares = Shares::new(2, promise, Nanos::from_ms(4), vec![300, 100]);
+        for (task, party) in (0..).zip([Some(0), Some(1), Some(1), None]) {
+            shares.announce(&CpuSet::from_words(&[1]), Some(1), party);
+            shares.set_runnable(Nanos::ZERO, TaskId(task), true);
+        }
+        shares
+    };
+    let by_group = turns(&mut group(), 0, &[(0, 6), (1, 1), (2, 1), (3, 2)], 0, 600);
+    assert_eq!(who(&by_group), []);
+    let by_task = turns(&mut group(), 0, &[(0, 5), (1, 5), (2, 5), (3, 5)], 0, 600);
+    assert_eq!(who(&by_task), [(3, 25, 29), (0, 175, 29), (1, 150, 29)][1..]);
 }

@@ -152,9 +152,11 @@ impl Core {
             .cpus
             .iter()
             .filter_map(|rq| rq.higher.iter().take_while(|(class, ..)| *class < Class::Fair).find(movable));
-        let &(.., task) = realtime.min()?;
+        let &(class, .., task) = realtime.min()?;
         self.higher_dequeue(task);
         self.migrate(task, cpu);
+        // `move_queued_task_locked` ends with `wakeup_preempt`; the CPU picks already.
+        self.raise_class(cpu, class);
         Some(task)
     }
 

@@ -201,18 +201,26 @@ impl Core {
         *pending = (*pending).max(Some(which));
     }
 
-    /// `wakeup_preempt`: a task of `class` became runnable on `cpu`. Tasks that wait there to run at once do not stay if
-    /// that class is above ext (contract D10).
+    /// `wakeup_preempt`: a task of `class` became runnable on `cpu`.
     pub fn note_class(&mut self, cpu: CpuId, class: Class) {
+        if self.raise_class(cpu, class) {
+            self.resched(cpu);
+        }
+    }
+
+    /// Whether `class` is above what `cpu` has or expects. Tasks of ext that wait there to run at once do not stay then
+    /// (contract D10).
+    pub fn raise_class(&mut self, cpu: CpuId, class: Class) -> bool {
         let rq = &mut self.cpus[cpu.index()];
-        if class < rq.next_class {
+        let raised = class < rq.next_class;
+        if raised {
             let over_ext = rq.next_class == Class::Ext && rq.immed_tasks > 0;
             rq.next_class = class;
             if over_ext {
                 self.reenqueue_local_later(cpu, Reenqueue::Immediate);
             }
-            self.resched(cpu);
         }
+        raised
     }
 
     /// Takes a task out of the queue that holds it, if one does.

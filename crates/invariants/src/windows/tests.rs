@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Requests, made up: which windows have too many late ones.
+
+use super::*;
+
+const TASK: TaskId = TaskId(0);
+
+/// One task with one late request of three allowed, each within 10; it has requests of these lengths, one each 100.
+fn requests(lengths: &[u64]) -> (Windows, Vec<Missed>) {
+    let mut windows = Windows::default();
+    windows.announce(Some(Window { late: 1, of: 3, request: Nanos(10) }));
+    windows.announce(None);
+    let mut missed = Vec::new();
+    for (begun, length) in (0..).step_by(100).zip(lengths) {
+        windows.begin(Nanos(begun), TASK);
+        missed.extend(windows.end(Nanos(begun + length), TASK));
+        windows.begin(Nanos(begun), TaskId(1));
+        assert_eq!(windows.end(Nanos(begun + 99), TaskId(1)), None, "it has no window");
+    }
+    (windows, missed)
+}
+
+#[test]
+fn one_late_of_three_may_be_and_two_may_not() {
+    assert_eq!(requests(&[10, 11, 10, 11, 1, 1]).1, []);
+    let missed = |from| Missed { from: Nanos(from), late: 2, limit: 1 };
+    assert_eq!(requests(&[11, 1, 11]).1, [missed(0)]);
+    assert_eq!(requests(&[1, 1, 1, 50, 50, 1]).1, [missed(300)]);
+    assert_eq!(requests(&[1, 1, 11, 11, 1, 1]).1, [], "two in a row, of two windows");
+}
+
+#[test]
+fn a_window_that_is_not_over_is_judged_by_what_is_late_already() {
+    let (mut windows, missed) = requests(&[11]);
+    assert_eq!((missed, windows.open(Nanos(150))), (vec![], vec![]));
+    windows.begin(Nanos(200), TASK);
+    assert_eq!(windows.open(Nanos(210)), [], "it has until then");
+    assert_eq!(windows.open(Nanos(211)), [(TASK, Missed { from: Nanos(0), late: 2, limit: 1 })]);
+    windows.disturb();
+    assert_eq!((windows.open(Nanos(300)), windows.end(Nanos(300), TASK)), (vec![], None));
+}
+
+#[test]
+fn a_second_wakeup_is_no_second_request() {
+    let (mut windows, _) = requests(&[11, 1]);
+    windows.begin(Nanos(500), TASK);
+    windows.begin(Nanos(509), TASK);
+    assert_eq!(windows.end(Nanos(511), TASK).map(|missed| missed.late), Some(2));
+    assert!(windows.has_judged() && !Windows::default().has_judged());
+}
