@@ -52,6 +52,9 @@ enum choice { PREVIOUS, DEFAULT_SEARCH, TARGET, IMPOSSIBLE };
 enum giving { GIVE_NOTHING, GIVE_QUEUES, GIVE_HELD, GIVE_HELD_TWICE, GIVE_CANCELLED, GIVE_TOO_MANY, GIVE_UNKNOWN,
 	CANCEL_NOTHING, GIVE_HELD_TO_TARGET, GIVE_HELD_TO_FIFO };
 
+/* What cpu_release does with the local queue, by either form of the kernel's call. */
+enum releasing { RELEASE_NOTHING, RELEASE_AT_ONCE, RELEASE_AFTERWARDS };
+
 enum kick { NO_KICK, KICK, KICK_IDLE, KICK_PREEMPT, KICK_WAIT, KICK_IDLE_PREEMPT,
 	KICK_PREEMPT_WAIT };
 
@@ -71,6 +74,7 @@ const volatile s32 target_cpu;
 const volatile s32 kick_cpu;
 const volatile bool yield_answer;
 const volatile bool tick_ends_slice;
+const volatile u32 release_does;
 const volatile s32 init_result;
 const volatile s32 init_task_result[ROLES];
 const volatile bool init_task_disallows[ROLES];
@@ -366,6 +370,10 @@ OP2(void, trace_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 OP2(void, trace_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
 	new_entry(CPU_RELEASE, cpu, 0);
+	if (release_does == RELEASE_AT_ONCE && KERNEL_HAS(scx_bpf_reenqueue_local___v1))
+		scx_bpf_reenqueue_local___v1();
+	if (release_does == RELEASE_AFTERWARDS && KERNEL_HAS(scx_bpf_reenqueue_local___v2___compat))
+		scx_bpf_reenqueue_local___v2___compat();
 }
 
 #ifndef WITHOUT_HOTPLUG

@@ -56,6 +56,19 @@ pub enum Choice {
     Impossible,
 }
 
+/// What `cpu_release` does. The order is that of `enum releasing`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Releasing {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Has the local queue enqueued again, by the call of 6.12.
+    AtOnce,
+    /// The same by the call of 6.19.
+    Afterwards,
+}
+
 /// What `dispatch` does. The order is that of `enum giving`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -204,6 +217,8 @@ pub struct Common {
     pub yield_answer: bool,
     /// `tick` sets the slice of our tasks to 0.
     pub tick_ends_slice: bool,
+    /// What `cpu_release` does.
+    pub release: Releasing,
     /// What `init` returns.
     pub init_result: i32,
 }
@@ -257,6 +272,7 @@ impl Settings<'_> {
         line("kick_cpu", &self.common.kick_cpu);
         line("yield_answer", &self.common.yield_answer);
         line("tick_ends_slice", &self.common.tick_ends_slice);
+        line("release_does", &(self.common.release as i64));
         line("init_result", &self.common.init_result);
         line("without_marks", &self.without_marks);
         text

@@ -364,8 +364,7 @@ OP2(void, cfs_set_weight, struct task_struct *, p, u32, weight)
 /* A task of a higher class takes the CPU: whoever was about to run waits with the others. */
 OP2(void, cfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
-	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
-		scx_bpf_reenqueue_local___v1();
+	put_local_back();
 }
 
 /* Without these two the kernel ejects the scheduler when a CPU comes or goes. */

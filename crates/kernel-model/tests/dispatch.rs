@@ -300,16 +300,34 @@ fn d11_without_select_cpu_an_idle_cpu_gets_the_task_directly() {
 
 #[test]
 fn k2_reenqueue_local_sends_every_waiting_task_through_enqueue_again() {
+    let mut bench = released("put_local_back();", "FLAGS=0");
+    assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:1(0x10000000000) enqueue:0:2(0x10000000000)");
+    assert_eq!(bench.kernel.event_count("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED"), 0);
+}
+
+/// While the op runs migration of the current task is disabled, and that is still the task that was preempted.
+#[test]
+fn k2_whoever_was_just_preempted_is_not_asked_about_within_cpu_release() {
+    let call = "if(KERNEL_HAS(scx_bpf_reenqueue_local___v1))counter=scx_bpf_reenqueue_local___v1();";
+    let mut bench = released(call, "FLAGS=0");
+    assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:2(0x10000000000)");
+    assert_eq!(bench.variable("counter"), 2, "both were taken off");
+    assert_eq!(bench.kernel.event_count("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED"), 1);
+    let mut bench = released(call, "FLAGS=16");
+    assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:1(0x10000000000) enqueue:0:2(0x10000000000)");
+}
+
+/// Two tasks of one CPU, of which the first runs, and a real-time task that takes it.
+fn released(call: &str, flags: &str) -> Bench {
     let body = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
-    let release = "ON_RELEASE=if(KERNEL_HAS(scx_bpf_reenqueue_local___v1))counter=scx_bpf_reenqueue_local___v1();";
-    let mut bench = Bench::probe(1, &with(&[body, "OP_PREEMPT", release]));
+    let mut bench = Bench::probe(1, &with(&[body, "OP_PREEMPT", &format!("ON_RELEASE={call}"), flags]));
     let rt = bench.task_with("rt", "", Policy::Fifo(9), 0);
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
     bench.wake(b);
     bench.log();
     bench.wake(rt);
-    assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:1(0x10000000000) enqueue:0:2(0x10000000000)");
+    bench
 }
 
 #[test]

@@ -226,13 +226,6 @@ static __always_inline void change_nice(struct task_struct *p, struct task *t)
 	set_key(p, t);
 }
 
-/* A task of a higher class takes a CPU: what waits for this CPU alone is put back, so that others can take it. */
-static __always_inline void put_local_back(void)
-{
-	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
-		scx_bpf_reenqueue_local___v1();
-}
-
 /* A CPU goes: nobody's victim, and what is counted there is for others. */
 static __always_inline void leave_queues(s32 cpu)
 {

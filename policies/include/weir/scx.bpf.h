@@ -246,8 +246,21 @@ static __always_inline bool dsq_move_by_key(struct bpf_iter_scx_dsq *it, struct 
 	return scx_bpf_dispatch_vtime_from_dsq___old(it, p, dsq_id, 0);
 }
 
-/* In cpu_release: every task that waits in this CPU's FIFO is enqueued again. */
+/*
+ * In cpu_release: every task that waits in this CPU's FIFO is enqueued again, so that others can take it. Since 6.19 that is
+ * done once the op is over. Before, it was done at once, while the op itself keeps the current task from migrating; and from
+ * 6.14 on such a task stays in the FIFO, with a new slice, and enqueue is not asked: the very one that was just preempted.
+ */
+extern void scx_bpf_reenqueue_local___v2___compat(void) __weak __ksym;
 extern u32 scx_bpf_reenqueue_local___v1(void) __weak __ksym;
+
+static __always_inline void put_local_back(void)
+{
+	if (KERNEL_HAS(scx_bpf_reenqueue_local___v2___compat))
+		scx_bpf_reenqueue_local___v2___compat();
+	else if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
+		scx_bpf_reenqueue_local___v1();
+}
 
 /* Since 6.19 the slice of a task is set by a call; before that by a store. */
 extern bool scx_bpf_task_set_slice___new(struct task_struct *p, u64 slice) __weak __ksym;

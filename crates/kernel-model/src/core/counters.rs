@@ -12,6 +12,8 @@ pub(crate) struct Counters {
     pub dispatch_keep_last: u64,
     /// An exiting task skipped `enqueue`.
     pub enq_skip_exiting: u64,
+    /// A task that may not migrate skipped `enqueue`.
+    pub enq_skip_migration_disabled: u64,
     /// A task that had to have its CPU at once was enqueued again.
     pub reenq_immed: u64,
     /// A local queue was enqueued again more than once in one go.
@@ -32,15 +34,15 @@ impl Counters {
         self.named().into_iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| value)
     }
 
-    /// All of them under their kernel names, in the order of the dump. Nothing disables migration or is a
-    /// sub-scheduler here, and every task that a program can name is the scheduler's: those stay 0.
+    /// All of them under their kernel names, in the order of the dump. Nothing is a sub-scheduler
+    /// here, and every task that a program can name is the scheduler's: those stay 0.
     pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("SCX_EV_SELECT_CPU_FALLBACK", self.select_cpu_fallback),
             ("SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE", self.dispatch_local_dsq_offline),
             ("SCX_EV_DISPATCH_KEEP_LAST", self.dispatch_keep_last),
             ("SCX_EV_ENQ_SKIP_EXITING", self.enq_skip_exiting),
-            ("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED", 0),
+            ("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED", self.enq_skip_migration_disabled),
             ("SCX_EV_REENQ_IMMED", self.reenq_immed),
             ("SCX_EV_REENQ_LOCAL_REPEAT", self.reenq_local_repeat),
             ("SCX_EV_REFILL_SLICE_DFL", self.refill_slice_dfl),

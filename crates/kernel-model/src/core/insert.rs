@@ -303,11 +303,12 @@ impl Core {
         }
     }
 
-    /// `scx_bpf_reenqueue_local`: every task of the local queue is enqueued again when the operation ends; how many
-    /// those are (contract K2).
+    /// `scx_bpf_reenqueue_local` in `cpu_release`: every task of the local queue is enqueued again when the operation ends;
+    /// how many those are (contract K2).
     pub fn reenqueue_local(&mut self) -> u32 {
         let cpu = self.locked_cpu();
-        self.reenqueue_local_later(cpu, Reenqueue::All);
+        let current = self.cpus[cpu.index()].current;
+        self.reenqueue_local_later(cpu, Reenqueue::Released(current));
         self.cpus[cpu.index()].local.len() as u32
     }
 }

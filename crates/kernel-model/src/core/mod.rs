@@ -205,6 +205,8 @@ impl Runqueue {
 pub(crate) enum Reenqueue {
     /// Those that must get the CPU at once and do not.
     Immediate,
+    /// All: the scheduler asked for it in `cpu_release`, with this task still the current one of its CPU.
+    Released(TaskId),
     /// All: the scheduler asked for it.
     All,
 }

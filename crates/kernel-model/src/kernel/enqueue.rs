@@ -64,7 +64,7 @@ impl Kernel {
         }
     }
 
-    async fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
+    pub(super) async fn enqueue_refilled(&mut self, task: TaskId, queue: QueueRef, flags: u64) {
         self.core.refill_slice(&mut self.machine.memory, task);
         self.insert(task, queue, false, flags).await;
     }

@@ -5,7 +5,7 @@
 use super::{Kernel, Stage};
 use crate::core::dsq::QueueRef;
 use crate::core::task::ReenqueueReason;
-use crate::core::{Reenqueue, enq_flags};
+use crate::core::{Reenqueue, enq_flags, ops_flags};
 use ids::{CpuId, DsqId, TaskId};
 use two_forms::two_forms;
 
@@ -97,7 +97,7 @@ impl Kernel {
             let stays = std::mem::take(&mut first) && open;
             let reason = match which {
                 _ if self.core.task(task).immediate && !stays => ReenqueueReason::Immediate,
-                Reenqueue::All => ReenqueueReason::Kfunc,
+                Reenqueue::All | Reenqueue::Released(_) => ReenqueueReason::Kfunc,
                 Reenqueue::Immediate => return false,
             };
             self.core.counters.reenq_immed += u64::from(reason == ReenqueueReason::Immediate);
@@ -106,11 +106,24 @@ impl Kernel {
             true
         });
         for task in waiting.drain(..) {
+            if which == Reenqueue::Released(task) && self.skips_migration_disabled() {
+                self.core.task_mut(task).reenqueue_reason = ReenqueueReason::None;
+                self.core.counters.enq_skip_migration_disabled += 1;
+                self.enqueue_refilled(task, QueueRef::Local(cpu), enq_flags::REENQ).await;
+                continue;
+            }
             let reason = self.core.task(task).reenqueue_reason;
             self.enqueue_again(task, reason).await;
         }
         self.waiting = waiting;
         self.come_back().await;
+    }
+
+    /// Whether a task that may not migrate goes to its local queue, and `enqueue` is not asked (contract D12). A BPF program
+    /// disables migration of the current task while it runs (`rcu_read_lock_dont_migrate`): in `cpu_release` of the one that
+    /// was just preempted, which the kernel then takes for a task that may not migrate.
+    fn skips_migration_disabled(&self) -> bool {
+        self.core.config.version >= (6, 14) && !self.flag(ops_flags::ENQ_MIGRATION_DISABLED)
     }
 
     /// `reenq_user`: the tasks that a queue of the scheduler holds now go through `enqueue` again (contract K2).

@@ -86,9 +86,15 @@ pub(super) fn peek(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result
     Ok(head.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
-/// scx_bpf_reenqueue_local(): 6.12's counts, the later one returns nothing.
-pub(super) fn reenqueue_local(core: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+/// scx_bpf_reenqueue_local() of 6.12, which counts, and works at once.
+pub(super) fn reenqueue_released(core: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(core.reenqueue_local().into())
+}
+
+/// scx_bpf_reenqueue_local() of 6.19, which returns nothing, and works when no program runs.
+pub(super) fn reenqueue_local(core: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
+    core.dsq_reenqueue(DsqId::LOCAL);
+    Ok(0)
 }
 
 /// scx_bpf_dsq_reenq(dsq_id, reenq_flags).

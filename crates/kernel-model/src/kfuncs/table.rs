@@ -184,7 +184,7 @@ pub(super) static KFUNCS: &[Kfunc] = &[
     row("scx_bpf_pick_idle_cpu_node", 3, V6_15, IDLE, Scan, idle::pick_idle_cpu_node),
     row("scx_bpf_put_cpumask", 1, V6_12, ANY, Trivial, idle::put_mask),
     row("scx_bpf_put_idle_cpumask", 1, V6_12, IDLE, Trivial, idle::put_mask),
-    row("scx_bpf_reenqueue_local", 0, V6_12, RELEASE, Queue, dsq::reenqueue_local),
+    row("scx_bpf_reenqueue_local", 0, V6_12, RELEASE, Queue, dsq::reenqueue_released),
     row("scx_bpf_reenqueue_local___v2", 0, V6_19, ANY, Queue, dsq::reenqueue_local),
     row("scx_bpf_select_cpu_and", 5, V6_16, SELECT, Scan, idle::select_cpu_and).refused(EPERM),
     row("scx_bpf_select_cpu_dfl", 4, V6_12, SELECT, Scan, idle::select_cpu_dfl).refused(EPERM),
