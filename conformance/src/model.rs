@@ -11,6 +11,7 @@ use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::{ExitInfo, Kernel};
 use machine_model::Machine;
 use simulator::{Scheduler, Setup, SetupError};
+use workload::Workload;
 
 /// CONFIG_HZ of the kernels that the records come from.
 const HZ: u32 = 250;
@@ -33,13 +34,22 @@ pub fn machine() -> Machine {
     machine
 }
 
+/// The tasks of a play are threads of the player, but for one that executes itself.
+pub(crate) fn in_one_process(workload: &Workload, but: Option<&str>) -> Workload {
+    let mut workload = workload.clone();
+    let threads = workload.tasks.iter_mut().filter(|task| but != Some(&task.name));
+    threads.for_each(|task| task.who.tgid = Some(1));
+    workload
+}
+
 /// Plays a scenario.
 pub fn play(scenario: &Scenario) -> Result<Record> {
     let machine = machine();
     let object = Object::parse(scenario.object()).context("our own object")?;
+    let workload = in_one_process(&scenario.workload, scenario.executes.as_deref());
     let setup = Setup {
         machine: &machine,
-        workload: &scenario.workload,
+        workload: &workload,
         scheduler: Scheduler::Object { object: &object, profile: scenario.profile() },
         seed: 0,
         duration: None,

@@ -35,6 +35,9 @@ pub struct ConformanceArguments {
     /// How often each scenario is played
     #[arg(long, default_value_t = 3)]
     plays: u32,
+    /// In the deterministic machine, whose CPUs never stand still: for a busy host, which disturbs plays
+    #[arg(long)]
+    deterministic: bool,
     #[command(flatten)]
     kernel: KernelArgument,
     /// Keep what the kernel did in this folder, for comparisons without a kernel
@@ -55,7 +58,7 @@ pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
         memory_mb: None,
         kernel: arguments.kernel.kernel.clone(),
         timeout: TIMEOUT,
-        deterministic: arguments.shares,
+        deterministic: arguments.shares || arguments.deterministic,
         seed: 1,
         append: String::new(),
         show: true,
