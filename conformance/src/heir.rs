@@ -11,6 +11,7 @@ use crate::oracle::{self, PIECE_US, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
 use launch_profile::Profile;
+use live::scheduler::Attached;
 use live::threads::{Options, play};
 use rustix::process::{Pid, setpriority_process};
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub(crate) struct Case {
     pub interactive: bool,
     pub hogs: &'static [i8],
     pub job: Option<Job>,
+    /// One more hog, which makes a task of so much work after each so many pieces of its own.
+    pub forks: Option<(u32, u32)>,
     pub seconds: u32,
 }
 
@@ -58,7 +61,7 @@ const fn case(name: &'static str, rr_ms: u32, hogs: &'static [i8], job: Option<i
         Some(nice) => Some(Job { nice, run_us: 1_200, period_us: 20_000 }),
         None => None,
     };
-    Case { name, rr_ms, interactive: true, hogs, job, seconds }
+    Case { name, rr_ms, interactive: true, hogs, job, forks: None, seconds }
 }
 
 pub(crate) const CASES: [Case; 12] = [
@@ -77,7 +80,7 @@ pub(crate) const CASES: [Case; 12] = [
 ];
 
 pub(crate) const fn apart(name: &'static str, hogs: &'static [i8], interactive: bool) -> Case {
-    Case { name, rr_ms: 6, interactive, hogs, job: None, seconds: 3 }
+    Case { name, rr_ms: 6, interactive, hogs, job: None, forks: None, seconds: 3 }
 }
 
 /// For four CPUs.
@@ -107,6 +110,12 @@ impl Case {
             let timer = format!(r#""timer": {{ "ref": "unique", "period": {period_us}, "mode": "absolute" }}"#);
             write!(tasks, r#""job": {{ "priority": {nice}, "loop": -1, "run": {run_us}, {timer} }},"#)?;
         }
+        if let Some((pieces, run_us)) = self.forks {
+            let works = format!(r#""works": {{ "loop": {pieces}, "run": {PIECE_US} }}"#);
+            let phases = format!(r#"{works}, "makes": {{ "loop": 1, "fork": "child" }}"#);
+            write!(tasks, r#""parent": {{ "loop": -1, "phases": {{ {phases} }} }},"#)?;
+            write!(tasks, r#""child": {{ "loop": 1, "run": {run_us} }},"#)?;
+        }
         let (tasks, seconds) = (tasks.trim_end_matches(','), self.seconds);
         let text = format!(r#"{{ "global": {{ "duration": {seconds} }}, "tasks": {{ {tasks} }} }}"#);
         Ok(Workload::from_rt_app(self.name, &text)?)
@@ -120,14 +129,26 @@ impl Case {
 /// # Errors
 /// If a case cannot be played, or the kernel has no such setting.
 pub fn play_all(later: Duration) -> Result<String> {
-    play_cases(&CASES, later, is_hog)
+    play_cases(&CASES, later, is_hog, set)
 }
 
-pub(crate) fn play_cases(cases: &[Case], later: Duration, has_turns: impl Fn(&str) -> bool) -> Result<String> {
+/// MuQSS is told what a case asks for.
+pub(crate) fn set(case: &Case) -> Result<Option<Attached>> {
+    std::fs::write(RR_INTERVAL, case.rr_ms.to_string()).context(RR_INTERVAL)?;
+    std::fs::write(INTERACTIVE, u32::from(case.interactive).to_string()).context(INTERACTIVE)?;
+    Ok(None)
+}
+
+/// `prepare` sets what a case asks for, or loads a policy that stays for the case.
+pub(crate) fn play_cases(
+    cases: &[Case],
+    later: Duration,
+    has_turns: impl Fn(&str) -> bool,
+    prepare: impl Fn(&Case) -> Result<Option<Attached>>,
+) -> Result<String> {
     let mut values = Values::default();
     for case in cases {
-        std::fs::write(RR_INTERVAL, case.rr_ms.to_string()).context(RR_INTERVAL)?;
-        std::fs::write(INTERACTIVE, u32::from(case.interactive).to_string()).context(INTERACTIVE)?;
+        let attached = prepare(case)?;
         let workload = case.workload()?;
         oracle::wait_for_phase(later);
         // The threads of the case before may still be on their way out.
@@ -139,6 +160,10 @@ pub(crate) fn play_cases(cases: &[Case], later: Duration, has_turns: impl Fn(&st
             anyhow::Ok(played?)
         })?;
         values.add_played(case.name, &played, &has_turns);
+        if case.forks.is_some() {
+            values.add_family_played(case.name, &workload, &played);
+        }
+        attached.map_or(Ok(()), oracle::unload)?;
     }
     Ok(values.to_string())
 }

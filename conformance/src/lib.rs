@@ -16,6 +16,7 @@ pub mod model;
 pub mod muqss;
 pub mod oracle;
 pub mod order;
+pub mod placement;
 pub mod process;
 pub mod record;
 pub mod recorded;

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
 use conformance::{
-    Record, Scenario, classes, fair, heir, kernel, model, muqss, order, process, recorded, shares, table,
+    Record, Scenario, classes, fair, heir, kernel, model, muqss, order, placement, process, recorded, shares, table,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -90,8 +90,11 @@ enum Command {
     /// Play hogs and a periodic job in the running kernel, which must be one with MuQSS, and print what was measured.
     Heir {
         /// Which cases: those that bfs has too, or more for muqss, on 1, 2 or 4 CPUs.
-        #[arg(default_value = "bfs", value_parser = ["bfs", "one", "two", "four"])]
+        #[arg(default_value = "bfs", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
+        /// Load muqss first: the kernel is one with sched_ext.
+        #[arg(long)]
+        loaded: bool,
         /// Begin each so much later.
         #[arg(long, default_value_t = 0)]
         later_us: u64,
@@ -119,8 +122,23 @@ enum Command {
     /// Compare muqss with what MuQSS 0.31 did.
     Muqss {
         /// Which cases.
-        #[arg(default_value = "one", value_parser = ["bfs", "one", "two", "four"])]
+        #[arg(default_value = "one", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
+    },
+    /// Play where a task goes that wakes, in the running kernel, which must be one with MuQSS, and print it.
+    Placement {
+        /// Which machine: its CPUs are those of the running one.
+        #[arg(value_parser = ["threads", "nodes"])]
+        machine: String,
+        /// Load muqss first: the kernel is one with sched_ext.
+        #[arg(long)]
+        loaded: bool,
+    },
+    /// Compare where tasks go under muqss in the model with what was recorded in kernels.
+    Placements {
+        /// Which machine.
+        #[arg(value_parser = ["threads", "nodes"])]
+        machine: String,
     },
     /// Compare cfs in the model with what Linux 6.1 did.
     Fairs {
@@ -190,8 +208,8 @@ fn run(command: Command) -> Result<bool> {
             let real = if rounds.is_empty() { records.ranges()? } else { records.saved(&rounds)? };
             say(&order::compare(&real, &records.simulated(seed)?, records.known), keep, &order::write(&real))
         }
-        Command::Heir { cases, later_us } => {
-            print!("{}", muqss::play_all(&cases, std::time::Duration::from_micros(later_us))?);
+        Command::Heir { cases, loaded, later_us } => {
+            print!("{}", muqss::play_all(&cases, std::time::Duration::from_micros(later_us), loaded)?);
             Ok(true)
         }
         Command::Fair { cases, cpus, loaded, later_us } => {
@@ -204,6 +222,17 @@ fn run(command: Command) -> Result<bool> {
         }
         Command::Muqss { cases } => {
             say(&muqss::compare(&cases, &muqss::simulated(&cases)?, &muqss::recorded(&cases)?), None, "")
+        }
+        Command::Placement { machine, loaded } => {
+            print!("{}", placement::play_all(&machine, loaded)?);
+            Ok(true)
+        }
+        Command::Placements { machine } => {
+            let model = placement::model(&machine)?;
+            for (who, records) in placement::recorded(&machine)? {
+                print!("{}", placement::compare(&machine, who, &records, &model)?.0);
+            }
+            Ok(true)
         }
         Command::Fairs { preset } => {
             let (model, kernel) = (fair::simulated(&preset, 1_000)?, fair::recorded("6.1-1000")?);

@@ -12,13 +12,18 @@ use std::time::Duration;
 
 /// Two hogs, of which one has nice 0.
 const fn hogs(name: &'static str, hogs: &'static [i8]) -> Case {
-    Case { name, rr_ms: 6, interactive: true, hogs, job: None, seconds: 2 }
+    Case { name, rr_ms: 6, interactive: true, hogs, job: None, forks: None, seconds: 2 }
 }
 
 /// 1 ms every 10 ms beside hogs.
 const fn sleeper(name: &'static str, hogs: &'static [i8]) -> Case {
     let job = Some(Job { nice: 0, run_us: 1_000, period_us: 10_000 });
-    Case { name, rr_ms: 6, interactive: true, hogs, job, seconds: 2 }
+    Case { name, rr_ms: 6, interactive: true, hogs, job, forks: None, seconds: 2 }
+}
+
+/// A hog that makes a task of 1 ms after each 10 ms, beside others.
+const fn forks(name: &'static str, hogs: &'static [i8]) -> Case {
+    Case { name, rr_ms: 6, interactive: true, hogs, job: None, forks: Some((50, 1_000)), seconds: 3 }
 }
 
 const ONE: [Case; 10] = [
@@ -33,6 +38,7 @@ const ONE: [Case; 10] = [
     sleeper("sleeper-4", &[0, 0, 0, 0]),
     sleeper("sleeper-8", &[0, 0, 0, 0, 0, 0, 0, 0]),
 ];
+const FORKS: [Case; 3] = [forks("forks-0", &[]), forks("forks-1", &[0]), forks("forks-4", &[0, 0, 0, 0])];
 const TWO: [Case; 2] = [apart("three", &[0, 0, 0], true), apart("three-apart", &[0, 0, 0], false)];
 
 /// What the kernel did: which cases, and each time that it was asked. It was booted with `rqshare=none` for several CPUs.
@@ -54,6 +60,7 @@ const RECORDS: [(&str, &str); 12] = [
 fn cases(name: &str) -> &'static [Case] {
     match name {
         "one" => &ONE,
+        "forks" => &FORKS,
         "two" => &TWO,
         "four" => &FOUR,
         _ => &heir::CASES,
@@ -65,12 +72,32 @@ fn has_turns(cases: &str, task: &str) -> bool {
     is_hog(task) && !["two", "four"].contains(&cases)
 }
 
-/// Plays cases with real threads in the running kernel, which has MuQSS, each so much later than it would begin.
+/// Plays cases with real threads in the running kernel, which has MuQSS, or gets `muqss` for each case, each so much later than
+/// it would begin.
 ///
 /// # Errors
-/// If a case cannot be played, or the kernel has no such setting.
-pub fn play_all(name: &str, later: Duration) -> Result<String> {
-    play_cases(cases(name), later, |task| has_turns(name, task))
+/// If a case cannot be played, or the kernel has no such setting or does not take the policy.
+pub fn play_all(name: &str, later: Duration, loaded: bool) -> Result<String> {
+    let load = |case: &Case| Ok(Some(oracle::attach("muqss", &profile(case)?)?));
+    let has_turns = |task: &str| has_turns(name, task);
+    match loaded {
+        true => play_cases(cases(name), later, has_turns, load),
+        false => play_cases(cases(name), later, has_turns, heir::set),
+    }
+}
+
+/// The profile of `muqss` with what a case asks for, and a queue for each CPU.
+fn profile(case: &Case) -> Result<Profile> {
+    let shipped = policies::find("muqss").ok_or_else(|| anyhow!("no policy muqss"))?;
+    let mut profile = Profile::from_toml("muqss", shipped.profile)?;
+    let tunable = |key: &str, value: String| (key.to_owned(), value);
+    let tunables = [
+        tunable("rr_interval_ms", case.rr_ms.to_string()),
+        tunable("interactive", case.interactive.to_string()),
+        tunable("rqshare", "0".to_owned()),
+    ];
+    profile.select(Some("0.31"), &tunables)?;
+    Ok(profile)
 }
 
 /// A machine of so many CPUs with the costs of the deterministic one.
@@ -93,14 +120,7 @@ pub fn simulated(name: &str) -> Result<Values> {
     let object = Object::parse(shipped.object)?;
     let mut values = Values::default();
     for case in cases(name) {
-        let mut profile = Profile::from_toml("muqss", shipped.profile)?;
-        let tunable = |key: &str, value: String| (key.to_owned(), value);
-        let tunables = [
-            tunable("rr_interval_ms", case.rr_ms.to_string()),
-            tunable("interactive", case.interactive.to_string()),
-            tunable("rqshare", "0".to_owned()),
-        ];
-        profile.select(Some("0.31"), &tunables)?;
+        let profile = profile(case)?;
         let workload = case.workload()?;
         // Without noise all CPUs of the model end their slices at one moment, for ever, and such ties keep what is near.
         let seed = u64::from(machine.topology.len() > 1);
@@ -167,10 +187,11 @@ mod tests {
 
     #[test]
     fn every_case_is_a_workload() {
-        for name in ["bfs", "one", "two", "four"] {
+        for name in ["bfs", "one", "forks", "two", "four"] {
             for case in cases(name) {
                 let workload = case.workload().unwrap();
-                assert_eq!(workload.tasks.len(), case.hogs.len() + usize::from(case.job.is_some()), "{}", case.name);
+                let others = usize::from(case.job.is_some()) + 2 * usize::from(case.forks.is_some());
+                assert_eq!(workload.tasks.len(), case.hogs.len() + others, "{}", case.name);
             }
         }
     }

@@ -4,12 +4,14 @@
 //!
 //! `heir` and `fair` are such comparisons, both in the deterministic virtual machine.
 
-use anyhow::{Context, Error, Result, bail};
+use crate::model::in_one_process;
+use anyhow::{Context, Error, Result, anyhow, bail};
 use bpf_object::Object;
 use event_log::{Event, EventKind, Sink, TaskInfo};
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos, TaskId};
 use launch_profile::Profile;
+use live::scheduler::{Attached, Host, Request, load};
 use live::threads::Played;
 use machine_model::Machine;
 use measures::LatencySummary;
@@ -24,6 +26,8 @@ use workload::{Op, Workload};
 pub(crate) const PIECE_US: u64 = 200;
 /// Who is away for longer has lost the CPU; interrupts and threads of the kernel take less.
 const AWAY: Nanos = Nanos::from_us(500);
+/// The kind of exit of a scheduler that was unloaded.
+const UNREGISTERED: u64 = 64;
 /// 1 CPU of 1000 ticks a second, with the costs of the other comparisons in that machine.
 const MACHINE: &str = include_str!("../shares/icount.toml");
 
@@ -32,8 +36,32 @@ const MACHINE: &str = include_str!("../shares/icount.toml");
 /// # Errors
 /// If its description cannot be read.
 pub(crate) fn machine(hz: u32, cpus: u32) -> Result<Machine> {
-    let text = MACHINE.replace("core:1 pu:1", &format!("core:{cpus} pu:1"));
+    machine_of(hz, &format!("core:{cpus} pu:1"))
+}
+
+/// The same of another shape.
+///
+/// # Errors
+/// If its description cannot be read.
+pub(crate) fn machine_of(hz: u32, shape: &str) -> Result<Machine> {
+    let text = MACHINE.replace("core:1 pu:1", shape);
     Ok(Machine { hz, ..Machine::from_toml("icount.toml", &text)? })
+}
+
+/// The running kernel gets a policy.
+pub(crate) fn attach(name: &str, profile: &Profile) -> Result<Attached> {
+    let shipped = policies::find(name).ok_or_else(|| anyhow!("no policy {name}"))?;
+    let host = Host::read()?;
+    Ok(load(&Request { name, object: shipped.object, profile, host: &host, measure: false })?)
+}
+
+/// The policy must have lasted until now.
+pub(crate) fn unload(mut attached: Attached) -> Result<()> {
+    let exit = attached.unload()?;
+    if exit.kind != UNREGISTERED {
+        bail!("the scheduler ended by itself: {} {}", exit.reason, exit.message);
+    }
+    Ok(())
 }
 
 /// Spins for so long before a case begins: in the deterministic machine nothing else tells one time from another. A sleep
@@ -136,9 +164,10 @@ impl Values {
         is_hog: impl Fn(&str) -> bool,
         seed: u64,
     ) -> Result<()> {
+        let workload = in_one_process(workload, None);
         let setup = Setup {
             machine,
-            workload,
+            workload: &workload,
             scheduler: Scheduler::Object { object, profile },
             seed,
             duration: None,

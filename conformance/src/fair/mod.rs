@@ -14,13 +14,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
 use cases::{CASES, Case};
 use launch_profile::Profile;
-use live::scheduler::{Attached, Host, Request, load};
+use live::scheduler::Attached;
 use live::threads::{Options, play};
 use std::path::Path;
 use std::time::Duration;
 
-/// The kind of exit of a scheduler that was unloaded.
-const UNREGISTERED: u64 = 64;
 /// Where Linux 6.1 is told its latency and granularities.
 const SETTINGS: &str = "/sys/kernel/debug/sched";
 /// Their names there, and the tunables of `cfs`.
@@ -69,8 +67,8 @@ pub fn play_all(how: &Play) -> Result<String> {
         if !how.loaded {
             set_units(case)?;
         } else if attached.as_ref().is_none_or(|(units, _)| *units != case.units_ns()) {
-            unload(attached.take())?;
-            attached = Some((case.units_ns(), attach(case)?));
+            attached.take().map_or(Ok(()), |(_, old)| oracle::unload(old))?;
+            attached = Some((case.units_ns(), oracle::attach("cfs", &profile("6.1", case)?.1)?));
         }
         let workload = case.workload(false)?;
         oracle::wait_for_phase(how.later);
@@ -79,18 +77,8 @@ pub fn play_all(how: &Play) -> Result<String> {
         values.add_family_played(case.name, &workload, &played);
         eprintln!("{}", case.name);
     }
-    unload(attached.take())?;
+    attached.take().map_or(Ok(()), |(_, last)| oracle::unload(last))?;
     Ok(values.to_string())
-}
-
-/// The policy must have lasted until now.
-fn unload(attached: Option<([u64; 3], Attached)>) -> Result<()> {
-    let Some((_, mut attached)) = attached else { return Ok(()) };
-    let exit = attached.unload()?;
-    if exit.kind != UNREGISTERED {
-        bail!("the scheduler ended by itself: {} {}", exit.reason, exit.message);
-    }
-    Ok(())
 }
 
 /// Linux 6.1 gets the units of a case.
@@ -111,13 +99,6 @@ fn profile(preset: &str, case: &Case) -> Result<(&'static [u8], Profile)> {
     let tunables: Vec<_> = units.chain([("scaling".to_owned(), "0".to_owned())]).collect();
     profile.select(Some(preset), &tunables)?;
     Ok((shipped.object, profile))
-}
-
-/// The running kernel gets the policy.
-fn attach(case: &Case) -> Result<Attached> {
-    let (object, profile) = profile("6.1", case)?;
-    let host = Host::read()?;
-    Ok(load(&Request { name: "cfs", object, profile: &profile, host: &host, measure: false })?)
 }
 
 /// What the model gives for the same cases under `cfs`, with so many ticks a second.

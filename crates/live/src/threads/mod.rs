@@ -46,7 +46,7 @@ pub use stage::{Running, Stage, Stopper};
 pub use work::Calibration;
 
 use crate::LiveError;
-use ids::{Nanos, TaskId};
+use ids::{CpuId, Nanos, TaskId};
 use measures::Periods;
 use workload::{TaskGroup, Workload};
 
@@ -137,6 +137,8 @@ pub struct Step {
     pub task: TaskId,
     /// Index in the script; the length of the script is the exit.
     pub operation: u32,
+    /// Where.
+    pub cpu: CpuId,
 }
 
 /// What one task did. Times count from the play's beginning.

@@ -224,7 +224,7 @@ impl<'w> Shared<'w> {
             let script = &self.workload.tasks[state.player.spec_of(task) as usize].script;
             let exit = (demand == Some(Demand::Exit)).then_some(script.len() as u32);
             if let Some(operation) = operation.map(|(index, _)| index).or(exit) {
-                state.log.push(Step { time: now, task, operation });
+                state.log.push(Step { time: now, task, operation, cpu: sys::current_cpu() });
             }
         }
         rung.extend(woken.drain(..).map(|other| state.seats[other.index()].clone()));

@@ -31,6 +31,11 @@ pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
+/// Where the calling thread runs.
+pub fn current_cpu() -> CpuId {
+    CpuId(rustix::thread::sched_getcpu() as u32)
+}
+
 /// Sleeps while `word` holds `value`, until somebody wakes it, at most until `until`; may return earlier.
 ///
 /// The kernel's timer behind `until` is the one of `clock_nanosleep(2)` (an hrtimer sleeper): for the scheduler, both
