@@ -412,3 +412,37 @@ fn who_cannot_be_pushed_goes_on() {
         assert_eq!(world.running(0) == runs, bind);
     }
 }
+
+/// "balance.bpf.h" 4: seven tasks beside six are even enough, and nobody goes. The look before had two to move.
+#[test]
+fn what_is_even_enough_stays() {
+    for preset in PRESETS {
+        let mut world = World::new(&format!("cfs@{preset},{COLD}"), CACHE, 1000);
+        let hogs = occupy(&mut world, &[0; 8]);
+        occupy(&mut world, &[1; 4]);
+        hogs.iter().for_each(|hog| unbind(&mut world, *hog));
+        let gone = |world: &World| hogs.iter().filter(|hog| where_is(world, **hog) == 1).count();
+        world.run_ms(1000);
+        assert_eq!(gone(&world), 2, "{preset}");
+        let more = bound(&mut world, 0);
+        unbind(&mut world, more);
+        world.run_ms(1000);
+        assert_eq!((gone(&world), where_is(&world, more)), (2, 0), "{preset}");
+    }
+}
+
+/// "balance.bpf.h" 1: a CPU that becomes idle takes one task, from the nearest domain that has one, and looks no further.
+#[test]
+fn a_newly_idle_cpu_takes_one_from_the_nearest() {
+    for preset in PRESETS {
+        let mut world = World::new(&format!("cfs@{preset},{COLD}"), "node:1 l3:2 core:2 pu:1", 1000);
+        let hogs = occupy(&mut world, &[0, 0, 2, 2, 2, 2, 3, 3, 3, 3]);
+        let last = bound(&mut world, 1);
+        world.run_ms(10);
+        hogs.iter().for_each(|hog| unbind(&mut world, *hog));
+        world.block(last);
+        let places: Vec<u32> = hogs.iter().map(|hog| where_is(&world, *hog)).collect();
+        assert_eq!(places[..2].iter().sum::<u32>(), 1, "{preset}: one of CPU 0 went to CPU 1");
+        assert_eq!(places[2..], [2, 2, 2, 2, 3, 3, 3, 3], "{preset}");
+    }
+}
