@@ -227,26 +227,30 @@ fn run(command: Command) -> Result<bool> {
             print!("{}", placement::play_all(&machine, loaded)?);
             Ok(true)
         }
-        Command::Placements { machine } => {
-            let model = placement::model(&machine)?;
-            for (who, records) in placement::recorded(&machine)? {
-                print!("{}", placement::compare(&machine, who, &records, &model)?.0);
-            }
-            Ok(true)
-        }
+        Command::Placements { machine } => compare_placements(&machine),
         Command::Fairs { preset } => {
             let (model, kernel) = (fair::simulated(&preset, 1_000)?, fair::recorded("6.1-1000")?);
             say(&fair::compare(&model, &kernel), None, "")
         }
-        Command::Keep { records, output } => {
-            std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
-            for (scenario, kernel) in recorded_scenarios(&records, &[])? {
-                let kept = keep(&scenario, &kernel, &model::play(&scenario)?);
-                write(&output.join(format!("{}.txt", scenario.name)), &recorded::write(&kept))?;
-            }
-            Ok(true)
-        }
+        Command::Keep { records, output } => keep_all(&records, &output),
     }
+}
+
+fn compare_placements(machine: &str) -> Result<bool> {
+    let model = placement::model(machine)?;
+    for (who, records) in placement::recorded(machine)? {
+        print!("{}", placement::compare(machine, who, &records, &model)?.0);
+    }
+    Ok(true)
+}
+
+fn keep_all(records: &Path, output: &Path) -> Result<bool> {
+    std::fs::create_dir_all(output).with_context(|| output.display().to_string())?;
+    for (scenario, kernel) in recorded_scenarios(records, &[])? {
+        let kept = keep(&scenario, &kernel, &model::play(&scenario)?);
+        write(&output.join(format!("{}.txt", scenario.name)), &recorded::write(&kept))?;
+    }
+    Ok(true)
 }
 
 /// Prints a comparison and keeps what was compared, in the file that was asked for; whether all is well.

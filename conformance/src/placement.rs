@@ -7,8 +7,8 @@
 //! idled last. It has to be a kind that the kernel chose in the same case, in one of its plays. Times do not matter, so an
 //! emulated machine of any kind will do. Two caches in one package cannot be had with the QEMU of here.
 //!
-//! With `rqshare=mc`, as MuQSS is shipped, the model agrees with MuQSS in 73 and 62 of 96 cases (threads, nodes), and with `muqss`
-//! loaded in 7.2 in 87 and 86. MuQSS agrees less with itself than that: from one play to the next 32 and 20 of 96 tasks
+//! With `rqshare=mc`, as MuQSS is shipped, the model agrees with MuQSS in 73 and 62 of 96 cases (threads, nodes), and with
+//! `muqss` loaded in 7.2 in 87 and 86. MuQSS agrees less with itself than that: from one play to the next 32 and 20 of 96 tasks
 //! went to another CPU. Of the 57 cases that differ
 //!
 //! - in 31 the task went to a busy CPU though one that it might use idled, which happened in 19 to 31 cases of each play, and

@@ -385,8 +385,7 @@ OP2(void, nix_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 	WRITE_ONCE(cpu_of(cpu)->taken, true);
 	if (is_central(cpu))
 		leave_central();
-	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
-		scx_bpf_reenqueue_local___v1();
+	put_local_back();
 }
 
 OP2(void, nix_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)

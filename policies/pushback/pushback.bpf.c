@@ -287,8 +287,7 @@ OP2(void, pushback_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 	__sync_fetch_and_add(&taken_cpus, 1);
 	tell_somebody(CPU_DSQ + cpu, cpu);
 	tell_somebody(PUSHED_DSQ + cpu, cpu);
-	if (KERNEL_HAS(scx_bpf_reenqueue_local___v1))
-		scx_bpf_reenqueue_local___v1();
+	put_local_back();
 }
 
 OP2(void, pushback_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
