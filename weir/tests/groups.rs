@@ -88,6 +88,65 @@ fn the_text_has_a_table_of_groups_where_there_are_several() {
     assert!(!text_of("latency").lines().any(|line| line.starts_with("group")));
 }
 
+/// What each task has of all CPU time under the kernel's own scheduler, in tenths of a percent.
+fn shares(machine: &str, workload: &str) -> Vec<(String, u64)> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("g.json"), workload).unwrap();
+    let args = ["sim", "kernel", "-m", machine, "-w", "./g.json", "--for", "4s", "--format", "json"];
+    let output = weir(folder.path(), &args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tasks = json["runs"][0]["tasks"].as_array().unwrap();
+    let ran = tasks.iter().map(|task| (task["name"].as_str().unwrap().to_owned(), task["cpu_ns"].as_u64().unwrap()));
+    let ran: Vec<_> = ran.filter(|(name, _)| name.starts_with("t-")).collect();
+    let all: u64 = ran.iter().map(|(_, ns)| ns).sum();
+    ran.into_iter().map(|(name, ns)| (name, ns * 1000 / all)).collect()
+}
+
+/// Weights of groups divide a CPU, whatever the number and the nice values of the tasks in them; those within groups divide
+/// what their group has.
+#[test]
+fn the_kernel_s_own_scheduler_divides_a_cpu_among_groups() {
+    let hog = |name: &str, group: &str| format!(r#""t-{name}": {{"loop": -1, "run": 1000, "taskgroup": "{group}"}}"#);
+    let file = |groups: &str, tasks: &[String]| {
+        format!(r#"{{"taskgroups": {{{groups}}}, "tasks": {{{}}}}}"#, tasks.join(", "))
+    };
+    let flat =
+        file(r#""/a": {"weight": 100}, "/b": {"weight": 300}"#, &[hog("a", "/a"), hog("b", "/b"), hog("c", "/b")]);
+    let nested = file(
+        r#""/a": {"weight": 100}, "/a/x": {"weight": 100}, "/a/y": {"weight": 400}, "/b": {"weight": 300}"#,
+        &[hog("x", "/a/x"), hog("y", "/a/y"), hog("a", "/a"), hog("b", "/b")],
+    );
+    let many = (0..20).map(|number| hog(&format!("a{number}"), "/a"));
+    let many = file(r#""/a": {"weight": 100}, "/b": {"weight": 1}"#, &many.chain([hog("b", "/b")]).collect::<Vec<_>>());
+    let near = |workload: &str, expected: &[(&str, u64)]| {
+        let all = shares("pu:1", workload);
+        for (name, share) in expected {
+            let found = all.iter().find(|(task, _)| task == name).unwrap_or_else(|| panic!("{name} is in {all:?}")).1;
+            assert!(found.abs_diff(*share) <= 5, "{name} shall have {share}: {all:?}");
+        }
+    };
+    near(&flat, &[("t-a", 250), ("t-b", 375), ("t-c", 375)]);
+    // In /a there are weights 100 and 400 of groups, and 1024 of a task, which is 100 of a group.
+    near(&nested, &[("t-x", 41), ("t-y", 166), ("t-a", 41), ("t-b", 750)]);
+    near(&many, &[("t-a0", 49), ("t-a19", 49), ("t-b", 9)]);
+}
+
+/// On two CPUs a group's weight is divided as its tasks are: a task of a light group has as much of its CPU as one of many in
+/// a heavy group, if their parts are alike.
+#[test]
+fn a_group_on_several_cpus_has_its_weight_once() {
+    let workload = r#"{"taskgroups": {"/a": {"weight": 100}, "/b": {"weight": 100}}, "tasks": {
+        "t-a": {"loop": -1, "run": 1000, "taskgroup": "/a", "cpus": [0]},
+        "t-b": {"loop": -1, "run": 1000, "taskgroup": "/b", "cpus": [0]},
+        "t-c": {"loop": -1, "run": 1000, "taskgroup": "/b", "cpus": [1]}}}"#;
+    // Of CPU 0 `a` has 1024, and `b` half of that: two thirds, and one third.
+    let shares = shares("core:2 pu:1", workload);
+    for (task, expected) in shares.iter().zip([333, 166, 500]) {
+        assert!(task.1.abs_diff(expected) <= 5, "{shares:?}");
+    }
+}
+
 #[test]
 fn a_profile_tells_what_the_kernel_does_not() {
     let folder = folder();

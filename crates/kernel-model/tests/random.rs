@@ -9,7 +9,7 @@ use bench::kinds::{KINDS, Serves, object};
 use bench::{Bench, TICK};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
-use kernel_model::{Leave, TaskAttributes};
+use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -71,6 +71,12 @@ enum Step {
     Suspend {
         on: bool,
     },
+    /// A task goes to a cgroup that is given a weight; the first ones are made.
+    Group {
+        task: u8,
+        group: u8,
+        weight: u32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -88,6 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => any::<u8>().prop_map(|cpu| Step::Hotplug { cpu }),
         1 => any::<[u8; 2]>().prop_map(|[cpu, task]| Step::Leaving { cpu, task }),
         1 => any::<bool>().prop_map(|on| Step::Suspend { on }),
+        2 => (any::<[u8; 2]>(), 1u32..10_001).prop_map(|([task, group], weight)| Step::Group { task, group, weight }),
     ]
 }
 
@@ -109,6 +116,8 @@ struct World {
     online: CpuSet,
     /// Allowed CPUs and policy; `None`: gone.
     tasks: Vec<Option<(CpuSet, Policy)>>,
+    /// The root, and those that were made.
+    groups: Vec<CgroupId>,
     life: BTreeMap<String, Life>,
 }
 
@@ -126,7 +135,7 @@ impl World {
         let mut bench = Bench::load(topology, object(kind)).unwrap();
         bench.attach();
         let online = CpuSet::first_n(cpus as usize);
-        World { bench, cpus, online, tasks: Vec::new(), life: BTreeMap::new() }
+        World { bench, cpus, online, tasks: Vec::new(), groups: vec![CgroupId::ROOT], life: BTreeMap::new() }
     }
 
     fn mask(&self, bits: u8) -> CpuSet {
@@ -240,10 +249,26 @@ impl World {
             Step::Leaving { cpu, task } => self.leaving(self.cpu(cpu), task),
             Step::Suspend { on: true } => self.bench.kernel.begin_suspend(self.cpu(0)),
             Step::Suspend { on: false } => self.bench.kernel.end_suspend(self.cpu(0)),
+            Step::Group { task, group, weight } => self.group(self.alive(task), group, weight),
         }
         self.bench.kernel.check();
         self.bench.settle();
         self.bench.kernel.check();
+    }
+
+    fn group(&mut self, task: Option<TaskId>, group: u8, weight: u32) {
+        let (on, group) = (self.cpu(0), usize::from(group));
+        if self.groups.len() < 5 {
+            let parent = self.groups[group % self.groups.len()];
+            self.groups.push(self.bench.kernel.make_cgroup(on, parent, "g").expect("nobody refuses"));
+        }
+        let group = self.groups[group % self.groups.len()];
+        if group != CgroupId::ROOT {
+            self.bench.kernel.set_cgroup(on, group, CgroupKnobs { weight, ..CgroupKnobs::default() });
+        }
+        if let Some(task) = task {
+            self.bench.kernel.move_to_cgroup(on, &[task], group).expect("nobody refuses");
+        }
     }
 
     fn hotplug(&mut self, cpu: CpuId) {

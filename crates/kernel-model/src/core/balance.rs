@@ -8,12 +8,14 @@
 //!    span pulls from the one that has most, but no task that is heavier than the difference, unless that failed before.
 //! 4. Who ran half a millisecond ago still has its cache, and stays.
 //!
+//! A task's load is what its groups leave of its weight (`task_h_load`).
+//!
 //! Not modelled: load tracking (a CPU's load is the weight of who is there now, where a kernel has an average over some
 //! 30 ms), groups of CPUs (a CPU is compared with the busiest CPU, not its group with another), active balancing.
 
 use super::Core;
 use super::classes::Turn;
-use super::fair::NICE_0;
+use super::fair::SCALE;
 use super::task::Task;
 use ids::{CpuId, Locality, Nanos, Policy, TaskId};
 use std::cmp::Reverse;
@@ -26,6 +28,8 @@ const BUSY_FACTOR: u64 = 16;
 const NICE_TRIES: u32 = 1;
 /// `imbalance_pct`: a busiest CPU that has less than so many percent of the load is left alone.
 const IMBALANCE_PERCENT: u64 = 117;
+/// What a wakeup that is about to sleep weighs: a task of nice 0.
+const NICE_0: u64 = 1024;
 /// The spans over which CPUs balance, from the core to the machine.
 const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
 
@@ -193,7 +197,7 @@ impl Core {
         let mut imbalance = self.fair_load(from).saturating_sub(average).min(average - local);
         let mut moved = Vec::new();
         for task in self.fair_movable(from, cpu, failed > NICE_TRIES) {
-            let weight = self.fair_weight(task);
+            let weight = self.fair_weight(task) >> SCALE;
             if imbalance > 0 && weight >> failed.min(16) <= imbalance {
                 imbalance = imbalance.saturating_sub(weight);
                 self.fair_move(task, cpu);

@@ -3,6 +3,7 @@
 
 use crate::guest::cgroup_id;
 use crate::{CgroupId, CgroupKnobs};
+use ids::CpuId;
 
 /// A cgroup: of one that is gone the number stays.
 #[derive(Debug, Default)]
@@ -19,6 +20,10 @@ pub(crate) struct Cgroup {
     pub is_told: bool,
     /// It was removed.
     pub is_gone: bool,
+    /// The weights of fair tasks and groups that compete in it, by CPU, as they were when they were last reckoned; and their
+    /// sum.
+    loads: Vec<u64>,
+    load: u64,
 }
 
 /// All of them by number.
@@ -45,6 +50,22 @@ impl Cgroups {
     /// The same, to change it.
     pub fn get_mut(&mut self, cgroup: CgroupId) -> &mut Cgroup {
         &mut self.all[cgroup.0 as usize]
+    }
+
+    /// How many there are or were, with the root.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// So much competes in it on this CPU now; the sum over all CPUs.
+    pub fn note_load(&mut self, cgroup: CgroupId, cpu: CpuId, load: u64) -> u64 {
+        let entry = self.get_mut(cgroup);
+        if entry.loads.len() <= cpu.index() {
+            entry.loads.resize(cpu.index() + 1, 0);
+        }
+        let old = std::mem::replace(&mut entry.loads[cpu.index()], load);
+        entry.load = entry.load - old + load;
+        entry.load
     }
 
     /// A new one in `parent`.

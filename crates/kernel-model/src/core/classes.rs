@@ -124,6 +124,7 @@ impl Core {
     /// The best waiting task of a higher class for `cpu`: its own, or one pulled from another CPU. Taken off its queue.
     /// `prev` ran until now.
     pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class) -> Option<TaskId> {
+        self.fair_regroup(cpu, None);
         if self.cpus[cpu.index()].higher.is_empty() {
             self.fair_let_all_go(cpu, prev);
             if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {

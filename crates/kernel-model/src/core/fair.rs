@@ -9,9 +9,9 @@
 //!    picked, which happens when the others have caught up: it cannot lose its debt by sleeping (DELAY_DEQUEUE).
 //! 4. Who is picked anew goes on until its deadline, as long as it is eligible (RUN_TO_PARITY).
 //!
-//! Where tasks go is in `balance`, the timer that ends a turn in `hrtick`. `naive` is the same rule, slow and obvious, and
-//! `matches` compares the two. Not modelled: groups of tasks, and slices of a task's own (so PREEMPT_SHORT has nothing to
-//! decide). NEXT_BUDDY is off in both kernels.
+//! Where tasks go is in `balance`, the timer that ends a turn in `hrtick`, what cgroups make of weights in `groups`. `naive` is
+//! the same rule, slow and obvious, and `matches` compares the two. Not modelled: slices of a task's own (so PREEMPT_SHORT has
+//! nothing to decide). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
 use super::balance::Balances;
@@ -19,6 +19,7 @@ use super::task::{Class, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use std::collections::BTreeSet;
 
+mod groups;
 mod hrtick;
 #[cfg(test)]
 mod matches;
@@ -27,8 +28,11 @@ mod naive;
 
 /// `sched_base_slice` for one CPU; it grows with the logarithm of their number, up to that of 8 CPUs.
 const SLICE_NS: u64 = 700_000;
+/// Weights have so many more bits than the table of them, so that parts of small ones can be told apart
+/// (SCHED_FIXEDPOINT_SHIFT).
+pub(super) const SCALE: u32 = 10;
 /// Weight of nice 0.
-pub(super) const NICE_0: u64 = 1024;
+const NICE_0: u64 = 1024 << SCALE;
 /// Where the virtual clocks of queues begin: far above any lag, which is at most 2 s for the lightest task.
 const CLOCK_START: u64 = 1 << 40;
 
@@ -57,9 +61,18 @@ impl FairQueue {
 }
 
 impl Core {
+    /// What a task weighs on its CPU: its own weight, or what its groups leave of it there.
     pub fn fair_weight(&self, task: TaskId) -> u64 {
+        match self.task(task).fair.weight {
+            0 => self.fair_full_weight(task),
+            part => part,
+        }
+    }
+
+    /// Its own weight.
+    fn fair_full_weight(&self, task: TaskId) -> u64 {
         let entry = self.task(task);
-        u64::from(load_weight(entry.policy, entry.nice))
+        u64::from(load_weight(entry.policy, entry.nice)) << SCALE
     }
 
     /// `sched_base_slice`.
@@ -107,9 +120,9 @@ impl Core {
         }
     }
 
-    /// Sum of the weights on `cpu`.
+    /// Sum of the weights on `cpu`, as in the table of them.
     pub(super) fn fair_load(&self, cpu: CpuId) -> u64 {
-        self.fair_sums(cpu).0
+        self.fair_sums(cpu).0 >> SCALE
     }
 
     /// `avg_vruntime`: the average virtual runtime on `cpu`; without tasks where that was last.
@@ -144,10 +157,11 @@ impl Core {
     /// `place_entity`: a task joins the others of its CPU with the lag that it had elsewhere or before. Its own weight
     /// moves the average, so its distance is made larger by as much. It must not be counted there yet.
     pub(super) fn fair_place(&mut self, task: TaskId) {
-        let (weight, full) = (self.fair_weight(task), self.fair_request(task));
         let cpu = self.task_cpu(task);
+        self.fair_regroup(cpu, Some(task));
+        let (weight, full) = (self.fair_weight(task), self.fair_request(task));
         self.fair_look(cpu);
-        let (load, average) = (self.fair_load(cpu), self.fair_average(cpu));
+        let (load, average) = (self.fair_sums(cpu).0, self.fair_average(cpu));
         let fair = &mut self.task_mut(task).fair;
         let whole = i128::from(fair.lag) * i128::from(load + weight);
         let lag = if load == 0 { 0 } else { (whole / i128::from(load)) as i64 };
@@ -172,8 +186,15 @@ impl Core {
         (fair.lag, fair.request) = (lag, Some(fair.deadline as i64 - fair.vruntime as i64));
     }
 
-    /// `reweight_entity` of a task that does not compete: it had another weight, so its virtual time was another one.
+    /// `reweight_entity` of a task that does not compete: it had another weight, so its virtual time was another one. What its
+    /// groups leave of the new one is reckoned when it joins.
     pub fn fair_reweight(&mut self, task: TaskId, old: u64) {
+        self.task_mut(task).fair.weight = 0;
+        self.fair_rescale_saved(task, old);
+    }
+
+    /// What a task had when it left is in the virtual time of its old weight.
+    fn fair_rescale_saved(&mut self, task: TaskId, old: u64) {
         let weight = i128::from(self.fair_weight(task));
         let scaled = |virtual_ns: i64| (i128::from(virtual_ns) * i128::from(old) / weight) as i64;
         let fair = &mut self.task_mut(task).fair;

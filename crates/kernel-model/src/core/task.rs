@@ -98,6 +98,8 @@ pub(crate) type TaskKey = (Class, u64, u64, TaskId);
 /// What the fair class knows of a task (`super::fair`). Times are virtual, in nanoseconds of a task of nice 0.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Entity {
+    /// What its groups leave of its weight on its CPU; 0 as long as nothing was reckoned, and without groups.
+    pub(super) weight: u64,
     pub(super) vruntime: u64,
     pub(super) deadline: u64,
     /// It cannot be preempted by its equals before this time.

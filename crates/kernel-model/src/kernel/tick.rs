@@ -19,6 +19,7 @@ impl Kernel {
         self.core.context.cpu = cpu;
         self.begin_locked(cpu, "tick").await;
         self.update_current(cpu);
+        self.core.fair_regroup(cpu, None);
         let current = self.core.current(cpu);
         if let Some(task) = current.some() {
             self.core.log(task, EventKind::Tick);
