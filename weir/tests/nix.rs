@@ -77,8 +77,8 @@ fn amp_is_work_conserving_up_to_what_cpu_0_can_give() {
     assert_ne!(amp(124, 50)["violation_count"], 0, "CPU 0 has too much to do");
 }
 
-/// More than CPU 0 can give does not begin: one task in the time of a pick, whatever the others could do. With shorter work, 5
-/// us, CPU 0 idles for a tenth of the time: a look that finds no CPU free ends, and the next one begins with an interrupt.
+/// More than CPU 0 can give does not begin: one task in the time of a pick, whatever the others could do. It is always busy
+/// then. (With shorter work and nothing drawn, as here, all tasks fall in step, and CPU 0 idles while they work.)
 #[test]
 fn amp_gives_one_task_in_the_time_of_a_pick() {
     let run = amp(124, 50);

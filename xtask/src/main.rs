@@ -6,6 +6,7 @@ mod cpu_time;
 mod locks;
 mod lrz;
 mod mutants;
+mod nix;
 mod noise;
 mod objects;
 mod predict;
@@ -54,6 +55,8 @@ enum Task {
     Objects(objects::Arguments),
     /// Measure how good the marks of comparisons are
     Statistics(statistics::Arguments),
+    /// Show what the three schedulers of NIX do on its machine, as docs/nix.md
+    Nix(nix::Arguments),
     /// Show how many tasks a second pass through one queue on 1 to 512 CPUs
     Wall(wall::Arguments),
     /// Show what a decision costs under each scheduler: instructions, time, locks
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Task::Statistics(arguments) => end("statistics", statistics::execute(&arguments).map(|()| true)),
         Task::Costs(arguments) => end("costs", costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => end("locks", locks::execute(&arguments).map(|()| true)),
+        Task::Nix(arguments) => end("nix", nix::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => end("wall", wall::execute(&arguments).map(|()| true)),
         Task::Vm(command) => vm::execute(command),
     }

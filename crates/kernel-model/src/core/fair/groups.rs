@@ -3,16 +3,16 @@
 //!
 //! 1. What a group has of its parent is divided among CPUs as the weights that compete there are (`calc_group_shares`), and
 //!    on each CPU among what competes in the group. So a task has a part of a part of its group's weight.
-//! 2. The kernel has a queue for each group on each CPU, and picks a group, then one within it. Here all tasks of a CPU are in
-//!    one queue, each with that part as its weight: the same shares, but the tasks of a group take their turns one by one,
-//!    where in the kernel the group has a turn.
+//! 2. The kernel has a queue for each group on each CPU, and picks a group, then one within it. Here all tasks of a CPU are
+//!    in one queue, each with that part as its weight: the same shares, but the tasks of a group take their turns one by
+//!    one, where in the kernel the group has a turn.
 //! 3. The parts of a CPU are reckoned anew when somebody joins it, when it picks, and at its ticks, as `update_cfs_group` does.
 //!    Weights are those of who is there now, where the kernel has an average over some 30 ms.
 //! 4. Whose weight changes keeps its lag and what is left of its request, in time (`reweight_entity`). All change around the
 //!    average, so that stays where it is.
 //!
-//! Not modelled: bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` make way as those of SCHED_IDLE do; its weight
-//! is theirs. While there are no cgroups but the root nothing of this is done.
+//! Not modelled: bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` make way as those of SCHED_IDLE do; its
+//! weight is theirs. While there are no cgroups but the root nothing of this is done.
 
 use super::{Core, SCALE};
 use crate::CgroupId;
@@ -36,8 +36,8 @@ struct Shares {
 }
 
 impl Core {
-    /// Reckons the weights of all that competes on `cpu` anew. `joins` is about to, and is not counted there yet. Who runs there
-    /// has been charged.
+    /// Reckons the weights of all that competes on `cpu` anew. `joins` is about to, and is not counted there yet. Who runs
+    /// there has been charged.
     pub fn fair_regroup(&mut self, cpu: CpuId, joins: Option<TaskId>) {
         if self.cgroups.count() == 1 {
             return;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the core can give that only schedules for others.
+
+use super::ALL;
+use super::bench::{Bench, Case, Work, number, short_work, switches_per_second};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const WORK_US: [u32; 6] = [1000, 200, 100, 50, 20, 5];
+/// Work for which the run without a draw is shown as well.
+const IN_STEP_US: [u32; 3] = [50, 20, 5];
+
+const PROSE: &str = "
+## What one core can give
+
+The tasks of the first table under `nix@amp` on 32 cores, with ever less work. CPU 0's time for a pick is its time in the
+scheduler and in interrupts, divided by the tasks that begin. A pick looks at so many waiting tasks, holds the queue's lock
+for so long, and waits for it. One look of CPU 0 gives several tasks before it ends. The last rows are runs in which nothing is
+drawn: all tasks are exactly alike.
+
+| work | tasks begin | CPU 0 busy | a pick takes | 1 / that | looks at | lock held | waits | given in one look | others idle |
+|---|---|---|---|---|---|---|---|---|---|";
+
+pub fn print(bench: &Bench) -> Result<()> {
+    println!("{PROSE}");
+    for us in WORK_US {
+        row(bench, &format!("{us} us"), us, &[])?;
+    }
+    for us in IN_STEP_US {
+        row(bench, &format!("{us} us, all alike"), us, &["--seed", "0"])?;
+    }
+    Ok(())
+}
+
+fn row(bench: &Bench, name: &str, us: u32, options: &[&str]) -> Result<()> {
+    let case =
+        |options| Case { cpus: ALL, machine: &bench.preset, workload: Work::Text(short_work(ALL, 4, us)), options };
+    let runs = bench.runs("nix@amp", &case(options))?;
+    let of = |what: fn(&Value) -> Result<f64>| Ok::<f64, anyhow::Error>(runs.median(what)?.0);
+    let log = bench.file("run.jsonl", "")?;
+    let log_option = log.to_str().context("the folder has a name in UTF-8")?;
+    let seed = options.get(1).copied().unwrap_or("1");
+    let logged = bench.runs("nix@amp", &case(&["--seed", seed, "--log", log_option]))?;
+    let given = number(&logged.0[0], "context_switches")? / looks(&std::fs::read_to_string(&log)?)?.max(1) as f64;
+    std::fs::remove_file(&log)?;
+    println!(
+        "| {name} | {:.0} /s | {:.1} % | {:.2} us | {:.0} /s | {:.0} | {:.2} us | {:.2} us | {given:.0} | {:.0} % |",
+        of(switches_per_second)?,
+        100.0 * of(|run| Ok(busy(run)? / number(run, "elapsed_ns")?))?,
+        of(pick)? / 1e3,
+        1e9 / of(pick)?,
+        of(|run| of_queue(run, "count"))?,
+        of(|run| of_queue(run, "hold_total_ns"))? / 1e3,
+        of(|run| of_queue(run, "wait_total_ns"))? / 1e3,
+        100.0 * of(others_idle)?
+    );
+    Ok(())
+}
+
+fn cpus(run: &Value) -> Result<&[Value]> {
+    let cpus = run["cpus"].as_array().context("a run has CPUs")?;
+    ensure!(cpus.len() > 1, "there are others than CPU 0");
+    Ok(cpus)
+}
+
+/// CPU 0's time for others, in nanoseconds.
+fn busy(run: &Value) -> Result<f64> {
+    let central = &cpus(run)?[0];
+    Ok(number(central, "scheduler_ns")? + number(central, "stolen_ns")?)
+}
+
+/// Its time for one pick.
+fn pick(run: &Value) -> Result<f64> {
+    Ok(busy(run)? / number(run, "context_switches")?)
+}
+
+/// A number of the queue's lock where CPU 0 looks into it, for each pick.
+fn of_queue(run: &Value, key: &str) -> Result<f64> {
+    let locks = run["locks"].as_array().context("a run has locks")?;
+    let is_look = |lock: &&Value| lock["type"] == "dsq" && lock["caller"] == "dispatch";
+    let all: f64 = locks.iter().filter(is_look).map(|lock| number(lock, key)).sum::<Result<f64>>()?;
+    Ok(all / number(run, "context_switches")?)
+}
+
+/// Share of their time in which the others had nothing to do.
+fn others_idle(run: &Value) -> Result<f64> {
+    let others = &cpus(run)?[1..];
+    let idle: f64 = others.iter().map(|cpu| number(cpu, "idle_ns")).sum::<Result<f64>>()?;
+    Ok(idle / (number(run, "elapsed_ns")? * others.len() as f64))
+}
+
+/// How often CPU 0 looked and gave somebody away: the model decides all of one look at one time.
+fn looks(log: &str) -> Result<usize> {
+    let mut times = BTreeSet::new();
+    for line in log.lines().filter(|line| line.contains("\"insert\"")) {
+        let event: Value = serde_json::from_str(line)?;
+        if event["cpu"] == 0 && event["op"] == "dispatch" {
+            times.insert(event["time_ns"].as_u64());
+        }
+    }
+    Ok(times.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn looks_of_cpu_0_are_told_from_others() {
+        let insert = |time: u64, cpu: u32, op: &str| json!({ "time_ns": time, "kind": "insert", "cpu": cpu, "op": op });
+        let events =
+            [insert(5, 0, "dispatch"), insert(5, 0, "dispatch"), insert(7, 0, "enqueue"), insert(9, 1, "dispatch")];
+        let log: Vec<String> = events.iter().map(Value::to_string).collect();
+        assert_eq!(looks(&log.join("\n")).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_pick_is_what_cpu_0_did_for_each_that_began() {
+        let run = json!({
+            "context_switches": 10, "elapsed_ns": 1000,
+            "cpus": [{ "scheduler_ns": 700, "stolen_ns": 100, "idle_ns": 200 }, { "idle_ns": 250 }, { "idle_ns": 750 }],
+            "locks": [{ "type": "dsq", "caller": "dispatch", "count": 30 }, { "type": "dsq", "caller": "enqueue", "count": 9 }],
+        });
+        assert_eq!(
+            (pick(&run).unwrap(), of_queue(&run, "count").unwrap(), others_idle(&run).unwrap()),
+            (80.0, 3.0, 0.5)
+        );
+    }
+}
