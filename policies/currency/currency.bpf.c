@@ -261,6 +261,8 @@ static int payday(void *map, u32 *key, struct payday *day)
 	list_jobs();
 	for_range(i, 0, ROUNDS)
 		pay_jobs(i == ROUNDS - 1);
+	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	bpf_rcu_read_lock();
 	for_range(i, 0, nr_online) {
 		if (at >= nr_online)
 			break;
@@ -271,6 +273,7 @@ static int payday(void *map, u32 *key, struct payday *day)
 	}
 	for_range(i, 0, under < nr_online ? under : nr_online)
 		interrupt_over(NULL);
+	bpf_rcu_read_unlock();
 	bpf_timer_start(&day->timer, interval_ns(), 0);
 	return 0;
 }

@@ -62,7 +62,9 @@ static __always_inline struct feasible feasible_on(u32 cpus)
 		return (struct feasible){ mean, mean, tasks ? mean * tasks : 1 };
 	}
 	for_range(i, 1, FEASIBLE_CLASSES + 1) {
-		struct tickets *class = &ticket_classes[(u32)(FEASIBLE_CLASSES - i) % FEASIBLE_CLASSES];
+		/* 6.12's verifier knows no bounds of a remainder. */
+		u32 number = FEASIBLE_CLASSES - i;
+		struct tickets *class = &ticket_classes[number < FEASIBLE_CLASSES ? number : 0];
 		u64 count = READ_ONCE(class->count), of_class = READ_ONCE(class->sum);
 
 		if (!count)
