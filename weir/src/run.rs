@@ -127,9 +127,9 @@ pub fn run(args: &Run) -> Result<bool> {
     }
     let options = Options { duration: args.duration, ..Options::default() };
     let workload = args.workload.as_deref().map(|name| select::workload(name, online_cpus()?)).transpose()?;
-    let groups = workload.as_ref().map_or(Vec::new(), simulator::groups_of);
+    let told = workload.as_ref().map_or_else(Default::default, simulator::told_by);
     for loadable in schedulers.iter_mut().filter_map(|scheduler| scheduler.loadable.as_mut()) {
-        loadable.profile = loadable.profile.for_groups(&groups).into_owned();
+        loadable.profile = loadable.profile.for_workload(&told).into_owned();
     }
     let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
     let stage = stage.map_err(live::LiveError::from)?;

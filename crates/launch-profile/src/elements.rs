@@ -56,6 +56,8 @@ impl ElementSetting {
         let keys = match &self.key {
             None => vec![],
             Some(key) => match key.value.on(machine).map_err(|problem| self.error(key, "key", &problem))? {
+                // What nobody has is no element.
+                Constant::Array(keys) if keys.is_empty() => return Ok(()),
                 Constant::Array(keys) => keys,
                 one => vec![one],
             },

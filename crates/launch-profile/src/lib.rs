@@ -12,21 +12,21 @@ mod calls;
 mod elements;
 mod encode;
 mod formula;
-mod groups;
 mod near;
 mod nearness;
 mod parse;
 mod promises;
 mod source;
 mod spread;
+mod workload;
 
 pub use apply::FLAGS;
 pub use calls::ProgramCall;
 pub use elements::MapElement;
 pub use encode::type_name;
 pub use formula::Formula;
-pub use groups::{Group, GroupSource};
 pub use source::Source;
+pub use workload::{Group, Reservation, Told, Window, WorkloadSource};
 
 use ids::CpuSet;
 use invariants::Promises;
@@ -53,8 +53,8 @@ pub enum Constant {
     Machine(Source),
     /// What is computed from that.
     Formula(Box<Formula>),
-    /// What the workload's groups give ([`Profile::for_groups`]); without a workload there are none.
-    Workload(GroupSource),
+    /// What the workload tells ([`Profile::for_workload`]); without one, nothing.
+    Workload(WorkloadSource),
 }
 
 impl Constant {
@@ -68,7 +68,7 @@ impl Constant {
         Ok(match self {
             Constant::Machine(source) => source.of(machine),
             Constant::Formula(formula) => formula.on(machine)?,
-            Constant::Workload(source) => source.of(&[]),
+            Constant::Workload(source) => source.of(&Told::default()),
             Constant::Array(values) => {
                 Constant::Array(values.iter().map(|value| value.on(machine)).collect::<Result<_, _>>()?)
             }

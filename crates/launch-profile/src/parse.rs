@@ -5,7 +5,7 @@ use crate::apply::FLAGS;
 use crate::calls::CallSetting;
 use crate::elements::ElementSetting;
 use crate::formula::{Formula, OPERATIONS};
-use crate::groups::GroupSource;
+use crate::workload::WorkloadSource;
 use crate::{Constant, Preset, Profile, ProfileError, Setting, Source, Tunable, TunableKind, near};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -217,8 +217,9 @@ impl Reader<'_> {
         if let (Some(workload), 1) = (table.get("workload"), table.len())
             && let Some(name) = workload.get_ref().as_str()
         {
-            let problem = || self.error(workload.span(), near::unknown("workload value", name, GroupSource::names()));
-            return Ok(Constant::Workload(GroupSource::find(name).ok_or_else(problem)?));
+            let problem =
+                || self.error(workload.span(), near::unknown("workload value", name, WorkloadSource::names()));
+            return Ok(Constant::Workload(WorkloadSource::find(name).ok_or_else(problem)?));
         }
         let mut members = Vec::new();
         for (key, member) in table {

@@ -51,7 +51,7 @@ pub use kernel_name::{Form, KernelName};
 use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
-pub use setup::{UPTIME, groups_of};
+pub use setup::{UPTIME, told_by};
 use workload::Workload;
 
 /// The effects of hardware that runs on any machine have, in the words that all commands share. What else a machine has

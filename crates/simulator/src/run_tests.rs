@@ -31,6 +31,7 @@ pub(crate) fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
         cpus: None,
         peak_rss_bytes: 0,
         who: workload::Who::default(),
+        window: None,
         script,
     }
 }

@@ -13,10 +13,10 @@ use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
-use launch_profile::{Group, Profile, ProgramCall};
+use launch_profile::{Group, Profile, ProgramCall, Reservation, Told, Window};
 use machine_model::Machine;
 use speed::Signal;
-use workload::{Op, TaskGroup, Workload};
+use workload::{Op, Reserved, TaskGroup, Workload};
 
 /// Instructions that one callback may execute. The verifier explores at most 1 M (`BPF_COMPLEXITY_LIMIT_INSNS`), but
 /// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
@@ -88,7 +88,7 @@ fn attach<'a>(
     if let Some(all) = Kernel::lacks(&config, object).refusal() {
         return Err(SetupError::Lacks(all));
     }
-    let profile = profile.for_groups(&groups_of(setup.workload));
+    let profile = profile.for_workload(&told_by(setup.workload));
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
     run.model.load(&linked)?;
@@ -116,9 +116,24 @@ fn attach<'a>(
 }
 
 /// What a launch profile can be told of a workload.
-pub fn groups_of(workload: &Workload) -> Vec<Group> {
-    let group = |group: TaskGroup| Group { weight: group.weight, cap_percent: group.cap_percent, uid: group.uid };
-    workload.all_groups().into_iter().map(group).collect()
+pub fn told_by(workload: &Workload) -> Told {
+    let all = workload.all_groups();
+    let group = |group: &TaskGroup| Group { weight: group.weight, cap_percent: group.cap_percent, uid: group.uid };
+    let reservation = |group: &TaskGroup| {
+        let Reserved { cpus, from_ms, ms } = group.reserve?;
+        Some(Reservation { group: group.name().to_owned(), cpus, from_ms, ms: ms.unwrap_or(0) })
+    };
+    let window = |(task, window): (&str, workload::Window)| Window {
+        task: task.to_owned(),
+        late: window.late,
+        of: window.of,
+        request_us: window.request.0 / 1000,
+    };
+    Told {
+        groups: all.iter().map(group).collect(),
+        reservations: all.iter().filter_map(reservation).collect(),
+        windows: workload.windows().into_iter().map(window).collect(),
+    }
 }
 
 /// Calls programs as the scheduler's user space does.

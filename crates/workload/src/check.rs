@@ -56,6 +56,7 @@ impl Workload {
             let script = Script { ops: &spec.script, barriers: &self.barriers };
             script.check().map_err(|(op, problem)| Flaw { task, op: Some(op), problem })?;
         }
+        self.check_windows()?;
         self.check_signals()?;
         self.check_forks()
     }
@@ -364,6 +365,7 @@ mod tests {
             cpus: None,
             peak_rss_bytes: 0,
             who: crate::Who::default(),
+            window: None,
             script: script.to_vec(),
         };
         Workload {

@@ -53,6 +53,7 @@ fn task(name: String, script: Vec<Op>) -> TaskSpec {
         cpus: None,
         peak_rss_bytes: 0,
         who: Who::default(),
+        window: None,
         script,
     }
 }

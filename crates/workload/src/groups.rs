@@ -21,6 +21,8 @@ pub(crate) const MOST_CAP_PERCENT: u32 = 100 * ids::MAX_CPUS as u32;
 /// Longest name of a group within its parent (NAME_MAX), and the most names of a path.
 const NAME_BYTES: usize = 255;
 const MAX_DEPTH: usize = 16;
+/// Longest name of a group that reserves CPUs.
+const RESERVING_NAME_BYTES: usize = 31;
 /// The most groups of a workload.
 pub(crate) const MAX_GROUPS: usize = 1000;
 
@@ -41,6 +43,19 @@ pub struct TaskGroup {
     pub uid: Option<u32>,
     /// Its tasks are one job: of use only together.
     pub job: bool,
+    /// CPUs that it has for itself.
+    pub reserve: Option<Reserved>,
+}
+
+/// CPUs that a group reserves. Which ones is for the scheduler to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserved {
+    /// How many, at least 1.
+    pub cpus: u32,
+    /// How long after the group's first task began, in milliseconds.
+    pub from_ms: u32,
+    /// For so many milliseconds, at least 1; `None`: for ever.
+    pub ms: Option<u32>,
 }
 
 impl TaskGroup {
@@ -54,6 +69,7 @@ impl TaskGroup {
             cpus: None,
             uid: None,
             job: false,
+            reserve: None,
         }
     }
 
@@ -182,10 +198,32 @@ impl Workload {
                 return Err(format!("group {:?} is described twice", group.path));
             }
             check_cpus(group, &self.described_around(&group.path))?;
+            self.check_reservation(group)?;
         }
         match self.all_groups().len() {
             many if many > MAX_GROUPS => Err(format!("{many} groups; expected at most {MAX_GROUPS}")),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Workload {
+    /// A scheduler knows a group that reserves by its name alone, and keeps 31 bytes of that.
+    fn check_reservation(&self, group: &TaskGroup) -> Result<(), String> {
+        let (path, name) = (&group.path, group.name());
+        let Some(Reserved { cpus, ms, .. }) = group.reserve else { return Ok(()) };
+        if cpus == 0 || ms == Some(0) {
+            return Err(format!("group {path:?} reserves no CPU or no time; expected at least 1"));
+        }
+        if name.len() > RESERVING_NAME_BYTES {
+            return Err(format!(
+                "group {path:?} reserves CPUs; expected a name of at most {RESERVING_NAME_BYTES} bytes"
+            ));
+        }
+        let others = self.groups.iter().filter(|other| other.path != *path && other.reserve.is_some());
+        match others.into_iter().find(|other| other.name() == name) {
+            Some(other) => Err(format!("groups {:?} and {path:?} reserve CPUs; expected two names", other.path)),
+            None => Ok(()),
         }
     }
 }

@@ -230,6 +230,7 @@ mod tests {
             cpus: None,
             peak_rss_bytes: 0,
             who: crate::Who::default(),
+            window: None,
             script,
         };
         Workload {

@@ -15,11 +15,12 @@ mod rt_app;
 mod script;
 mod shipped;
 mod span;
+mod window;
 
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
 pub use generated::{generate, generated};
-pub use groups::{DEFAULT_WEIGHT, TaskGroup};
+pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Period, Player};
 pub use recording::{
@@ -31,3 +32,4 @@ pub use script::{
 };
 pub use shipped::shipped;
 pub use span::{Link, Span};
+pub use window::{Window, kept_of_name};

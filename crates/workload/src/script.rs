@@ -4,6 +4,7 @@
 use crate::composition::Part;
 use crate::groups::TaskGroup;
 use crate::locks::{Passages, SharedLock};
+use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
 /// A mutex by number.
@@ -202,6 +203,8 @@ pub struct TaskSpec {
     pub peak_rss_bytes: u64,
     /// Its process, session, user and group.
     pub who: Who,
+    /// How many of its requests may be late; `None` if nobody counts them.
+    pub window: Option<Window>,
     /// What it does; it exits after the last op.
     pub script: Vec<Op>,
 }

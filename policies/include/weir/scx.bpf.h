@@ -53,6 +53,7 @@ SCX_CONSTANT(ENQ_PREEMPT);
 SCX_CONSTANT(ENQ_REENQ);
 SCX_CONSTANT(ENQ_LAST);
 SCX_CONSTANT(ENQ_IMMED);
+SCX_CONSTANT(DEQ_SLEEP);
 SCX_CONSTANT(KICK_IDLE);
 SCX_CONSTANT(KICK_PREEMPT);
 SCX_CONSTANT(KICK_WAIT);
@@ -72,6 +73,7 @@ SCX_CONSTANT(WAKE_SYNC);
 #define SCX_ENQ_REENQ __SCX_ENQ_REENQ		/* in enqueue: it was in a FIFO and is enqueued again */
 #define SCX_ENQ_LAST __SCX_ENQ_LAST		/* in enqueue: nobody else waits; only with the flag of that name */
 #define SCX_ENQ_IMMED __SCX_ENQ_IMMED		/* insert into the FIFO of a CPU, since 7.1: enqueue it again unless it runs at once */
+#define SCX_DEQ_SLEEP __SCX_DEQ_SLEEP		/* in quiescent: the task goes to sleep */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
 #define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
 #define SCX_KICK_WAIT __SCX_KICK_WAIT		/* and wait until it has been through the scheduler */

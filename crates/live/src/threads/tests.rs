@@ -384,6 +384,7 @@ fn spec(name: &str, script: Vec<Op>) -> TaskSpec {
         cpus: None,
         peak_rss_bytes: 0,
         who: workload::Who::default(),
+        window: None,
         script,
     }
 }

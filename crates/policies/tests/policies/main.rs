@@ -11,6 +11,7 @@ mod cfs_balance;
 mod cfs_cpus;
 mod cfs_wake;
 mod currency;
+mod dwcs;
 mod entitlement;
 mod fifo;
 mod gang;

@@ -7,7 +7,7 @@ use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
 fn sharing() -> Vec<&'static str> {
-    among(&["currency", "entitlement", "gang", "lottery", "stride"])
+    among(&["currency", "dwcs", "entitlement", "gang", "lottery", "stride"])
 }
 
 /// Threads of the kernel that belong to one CPU are no clients: they run at once.
@@ -57,6 +57,11 @@ fn who_is_displaced_goes_to_an_idle_cpu() {
             assert!((0..4).all(|cpu| world.running(cpu) != TaskId::NONE), "{name}");
         }
     }
+}
+
+#[test]
+fn windows_are_ordered_as_the_papers_say() {
+    headers::holds("window");
 }
 
 #[test]

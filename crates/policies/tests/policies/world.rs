@@ -6,7 +6,7 @@ use bpf_object::{LinkedObject, Object};
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Config, Effect, Kernel, Leave, Lock, Output, TaskAttributes, TimerKey};
-use launch_profile::Profile;
+use launch_profile::{Profile, Told};
 use machine_model::Machine;
 use std::path::{Path, PathBuf};
 
@@ -86,6 +86,11 @@ impl World {
     }
 
     pub fn on(spec: &str, machine: Machine, version: (u16, u16)) -> World {
+        World::told(spec, machine, version, &Told::default())
+    }
+
+    /// The same for a workload that tells the policy's user space this.
+    pub fn told(spec: &str, machine: Machine, version: (u16, u16), told: &Told) -> World {
         let topology = machine.topology.clone();
         let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1 };
         let mut parts = spec.split(',');
@@ -97,9 +102,15 @@ impl World {
         let mut object = Object::parse(&object(policy)).unwrap().link(&*Kernel::target(&config)).unwrap();
         let mut profile = Profile::from_toml(policy.name, policy.profile).unwrap();
         profile.select(preset, &tunables).unwrap();
+        let profile = profile.for_workload(told);
         profile.apply(&mut object, &machine).unwrap();
         let mut kernel = Kernel::new(config);
         kernel.load(&object).unwrap();
+        let steps = profile.steps(&object, &machine).unwrap();
+        assert!(steps.calls.is_empty() && steps.calls_attached.is_empty(), "nobody calls programs here");
+        for element in &steps.elements {
+            kernel.set_element(&element.map, &element.key, &element.values).unwrap();
+        }
         kernel.attach(CpuId(0)).unwrap();
         let (output, ran_ns) = (Output::default(), vec![]);
         let (told, inserted, began, locked) = (vec![], vec![], vec![], vec![]);

@@ -23,6 +23,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         cpus: None,
         peak_rss_bytes: 0,
         who: crate::Who::default(),
+        window: None,
         script,
     };
     Workload {

@@ -146,6 +146,7 @@ impl Reader<'_> {
             cpus: self.option("task's CPUs", Reader::cpus)?,
             peak_rss_bytes: self.number("peak RSS")?,
             who: Who::default(),
+            window: None,
             script: Vec::new(),
         })
     }

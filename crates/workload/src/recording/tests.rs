@@ -171,7 +171,18 @@ fn recording() -> impl Strategy<Value = Recording> {
                         script.push(if number % 2 == 0 { Op::Await(signal) } else { Op::WorkUntilPosted(signal) });
                     }
                     let start = if index as u32 == last { Start::Forked } else { Start::At(Nanos(index as u64)) };
-                    TaskSpec { name, command, start, policy, nice, cpus, peak_rss_bytes: rss, who, script }
+                    TaskSpec {
+                        name,
+                        command,
+                        start,
+                        policy,
+                        nice,
+                        cpus,
+                        peak_rss_bytes: rss,
+                        who,
+                        window: None,
+                        script,
+                    }
                 },
             );
             let meta = RecordingMeta {
@@ -216,6 +227,7 @@ fn small() -> Recording {
         cpus: None,
         peak_rss_bytes: 1,
         who: Who::default(),
+        window: None,
         script: vec![work, Op::Sleep(Nanos(300), Sleep::Io)],
     };
     let workload = Workload { name: "build".into(), tasks: vec![task], ..Workload::default() };

@@ -10,8 +10,8 @@
 use super::document::{Fault, Object, wrong};
 use crate::groups::{MOST_CAP_PERCENT, MOST_WEIGHT, check_path};
 use crate::json::Member;
-use crate::{DEFAULT_WEIGHT, TaskGroup};
-use ids::CpuSet;
+use crate::{DEFAULT_WEIGHT, Reserved, TaskGroup};
+use ids::{CpuSet, MAX_CPUS};
 
 /// The section `taskgroups`.
 pub(super) fn read(groups: &Object<'_>) -> Result<Vec<TaskGroup>, Fault> {
@@ -43,9 +43,21 @@ fn read_group(member: &Member) -> Result<TaskGroup, Fault> {
         // The last number is nobody's: system calls take it for "leave it as it is".
         uid: object.integer("uid", 0..=i64::from(u32::MAX) - 1)?.map(|uid| uid as u32),
         job: object.boolean("job")?.is_some_and(|(_, job)| job),
+        reserve: object.optional("reserve")?.map(read_reservation).transpose()?,
     };
     object.finish()?;
     Ok(group)
+}
+
+/// `{"cpus": 2, "from-ms": 100, "ms": 1000}`.
+fn read_reservation(member: &Member) -> Result<Reserved, Fault> {
+    let mut object = Object::new("reserve".into(), member.at, &member.value)?;
+    let all = || Fault { at: member.at, problem: "reserve has no \"cpus\"".into() };
+    let cpus = object.integer("cpus", 1..=MAX_CPUS as i64)?.ok_or_else(all)? as u32;
+    let from_ms = object.integer("from-ms", 0..=i64::from(i32::MAX))?.unwrap_or(0) as u32;
+    let ms = object.integer("ms", 1..=i64::from(i32::MAX))?.map(|ms| ms as u32);
+    object.finish()?;
+    Ok(Reserved { cpus, from_ms, ms })
 }
 
 fn read_cpus(object: &mut Object<'_>) -> Result<Option<CpuSet>, Fault> {

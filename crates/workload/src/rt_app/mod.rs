@@ -18,8 +18,8 @@
 //! - **Resources** come into being by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
 //! Beyond rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks in shared
-//! memory: a section `locks` and the event `passages` (`locks.rs`); and a section `taskgroups` that says what the groups
-//! of `taskgroup` are (`groups.rs`).
+//! memory: a section `locks` and the event `passages` (`locks.rs`); a section `taskgroups` that says what the groups
+//! of `taskgroup` are (`groups.rs`); and the keys `window` and `request-us` of a task (`windows.rs`).
 //!
 //! Where this differs from rt-app at 55cb0c0:
 //! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.
@@ -35,6 +35,7 @@ mod events;
 mod groups;
 mod locks;
 mod task;
+mod windows;
 
 use crate::{Workload, WorkloadError, json, script};
 use document::{Document, Fault, Object};

@@ -3,7 +3,7 @@
 
 use super::document::{Fault, Object, integer, near_miss, wrong};
 use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, is_event};
-use super::groups;
+use super::{groups, windows};
 use crate::check::check_policy;
 use crate::json::{Kind, Member};
 use crate::{Op, SharedLock, Start, TaskSpec, Workload};
@@ -150,6 +150,7 @@ impl<'a> Task<'a> {
         let times = read_loop(&mut object)?;
         let own = read_parameters(&mut object, Known::Default(self.default_policy))?;
         let group = groups::taskgroup(&mut object)?;
+        let window = windows::window(&mut object)?;
         let (policy, nice) = own.policy.expect("a task always has a policy");
         let phases = object.optional("phases")?;
         refuse(&object)?;
@@ -178,6 +179,7 @@ impl<'a> Task<'a> {
             cpus,
             peak_rss_bytes: 0,
             who: crate::Who { group, ..crate::Who::default() },
+            window,
             script,
         };
         Ok((spec, positions))

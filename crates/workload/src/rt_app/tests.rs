@@ -262,6 +262,19 @@ fn a_task_changes_another() {
 }
 
 #[test]
+fn windows_are_told_by_what_a_kernel_keeps_of_a_name() {
+    let text = r#"{"tasks": {"a-name-of-17-byte": {"instance": 2, "run": 1, "window": [1, 2], "request-us": 5},
+                             "b": {"run": 1, "window": [0, 0], "request-us": 1000}, "c": {"run": 1}},
+                   "taskgroups": {"/a/x": {"reserve": {"cpus": 2, "ms": 5}}, "/b": {"reserve": {"cpus": 1, "from-ms": 7}}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    let window = |late, of, us| crate::Window { late, of, request: ids::Nanos::from_us(us) };
+    assert_eq!(workload.windows(), [("a-name-of-17-by", window(1, 2, 5)), ("b", window(0, 0, 1000))]);
+    let reserved: Vec<_> = workload.groups.iter().filter_map(|group| group.reserve).collect();
+    let expected = [(2, 0, Some(5)), (1, 7, None)].map(|(cpus, from_ms, ms)| crate::Reserved { cpus, from_ms, ms });
+    assert_eq!(reserved, expected);
+}
+
+#[test]
 fn what_cannot_be_honoured_is_an_error_with_its_place() {
     let files = [
         r#"{"tasks": {"a": {"run": 1, "change": {"task": "b", "cpus": [1]}}}}"#,
@@ -287,6 +300,17 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"taskgroups": {"/a": {"cpus": [0, 1]}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a": {"uid": -1}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a/x": {"cpus": "4"}, "/a": {"cpus": "0-3"}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"reserve": {"ms": 5}}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"reserve": {"cpus": 0}}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a/x": {"reserve": {"cpus": 1}}, "/b/x": {"reserve": {"cpus": 1}}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "window": [1, 2]}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "request-us": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "window": [2, 1], "request-us": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "window": [1], "request-us": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "window": 5, "request-us": 5}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "window": [1, 2], "request-us": 0}}}"#,
+        r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "window": [1, 2]}}}}}"#,
+        r#"{"tasks": {"fifteen-bytes-01": {"run": 1, "window": [1, 2], "request-us": 5}, "fifteen-bytes-02": {"run": 1}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "nodes_membind": [0]}}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "prioritty": 5}}}"#,
         r#"{"tasks": {"a": {"run": 1, "dl-runtime": 5}}}"#,
@@ -351,14 +375,25 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:45: task "a", phase "p" has a taskgroup; supported only of a whole task
         dir/w.json:1:17: group "/a/../b"; expected a path such as /a/x, of names without . and .. and of at most 255 bytes
         dir/w.json:1:27: a second group is called "/a"
-        dir/w.json:1:24: group "/a" has an unknown key "wieght" (did you mean "weight"?); known are weight, cap_percent, hard, cpus, uid, job
+        dir/w.json:1:24: group "/a" has an unknown key "wieght" (did you mean "weight"?); known are weight, cap_percent, hard, cpus, uid, job, reserve
         dir/w.json:1:34: weight is 0; expected an integer from 1 to 10000
         dir/w.json:1:32: group "/a" is hard, but has no cap_percent
         dir/w.json:1:32: cpus is an array; expected a list of CPUs such as "0-3,6"
         dir/w.json:1:31: uid is -1; expected an integer from 0 to 4294967294
         dir/w.json:1:64: group "/a/x" has CPUs 4, but those around it have 0-3
+        dir/w.json:1:24: reserve has no "cpus"
+        dir/w.json:1:44: cpus is 0; expected an integer from 1 to 4096
+        dir/w.json:1:86: groups "/b/x" and "/a/x" reserve CPUs; expected two names
+        dir/w.json:1:28: task "a" has a window, but no request-us: the time that a request may take
+        dir/w.json:1:28: task "a" has request-us, but no window: how many requests may be late
+        dir/w.json:1:38: window is an array; expected [x, y]: x of y requests may be late, from 0 to 255, x not above y
+        dir/w.json:1:38: window is an array; expected [x, y]: x of y requests may be late, from 0 to 255, x not above y
+        dir/w.json:1:38: window is 5; expected [x, y]: x of y requests may be late, from 0 to 255, x not above y
+        dir/w.json:1:60: request-us is 0; expected an integer from 1 to 1000000000
+        dir/w.json:1:45: task "a", phase "p" has an unknown key "window"; known are loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup
+        dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" are both "fifteen-bytes-0" to a kernel, but differ in window or request-us
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
-        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, phases
+        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, window, request-us, phases
         dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
         dir/w.json:1:12: task "a": SCHED_DEADLINE needs dl-runtime
         dir/w.json:1:38: unknown policy "SCHED_FIF0" (did you mean "SCHED_FIFO"?); known are SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO, SCHED_RR, SCHED_DEADLINE

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/dwcs`. What is said of task sets here is our own computation, not a table of the papers.
+
+use crate::world::{MS, World};
+use ids::TaskId;
+use kernel_model::TaskAttributes;
+use launch_profile::{Told, Window};
+use machine_model::Machine;
+use std::cmp::Ordering;
+
+/// A stream: period in slots, and at most x of y requests late.
+type Stream = (u64, u32, u32);
+
+const ORDERS: [&str; 2] = ["dwcs@2000", "dwcs@1999"];
+
+fn name(number: usize) -> String {
+    format!("s{number}")
+}
+
+/// A CPU for streams whose periods are told in microseconds.
+fn world(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64) -> World {
+    let window = |(number, stream): (usize, &Stream)| Window {
+        task: name(number),
+        late: stream.1,
+        of: stream.2,
+        request_us: stream.0 * unit_us,
+    };
+    let told = Told { windows: streams.iter().enumerate().map(window).collect(), ..Told::default() };
+    let mut machine = Machine::from_synthetic(&format!("node:1 core:{cpus} pu:1")).unwrap();
+    machine.hz = 1000;
+    World::told(spec, machine, (7, 2), &told)
+}
+
+fn named(world: &World, number: usize) -> TaskAttributes {
+    TaskAttributes { name: name(number), ..world.attributes() }
+}
+
+/// The papers' rules for one stream, as they are told.
+#[derive(Clone, Debug)]
+struct Naive {
+    period: u64,
+    x: u32,
+    y: u32,
+    now: (u32, u32),
+    violated: bool,
+    deadline: u64,
+    asks: bool,
+    violations: usize,
+}
+
+impl Naive {
+    fn new(&(period, x, y): &Stream) -> Naive {
+        Naive { period, x, y, now: (x, y), violated: false, deadline: period, asks: true, violations: 0 }
+    }
+
+    fn served(&mut self) {
+        match self.now {
+            (x, y) if y > x => self.now = (x, y - 1),
+            (x, y) if x > 0 => self.now = (x - 1, y - 1),
+            _ => {}
+        }
+        if self.now == (0, 0) || self.violated {
+            self.now = (self.x, self.y);
+            self.violated = false;
+        }
+        self.asks = false;
+    }
+
+    fn missed(&mut self) {
+        let (x, y) = self.now;
+        if x > 0 {
+            self.now = (x - 1, y - 1);
+            if self.now == (0, 0) {
+                self.now = (self.x, self.y);
+            }
+        } else {
+            let more = if self.x > 0 { (self.y - self.x).div_ceil(self.x) } else { self.y };
+            self.now = (0, (y + more).min(255));
+            self.violated = true;
+            self.violations += usize::from(self.y > 0);
+        }
+    }
+
+    /// The time is `slot`.
+    fn comes_to(&mut self, slot: u64) {
+        if !self.asks && self.deadline <= slot {
+            self.asks = true;
+            self.deadline += self.period;
+        }
+        while self.asks && self.deadline <= slot {
+            self.missed();
+            self.deadline += self.period;
+        }
+    }
+
+    fn window(&self, other: &Naive) -> Ordering {
+        let ((x, y), (other_x, other_y)) = (self.now, other.now);
+        (x * other_y.max(1)).cmp(&(other_x * y.max(1)))
+    }
+
+    /// Who goes first; equal means who came first.
+    fn order(&self, other: &Naive, window_first: bool) -> Ordering {
+        let deadline = self.deadline.cmp(&other.deadline);
+        let window = self.window(other);
+        let both = if window_first { window.then(deadline) } else { deadline.then(window) };
+        both.then(match (self.now.0, other.now.0) {
+            (0, 0) => other.now.1.cmp(&self.now.1),
+            (x, other) => x.cmp(&other),
+        })
+    }
+}
+
+/// Streams that always want a slot of 1 ms, on one CPU. Nobody may be served while somebody is before it by the rules; whom each
+/// slot served, and how often each window was violated. The first slot is for the first stream: nobody else is there yet.
+fn serve(spec: &str, streams: &[Stream], slots: u64) -> (Vec<usize>, Vec<usize>) {
+    let window_first = spec.ends_with("1999");
+    let mut world = world(&format!("{spec},turn_us=1000,slot_us=1000"), 1, streams, 1000);
+    let attributes = (0..streams.len()).map(|number| named(&world, number)).collect();
+    let tasks = world.start(attributes);
+    let mut all: Vec<Naive> = streams.iter().map(Naive::new).collect();
+    let mut served = Vec::new();
+    for slot in 0..slots {
+        world.run_until(slot * MS + MS / 2);
+        all.iter_mut().for_each(|stream| stream.comes_to(slot));
+        let winner = tasks.iter().position(|task| *task == world.running(0)).expect("somebody runs");
+        if slot > 0 {
+            let before = |other: &&Naive| {
+                other.asks && (!all[winner].asks || other.order(&all[winner], window_first) == Ordering::Less)
+            };
+            let first = all.iter().find(before);
+            assert!(first.is_none(), "{spec} {streams:?}, slot {slot}: {:?}, but {first:?}", all[winner]);
+        }
+        if all[winner].asks {
+            all[winner].served();
+        }
+        served.push(winner);
+    }
+    (served, all.iter().map(|stream| stream.violations).collect())
+}
+
+/// Numbers that look random.
+struct Drawn(u64);
+
+impl Drawn {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+
+    /// So many streams; the CPU time that they need at least, in millionths.
+    fn streams(&mut self, most_period: u64) -> (Vec<Stream>, u64) {
+        let count = 2 + self.below(4);
+        let streams: Vec<Stream> = (0..count)
+            .map(|_| {
+                let of = 1 + self.below(9) as u32;
+                (1 + self.below(most_period), self.below(u64::from(of) + 1) as u32, of)
+            })
+            .collect();
+        let need = |&(period, x, y): &Stream| u64::from(y - x) * 1_000_000 / u64::from(y) / period;
+        let needs = streams.iter().map(need).sum();
+        (streams, needs)
+    }
+}
+
+/// Theory 1 to 4: with any streams, no slot goes to a request while another is before it.
+#[test]
+fn every_slot_is_for_the_first_request() {
+    for order in ORDERS {
+        let mut drawn = Drawn(7);
+        for _ in 0..60 {
+            serve(order, &drawn.streams(4).0, 200);
+        }
+    }
+}
+
+/// The papers' example [recalled]: windows of 1/2, 3/4 and 6/8, whose needs add up to the CPU.
+#[test]
+fn three_windows_share_all_of_the_cpu() {
+    for order in ORDERS {
+        let (served, violations) = serve(order, &[(1, 1, 2), (1, 3, 4), (1, 6, 8)], 8_000);
+        assert_eq!(violations, [0, 0, 0], "{order}");
+        // 1 2 1 3, or 1 2 3 1 where 1/2 stands against 1/2: who came first is not the same for all.
+        let shares = |four: &[usize]| [0, 1, 2].map(|own| four.iter().filter(|stream| **stream == own).count());
+        assert!(served.chunks(4).all(|four| shares(four) == [2, 1, 1]), "{order}: {:?}", &served[..16]);
+    }
+}
+
+/// Equal periods and needs of at most the CPU: no window is violated. The first slot is not for the policy to decide, so streams
+/// that bear less come first.
+#[test]
+fn equal_periods_are_enough() {
+    let mut drawn = Drawn(3);
+    let mut tried = 0;
+    while tried < 60 {
+        let (mut streams, needs) = drawn.streams(1);
+        streams.sort_by_key(|&(_, x, y)| (x * 1000 / y, if x > 0 { x } else { 255 - y }));
+        if needs > 1_000_000 {
+            continue;
+        }
+        tried += 1;
+        let (_, violations) = serve("dwcs@2000", &streams, 400);
+        assert_eq!(violations.iter().sum::<usize>(), 0, "{streams:?}");
+    }
+}
+
+/// The published failure (Mok and Wang, 2001; the set is ours): at 3 % of the CPU a window is violated in each of its periods,
+/// deadlines first. Windows first serves this one.
+#[test]
+fn little_work_is_not_enough() {
+    let streams = [(1, 99, 100), (100, 0, 1), (100, 0, 1)];
+    let (_, violations) = serve("dwcs@2000", &streams, 2_050);
+    assert_eq!(violations[0], 0);
+    assert_eq!(violations[1] + violations[2], 20, "{violations:?}");
+    let (_, violations) = serve("dwcs@1999", &streams, 2_050);
+    assert_eq!(violations, [0, 0, 0]);
+}
+
+/// And the other order fails elsewhere, at 98.9 %.
+#[test]
+fn windows_first_fails_elsewhere() {
+    let streams = [(1, 7, 10), (1, 7, 10), (2, 2, 9)];
+    let (_, violations) = serve("dwcs@1999", &streams, 600);
+    assert_eq!(violations.iter().sum::<usize>(), 1, "{violations:?}");
+}
+
+/// 0/0 for all: deadlines decide alone, in either order. The naive rules say that of equal windows; here they are named.
+#[test]
+fn without_windows_deadlines_decide() {
+    for order in ORDERS {
+        let mut drawn = Drawn(11);
+        for _ in 0..20 {
+            let streams: Vec<Stream> = (0..4).map(|_| (3 + drawn.below(5), 0, 0)).collect();
+            let (served, _) = serve(order, &streams, 300);
+            let mut next: Vec<u64> = streams.iter().map(|stream| stream.0).collect();
+            for (slot, winner) in (0..).zip(served) {
+                for (deadline, stream) in next.iter_mut().zip(&streams) {
+                    while *deadline <= slot {
+                        *deadline += stream.0;
+                    }
+                }
+                let asks = |number: usize| next[number] <= slot + streams[number].0;
+                let first = (0..4).filter(|number| asks(*number)).map(|number| next[number]).min();
+                if slot > 0 {
+                    assert!(first.is_none_or(|first| next[winner] == first), "{order} {streams:?} slot {slot}");
+                }
+                if asks(winner) {
+                    next[winner] += streams[winner].0;
+                }
+            }
+        }
+    }
+}
+
+/// Theory 5: a stream that wakes interrupts a task without a window, and only that.
+#[test]
+fn a_stream_interrupts_who_has_no_window() {
+    let mut world = world("dwcs", 1, &[(20, 1, 2), (20, 1, 2)], 1000);
+    let (first, second, plain) = (named(&world, 0), named(&world, 1), world.attributes());
+    let tasks = world.start(vec![first, second, plain]);
+    let [first, second, plain] = tasks[..] else { panic!("three tasks") };
+    world.block(first);
+    world.block(second);
+    world.run_until(100 * MS + MS / 4);
+    assert_eq!(world.running(0), plain);
+    world.wake(0, first, false);
+    assert_eq!(world.running(0), first);
+    world.wake(0, second, false);
+    assert_eq!(world.running(0), first, "it has its turn of 1 ms");
+    world.run_ms(1);
+    assert_eq!(world.running(0), second, "its deadline is as early, and it has waited");
+}
+
+/// Theory 4: a stream that never sleeps has a slot in each period, and else what nobody wants.
+#[test]
+fn a_request_has_a_slot() {
+    let mut world = world("dwcs,rest_ms=10000", 1, &[(50, 0, 1)], 1000);
+    let (stream, plain) = (named(&world, 0), world.attributes());
+    let tasks = world.start(vec![stream, plain]);
+    world.run_ms(1_000);
+    let before = tasks.iter().map(|task| world.ran_ms(*task)).collect::<Vec<_>>();
+    world.run_ms(5_000);
+    let ran: Vec<u64> = tasks.iter().zip(before).map(|(task, before)| world.ran_ms(*task) - before).collect();
+    assert!(ran[0].abs_diff(1_000) <= 10 && ran[1].abs_diff(4_000) <= 10, "{ran:?}");
+}
+
+/// Theory 3: what is late goes on, and its end serves nothing: the next request has what is left of the period.
+#[test]
+fn a_late_request_takes_from_the_next_one() {
+    // Slots have no end here.
+    let mut world = world("dwcs,slot_us=1000000", 1, &[(10, 0, 1), (16, 0, 1)], 1000);
+    let (first, second) = (named(&world, 0), named(&world, 1));
+    let tasks = world.start(vec![first, second]);
+    let [first, second] = tasks[..] else { panic!("two tasks") };
+    // Late at 10 ms: from there on the deadline is at 20 ms, and the other's at 16 ms.
+    world.run_until(11 * MS + MS / 2);
+    assert_eq!(world.running(0), second);
+    world.block(second);
+    assert_eq!(world.running(0), first);
+    world.block(first);
+    // At 12 ms: its request has until 20 ms, one of the other until 12 + 4 + 16 = 32 ms.
+    world.run_until(12 * MS);
+    world.wake(0, second, false);
+    world.wake(0, first, false);
+    world.run_ms(2);
+    assert_eq!(world.running(0), first, "20 ms is before 32 ms");
+    // Had the period begun anew, it would be 12 + 10 = 22 ms.
+    let key = world.last_queued(first).key >> 25;
+    assert_eq!(key, 20 * MS >> 17);
+}
+
+/// Theory 1: who wakes often has its deadline two periods ahead at most.
+#[test]
+fn who_wakes_often_is_not_lost() {
+    let mut world = world("dwcs", 1, &[(100, 0, 1), (1000, 0, 1)], 1000);
+    let (often, other) = (named(&world, 0), named(&world, 1));
+    let tasks = world.start(vec![other, often]);
+    let often = tasks[1];
+    for turn in 1..=50 {
+        while world.running(0) != often {
+            world.run_ms(1);
+        }
+        world.block(often);
+        world.run_until(turn * 20 * MS);
+        world.wake(0, often, false);
+        let deadline = world.last_queued(often).key >> 25 << 17;
+        assert!(deadline <= world.now_ns + 200 * MS, "{deadline} at {}", world.now_ns);
+    }
+}
+
+/// Theory 6: streams that want all that there is leave a turn each 100 ms, and a request that is always later than others is not
+/// forgotten.
+#[test]
+fn nobody_is_forgotten() {
+    let spec = "dwcs@1999,turn_us=1000,slot_us=1000";
+    let mut world = world(spec, 1, &[(1, 0, 1), (1, 0, 1), (1, 255, 255)], 1000);
+    let streams = (0..3).map(|number| named(&world, number));
+    let attributes = streams.chain([world.attributes()]).collect();
+    let tasks = world.start(attributes);
+    world.run_ms(20_000);
+    let ran: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+    assert!((190..=201).contains(&ran[3]), "{ran:?}");
+    assert!((1..10).contains(&ran[2]), "{ran:?}");
+}
+
+/// Each CPU takes the first request that may run there.
+#[test]
+fn requests_go_where_they_may() {
+    let streams = [(10, 0, 1), (20, 0, 1), (30, 0, 1)];
+    let mut world = world("dwcs,turn_us=1000,slot_us=5000", 2, &streams, 1000);
+    let bound = |world: &World, number, cpu| TaskAttributes { name: name(number), ..world.pinned(cpu, 0) };
+    let attributes = vec![bound(&world, 0, 1), bound(&world, 1, 1), bound(&world, 2, 0)];
+    let tasks: Vec<TaskId> = world.start(attributes);
+    world.run_ms(600);
+    let ran: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+    // The CPU that two share: a half and a quarter of it are asked for, and who has been served shares what is left.
+    assert_eq!((ran[2], ran[0] + ran[1]), (600, 600));
+    assert!(ran[0] >= 300 && ran[1] >= 150, "{ran:?}");
+}
