@@ -352,10 +352,14 @@ OP1(void, dwcs_running, struct task_struct *, p)
 OP2(void, dwcs_stopping, struct task_struct *, p, bool, runnable)
 {
 	struct task *t = task_of(p);
+	u64 now = now_ns();
 
 	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->rest, false);
-	if (t)
-		charge(t, now_ns());
+	if (!t)
+		return;
+	charge(t, now);
+	if (!t->period_ns && is_client(p))
+		WRITE_ONCE(rest_at, now);
 }
 
 OP2(void, dwcs_quiescent, struct task_struct *, p, u64, deq_flags)

@@ -71,19 +71,19 @@ fn bad_input_is_one_line_and_status_2() {
         (&["run", "bfs", "make"], "unexpected argument 'make' found: a command stands after --: weir run -- ls -l"),
         (
             &["run", "ls"],
-            "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, stride, vrq); a command stands after --: weir run -- ls",
+            "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, sets, stride, vrq); a command stands after --: weir run -- ls",
         ),
         (&["run", "--for", "1s", "--"], "nothing stands after --: expected a command and its arguments"),
         (&["run", "bfs", "--for", "1s", "--"], "nothing stands after --: expected a command and its arguments"),
         (
             &["run", "ls", "-w", "hogs"],
-            "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, stride, vrq)",
+            "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, sets, stride, vrq)",
         ),
         (&["record", "-o", "missing/x.weir", "--", "true"], "cannot write missing/x.weir: No such file"),
         (&["sim", "fifp"], "no policy \"fifp\", did you mean fifo?"),
         (
             &["sim", "nothing-like-it"],
-            "(there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, stride, vrq)",
+            "(there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, sets, stride, vrq)",
         ),
         (&["sim", "fifo,slice"], "\"slice\" is not a tunable"),
         (&["sim", "fifo,no_such_tunable=1"], "no_such_tunable"),

@@ -5,7 +5,7 @@ use ids::Nanos;
 use report::{count, counted, escape};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use workload::{Op, TaskGroup, Workload};
+use workload::{Op, Reserved, TaskGroup, Workload};
 
 /// Names of users and groups that are shown.
 const SHOWN: usize = 4;
@@ -137,22 +137,34 @@ impl Inside {
 
 /// One line for a group.
 fn described(group: &TaskGroup, tasks: u64) -> String {
-    let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job } = group;
+    let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job, reserve } = group;
     let mut parts = vec![format!("group {}: weight {}", escape(path), count((*weight).into()))];
     let kind = if *hard { "at most" } else { "soft cap" };
     parts.extend(cap_percent.map(|percent| format!("{kind} {} % of a CPU", count(percent.into()))));
     parts.extend(cpus.as_ref().map(|cpus| format!("CPUs {cpus}")));
     parts.extend(uid.map(|uid| format!("user {uid}")));
     parts.extend(job.then(|| "a job".to_owned()));
+    parts.extend(reserve.map(reserved));
     parts.push(counted(tasks, "task"));
     parts.join(", ")
 }
 
+fn reserved(Reserved { cpus, from_ms, ms }: Reserved) -> String {
+    let time = |ms: u32| Nanos::from_ms(ms.into());
+    let from = if from_ms > 0 { format!(" from {}", time(from_ms)) } else { String::new() };
+    format!(
+        "{} of its own{from}{}",
+        counted(cpus.into(), "CPU"),
+        ms.map_or(String::new(), |ms| format!(" for {}", time(ms)))
+    )
+}
+
 fn group_to_json((group, tasks): &(TaskGroup, u64)) -> Value {
-    let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job } = group;
+    let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job, reserve } = group;
     json!({
         "path": path, "weight": weight, "cap_percent": cap_percent, "hard": hard,
         "cpus": cpus.as_ref().map(|cpus| cpus.to_string()), "uid": uid, "job": job, "tasks": tasks,
+        "reserve": reserve.map(|Reserved { cpus, from_ms, ms }| json!({ "cpus": cpus, "from_ms": from_ms, "ms": ms })),
     })
 }
 

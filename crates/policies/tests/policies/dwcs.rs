@@ -266,7 +266,7 @@ fn a_stream_interrupts_who_has_no_window() {
     assert_eq!(world.running(0), first);
     world.wake(0, second, false);
     assert_eq!(world.running(0), first, "it has its turn of 1 ms");
-    world.run_ms(1);
+    world.run_ms(2);
     assert_eq!(world.running(0), second, "its deadline is as early, and it has waited");
 }
 

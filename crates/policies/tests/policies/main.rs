@@ -25,6 +25,7 @@ mod nix_amp;
 mod nix_groups;
 mod pushback;
 mod rules;
+mod sets;
 mod share;
 mod sharing;
 mod stride;

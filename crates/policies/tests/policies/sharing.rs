@@ -7,7 +7,7 @@ use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
 fn sharing() -> Vec<&'static str> {
-    among(&["currency", "dwcs", "entitlement", "gang", "lottery", "stride"])
+    among(&["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"])
 }
 
 /// Threads of the kernel that belong to one CPU are no clients: they run at once.

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/sets`. Looks are 10 ms apart, turns last 10 ms.
+
+use crate::world::{MS, World};
+use ids::TaskId;
+use kernel_model::CgroupId;
+use launch_profile::{Reservation, Told};
+use machine_model::Machine;
+
+/// A job: CPUs, from when and for how long in milliseconds, and tasks that always want a CPU.
+type Job = (u32, u32, u32, usize);
+
+/// A machine with such jobs, called j0 and so on, and `more` tasks of no job, which come first.
+fn world(spec: &str, shape: &str, jobs: &[Job], more: usize) -> (World, Vec<Vec<TaskId>>, Vec<CgroupId>) {
+    let reservation = |(number, job): (usize, &Job)| Reservation {
+        group: format!("j{number}"),
+        cpus: job.0,
+        from_ms: job.1,
+        ms: job.2,
+    };
+    let reservations = jobs.iter().enumerate().filter(|(_, job)| job.0 > 0).map(reservation).collect();
+    let mut machine = Machine::from_synthetic(shape).unwrap();
+    machine.hz = 1000;
+    let mut world = World::told(spec, machine, (7, 2), &Told { reservations, ..Told::default() });
+    let count = more + jobs.iter().map(|job| job.3).sum::<usize>();
+    let attributes = vec![world.attributes(); count];
+    let mut tasks = world.start(attributes);
+    let (mut all, mut groups) = (vec![tasks.drain(..more).collect()], vec![]);
+    for (number, job) in jobs.iter().enumerate() {
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+        let of_job: Vec<TaskId> = tasks.drain(..job.3).collect();
+        world.place(&of_job, group);
+        all.push(of_job);
+        groups.push(group);
+    }
+    (world, all, groups)
+}
+
+const FOUR: &str = "node:1 core:4 pu:1";
+
+/// CPU time of each group of tasks in the next `ms`, in milliseconds.
+fn ran(world: &mut World, all: &[Vec<TaskId>], ms: u64) -> Vec<u64> {
+    let sum = |world: &World, tasks: &[TaskId]| tasks.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
+    let before: Vec<u64> = all.iter().map(|tasks| sum(world, tasks)).collect();
+    world.run_ms(ms);
+    all.iter().zip(before).map(|(tasks, before)| sum(world, tasks) - before).collect()
+}
+
+/// Where they run now.
+fn places(world: &World, tasks: &[TaskId]) -> Vec<u32> {
+    let mut cpus: Vec<u32> = tasks.iter().filter_map(|task| world.cpu_of(*task)).collect();
+    cpus.sort_unstable();
+    cpus
+}
+
+/// Moves CPUs by hand.
+fn assign(world: &mut World, name: &str, cpus: u32) {
+    let mut text = [0; 32];
+    text[..name.len()].copy_from_slice(name.as_bytes());
+    let words = text.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    let words: Vec<u32> = words.chain([cpus, 0]).collect();
+    world.call("assign", &words);
+}
+
+/// Theory 2, Miser's promise: 2 of 4 CPUs for 1 s are 1.98 CPU-seconds at least, whatever 16 others do; before that and
+/// afterwards the job shares time with them.
+#[test]
+fn the_end_of_a_reservation_is_certain() {
+    for from in [0, 300] {
+        let (mut world, all, _) = world("sets", FOUR, &[(2, from, 1_000, 2)], 16);
+        world.run_ms(u64::from(from) + 10);
+        let during = ran(&mut world, &all, 1_000);
+        assert!(during[1] >= 1_980, "from {from}: {during:?}");
+        assert_eq!(during.iter().sum::<u64>(), 4_000);
+        world.run_ms(100);
+        let after = ran(&mut world, &all, 9_000);
+        // 2 of 18 tasks: a ninth of four CPUs, within a turn of each.
+        assert!(after[1].abs_diff(4_000) <= 40, "from {from}: {after:?}");
+    }
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 500, 1_000, 2)], 16);
+    let before = ran(&mut world, &all, 450);
+    assert!(before[1] <= 300, "it shares until its time: {before:?}");
+}
+
+/// Theory 5: what a job does not use is for the others, until it wakes. Without lending its CPUs idle (the failing case).
+#[test]
+fn reserved_cpus_are_lent() {
+    for (spec, busy) in [("sets", 4), ("sets@strict", 2)] {
+        let (mut world, all, _) = world(spec, FOUR, &[(2, 0, 60_000, 2)], 16);
+        world.run_ms(50);
+        assert_eq!(places(&world, &all[1]).len(), 2);
+        for task in &all[1] {
+            world.block(*task);
+        }
+        let lent = ran(&mut world, &all, 1_000);
+        assert_eq!(lent, [busy * 1_000, 0], "{spec}");
+        for task in &all[1] {
+            world.wake(0, *task, false);
+        }
+        assert_eq!(places(&world, &all[1]).len(), 2, "{spec}: who is at home goes first");
+        let back = ran(&mut world, &all, 1_000);
+        assert_eq!(back, [2_000, 2_000], "{spec}");
+    }
+}
+
+/// Theory 1, 4: a set for ever has its CPUs and no others while these are wanted, and its tasks take turns.
+#[test]
+fn a_set_keeps_to_itself() {
+    let (mut world, all, _) = world("sets", FOUR, &[(1, 0, 0, 3)], 3);
+    world.run_ms(100);
+    let own = places(&world, &all[1]);
+    assert_eq!(own.len(), 1);
+    for _ in 0..200 {
+        world.run_ms(7);
+        assert_eq!(places(&world, &all[1]), own);
+    }
+    let shares = all[1].iter().map(|task| vec![*task]).collect::<Vec<_>>();
+    let shares = ran(&mut world, &shares, 6_000);
+    assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 20), "{shares:?}");
+}
+
+/// Theory 1, 2: CPUs move while tasks run. What does not fit waits, and nobody is left without a CPU, for longer than the kernel
+/// bears.
+#[test]
+fn cpus_move_by_hand() {
+    let (mut world, all, _) = world("sets", FOUR, &[(0, 0, 0, 4), (0, 0, 0, 4)], 4);
+    let expect = |world: &mut World, due: [u64; 3]| {
+        world.run_ms(100);
+        let found = ran(world, &all, 3_000);
+        let near = found.iter().zip(due).all(|(found, due)| found.abs_diff(due) <= 80);
+        assert!(near, "{found:?}, not {due:?}");
+    };
+    expect(&mut world, [4_000; 3]);
+    assign(&mut world, "j0", 2);
+    expect(&mut world, [3_000, 6_000, 3_000]);
+    assign(&mut world, "j1", 1);
+    expect(&mut world, [3_000, 6_000, 3_000]);
+    // One more would be the default set's last.
+    assign(&mut world, "j0", 3);
+    expect(&mut world, [3_000, 6_000, 3_000]);
+    world.run_ms(40_000);
+    assign(&mut world, "j1", 0);
+    expect(&mut world, [1_500, 9_000, 1_500]);
+    assign(&mut world, "j0", 1);
+    expect(&mut world, [4_500, 3_000, 4_500]);
+    assign(&mut world, "j0", 0);
+    expect(&mut world, [4_000; 3]);
+}
+
+/// Theory 3: the CPUs of a job are of one node if one has as many; a node with fewer that are enough goes first.
+#[test]
+fn cpus_are_of_one_node() {
+    let shape = "node:2 l3:1 core:4 pu:1";
+    let node = |cpus: &[u32]| cpus.iter().map(|cpu| cpu / 4).collect::<Vec<_>>();
+    let (mut world, all, _) = world("sets", shape, &[(3, 0, 0, 3), (4, 0, 0, 4)], 8);
+    world.run_ms(200);
+    let (first, second) = (places(&world, &all[1]), places(&world, &all[2]));
+    assert_eq!((first.len(), second.len()), (3, 4), "{first:?} {second:?}");
+    let (first, second) = (node(&first), node(&second));
+    assert!(first.iter().all(|node| *node == first[0]) && second.iter().all(|node| *node == second[0]));
+    assert_ne!(first[0], second[0]);
+    // One CPU is free in the first one's node: the next one, which takes whatever is enough, would find it there too.
+    let (mut world, all, _) = self::world("sets", shape, &[(2, 0, 0, 2), (1, 0, 0, 1)], 8);
+    world.run_ms(200);
+    let (first, second) = (node(&places(&world, &all[1])), node(&places(&world, &all[2])));
+    assert_eq!(first, [second[0]; 2], "two are fewer than four");
+}
+
+/// Theory 6: a task that may only run on a CPU of somebody else's set runs there.
+#[test]
+fn who_is_bound_elsewhere_runs_there() {
+    for spec in ["sets", "sets@strict"] {
+        let (mut world, all, _) = world(spec, FOUR, &[(2, 0, 0, 2)], 4);
+        world.run_ms(100);
+        let reserved = places(&world, &all[1]);
+        let bound = all[0][0];
+        world.kernel.set_affinity(ids::CpuId(0), bound, &crate::world::only(&[reserved[0]])).unwrap();
+        world.settle();
+        let found = ran(&mut world, &[vec![bound]], 2_000);
+        assert!((900..=1_100).contains(&found[0]), "{spec}: {found:?}");
+    }
+}
+
+/// Theory 1: a cgroup in one that reserves has its set.
+#[test]
+fn cgroups_within_have_the_set() {
+    let (mut world, all, groups) = world("sets", FOUR, &[(2, 0, 0, 4)], 8);
+    let inner = world.group(groups[0], "inner", 100);
+    world.place(&all[1][..2], inner);
+    world.run_ms(100);
+    let shares: Vec<Vec<TaskId>> = vec![all[1][..2].to_vec(), all[1][2..].to_vec()];
+    let found = ran(&mut world, &shares, 4_000);
+    assert!(found.iter().all(|share| share.abs_diff(4_000) <= 40), "{found:?}");
+}
+
+/// Theory 2: the time of a reservation counts from when the job's first task begins, and it begins when there is room.
+#[test]
+fn a_reservation_waits_for_room() {
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2), (2, 0, 1_000, 2)], 8);
+    world.run_ms(10);
+    let first = ran(&mut world, &all, 1_000);
+    assert!(first[1] >= 1_980 && first[2] <= 500, "{first:?}");
+    world.run_ms(20);
+    let second = ran(&mut world, &all, 970);
+    assert!(second[2] >= 1_900, "{second:?}");
+    assert_eq!(world.now_ns, 2_000 * MS);
+}

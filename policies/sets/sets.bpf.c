@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * sets: CPUs that belong to a job, for good or for a time: the processor sets of Tru64 UNIX, and the reservations of SGI's
+ * Miser.
+ *
+ * 1. Each CPU belongs to one set. All are in the default set at first. A job is a cgroup; one that reserves CPUs has a set of
+ *    its own, and so have the cgroups in it that reserve none. CPUs move between sets while tasks run.
+ *
+ * 2. A reservation is for so many CPUs, from so long after the job's first task began, for so long or for ever. It begins when
+ *    there are as many CPUs in the default set, and one more: that set is never empty, and no set is empty that a task waits
+ *    for. From then on its end is certain. Before and afterwards the job shares time with everybody.
+ *
+ * 3. A job's CPUs are of one node, if some node has as many, and its tasks' memory is near to them. A set that grows looks first
+ *    in nodes where it has CPUs. Of several nodes the one with the fewest that are enough is taken.
+ *
+ * 4. Within a set tasks take turns of 10 ms.
+ *
+ * 5. Lending. A CPU whose set has nothing to do takes from the others: the default set first, then those that reserve. It goes
+ *    back when somebody of its own set wakes. Without that (`lend=false`) a job that sleeps leaves its CPUs idle.
+ *
+ * 6. A task that may run on no CPU of its set waits with those of the first CPU where it may.
+ *
+ * 7. Time passes in looks, each 10 ms: then reservations begin and end, all CPUs that move look for tasks anew, and whoever
+ *    waits in a set that is not its own any more goes to the right one.
+ *
+ * Where this departs from the originals, and why:
+ * - Tru64's user moves CPUs by command; here the profile tells reservations, and a program of the object, `assign`, moves CPUs
+ *   while it runs.
+ * - Miser's user space plans in advance, refuses what does not fit, and kills a job at the end of its time. Here a reservation
+ *   that does not fit waits, and a job goes on afterwards.
+ * - Threads of the kernel that belong to one CPU run at once.
+ */
+#include <weir/client.bpf.h>
+#include <weir/jobs.bpf.h>
+#include <weir/topology.bpf.h>
+
+LICENSE("GPL");
+
+/* Set by the preset. */
+RODATA u32 turn_us = 10000;
+RODATA bool lend = true;
+
+#define LOOK_NS 10000000ULL
+#define MS_NS 1000000ULL
+#define DEFAULT_SET ROOT_JOB
+#define MOST_RESERVATIONS 64
+
+struct name {
+	char text[32];
+};
+
+/* What user space knows of jobs, by the names of their cgroups. */
+struct reservation {
+	u32 cpus;
+	u32 from_ms;
+	u32 ms;		/* 0: for ever */
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
+	MAP_NUMBER(max_entries, MOST_RESERVATIONS);
+	MAP_TYPE(key, struct name);
+	MAP_TYPE(value, struct reservation);
+} reservations SEC(".maps");
+
+/* Of a job, with the numbers of <weir/jobs.bpf.h>, which its queue has too. */
+struct set {
+	struct name name;
+	struct reservation reserves;
+	u64 from;	/* 0: nobody of it has begun */
+	u64 to;		/* 0: it has not begun, or has no end */
+	u32 cpus;	/* that it has */
+};
+
+struct set sets[JOBS];
+
+struct task {
+	u32 job;
+};
+
+TASK_STORAGE(tasks, struct task);
+
+/* 1, 5: whose each CPU is, and whether it runs a task of another set. */
+struct cpu {
+	u32 owner;
+	bool guest;
+} __attribute__((aligned(64)));
+
+struct cpu cpus[MAX_CPUS];
+
+/* CPUs that are not in the default set. */
+u32 nr_reserved;
+
+static struct task *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+static __always_inline struct set *set_at(u32 number)
+{
+	return &sets[number % JOBS];
+}
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[cpu & MAX_CPU_MASK];
+}
+
+static __always_inline u32 owner_of(s32 cpu)
+{
+	return READ_ONCE(cpu_of(cpu)->owner);
+}
+
+static __always_inline u64 turn_ns(void)
+{
+	return turn_us * 1000ULL;
+}
+
+/* ---- 1, 6: whose a task is ---- */
+
+static __noinline bool may_run_in(struct task_struct *p, u32 set)
+{
+	int cpu;
+
+	for_range(cpu, 0, nr_cpus) {
+		if (has_place(cpu) && owner_of(cpu) == set && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			return true;
+	}
+	return false;
+}
+
+/* The set of the job, or of the nearest one around it that has CPUs. */
+static __noinline u32 set_of_job(u32 job)
+{
+	int level;
+
+	for_range(level, 0, JOB_DEPTH) {
+		if (job == ROOT_JOB || READ_ONCE(set_at(job)->cpus))
+			break;
+		job = job_at(job)->parent;
+	}
+	return job % JOBS;
+}
+
+static __noinline u32 set_of(struct task_struct *p, struct task *t)
+{
+	u32 set = DEFAULT_SET;
+
+	if (!READ_ONCE(nr_reserved))
+		return set;
+	set = set_of_job(t->job);
+	if (p->nr_cpus_allowed >= nr_online || may_run_in(p, set))
+		return set;
+	return owner_of(bpf_cpumask_first(p->cpus_ptr)) % JOBS;
+}
+
+/* ---- 3: which CPUs move ---- */
+
+static __always_inline s32 cpu_in(u32 place)
+{
+	return cpu_at[place & MAX_CPU_MASK];
+}
+
+/* Places from `begin` on, before `end`, whose CPUs are of this set. */
+static __noinline u32 count_between(u32 begin, u32 end, u32 set)
+{
+	u32 found = 0;
+	int place;
+
+	for_range(place, begin, end)
+		found += owner_of(cpu_in(place)) == set;
+	return found;
+}
+
+/* The first place of the node, at `place` or later, that is best for so many more CPUs; `nr_online` if no node has them. */
+VERIFIED_ONCE u32 find_node(u32 place, u32 set, u32 more)
+{
+	u32 found = nr_online, least = ~0U;
+	int steps;
+
+	for_range(steps, 0, nr_online) {
+		u32 end = node_end[cpu_in(place) & MAX_CPU_MASK], free;
+
+		if (place >= nr_online)
+			break;
+		free = count_between(place, end, DEFAULT_SET);
+		if (free >= more && count_between(place, end, set))
+			return place;
+		if (free >= more && free < least) {
+			least = free;
+			found = place;
+		}
+		place = end;
+	}
+	return found;
+}
+
+static __always_inline void move_cpu(s32 cpu, u32 from, u32 to)
+{
+	WRITE_ONCE(cpu_of(cpu)->owner, to);
+	set_at(from)->cpus--;
+	set_at(to)->cpus++;
+	nr_reserved += from == DEFAULT_SET ? 1 : -1;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* So many CPUs go from one set to another: the last ones between these places. */
+static __noinline void move_between(u32 begin, u32 end, u32 from, u32 to, u32 more)
+{
+	int steps;
+
+	for_range(steps, begin, end) {
+		s32 cpu = cpu_in(end - 1 - (steps - begin));
+
+		if (!more)
+			break;
+		if (owner_of(cpu) != from)
+			continue;
+		move_cpu(cpu, from, to);
+		more--;
+	}
+}
+
+/* 2: all or none, and one remains. */
+static __noinline void grow(u32 set, u32 more)
+{
+	u32 place;
+
+	if (set_at(DEFAULT_SET)->cpus <= more)
+		return;
+	place = find_node(0, set, more);
+	if (place < nr_online)
+		move_between(place, node_end[cpu_in(place) & MAX_CPU_MASK], DEFAULT_SET, set, more);
+	else
+		move_between(0, nr_online, DEFAULT_SET, set, more);
+}
+
+/* ---- 2, 7: looks ---- */
+
+struct clock {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct clock);
+} clocks SEC(".maps");
+
+/* How many CPUs a job is to have now. */
+static __noinline u32 cpus_due(struct set *s, u64 now)
+{
+	if (!s->reserves.cpus || !s->from || now < s->from)
+		return 0;
+	if (s->to && now >= s->to) {
+		s->reserves.cpus = 0;
+		s->to = 0;
+		return 0;
+	}
+	return s->reserves.cpus;
+}
+
+/* Whether CPUs moved. */
+static __noinline bool look_at(u32 number, u64 now)
+{
+	struct set *s = set_at(number);
+	u32 due = cpus_due(s, now), had = s->cpus;
+
+	if (due > had)
+		grow(number, due - had);
+	else if (due < had)
+		move_between(0, nr_online, number, DEFAULT_SET, had - due);
+	if (!had && s->cpus && s->reserves.ms)
+		s->to = now + s->reserves.ms * MS_NS;
+	return s->cpus != had;
+}
+
+static __noinline void sort_queue(u32 queue)
+{
+	struct task_struct *p;
+
+	for_each_queued(p, queue) {
+		struct task *t = task_of(p);
+		u32 set = t ? set_of(p, t) : queue;
+
+		if (set != queue)
+			dsq_move(&p_it, p, set);
+	}
+}
+
+static int look(void *map, u32 *key, struct clock *clock)
+{
+	u64 now = bpf_ktime_get_ns();
+	bool moved = false;
+	int number;
+
+	for_range(number, 1, last_job + 1)
+		moved |= look_at(number, now);
+	if (moved) {
+		for_range(number, 0, last_job + 1)
+			sort_queue(number);
+	}
+	bpf_timer_start(&clock->timer, LOOK_NS, 0);
+	return 0;
+}
+
+/* 1: by hand. */
+struct assignment {
+	u64 group[4];	/* its name */
+	u32 cpus;	/* that it is to have, from now on and for ever; 0: none */
+};
+
+SEC("syscall") int assign(struct assignment *to)
+{
+	int number;
+
+	for_range(number, 1, last_job + 1) {
+		struct set *s = set_at(number);
+		const u64 *name = (const u64 *)s->name.text;
+
+		if (name[0] != to->group[0] || name[1] != to->group[1] || name[2] != to->group[2] || name[3] != to->group[3])
+			continue;
+		s->reserves.ms = 0;
+		s->to = 0;
+		s->from = 1;
+		WRITE_ONCE(s->reserves.cpus, to->cpus);
+		return 0;
+	}
+	return -2; /* ENOENT */
+}
+
+/* ---- 5: who is told ---- */
+
+/* An idle CPU of the set, which is claimed. */
+static __noinline s32 idle_cpu_of(struct task_struct *p, u32 set)
+{
+	int cpu;
+
+	for_range(cpu, 0, nr_cpus) {
+		if (owner_of(cpu) == set && has_place(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) &&
+		    scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+static __always_inline s32 idle_cpu_for(struct task_struct *p, u32 set)
+{
+	s32 cpu = READ_ONCE(nr_reserved) ? idle_cpu_of(p, set) : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	return cpu < 0 && lend && READ_ONCE(nr_reserved) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : cpu;
+}
+
+/* A CPU of the set that runs a task of another one. It counts as one that does not then. */
+static __noinline void interrupt_guest(struct task_struct *p, u32 set)
+{
+	int cpu;
+
+	for_range(cpu, 0, nr_cpus) {
+		if (owner_of(cpu) != set || !READ_ONCE(cpu_of(cpu)->guest) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		WRITE_ONCE(cpu_of(cpu)->guest, false);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		break;
+	}
+}
+
+/* ---- 4, 5: what a CPU runs ---- */
+
+static __always_inline bool take_from(u32 set)
+{
+	return scx_bpf_dsq_nr_queued(set) && dsq_move_to_local(set);
+}
+
+static __noinline bool take_elsewhere(u32 own)
+{
+	int set;
+
+	for_range(set, 0, last_job + 1) {
+		if ((u32)set != own && take_from(set))
+			return true;
+	}
+	return false;
+}
+
+/* ---- The life of a task, in order ---- */
+
+SLEEPABLE_OP2(s32, sets_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
+{
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	t->job = first_job(args);
+	return 0;
+}
+
+OP3(s32, sets_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
+{
+	struct task *t = task_of(p);
+	bool is_idle = false;
+	s32 cpu = prev_cpu, idle = -1;
+
+	if (t && READ_ONCE(nr_reserved)) {
+		idle = idle_cpu_for(p, set_of(p, t));
+		cpu = idle < 0 ? prev_cpu : idle;
+		is_idle = idle >= 0;
+	} else {
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	}
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), 0);
+	return cpu;
+}
+
+/* 2: with its first task a job's time begins. */
+OP2(void, sets_runnable, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	struct set *s = t ? set_at(t->job) : NULL;
+
+	if (s && s->reserves.cpus && !READ_ONCE(s->from))
+		WRITE_ONCE(s->from, now_ns() + s->reserves.from_ms * MS_NS + 1);	/* not 0 */
+}
+
+OP2(void, sets_enqueue, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = task_of(p);
+	u32 set;
+	s32 cpu;
+
+	if (!t || !is_client(p)) {
+		run_at_once(p, turn_ns(), enq_flags);
+		return;
+	}
+	set = set_of(p, t);
+	dsq_insert(p, set, turn_ns(), enq_flags);
+	cpu = idle_cpu_for(p, set);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (READ_ONCE(nr_reserved) && (cpu < 0 || owner_of(cpu) != set))
+		interrupt_guest(p, set);
+}
+
+/* 4: whoever ran goes on where nobody of this CPU's set waits; a guest only if nobody waits anywhere. */
+OP2(void, sets_dispatch, s32, cpu, struct task_struct *, prev)
+{
+	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
+	u32 own = owner_of(cpu) % JOBS;
+	bool guest = t && set_of(prev, t) != own;
+
+	if (take_from(own))
+		return;
+	if ((!t || guest) && (lend || !nr_reserved) && take_elsewhere(own))
+		return;
+	if (t && (!guest || lend))
+		task_set_slice(prev, turn_ns());
+}
+
+OP1(void, sets_running, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	WRITE_ONCE(cpu_of(cpu)->guest, t && is_client(p) && set_of(p, t) != owner_of(cpu) % JOBS);
+}
+
+/* ---- The life of a job ---- */
+
+SLEEPABLE_OP2(s32, sets_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
+{
+	s32 error = make_job(cgrp, args->weight);
+	u32 number = number_of(cgrp);
+	struct set *s = set_at(number);
+	struct reservation *reservation;
+	struct name name = {};
+
+	if (error || number == ROOT_JOB || !is_own(cgrp, number))
+		return error;
+	bpf_probe_read_kernel_str(name.text, sizeof(name.text), cgrp->kn->name);
+	reservation = bpf_map_lookup_elem(&reservations, &name);
+	s->name = name;
+	s->reserves = reservation ? *reservation : (struct reservation){};
+	s->from = s->to = 0;
+	return 0;
+}
+
+/* No task is in it. */
+SLEEPABLE_OP1(void, sets_cgroup_exit, struct cgroup *, cgrp)
+{
+	u32 number = number_of(cgrp);
+	struct set *s = set_at(number);
+
+	if (number != ROOT_JOB && is_own(cgrp, number)) {
+		s->reserves.cpus = 0;
+		s->name.text[0] = 0;
+		move_between(0, nr_online, number, DEFAULT_SET, s->cpus);
+	}
+	end_job(cgrp);
+}
+
+/* The task is in no queue and does not run. */
+OP3(void, sets_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		t->job = number_of(to);
+}
+
+SLEEPABLE_OP0(s32, sets_init)
+{
+	u32 key = 0;
+	struct clock *clock = bpf_map_lookup_elem(&clocks, &key);
+	s32 error = 0;
+	int number;
+
+	if (!clock)
+		return -2; /* ENOENT */
+	set_at(DEFAULT_SET)->cpus = nr_online;
+	for_range(number, 0, JOBS) {
+		if (!error)
+			error = scx_bpf_create_dsq(number, -1);
+	}
+	bpf_timer_init(&clock->timer, &clocks, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&clock->timer, look);
+	bpf_timer_start(&clock->timer, LOOK_NS, 0);
+	return error;
+}
+
+OP1(void, sets_exit, struct scx_exit_info *, info)
+{
+	record_exit(info);
+}
+
+SCHEDULER(sets_ops,
+	.init_task = (void *)sets_init_task,
+	.select_cpu = (void *)sets_select_cpu,
+	.runnable = (void *)sets_runnable,
+	.enqueue = (void *)sets_enqueue,
+	.dispatch = (void *)sets_dispatch,
+	.running = (void *)sets_running,
+	.cgroup_init = (void *)sets_cgroup_init,
+	.cgroup_exit = (void *)sets_cgroup_exit,
+	.cgroup_move = (void *)sets_cgroup_move,
+	.init = (void *)sets_init,
+	.exit = (void *)sets_exit,
+	.flags = SCX_OPS_ENQ_LAST,	/* 5: whoever may not stay goes, though nobody else wants the CPU */
+	.name = "sets",
+);
