@@ -51,6 +51,7 @@ enum queue { REQUESTS, SERVED, REST };
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED false
 #define PICK_SEEN(p, key, cpu) (key)
+#define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
 
 /* What user space knows of tasks, by their names. */
@@ -277,7 +278,7 @@ OP3(s32, dwcs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -308,7 +309,7 @@ OP2(void, dwcs_enqueue, struct task_struct *, p, u64, enq_flags)
 		dsq_insert_by_key(p, SERVED, turn_ns(), t->deadline, enq_flags);
 	else
 		dsq_insert(p, REST, turn_ns(), enq_flags);
-	if (!tell_idle_cpu(p) && t->asks)
+	if (!tell_idle_cpu(p, enq_flags) && t->asks)
 		interrupt_rest(p);
 }
 

@@ -10,8 +10,8 @@
  *    there are as many CPUs in the default set, and one more: that set is never empty, and no set is empty that a task waits
  *    for. From then on its end is certain. Before and afterwards the job shares time with everybody.
  *
- * 3. A job's CPUs are of one node, if some node has as many, and its tasks' memory is near to them. A set that grows looks first
- *    in nodes where it has CPUs. Of several nodes the one with the fewest that are enough is taken.
+ * 3. A job's CPUs are of one node, if some node has as many, and its tasks' memory is near to them. A set that grows looks
+ *    first in nodes where it has CPUs. Of several nodes the one with the fewest that are enough is taken.
  *
  * 4. Within a set tasks take turns of 10 ms.
  *
@@ -118,6 +118,7 @@ static __always_inline u64 turn_ns(void)
 
 /* ---- 1, 6: whose a task is ---- */
 
+/* Who looks into masks and queues is not VERIFIED_ONCE here: that would be for init as well, which may sleep. */
 static __noinline bool may_run_in(struct task_struct *p, u32 set)
 {
 	int cpu;
@@ -130,7 +131,7 @@ static __noinline bool may_run_in(struct task_struct *p, u32 set)
 }
 
 /* The set of the job, or of the nearest one around it that has CPUs. */
-static __noinline u32 set_of_job(u32 job)
+VERIFIED_ONCE u32 set_of_job(u32 job)
 {
 	int level;
 
@@ -142,13 +143,14 @@ static __noinline u32 set_of_job(u32 job)
 	return job % JOBS;
 }
 
-static __noinline u32 set_of(struct task_struct *p, struct task *t)
+static __noinline u32 set_of(struct task_struct *p)
 {
+	struct task *t = task_of(p);
 	u32 set = DEFAULT_SET;
 
-	if (!READ_ONCE(nr_reserved))
+	if (!t || !READ_ONCE(nr_reserved))
 		return set;
-	set = set_of_job(t->job);
+	set = set_of_job(t->job) % JOBS;
 	if (p->nr_cpus_allowed >= nr_online || may_run_in(p, set))
 		return set;
 	return owner_of(bpf_cpumask_first(p->cpus_ptr)) % JOBS;
@@ -162,7 +164,7 @@ static __always_inline s32 cpu_in(u32 place)
 }
 
 /* Places from `begin` on, before `end`, whose CPUs are of this set. */
-static __noinline u32 count_between(u32 begin, u32 end, u32 set)
+VERIFIED_ONCE u32 count_between(u32 begin, u32 end, u32 set)
 {
 	u32 found = 0;
 	int place;
@@ -204,8 +206,8 @@ static __always_inline void move_cpu(s32 cpu, u32 from, u32 to)
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/* So many CPUs go from one set to another: the last ones between these places. */
-static __noinline void move_between(u32 begin, u32 end, u32 from, u32 to, u32 more)
+/* So many CPUs go from one set to another: the last ones between these places. How many there were not. */
+VERIFIED_ONCE u32 move_between(u32 begin, u32 end, u32 from, u32 to, u32 more)
 {
 	int steps;
 
@@ -219,20 +221,22 @@ static __noinline void move_between(u32 begin, u32 end, u32 from, u32 to, u32 mo
 		move_cpu(cpu, from, to);
 		more--;
 	}
+	return more;
 }
 
-/* 2: all or none, and one remains. */
-static __noinline void grow(u32 set, u32 more)
+/* 2: all or none, and one remains. Whether there were enough. */
+VERIFIED_ONCE u32 grow(u32 set, u32 more)
 {
 	u32 place;
 
 	if (set_at(DEFAULT_SET)->cpus <= more)
-		return;
+		return false;
 	place = find_node(0, set, more);
 	if (place < nr_online)
 		move_between(place, node_end[cpu_in(place) & MAX_CPU_MASK], DEFAULT_SET, set, more);
 	else
 		move_between(0, nr_online, DEFAULT_SET, set, more);
+	return true;
 }
 
 /* ---- 2, 7: looks ---- */
@@ -262,7 +266,7 @@ static __noinline u32 cpus_due(struct set *s, u64 now)
 }
 
 /* Whether CPUs moved. */
-static __noinline bool look_at(u32 number, u64 now)
+VERIFIED_ONCE u32 look_at(u32 number, u64 now)
 {
 	struct set *s = set_at(number);
 	u32 due = cpus_due(s, now), had = s->cpus;
@@ -281,8 +285,7 @@ static __noinline void sort_queue(u32 queue)
 	struct task_struct *p;
 
 	for_each_queued(p, queue) {
-		struct task *t = task_of(p);
-		u32 set = t ? set_of(p, t) : queue;
+		u32 set = set_of(p);
 
 		if (set != queue)
 			dsq_move(&p_it, p, set);
@@ -296,10 +299,12 @@ static int look(void *map, u32 *key, struct clock *clock)
 	int number;
 
 	for_range(number, 1, last_job + 1)
-		moved |= look_at(number, now);
+		moved |= look_at(number, now) != 0;
 	if (moved) {
+		bpf_rcu_read_lock();	/* 6.12 takes a timer of init, which may sleep, for what may sleep, too */
 		for_range(number, 0, last_job + 1)
 			sort_queue(number);
+		bpf_rcu_read_unlock();
 	}
 	bpf_timer_start(&clock->timer, LOOK_NS, 0);
 	return 0;
@@ -333,7 +338,7 @@ SEC("syscall") int assign(struct assignment *to)
 /* ---- 5: who is told ---- */
 
 /* An idle CPU of the set, which is claimed. */
-static __noinline s32 idle_cpu_of(struct task_struct *p, u32 set)
+VERIFIED_ONCE s32 idle_cpu_of(struct task_struct *p TRUSTED, u32 set)
 {
 	int cpu;
 
@@ -352,8 +357,8 @@ static __always_inline s32 idle_cpu_for(struct task_struct *p, u32 set)
 	return cpu < 0 && lend && READ_ONCE(nr_reserved) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : cpu;
 }
 
-/* A CPU of the set that runs a task of another one. It counts as one that does not then. */
-static __noinline void interrupt_guest(struct task_struct *p, u32 set)
+/* A CPU of the set that runs a task of another one. It counts as one that does not then. Whether there was one. */
+VERIFIED_ONCE u32 interrupt_guest(struct task_struct *p TRUSTED, u32 set)
 {
 	int cpu;
 
@@ -362,8 +367,9 @@ static __noinline void interrupt_guest(struct task_struct *p, u32 set)
 			continue;
 		WRITE_ONCE(cpu_of(cpu)->guest, false);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		break;
+		return true;
 	}
+	return false;
 }
 
 /* ---- 4, 5: what a CPU runs ---- */
@@ -373,7 +379,7 @@ static __always_inline bool take_from(u32 set)
 	return scx_bpf_dsq_nr_queued(set) && dsq_move_to_local(set);
 }
 
-static __noinline bool take_elsewhere(u32 own)
+VERIFIED_ONCE u32 take_elsewhere(u32 own)
 {
 	int set;
 
@@ -403,7 +409,7 @@ OP3(s32, sets_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 	s32 cpu = prev_cpu, idle = -1;
 
 	if (t && READ_ONCE(nr_reserved)) {
-		idle = idle_cpu_for(p, set_of(p, t));
+		idle = idle_cpu_for(p, set_of(p));
 		cpu = idle < 0 ? prev_cpu : idle;
 		is_idle = idle >= 0;
 	} else {
@@ -434,7 +440,7 @@ OP2(void, sets_enqueue, struct task_struct *, p, u64, enq_flags)
 		run_at_once(p, turn_ns(), enq_flags);
 		return;
 	}
-	set = set_of(p, t);
+	set = set_of(p);
 	dsq_insert(p, set, turn_ns(), enq_flags);
 	cpu = idle_cpu_for(p, set);
 	if (cpu >= 0)
@@ -448,7 +454,7 @@ OP2(void, sets_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 own = owner_of(cpu) % JOBS;
-	bool guest = t && set_of(prev, t) != own;
+	bool guest = t && set_of(prev) != own;
 
 	if (take_from(own))
 		return;
@@ -463,7 +469,7 @@ OP1(void, sets_running, struct task_struct *, p)
 	struct task *t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 
-	WRITE_ONCE(cpu_of(cpu)->guest, t && is_client(p) && set_of(p, t) != owner_of(cpu) % JOBS);
+	WRITE_ONCE(cpu_of(cpu)->guest, t && is_client(p) && set_of(p) != owner_of(cpu) % JOBS);
 }
 
 /* ---- The life of a job ---- */

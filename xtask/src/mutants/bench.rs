@@ -24,8 +24,10 @@ const LIMIT_AT_LEAST: Duration = Duration::from_secs(1);
 /// How often a test that runs is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 /// Tests that policies have in common.
-const IN_COMMON: [(&str, &[&str]); 2] =
-    [("both::", &["bfs", "vrq", "muqss"]), ("sharing::", &["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"])];
+const IN_COMMON: [(&str, &[&str]); 2] = [
+    ("both::", &["bfs", "vrq", "muqss"]),
+    ("sharing::", &["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"]),
+];
 
 /// What came of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
