@@ -552,6 +552,7 @@ SCHEDULER(sets_ops,
 	.cgroup_move = (void *)sets_cgroup_move,
 	.init = (void *)sets_init,
 	.exit = (void *)sets_exit,
-	.flags = SCX_OPS_ENQ_LAST,	/* 5: whoever may not stay goes, though nobody else wants the CPU */
+	/* 5: whoever may not stay goes, though nobody else wants the CPU. */
+	.flags = SCX_OPS_ENQ_LAST,
 	.name = "sets",
 );

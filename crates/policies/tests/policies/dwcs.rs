@@ -110,7 +110,8 @@ impl Naive {
     }
 }
 
-/// Streams that always want a slot of 1 ms, on one CPU. Nobody may be served while somebody is before it by the rules; whom each
+/// Streams that always want a slot of 1 ms, on one CPU. Nobody may be served while somebody is before it by the rules;
+/// whom each
 /// slot served, and how often each window was violated. The first slot is for the first stream: nobody else is there yet.
 fn serve(spec: &str, streams: &[Stream], slots: u64) -> (Vec<usize>, Vec<usize>) {
     let window_first = spec.ends_with("1999");
@@ -185,8 +186,8 @@ fn three_windows_share_all_of_the_cpu() {
     }
 }
 
-/// Equal periods and needs of at most the CPU: no window is violated. The first slot is not for the policy to decide, so streams
-/// that bear less come first.
+/// Equal periods and needs of at most the CPU: no window is violated. The first slot is not for the policy to decide,
+/// so streams that bear less come first.
 #[test]
 fn equal_periods_are_enough() {
     let mut drawn = Drawn(3);
@@ -327,8 +328,8 @@ fn who_wakes_often_is_not_lost() {
     }
 }
 
-/// Theory 6: streams that want all that there is leave a turn each 100 ms, and a request that is always later than others is not
-/// forgotten.
+/// Theory 6: streams that want all that there is leave a turn each 100 ms, and a request that is always later than
+/// others is not forgotten.
 #[test]
 fn nobody_is_forgotten() {
     let spec = "dwcs@1999,turn_us=1000,slot_us=1000";

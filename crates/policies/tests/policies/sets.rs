@@ -119,8 +119,8 @@ fn a_set_keeps_to_itself() {
     assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 20), "{shares:?}");
 }
 
-/// Theory 1, 2: CPUs move while tasks run. What does not fit waits, and nobody is left without a CPU, for longer than the kernel
-/// bears.
+/// Theory 1, 2: CPUs move while tasks run. What does not fit waits, and nobody is left without a CPU, for longer than
+/// the kernel bears.
 #[test]
 fn cpus_move_by_hand() {
     let (mut world, all, _) = world("sets", FOUR, &[(0, 0, 0, 4), (0, 0, 0, 4)], 4);
