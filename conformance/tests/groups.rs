@@ -11,7 +11,7 @@ use simulator::{Scheduler, Setup};
 use std::collections::BTreeMap;
 use workload::Workload;
 
-const RECORDED: &str = include_str!("../recorded/groups-7.2/shares.txt");
+const RECORDED: &str = include_str!("../recorded/groups-7.2");
 const MACHINE: &str = include_str!("../shares/icount.toml");
 const WORKLOADS: [(&str, &str); 6] = [
     ("flat", include_str!("../shares/groups/flat.json")),

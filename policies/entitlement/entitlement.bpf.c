@@ -223,7 +223,10 @@ struct {
 static int second(void *map, u32 *key, struct loop *loop)
 {
 	each_second(half_to((SECONDS_OF_USAGE * 1000ULL << LOG2_BITS) / user_half_life_ms) >> LOG2_BITS);
+	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	bpf_rcu_read_lock();
 	tell_keys(now_ns());
+	bpf_rcu_read_unlock();
 	bpf_timer_start(&loop->timer, SECOND_NS, 0);
 	return 0;
 }

@@ -104,7 +104,11 @@ static __always_inline u32 row_of(u32 cell)
 
 static __always_inline s32 cpu_of_cell(u32 cell)
 {
-	return cpu_at[cell % (nr_online ? nr_online : 1) & MAX_CPU_MASK];
+	u32 column = cell % (nr_online ? nr_online : 1);
+
+	/* clang knows that a remainder of a cell is below MAX_CPUS, and drops the mask; 6.12's verifier does not. */
+	asm volatile("" : "+r"(column));
+	return cpu_at[column & MAX_CPU_MASK];
 }
 
 static __always_inline u64 row_ns(void)

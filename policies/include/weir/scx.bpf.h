@@ -72,7 +72,7 @@ SCX_CONSTANT(WAKE_SYNC);
 #define SCX_ENQ_PREEMPT __SCX_ENQ_PREEMPT	/* insert into the FIFO of a CPU: end the slice of whoever runs there */
 #define SCX_ENQ_REENQ __SCX_ENQ_REENQ		/* in enqueue: it was in a FIFO and is enqueued again */
 #define SCX_ENQ_LAST __SCX_ENQ_LAST		/* in enqueue: nobody else waits; only with the flag of that name */
-#define SCX_ENQ_IMMED __SCX_ENQ_IMMED		/* insert into the FIFO of a CPU, since 7.1: enqueue it again unless it runs at once */
+#define SCX_ENQ_IMMED __SCX_ENQ_IMMED		/* since 7.1: enqueue it again unless it runs there at once */
 #define SCX_DEQ_SLEEP __SCX_DEQ_SLEEP		/* in quiescent: the task goes to sleep */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
 #define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
