@@ -110,9 +110,9 @@ impl Naive {
     }
 }
 
-/// Streams that always want a slot of 1 ms, on one CPU. Nobody may be served while somebody is before it by the rules;
-/// whom each
-/// slot served, and how often each window was violated. The first slot is for the first stream: nobody else is there yet.
+/// Streams that always want a slot of 1 ms, on one CPU. Nobody may be served while somebody is before it by the rules; whom
+/// each slot served, and how often each window was violated. The first slot is for the first stream: nobody else is there
+/// yet.
 fn serve(spec: &str, streams: &[Stream], slots: u64) -> (Vec<usize>, Vec<usize>) {
     let window_first = spec.ends_with("1999");
     let mut world = world(&format!("{spec},turn_us=1000,slot_us=1000"), 1, streams, 1000);
@@ -306,7 +306,7 @@ fn a_late_request_takes_from_the_next_one() {
     assert_eq!(world.running(0), first, "20 ms is before 32 ms");
     // Had the period begun anew, it would be 12 + 10 = 22 ms.
     let key = world.last_queued(first).key >> 25;
-    assert_eq!(key, 20 * MS >> 17);
+    assert_eq!(key, (20 * MS) >> 17);
 }
 
 /// Theory 1: who wakes often has its deadline two periods ahead at most.
