@@ -34,6 +34,13 @@ const BESIDE_A_PINNED_ONE: &str = r#"{"tasks": {
   "guest": {"loop": -1, "cpus": [1], "run": 5000, "sleep": 90000}
 }}"#;
 
+/// 95 % of a CPU for two who may be late now and then, and one who wants all of it.
+const SOUND_AND_FILM: &str = r#"{"tasks": {
+  "sound": {"window": [1, 10], "request-us": 10000, "run": 2000, "timer": {"ref": "a", "period": 10000}},
+  "film": {"window": [1, 2], "request-us": 40000, "run": 30000, "timer": {"ref": "v", "period": 40000}},
+  "hog": {"loop": -1, "run": 1000000}
+}}"#;
+
 /// More than two CPUs have time for, at different nice values, waking all the time.
 const CROWD: &str = r#"{"tasks": {
   "short": {"instance": 3, "loop": -1, "priority": -5, "run": 700, "sleep": 3000},
@@ -206,6 +213,24 @@ const TRIALS: &[Trial] = &[
                 file: "gang/gang.bpf.c",
                 old: "u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);",
                 new: "u32 column = place_of[cpu & MAX_CPU_MASK], active = (READ_ONCE(active_row) + cpu) % (nr_rows + 1);",
+            },
+        ],
+    },
+    Trial {
+        sim: "dwcs -m pu:1 --for 4s",
+        workload: SOUND_AND_FILM,
+        promises: "",
+        broken: "windows",
+        mutants: &[
+            Mutant {
+                file: "dwcs/dwcs.bpf.c",
+                old: "dsq_insert_by_key(p, REQUESTS, slice_of(t), key_of(t), enq_flags);",
+                new: "dsq_insert(p, REST, turn_ns(), enq_flags);",
+            },
+            Mutant {
+                file: "dwcs/dwcs.bpf.c",
+                old: "now > READ_ONCE(rest_at) + rest_ms * 1000000ULL",
+                new: "now > READ_ONCE(rest_at)",
             },
         ],
     },

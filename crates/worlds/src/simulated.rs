@@ -3,7 +3,7 @@
 
 use crate::object_hash;
 use ids::Nanos;
-use invariants::{Conditions, Demands, Findings, Group, TaskDemand, Violation};
+use invariants::{Conditions, Demands, Findings, Group, TaskDemand, Violation, Window};
 use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
 use measures::RunMeasures;
@@ -75,7 +75,11 @@ pub fn demands(workload: &Workload) -> Demands {
     let of_path = |path: &str| all.iter().position(|group| group.path == path);
     let task = |spec: u32| {
         let group = workload.group_of(spec).and_then(of_path);
-        (workload.tasks[spec as usize].name.clone(), TaskDemand { group, ..TaskDemand::default() })
+        let task = &workload.tasks[spec as usize];
+        // 0 of 0 is a deadline without a window.
+        let window = task.window.filter(|window| window.of > 0);
+        let window = window.map(|window| Window { late: window.late, of: window.of, request: window.request });
+        (task.name.clone(), TaskDemand { group, window })
     };
     Demands { groups: all.iter().map(group).collect(), tasks: (0..workload.tasks.len() as u32).map(task).collect() }
 }
