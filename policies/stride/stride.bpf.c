@@ -246,12 +246,7 @@ SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_ta
 /* 6 */
 OP3(s32, stride_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
-	bool is_idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
-
-	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, quantum_ns(), SCX_ENQ_IMMED);
-	return cpu;
+	return go_to_idle_cpu(p, prev_cpu, wake_flags, quantum_ns());
 }
 
 /* 3: it comes back. */

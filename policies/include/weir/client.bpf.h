@@ -27,6 +27,17 @@ static __always_inline void run_at_once(struct task_struct *p, u64 slice_ns, u64
 	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 }
 
+/* 3: the CPU to which a task goes that wakes. If that idles, it runs there at once. */
+static __always_inline s32 go_to_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags, u64 slice_ns)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle)
+		dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, SCX_ENQ_IMMED);
+	return cpu;
+}
+
 #define IDLE_TOLD_AT_MOST 64
 
 /* 2, 3: whether there was one. */
