@@ -134,7 +134,7 @@ static __noinline void find_stream(struct task_struct *p, struct task *t)
 		t->period_ns = 0;
 		return;
 	}
-	if (t->period_ns == stream->request_us * 1000)
+	if (t->period_ns == stream->request_us * 1000 && t->window.x == stream->late && t->window.y == stream->of)
 		return;
 	t->period_ns = stream->request_us * 1000;
 	t->window.x = stream->late;
@@ -274,12 +274,7 @@ static __always_inline u64 slice_of(const struct task *t)
 
 OP3(s32, dwcs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
-	bool is_idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
-
-	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), SCX_ENQ_IMMED);
-	return cpu;
+	return go_to_idle_cpu(p, prev_cpu, wake_flags, turn_ns());
 }
 
 OP2(void, dwcs_runnable, struct task_struct *, p, u64, enq_flags)
