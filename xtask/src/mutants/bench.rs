@@ -139,7 +139,7 @@ impl Bench {
     /// # Errors
     /// If one fails.
     pub fn measure(&mut self, source: &Source) -> Result<()> {
-        ensure!(self.compile(source, None)?, "without a mutant: {} does not compile", self.policy);
+        ensure!(source.compile(&self.tree, None)?, "without a mutant: {} does not compile", self.policy);
         let order: Vec<usize> = (0..self.tests.len()).collect();
         let times = Mutex::new(vec![Duration::ZERO; order.len()]);
         let failed = self.first_to_fail(
@@ -161,7 +161,7 @@ impl Bench {
     /// # Errors
     /// If tests cannot be started.
     pub fn judge(&mut self, source: &Source, mutant: &Mutant, first: Option<&str>) -> Result<Outcome> {
-        if !self.compile(source, Some(mutant))? {
+        if !source.compile(&self.tree, Some(mutant))? {
             return Ok(Outcome::Refused);
         }
         let mut order: Vec<usize> = (0..self.tests.len()).collect();
@@ -174,18 +174,6 @@ impl Bench {
         let name = self.tests[test].name.clone();
         self.count(&name);
         Ok(if end == End::Endless { Outcome::Endless(name) } else { Outcome::Noticed(name) })
-    }
-
-    /// Whether clang takes it.
-    fn compile(&self, source: &Source, mutant: Option<&Mutant>) -> Result<bool> {
-        for (path, text) in source.files(mutant) {
-            let to = self.tree.join(path);
-            fs::create_dir_all(to.parent().context("a file of a folder")?)?;
-            fs::write(&to, text).with_context(|| to.display().to_string())?;
-        }
-        let source = self.tree.join(format!("policies/{0}/{0}.bpf.c", self.policy));
-        let object = self.tree.join(format!("{}.bpf.o", self.policy));
-        Ok(bpf_clang::compile_in(&self.tree, &source, &object, &["-Wno-error"]).is_ok())
     }
 
     /// Runs tests in this order until one fails, and tells the CPU time of each that passed.

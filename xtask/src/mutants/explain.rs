@@ -96,7 +96,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
     for policy in &arguments.policies {
         let source = Source::read(root, policy)?;
         let bench = Bench::new(root, policy)?;
-        ensure!(bench.compile(&source, None)?, "{policy} does not compile");
+        ensure!(source.compile(&bench.tree, None)?, "{policy} does not compile");
         let plain = bench.simulate(&WORKLOADS)?.context("a run without a mutant does not end")?;
         benches.push((Callbacks::of(&source), bench, plain, source));
     }
@@ -139,7 +139,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
 /// Where mutants of a policy are compiled and run.
 pub(super) struct Bench {
     /// A folder like the repository, with `policies/` alone.
-    tree: PathBuf,
+    pub(super) tree: PathBuf,
     policy: String,
     weir: PathBuf,
 }
@@ -158,18 +158,6 @@ impl Bench {
     /// Its object, as its folder knows it.
     pub(super) fn object(&self) -> String {
         format!("./{}.bpf.o", self.policy)
-    }
-
-    /// Writes and compiles a policy, with or without a mutant. Whether clang took it.
-    pub(super) fn compile(&self, source: &Source, mutant: Option<&Mutant>) -> Result<bool> {
-        for (path, text) in source.files(mutant) {
-            let to = self.tree.join(path);
-            fs::create_dir_all(to.parent().context("a file of a folder")?)?;
-            fs::write(&to, text).with_context(|| to.display().to_string())?;
-        }
-        let source = self.tree.join(format!("policies/{0}/{0}.bpf.c", self.policy));
-        let object = self.tree.join(format!("{}.bpf.o", self.policy));
-        Ok(bpf_clang::compile_in(&self.tree, &source, &object, &["-Wno-error"]).is_ok())
     }
 
     /// The first run of each; `None`: they do not begin, or do not end. Saved as `WORKLOAD.weirrun`.
@@ -214,7 +202,7 @@ impl Bench {
 
     /// What comes of a mutant; `None`: it does not count.
     fn judge(&self, source: &Source, callbacks: &Callbacks, plain: &[Value], mutant: Mutant) -> Result<Option<Judged>> {
-        if !self.compile(source, Some(&mutant))? {
+        if !source.compile(&self.tree, Some(&mutant))? {
             return Ok(None);
         }
         for (workload, plain) in WORKLOADS.iter().zip(plain) {
@@ -223,7 +211,7 @@ impl Bench {
             let place = callbacks.at(mutant.file(), mutant.offset());
             let line = mutant.line(source);
             let said = self.explain(workload.0, &symptom)?;
-            ensure!(self.compile(source, None)?, "{} does not compile", self.policy);
+            ensure!(source.compile(&self.tree, None)?, "{} does not compile", self.policy);
             self.simulate(&[*workload])?;
             let without = match symptom {
                 Symptom::Stall => self.explain(workload.0, &Symptom::Slow { measure: "queue_wait_ns", percent: 0 })?,

@@ -44,7 +44,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
     let (mut fine, mut by_property) = (true, BTreeMap::<String, Vec<String>>::new());
     for policy in &arguments.policies {
         let (source, bench) = (Source::read(root, policy)?, Bench::new(root, policy)?);
-        ensure!(bench.compile(&source, None)?, "{policy} does not compile");
+        ensure!(source.compile(&bench.tree, None)?, "{policy} does not compile");
         let plain = broken(&bench, arguments.runs)?.context("runs without a mutant do not end")?;
         println!("{policy} itself: {}", words(&plain));
         fine &= plain.is_empty();
@@ -53,7 +53,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
             if judged == arguments.count {
                 break;
             }
-            if !bench.compile(&source, Some(&mutant))? {
+            if !source.compile(&bench.tree, Some(&mutant))? {
                 continue;
             }
             judged += 1;

@@ -77,6 +77,21 @@ impl Source {
         Ok(Source { files, own })
     }
 
+    /// Writes the policy below `tree`, with or without a mutant, and compiles it there to `NAME.bpf.o`. Whether clang takes it.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn compile(&self, tree: &Path, mutant: Option<&Mutant>) -> Result<bool> {
+        for (path, text) in self.files(mutant) {
+            let to = tree.join(path);
+            fs::create_dir_all(to.parent().context("a file of a folder")?)?;
+            fs::write(&to, text).with_context(|| to.display().to_string())?;
+        }
+        let source = tree.join(&self.files[0].0);
+        let object = tree.join(source.with_extension("o").file_name().context("a file's name")?);
+        Ok(bpf_clang::compile_in(tree, &source, &object, &["-Wno-error"]).is_ok())
+    }
+
     /// All files with, or without, a mutant.
     pub fn files(&self, mutant: Option<&Mutant>) -> impl Iterator<Item = (&str, String)> {
         self.files.iter().enumerate().map(move |(index, (path, text))| match mutant {
