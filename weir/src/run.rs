@@ -287,7 +287,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let followed = outside.screen.as_ref().and_then(Screen::followed);
     let own = select::kernel();
     let checked = schedulers.first().unwrap_or(&own);
-    let checker = args.check.then(|| checker(&machine, checked));
+    let checker = args.check.then(|| checker(&machine, checked, stage));
     let mut meter = Meter::start(&machine, scope, Tee(checker, Tee(followed, Tee(trace, log))))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut played) = (None, None);
@@ -353,11 +353,11 @@ fn hand_over(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Optio
     how.deliver(&[report], &Refusals::default(), &setup)
 }
 
-/// What its scheduler promises, as far as a real kernel shows it.
-fn checker(machine: &Machine, scheduler: &Scheduler) -> Checker {
+/// What its scheduler promises, as far as a real kernel shows it. A command asks for nothing.
+fn checker(machine: &Machine, scheduler: &Scheduler, stage: Option<&Stage<'_>>) -> Checker {
     let conditions = worlds::real::conditions(machine);
-    let (promises, demands) = (scheduler.promises(), Demands::default());
-    Checker::new(machine.topology.len(), &machine.online_cpus(), promises, conditions, demands)
+    let demands = stage.map_or_else(Demands::default, |stage| worlds::demands(stage.workload()));
+    Checker::new(machine.topology.len(), &machine.online_cpus(), scheduler.promises(), conditions, demands)
 }
 
 fn tags(args: &Run, schedulers: &[Scheduler], kernel: &str) -> report::Tags {

@@ -303,7 +303,7 @@ fn checker(run: &Run<'_>, args: &Sim) -> Checker {
     let Run { scheduler, machine, workload, seed, .. } = *run;
     let promises = if args.check { scheduler.promises() } else { Promises::default() };
     let conditions = worlds::simulated::conditions(machine, scheduler.loadable.is_some(), seed > 0);
-    let demands = worlds::simulated::demands(workload);
+    let demands = worlds::demands(workload);
     Checker::new(machine.topology.len(), &machine.online_cpus(), promises, conditions, demands)
 }
 

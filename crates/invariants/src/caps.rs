@@ -60,6 +60,23 @@ impl Caps {
         self.of_task.push(caps);
     }
 
+    /// A task has another name, and so may be of another group.
+    pub(crate) fn rename(&mut self, now: Nanos, task: TaskId, group: Option<usize>, runs: bool) {
+        let caps = group.map_or(Vec::new(), |group| self.of_group[group].clone());
+        if self.of_task[task.index()] == caps {
+            return;
+        }
+        if runs {
+            self.set_running(now, task, false);
+        }
+        self.of_task[task.index()].iter().for_each(|&cap| self.groups[cap].members.retain(|member| *member != task));
+        caps.iter().for_each(|&cap| self.groups[cap].members.push(task));
+        self.of_task[task.index()] = caps;
+        if runs {
+            self.set_running(now, task, true);
+        }
+    }
+
     /// Whether a window of a group that has a cap was judged.
     pub(crate) fn has_judged(&self) -> bool {
         self.has_judged

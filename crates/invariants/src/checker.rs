@@ -450,6 +450,15 @@ impl Sink for Checker {
         self.loads.iter_mut().for_each(Loads::announce);
     }
 
+    /// In a real run a thread has its parent's name until it gives itself its own. Whose shares and jobs are judged (in the
+    /// model alone, which shows all tasks) is told with the first name.
+    fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
+        let demand = self.demands.of(name);
+        let runs = self.state.runs(task);
+        self.windows.iter_mut().for_each(|windows| windows.rename(task, demand.window));
+        self.caps.iter_mut().for_each(|caps| caps.rename(time, task, demand.group, runs));
+    }
+
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {
         self.disturb(time);
         self.state.set_allowed(time, task, allowed);

@@ -4,6 +4,9 @@
 use ids::Nanos;
 use std::collections::BTreeMap;
 
+/// What Linux keeps of a task's name (`TASK_COMM_LEN` is 16, with the byte that ends it).
+const KEPT: usize = 15;
+
 /// Of a whole workload. Whoever has none knows of no groups and no requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
@@ -45,13 +48,32 @@ pub struct Window {
 }
 
 impl Demands {
-    /// Of the task of this name.
+    /// Of the task of this name, of which a kernel keeps [`KEPT`] bytes. Nothing if that could be two tasks.
     pub(crate) fn of(&self, name: &str) -> TaskDemand {
-        self.tasks.get(name).cloned().unwrap_or_default()
+        let mut cut = self.tasks.range(name.to_owned()..).take_while(|(whole, _)| whole.starts_with(name));
+        let mut only = || cut.next().filter(|_| name.len() == KEPT && cut.next().is_none()).map(|(_, demand)| demand);
+        self.tasks.get(name).or_else(&mut only).cloned().unwrap_or_default()
     }
 
     /// The groups whose CPU time a task of `group` uses: that one and those around it.
     pub(crate) fn paying(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
         self.groups[group].within.iter().copied().chain([group])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_the_kernel_cut_is_found_if_it_is_one_tasks() {
+        let task = |group| TaskDemand { group: Some(group), window: None };
+        let names = ["film", "a-name-of-seventeen", "fifteen-letters", "twice-the-same-1", "twice-the-same-2"];
+        let tasks = names.iter().map(|name| name.to_string()).zip((0..).map(task)).collect();
+        let demands = Demands { groups: Vec::new(), tasks };
+        let found = |name| demands.of(name).group;
+        assert_eq!([found("film"), found("a-name-of-seventeen")], [Some(0), Some(1)]);
+        assert_eq!([found("a-name-of-seven"), found("fifteen-letters")], [Some(1), Some(2)]);
+        assert_eq!([found("twice-the-same-"), found("fil"), found("a-name")], [None; 3]);
     }
 }

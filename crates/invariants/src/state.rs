@@ -90,6 +90,11 @@ impl State {
         self.tasks[task.index()].scheduled
     }
 
+    /// Whether the task has a CPU.
+    pub(crate) fn runs(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].current_on.is_some()
+    }
+
     /// Whether the task waits for the first time since it slept.
     pub(crate) fn has_woken(&self, task: TaskId) -> bool {
         self.tasks[task.index()].woken

@@ -25,6 +25,12 @@ struct Requests {
     late: u32,
 }
 
+impl Requests {
+    fn new(window: Window) -> Requests {
+        Requests { window, begun: None, since: Nanos::ZERO, seen: 0, late: 0 }
+    }
+}
+
 /// All tasks that have requests.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
@@ -35,8 +41,15 @@ pub(crate) struct Windows {
 impl Windows {
     /// A task exists.
     pub(crate) fn announce(&mut self, window: Option<Window>) {
-        let begin = |window| Requests { window, begun: None, since: Nanos::ZERO, seen: 0, late: 0 };
-        self.tasks.push(window.map(begin));
+        self.tasks.push(window.map(Requests::new));
+    }
+
+    /// A task has another name, and so asks for something else.
+    pub(crate) fn rename(&mut self, task: TaskId, window: Option<Window>) {
+        let known = &mut self.tasks[task.index()];
+        if known.map(|requests| requests.window) != window {
+            *known = window.map(Requests::new);
+        }
     }
 
     /// Whether there was a request.

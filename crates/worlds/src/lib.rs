@@ -6,9 +6,11 @@
 //! 3. A world gives back how the run ended and what was measured; [`simulated::report`] and [`real::report`] bring
 //!    both into the terms of [`report::RunReport`], which does not tell the worlds apart.
 
+mod demands;
 pub mod real;
 pub mod simulated;
 
+pub use demands::demands;
 use event_log::{FORMAT, Header, hash_bytes};
 use report::Tags;
 

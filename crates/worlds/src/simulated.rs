@@ -3,13 +3,12 @@
 
 use crate::object_hash;
 use ids::Nanos;
-use invariants::{Conditions, Demands, Findings, Group, TaskDemand, Violation, Window};
+use invariants::{Conditions, Findings, Violation};
 use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
 use measures::RunMeasures;
 use report::{Ending, Exit, RunReport, Tags, Violations, World};
 use simulator::{KernelName, Outcome};
-use workload::{TaskGroup, Workload};
 
 /// What is run, beside the machine on which it runs.
 #[derive(Clone, Copy, Debug)]
@@ -62,26 +61,6 @@ pub fn conditions(machine: &Machine, has_queues: bool, noisy: bool) -> Condition
         tolerance: IDLE_TOLERANCE + Nanos(machine.longest_idle_exit_ns(noisy)),
         tick: Nanos(1_000_000_000 / u64::from(machine.hz)),
     }
-}
-
-/// What the workload says of its tasks that no event shows.
-pub fn demands(workload: &Workload) -> Demands {
-    let all = workload.all_groups();
-    let group = |group: &TaskGroup| Group {
-        weight: group.weight,
-        hard_cap_percent: group.cap_percent.filter(|_| group.hard),
-        within: (0..all.len()).filter(|&other| all[other] != *group && all[other].contains(&group.path)).collect(),
-    };
-    let of_path = |path: &str| all.iter().position(|group| group.path == path);
-    let task = |spec: u32| {
-        let group = workload.group_of(spec).and_then(of_path);
-        let task = &workload.tasks[spec as usize];
-        // 0 of 0 is a deadline without a window.
-        let window = task.window.filter(|window| window.of > 0);
-        let window = window.map(|window| Window { late: window.late, of: window.of, request: window.request });
-        (task.name.clone(), TaskDemand { group, window })
-    };
-    Demands { groups: all.iter().map(group).collect(), tasks: (0..workload.tasks.len() as u32).map(task).collect() }
 }
 
 /// The report of a run; `end` is when it had to stop, if it had to, and `findings` what a check found, if there was one.

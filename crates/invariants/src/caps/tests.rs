@@ -51,3 +51,17 @@ fn windows_follow_one_another() {
     let found = caps.look(Nanos(3_700 * MS));
     assert_eq!(found[0].value, Nanos(900 * MS), "one that runs still");
 }
+
+#[test]
+fn who_gets_a_name_is_of_its_group_from_then_on() {
+    let mut caps = caps();
+    let task = TaskId(3);
+    caps.set_running(Nanos::ZERO, task, true);
+    caps.rename(Nanos(600 * MS), task, Some(0), true);
+    assert_eq!(caps.look(Nanos(1_000 * MS)), [], "400 ms of it");
+    caps.rename(Nanos(1_600 * MS), task, Some(2), true);
+    let found = caps.look(Nanos(2_000 * MS));
+    assert_eq!((found.len(), found[0].value), (1, Nanos(600 * MS)));
+    caps.set_running(Nanos(2_100 * MS), task, false);
+    assert_eq!(caps.look(Nanos(3_000 * MS)), []);
+}

@@ -48,3 +48,21 @@ fn a_second_wakeup_is_no_second_request() {
     assert_eq!(windows.end(Nanos(511), TASK).map(|missed| missed.late), Some(2));
     assert!(windows.has_judged() && !Windows::default().has_judged());
 }
+
+#[test]
+fn a_task_asks_for_what_its_name_says() {
+    let (mut windows, _) = requests(&[11]);
+    let window = Window { late: 1, of: 3, request: Nanos(10) };
+    let late = |windows: &mut Windows, task| {
+        [500, 600].map(|begun| {
+            windows.begin(Nanos(begun), task);
+            windows.end(Nanos(begun + 11), task).map(|missed| missed.late)
+        })
+    };
+    windows.rename(TASK, Some(window));
+    assert_eq!(late(&mut windows, TASK), [None, Some(3)], "what was late before counts, as it asks for the same");
+    windows.rename(TASK, None);
+    assert_eq!(late(&mut windows, TASK), [None, None]);
+    windows.rename(TaskId(1), Some(Window { of: 2, ..window }));
+    assert_eq!(late(&mut windows, TaskId(1)), [None, Some(2)], "it asked for nothing before");
+}

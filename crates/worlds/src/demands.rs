@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a workload asks for, as whoever checks a run has to know it: the same in both worlds.
+
+use invariants::{Demands, Group, TaskDemand, Window};
+use workload::{TaskGroup, Workload};
+
+/// What the workload says of its tasks that no event shows.
+pub fn demands(workload: &Workload) -> Demands {
+    let all = workload.all_groups();
+    let group = |group: &TaskGroup| Group {
+        weight: group.weight,
+        hard_cap_percent: group.cap_percent.filter(|_| group.hard),
+        within: (0..all.len()).filter(|&other| all[other] != *group && all[other].contains(&group.path)).collect(),
+    };
+    let of_path = |path: &str| all.iter().position(|group| group.path == path);
+    let task = |spec: u32| {
+        let group = workload.group_of(spec).and_then(of_path);
+        let task = &workload.tasks[spec as usize];
+        // 0 of 0 is a deadline without a window.
+        let window = task.window.filter(|window| window.of > 0);
+        let window = window.map(|window| Window { late: window.late, of: window.of, request: window.request });
+        (task.name.clone(), TaskDemand { group, window })
+    };
+    Demands { groups: all.iter().map(group).collect(), tasks: (0..workload.tasks.len() as u32).map(task).collect() }
+}
