@@ -13,9 +13,10 @@ use std::io::{self, Read, Seek, Write};
 /// zstd level: recordings are written once and kept. But 19 takes half a second for each MB, of which an operation has four
 /// millionths or so; and nobody should wait longer for the writing than for what was recorded.
 const SMALL_LEVEL: i32 = 19;
-/// Longer ones have a faster level.
+/// Longer ones have a faster level, as they are written while what is recorded goes on: for two processes that hand 1.2
+/// million bytes to each other level 3 takes 0.14 s, 6 some 0.3 s and 9 0.45 s, and the file of 9 is 5 % smaller.
 const SMALL_OPERATIONS: usize = 1 << 18;
-pub(super) const LARGE_LEVEL: i32 = 6;
+pub(super) const LARGE_LEVEL: i32 = 3;
 
 /// Stretches and requests in a run: a block of requests is full with them, as each takes some 16 bytes.
 const RUN: usize = FULL_BLOCK / 16;
