@@ -64,7 +64,7 @@ static __always_inline u32 take_number(void)
 
 	for_range(number, 1, JOBS) {
 		if (__sync_val_compare_and_swap(&job_at(number)->taken, 0, 1) == 0) {
-			if (number > last_job)
+			if ((u32)number > last_job)
 				last_job = number;
 			return number;
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/currency`. An interval is 100 ms.
 
-use crate::world::World;
+use crate::world::{MS, World};
 use ids::TaskId;
 use kernel_model::CgroupId;
 
@@ -123,4 +123,52 @@ fn tasks_stay_near() {
     }
     let both = seen.iter().filter(|nodes| nodes[0] && nodes[1]).count();
     assert_eq!(both, 0, "{seen:?}");
+}
+
+/// Theory 2, 3: an interval is 100 ms, and a turn 10 ms.
+#[test]
+fn intervals_and_turns_are_as_long_as_they_should_be() {
+    let (mut world, _) = world("node:1 core:1 pu:1", &[(100, 2)]);
+    world.run_ms(1_000);
+    let before = world.armed;
+    world.began.clear();
+    world.run_ms(10_000);
+    assert_eq!(world.armed - before, 100);
+    let stints: Vec<u64> = world.began.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(stints.len() >= 990 && stints.iter().all(|stint| *stint == 10 * MS), "{stints:?}");
+}
+
+/// Theory 6: a cache that has nothing to do takes from others, and so does a node. No CPU idles while somebody waits.
+#[test]
+fn who_has_nothing_near_takes_from_others() {
+    for cache in 0..4 {
+        let (mut world, jobs) = world("node:2 l3:2 core:2 pu:1", &[(100, 16)]);
+        world.run_ms(500);
+        let mut home = vec![0; 16];
+        for _ in 0..100 {
+            world.run_ms(1);
+            for (task, home) in jobs[0].iter().zip(&mut home) {
+                *home = world.cpu_of(*task).map_or(*home, |cpu| cpu / 2);
+            }
+        }
+        // All tasks of this cache sleep, and then all of its node.
+        let sleep = |world: &mut World, caches: &[u32]| {
+            for (task, _) in jobs[0].iter().zip(&home).filter(|(_, home)| caches.contains(home)) {
+                while world.cpu_of(*task).is_none() {
+                    world.run_ms(1);
+                }
+                world.block(*task);
+            }
+        };
+        sleep(&mut world, &[cache]);
+        for _ in 0..100 {
+            world.run_ms(1);
+            assert!((0..8).all(|cpu| world.running(cpu) != TaskId::NONE), "cache {cache}");
+        }
+        sleep(&mut world, &[cache ^ 1]);
+        for _ in 0..100 {
+            world.run_ms(1);
+            assert!((0..8).all(|cpu| world.running(cpu) != TaskId::NONE), "node {}", cache / 2);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! The rules of `policies/dwcs`. What is said of task sets here is our own computation, not a table of the papers.
 
 use crate::world::{MS, World};
-use ids::TaskId;
+use ids::{CpuId, Policy, TaskId};
 use kernel_model::TaskAttributes;
 use launch_profile::{Told, Window};
 use machine_model::Machine;
@@ -356,4 +356,83 @@ fn requests_go_where_they_may() {
     // The CPU that two share: a half and a quarter of it are asked for, and who has been served shares what is left.
     assert_eq!((ran[2], ran[0] + ran[1]), (600, 600));
     assert!(ran[0] >= 300 && ran[1] >= 150, "{ran:?}");
+}
+
+/// Theory 1: the next deadline is a period after the last one, or after the wakeup if that is later, and two periods
+/// ahead at most.
+#[test]
+fn deadlines_are_a_period_apart() {
+    let mut world = world("dwcs", 1, &[(100, 0, 1), (1000, 0, 1)], 1000);
+    let attributes = vec![named(&world, 1), named(&world, 0)];
+    let stream = world.start(attributes)[1];
+    let deadline = |world: &World| world.last_queued(stream).key >> 25;
+    assert_eq!(deadline(&world), (100 * MS) >> 17);
+    for (wakeup, expected) in [(20, 200), (40, 240), (600, 700), (650, 800)] {
+        while world.running(0) != stream {
+            world.run_ms(1);
+        }
+        world.block(stream);
+        world.run_until(wakeup * MS);
+        world.wake(0, stream, false);
+        assert_eq!(deadline(&world), (expected * MS) >> 17, "woken at {wakeup} ms");
+    }
+}
+
+/// A window is of requests, however long its task sleeps between them: of 1/3 there remain 1/2, 1/1, and 1/3 again.
+#[test]
+fn windows_outlive_sleep() {
+    let mut world = world("dwcs", 1, &[(100, 1, 3), (1000, 0, 1)], 1000);
+    let attributes = vec![named(&world, 1), named(&world, 0)];
+    let stream = world.start(attributes)[1];
+    let mut windows = vec![];
+    for turn in 1..=7 {
+        windows.push(world.last_queued(stream).key >> 8 & 0x1ffff);
+        while world.running(0) != stream {
+            world.run_ms(1);
+        }
+        world.block(stream);
+        world.run_until(turn * 200 * MS);
+        world.wake(0, stream, false);
+    }
+    assert!(windows[0] < windows[1] && windows[1] < windows[2], "{windows:?}");
+    assert_eq!(windows[3..6], windows[..3]);
+    assert_eq!(windows[6], windows[0]);
+}
+
+/// Theory 1: a request begins when its task wakes, and not when it is queued anew for another reason.
+#[test]
+fn a_new_nice_value_is_no_new_request() {
+    let mut world = world("dwcs", 1, &[(100, 0, 1), (50, 0, 1)], 1000);
+    let attributes = vec![named(&world, 1), named(&world, 0)];
+    let stream = world.start(attributes)[1];
+    world.run_ms(3);
+    let before = world.last_queued(stream);
+    world.inserted.clear();
+    world.kernel.set_policy(CpuId(0), stream, Policy::Other, 5).unwrap();
+    world.settle();
+    assert_eq!(world.last_queued(stream).key, before.key);
+}
+
+/// Theory 5: of two CPUs it is the one without a stream that makes way.
+#[test]
+fn a_stream_does_not_make_way() {
+    for plain in [0, 1] {
+        let mut world = world("dwcs", 2, &[(20, 1, 2), (20, 1, 2)], 1000);
+        let bound = TaskAttributes { name: name(0), ..world.pinned(1 - plain, 0) };
+        let attributes = vec![bound, world.pinned(plain, 0), named(&world, 1)];
+        let tasks = world.start(attributes);
+        assert_eq!(
+            tasks.iter().map(|task| world.cpu_of(*task)).collect::<Vec<_>>(),
+            [Some(1 - plain), None, Some(plain)]
+        );
+    }
+}
+
+/// There is room for 1024 names.
+#[test]
+fn many_streams_have_windows() {
+    let mut world = world("dwcs", 1, &[(100, 0, 1); 1024], 1000);
+    let attributes = vec![world.attributes(), named(&world, 1023)];
+    let last = world.start(attributes)[1];
+    assert_eq!(world.last_queued(last).key >> 25, (100 * MS) >> 17);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/gang`. A row is 100 ms.
 
-use crate::world::World;
+use crate::world::{MS, World};
 use ids::TaskId;
 use kernel_model::CgroupId;
 
@@ -141,4 +141,31 @@ fn cells_of_those_that_left_are_used_again() {
         world.run_ms(1);
     }
     assert!(together >= 490, "{together}");
+}
+
+/// Theory 2, 3, 5: who has a cell alone has it for a row; those that share one, and those of no job, have turns of 20 ms.
+#[test]
+fn turns_are_as_long_as_they_should_be() {
+    let (mut world, jobs) = world("gang", 2, &[2, 3], 2);
+    world.inserted.clear();
+    world.run_ms(2_000);
+    for (job, due) in jobs.iter().zip([&[100, 100][..], &[20, 20, 100], &[20, 20]]) {
+        let mut slices: Vec<u64> = job.iter().map(|task| world.last_queued(*task).slice_ns).collect();
+        slices.sort_unstable();
+        assert_eq!(slices, due.iter().map(|ms| ms * MS).collect::<Vec<_>>());
+    }
+    let sleeper = jobs[2][0];
+    while world.cpu_of(sleeper).is_none() {
+        world.run_ms(1);
+    }
+    let others: Vec<TaskId> = jobs.iter().flatten().copied().filter(|task| *task != sleeper).collect();
+    world.block(sleeper);
+    for task in others {
+        while world.cpu_of(task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(task);
+    }
+    world.wake(0, sleeper, false);
+    assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }

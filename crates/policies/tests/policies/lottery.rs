@@ -4,6 +4,7 @@
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
+use machine_model::Machine;
 
 /// Quanta of 10 ms, each of one tick.
 const QUANTUM_MS: u64 = 10;
@@ -356,4 +357,22 @@ fn currencies_come_and_go() {
     let n = 4000;
     let found = shares(&mut world, &[&tasks[..1]], n)[0];
     assert!((found - 0.75).abs() < 4.0 * (0.75 * 0.25 / n as f64).sqrt(), "{found}");
+}
+
+/// Theory 8: only an idle CPU is gone to without a draw; also where the kernel would not bring the task back (before 7.1).
+#[test]
+fn who_wakes_beside_others_takes_part_in_the_draw() {
+    for version in [(6, 12), (7, 2)] {
+        let mut machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
+        machine.hz = 100;
+        let mut world = World::on("lottery", machine, version);
+        let attributes = vec![world.attributes(); 2];
+        let tasks = world.start(attributes);
+        while world.running(0) != tasks[0] {
+            world.run_ms(10);
+        }
+        world.block(tasks[0]);
+        world.wake(0, tasks[0], false);
+        assert_eq!(world.last_insert(tasks[0]).dsq >> 63, 0, "{version:?}");
+    }
 }

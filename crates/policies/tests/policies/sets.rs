@@ -205,3 +205,74 @@ fn a_reservation_waits_for_room() {
     assert!(second[2] >= 1_900, "{second:?}");
     assert_eq!(world.now_ns, 2_000 * MS);
 }
+
+/// Theory 5, the other way round: the default set's last CPU goes back to it when somebody of it wakes.
+#[test]
+fn cpus_of_the_default_set_are_lent_too() {
+    let (mut world, all, _) = world("sets", "node:1 core:2 pu:1", &[(1, 0, 0, 2)], 1);
+    world.run_ms(50);
+    let own = all[0][0];
+    assert_eq!(world.cpu_of(own), Some(0));
+    world.block(own);
+    assert_eq!(places(&world, &all[1]), [0, 1]);
+    world.run_ms(3);
+    world.wake(0, own, false);
+    assert_eq!(world.cpu_of(own), Some(0));
+    assert_eq!(places(&world, &all[1]), [1]);
+}
+
+/// Theory 3: the node with the fewest CPUs that are enough, though another comes first; and a set that grows looks where it is.
+#[test]
+fn nodes_are_filled() {
+    let shape = "node:2 l3:1 core:4 pu:1";
+    let node = |world: &World, tasks: &[TaskId]| places(world, tasks).iter().map(|cpu| cpu / 4).collect::<Vec<_>>();
+    let (mut world, all, _) = world("sets", shape, &[(2, 0, 0, 2), (3, 0, 0, 3), (1, 0, 0, 1)], 8);
+    world.run_ms(200);
+    let [first, second, third] = [1, 2, 3].map(|job| node(&world, &all[job]));
+    assert_eq!((first, second.len(), third.len()), (vec![1 - second[0]; 2], 3, 1));
+    assert_eq!(third[0], second[0], "one is fewer than two");
+    let (mut world, all, _) = self::world("sets", shape, &[(3, 0, 0, 3), (2, 0, 0, 3)], 8);
+    world.run_ms(200);
+    let other = node(&world, &all[1])[0];
+    assign(&mut world, "j1", 3);
+    world.run_ms(200);
+    assert_eq!(node(&world, &all[2]), [1 - other; 3], "one is free in the other node, and two in its own");
+}
+
+/// Theory 7: whoever waits goes to the right queue with the look that moves the CPUs, so none idles though nobody lends. A set
+/// that becomes smaller keeps the rest.
+#[test]
+fn cpus_that_move_find_work_at_once() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 100, 0, 8)], 8);
+    let found = ran(&mut world, &all, 300);
+    assert_eq!(found.iter().sum::<u64>(), 1_200, "{found:?}");
+    assign(&mut world, "j0", 3);
+    world.run_ms(100);
+    assert_eq!(places(&world, &all[1]).len(), 3);
+    assign(&mut world, "j0", 1);
+    for _ in 0..100 {
+        world.run_ms(1);
+        assert!(!places(&world, &all[1]).is_empty(), "at {} ms", world.now_ns / MS);
+    }
+    assert_eq!(places(&world, &all[1]).len(), 1);
+}
+
+/// A job is known by its whole name.
+#[test]
+fn names_count_as_a_whole() {
+    for differs in [0, 9, 17, 25] {
+        let name = |letter: &str| format!("{}{letter}{}", "x".repeat(differs), "x".repeat(29 - differs));
+        let mut world = World::new("sets", FOUR, 1000);
+        let attributes = vec![world.attributes(); 12];
+        let tasks = world.start(attributes);
+        let all: Vec<Vec<TaskId>> = tasks.chunks(4).map(<[TaskId]>::to_vec).collect();
+        for (letter, job) in ["a", "b"].iter().zip(&all[1..]) {
+            let group = world.group(CgroupId::ROOT, &name(letter), 100);
+            world.place(job, group);
+        }
+        assign(&mut world, &name("b"), 2);
+        world.run_ms(100);
+        let found = ran(&mut world, &all, 2_000);
+        assert!(found[2].abs_diff(4_000) <= 40, "{differs}: {found:?}");
+    }
+}

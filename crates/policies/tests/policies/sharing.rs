@@ -68,3 +68,13 @@ fn windows_are_ordered_as_the_papers_say() {
 fn logarithms_are_right_to_16_bits() {
     headers::holds("log2");
 }
+
+#[test]
+fn jobs_are_cgroups_with_numbers() {
+    headers::holds("jobs");
+}
+
+#[test]
+fn who_is_no_client_and_who_is_told() {
+    headers::holds("client");
+}

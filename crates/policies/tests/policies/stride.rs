@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/stride`. Nothing is left to chance, so what is not a rate is exact.
 
+use crate::headers;
 use crate::world::{MS, World};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
@@ -320,4 +321,26 @@ fn weights_of_cgroups_can_change() {
     world.run_ms(4_000);
     let ran: Vec<u64> = tasks.iter().zip(before).map(|(task, before)| world.ran_ms(*task) - before).collect();
     assert!(ran[0].abs_diff(3_000) <= 2 * QUANTUM_MS, "{ran:?}");
+}
+
+/// Theory 5: what tickets count for, held against a search that takes one heavy task away at a time.
+#[test]
+fn feasible_tickets_are_those_of_a_naive_search() {
+    headers::holds("feasible");
+}
+
+/// Theory 1: nobody has less than a ticket, whatever nice value and weight multiply to.
+#[test]
+fn nobody_has_less_than_a_ticket() {
+    let mut world = alone();
+    let groups = [1, 100].map(|weight| world.group(CgroupId::ROOT, &format!("w{weight}"), weight));
+    let attributes = vec![nice(&world, 19); 2];
+    let tasks = world.start(attributes);
+    for (task, group) in tasks.iter().zip(groups) {
+        world.place(&[*task], group);
+    }
+    let before: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+    world.run_ms(4_000);
+    let ran: Vec<u64> = tasks.iter().zip(before).map(|(task, before)| world.ran_ms(*task) - before).collect();
+    assert!(ran[0].abs_diff(2_000) <= 2 * QUANTUM_MS, "{ran:?}");
 }
