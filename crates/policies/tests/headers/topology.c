@@ -22,6 +22,8 @@ int main(void)
 		}
 	}
 	CHECK(siblings == 24 && max_threads == 2, "%u", siblings);
+	for (u32 cpu = 0; cpu < nr_cpus; cpu++)
+		CHECK(!is_alone(cpu), "%u has a sibling", cpu);
 	CHECK(has_place(23) && !has_place(24), "24 CPUs have a place");
 	/* CPU 5 was offline when the tables were made: it has the place of CPU 4. */
 	place_of[5] = place_of[4];
@@ -31,6 +33,8 @@ int main(void)
 	CHECK(max_threads == 1, "%u", max_threads);
 	for_each_sibling(steps, sibling, 2)
 		CHECK(false, "%d beside 2", sibling);
+	for (u32 cpu = 0; cpu < nr_cpus; cpu++)
+		CHECK(is_alone(cpu), "%u has none", cpu);
 	make_machine(1, 1, 1, 2);
 	CHECK(max_threads == 2 && !many_caches, "%u threads in the only core", max_threads);
 	make_machine(1, 2, 1, 1);

@@ -214,3 +214,21 @@ fn a_user_who_has_had_little_is_quick() {
         world.block(quick);
     }
 }
+
+/// Loop 4: what is in a group is counted anew each second, also in the group that was made last.
+#[test]
+fn a_group_that_was_made_last_keeps_its_part() {
+    let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
+    let attributes = vec![world.attributes(); 2];
+    let tasks = world.start(attributes);
+    let b = world.group(CgroupId::ROOT, "b", 100);
+    let a = world.group(CgroupId::ROOT, "a", 100);
+    let x = world.group(a, "x", 100);
+    for (task, group) in tasks.iter().zip([x, b]) {
+        world.place(&[*task], group);
+    }
+    let hogs: Vec<Vec<TaskId>> = tasks.iter().map(|task| vec![*task]).collect();
+    world.run_ms(300_000);
+    let found = cpus(&mut world, &hogs, 300);
+    assert_near(&found, &[0.5, 0.5], 0.01);
+}

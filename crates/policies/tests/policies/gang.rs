@@ -169,3 +169,43 @@ fn turns_are_as_long_as_they_should_be() {
     world.wake(0, sleeper, false);
     assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }
+
+/// Theory 2, 3: a row whose tasks have left has no turn: two jobs of three that remain have half of the time each.
+#[test]
+fn a_row_of_nobody_has_no_turn() {
+    let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
+    world.place(&jobs[0], CgroupId::ROOT);
+    for task in &jobs[0] {
+        while world.cpu_of(*task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*task);
+    }
+    let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
+    let before = [1, 2].map(|job| ran(&world, &jobs[job]));
+    world.run_ms(6_000);
+    for (job, before) in jobs[1..3].iter().zip(before) {
+        let ran = ran(&world, job) - before;
+        assert!(ran.abs_diff(6_000) <= 400, "{ran}");
+    }
+}
+
+/// Theory 2: cells that a job leaves are free for the next one, which fits beside the first.
+#[test]
+fn a_job_that_ends_leaves_its_cells() {
+    let (mut world, jobs) = world("gang", 4, &[2, 2], 2);
+    world.place(&jobs[1], CgroupId::ROOT);
+    for task in &jobs[1] {
+        while world.cpu_of(*task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*task);
+    }
+    let group = world.group(CgroupId::ROOT, "next", 100);
+    world.place(&jobs[2], group);
+    world.run_ms(2_000);
+    for _ in 0..500 {
+        assert_eq!(running(&world, &jobs), [2, 0, 2]);
+        world.run_ms(1);
+    }
+}

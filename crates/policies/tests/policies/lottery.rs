@@ -363,12 +363,12 @@ fn currencies_come_and_go() {
 #[test]
 fn who_wakes_beside_others_takes_part_in_the_draw() {
     for version in [(6, 12), (7, 2)] {
-        let mut machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
+        let mut machine = Machine::from_synthetic("node:1 core:2 pu:1").unwrap();
         machine.hz = 100;
         let mut world = World::on("lottery", machine, version);
-        let attributes = vec![world.attributes(); 2];
+        let attributes = vec![world.attributes(); 4];
         let tasks = world.start(attributes);
-        while world.running(0) != tasks[0] {
+        while world.cpu_of(tasks[0]).is_none() {
             world.run_ms(10);
         }
         world.block(tasks[0]);
