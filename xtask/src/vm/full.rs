@@ -13,7 +13,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const CPUS: usize = 4;
 const CYCLES: u32 = 50;
 /// For each preset: it is the same object with other constants.
 const CYCLES_OF_PRESET: u32 = 5;
@@ -28,12 +27,18 @@ pub struct FullArguments {
     /// Only these policies, NAME or NAME@PRESET; all by default, without a preset
     policies: Vec<String>,
     /// Each preset of these policies instead, in a boot of its own: 5 load cycles and 10 s of stress, and nothing else at
-    /// length
+    /// length. A policy without presets goes as it is
     #[arg(long, conflicts_with = "stress")]
     presets: bool,
     /// How long stress-ng works, and again hackbench; a second of the guest's is one of the host's
     #[arg(long, value_name = "SECS", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=200))]
     stress: u32,
+    /// Only these steps, such as cycles,hotplug; first and last ever come those that look at the machine
+    #[arg(long, value_name = "STEP,...", value_delimiter = ',')]
+    steps: Vec<String>,
+    /// Number of CPUs: some policies do more from six on
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(4..=64))]
+    smp: u8,
     #[command(flatten)]
     kernel: KernelArgument,
 }
@@ -48,16 +53,16 @@ struct Boot {
     problem: Option<String>,
 }
 
-fn list(policy: &str, stress_s: u32) -> Vec<Step> {
-    let mut steps = list_of_preset(policy, CYCLES, stress_s);
+fn list(policy: &str, cpus: usize, stress_s: u32) -> Vec<Step> {
+    let mut steps = list_of_preset(policy, cpus, CYCLES, stress_s);
     let end = steps.len() - 1;
     steps.splice(end..end, [Step::new("sysrq", policy, 60), Step::new("kill", policy, 60)]);
     steps
 }
 
-fn list_of_preset(policy: &str, cycles: u32, stress_s: u32) -> Vec<Step> {
+fn list_of_preset(policy: &str, cpus: usize, cycles: u32, stress_s: u32) -> Vec<Step> {
     vec![
-        Step::new("kernel", &CPUS.to_string(), 10),
+        Step::new("kernel", &cpus.to_string(), 10),
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{cycles}"), 600),
         Step::new("hotplug", policy, 180),
@@ -82,9 +87,10 @@ fn common() -> Vec<Step> {
 /// Runs it, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
     machine::provide(&arguments.kernel.kernel)?;
-    let chosen = chosen(&arguments.policies, arguments.presets)?;
+    let lists = lists(arguments)?;
+    let cpus = usize::from(arguments.smp);
     let mut files = build::programs()?;
-    if !arguments.presets {
+    if lists.iter().any(|(_, steps)| steps.iter().any(|step| step.script() == "tests")) {
         files.push(build::test("live", "in_kernel")?);
         files.push(build::test("live", "commands_in_kernel")?);
         files.push(build::test("live", "groups_in_kernel")?);
@@ -96,28 +102,65 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
         }
     }
     let mut boots = Vec::new();
-    for policy in &chosen {
-        let mut steps = match arguments.presets {
-            true => list_of_preset(policy, CYCLES_OF_PRESET, STRESS_OF_PRESET_S),
-            false => list(policy, arguments.stress),
-        };
-        if boots.is_empty() && !arguments.presets {
-            steps.splice(1..1, common());
-        }
-        boots.push(boot(policy, &steps, files.clone(), &arguments.kernel.kernel)?);
+    for (policy, steps) in &lists {
+        boots.push(boot(policy, steps, files.clone(), cpus, &arguments.kernel.kernel)?);
     }
     for boot in &boots {
         print(boot);
     }
     let path = parts::state().join("full.json");
-    fs::write(&path, serde_json::to_string_pretty(&to_json(&boots))? + "\n")?;
+    fs::write(&path, serde_json::to_string_pretty(&to_json(&boots, cpus))? + "\n")?;
     println!("numbers are in {}", path.display());
     Ok(u8::from(boots.iter().any(|boot| boot.problem.is_some())))
 }
 
-fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, kernel: &Kernel) -> Result<Boot> {
+/// What is to be done: policies and the steps of their boots.
+fn lists(arguments: &FullArguments) -> Result<Vec<(String, Vec<Step>)>> {
+    let cpus = usize::from(arguments.smp);
+    let mut lists = Vec::new();
+    for policy in chosen(&arguments.policies, arguments.presets)? {
+        let mut steps = match arguments.presets {
+            true => list_of_preset(&policy, cpus, CYCLES_OF_PRESET, STRESS_OF_PRESET_S),
+            false => list(&policy, cpus, arguments.stress),
+        };
+        if lists.is_empty() && !arguments.presets {
+            steps.splice(1..1, common());
+        }
+        if lists.is_empty() {
+            known(&steps, &arguments.steps)?;
+        }
+        if !arguments.steps.is_empty() {
+            keep(&mut steps, &arguments.steps);
+        }
+        lists.push((policy, steps));
+    }
+    Ok(lists)
+}
+
+/// # Errors
+/// If a step is named that is not among those of the first boot, which has all.
+fn known(steps: &[Step], named: &[String]) -> Result<()> {
+    if let Some(unknown) = named.iter().find(|name| !steps.iter().any(|step| step.script() == name.as_str())) {
+        let mut known: Vec<&str> = steps.iter().map(Step::script).collect();
+        known.dedup();
+        bail!("no step {unknown} here; there are {}", known.join(", "));
+    }
+    Ok(())
+}
+
+/// Leaves those that are named, and the first and the last, which see that the machine is fit and stays so.
+fn keep(steps: &mut Vec<Step>, named: &[String]) {
+    let last = steps.len() - 1;
+    let mut index = 0..;
+    steps.retain(|step| {
+        let index = index.next();
+        index == Some(0) || index == Some(last) || named.iter().any(|name| name == step.script())
+    });
+}
+
+fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, cpus: usize, kernel: &Kernel) -> Result<Boot> {
     println!("{policy}:");
-    let outcome = machine::run(&steps::job(list, files, CPUS, kernel, TIMEOUT))?;
+    let outcome = machine::run(&steps::job(list, files, cpus, kernel, TIMEOUT))?;
     let steps = steps::results(list, &outcome)?;
     let failed = steps.iter().find(|step| step.status != Some(0)).map(|step| format!("step {} fails", step.name));
     let problem = outcome.problem.clone().or(failed);
@@ -150,7 +193,7 @@ fn print(boot: &Boot) {
     }
 }
 
-fn to_json(boots: &[Boot]) -> serde_json::Value {
+fn to_json(boots: &[Boot], cpus: usize) -> serde_json::Value {
     let step = |step: &StepResult| {
         let numbers: serde_json::Map<_, _> =
             step.numbers.iter().map(|(key, value)| (key.clone(), (*value).into())).collect();
@@ -166,7 +209,7 @@ fn to_json(boots: &[Boot]) -> serde_json::Value {
             "steps": boot.steps.iter().map(step).collect::<Vec<_>>(),
         })
     };
-    json!({ "weir_vm": 1, "cpus": CPUS, "boots": boots.iter().map(boot).collect::<Vec<_>>() })
+    json!({ "weir_vm": 1, "cpus": cpus, "boots": boots.iter().map(boot).collect::<Vec<_>>() })
 }
 
 /// Those that the user named, or all; their presets, if these are wanted.
@@ -189,7 +232,10 @@ fn chosen(named: &[String], each_preset: bool) -> Result<Vec<String>> {
         for one in &chosen {
             match one.contains('@') {
                 true => all.push(one.clone()),
-                false => all.extend(presets(one)?.iter().map(|preset| format!("{one}@{preset}"))),
+                false => match presets(one)? {
+                    none if none.is_empty() => all.push(one.clone()),
+                    presets => all.extend(presets.iter().map(|preset| format!("{one}@{preset}"))),
+                },
             }
         }
         chosen = all;
@@ -239,9 +285,20 @@ mod tests {
         assert_eq!(all, ["vrq@0.3", "vrq@0.4", "vrq@4.2", "vrq@4.3", "bfs@gc"]);
         assert_eq!(chosen(&names(&["bfs@gc"]), false).unwrap(), ["bfs@gc"]);
         assert!(chosen(&[], true).unwrap().contains(&"bfs@0.467-interactive".to_owned()));
+        assert_eq!(chosen(&names(&["fifo", "bfs@gc"]), true).unwrap(), ["fifo", "bfs@gc"]);
         for wrong in ["cfq", "bfs@9", "fifo@1"] {
             assert!(chosen(&names(&[wrong]), false).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn steps_are_chosen_and_unknown_ones_refused() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let mut steps = list("bfs", 4, 9);
+        keep(&mut steps, &names(&["hotplug", "cycles"]));
+        assert_eq!(steps.iter().map(Step::script).collect::<Vec<_>>(), ["kernel", "cycles", "hotplug", "nothing-left"]);
+        let error = known(&list_of_preset("bfs", 4, 5, 9), &names(&["kill"])).unwrap_err().to_string();
+        assert!(error.starts_with("no step kill here; there are kernel, command, cycles"), "{error}");
     }
 
     #[test]
@@ -263,6 +320,6 @@ mod tests {
         let step = json!({ "name": "cycles-bfs", "status": 0, "guest_ms": 1230, "numbers": { "cycles": 50 } });
         let boots = json!([{ "policy": "bfs", "kernel": "7.2", "problem": null, "wall_ms": 9000, "cpu_ms": 8000,
             "steps": [step] }]);
-        assert_eq!(to_json(&[boot]), json!({ "weir_vm": 1, "cpus": 4, "boots": boots }));
+        assert_eq!(to_json(&[boot], 4), json!({ "weir_vm": 1, "cpus": 4, "boots": boots }));
     }
 }

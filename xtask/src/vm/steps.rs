@@ -41,6 +41,11 @@ impl Step {
         let name = if short.is_empty() { script.to_owned() } else { format!("{script}-{short}") };
         Step { name, limit_s, script, argument: argument.to_owned() }
     }
+
+    /// Name of its script, as in `guest/steps`.
+    pub fn script(&self) -> &str {
+        self.script
+    }
 }
 
 /// What became of a step.
