@@ -137,15 +137,3 @@ impl ProbeCost {
 pub(crate) fn lost(lost_by_cpu: &[u64], skipped: &[(String, u64)]) -> u64 {
     lost_by_cpu.iter().sum::<u64>() + skipped.iter().map(|(_, calls)| calls).sum::<u64>()
 }
-
-/// CPU time of the calling thread so far.
-///
-/// # Errors
-/// Names the file if the kernel does not have it.
-pub fn thread_cpu_time() -> Result<Nanos, LiveError> {
-    let path = "/proc/thread-self/schedstat";
-    let text = read(path)?;
-    // Time on CPUs, time in runqueues, number of time slices.
-    let time = text.split_whitespace().next().and_then(|first| first.parse().ok());
-    time.map(Nanos).ok_or_else(|| LiveError::Malformed(format!("{path} holds `{}`", text.trim())))
-}

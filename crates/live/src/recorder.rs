@@ -2,11 +2,12 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::calibrate::Calibration;
-use crate::cost::{Sampling, lost, thread_cpu_time};
+use crate::cost::{Sampling, lost};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
 use crate::stream::{BATCH, Stream};
+use crate::threads::sys;
 use crate::{LiveError, RecordOptions};
 use ids::Nanos;
 use libbpf_rs::RingBuffer;
@@ -169,7 +170,7 @@ pub(crate) fn run(
     let _links = probes.attach()?;
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
-    let (began, cpu_before) = (Instant::now(), thread_cpu_time()?);
+    let (began, cpu_before) = (Instant::now(), sys::cpu_time());
     let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
     let stream = Stream::new(&host, calibration.overheads(), folder);
     let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, stream, sampling: Sampling::start()? };
@@ -190,7 +191,7 @@ pub(crate) fn run(
     };
     probes.for_each_task("on_last")?;
     ear.receive(Duration::ZERO)?;
-    let consumer = thread_cpu_time()?.since(cpu_before);
+    let consumer = sys::cpu_time().since(cpu_before);
     let (elapsed, cost) = (began.elapsed(), probes.cost()?);
     let cost = cost.scaled(elapsed, ear.sampling.sampled());
     let listened = Nanos(elapsed.as_nanos() as u64 * kernel::online()?.len() as u64);

@@ -11,7 +11,7 @@ mod order;
 mod stolen;
 
 use crate::LiveError;
-use crate::cost::{Metering, ProbeCost, lost, thread_cpu_time};
+use crate::cost::{Metering, ProbeCost, lost};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::threads::sys;
@@ -157,7 +157,7 @@ struct Moment {
 
 impl Moment {
     fn now() -> Result<Moment, LiveError> {
-        Ok(Moment { time: sys::now(), reader: thread_cpu_time()?, stolen: Stolen::now()? })
+        Ok(Moment { time: sys::now(), reader: sys::cpu_time(), stolen: Stolen::now()? })
     }
 }
 
