@@ -9,6 +9,9 @@
 //! 2. When a CPU has come, those of them that may now run where they were not allowed before get back what they had: as far
 //!    as these CPUs are there.
 //! 3. A task that sets its affinity itself meanwhile is believed: only what the kernel widened to all CPUs is renewed.
+//! 4. A CPU is online before it takes tasks, and still is when it takes none any more. `sched_getaffinity(2)` leaves out CPUs
+//!    that take none, as if somebody had forbidden them; what the kernel keeps is in `/proc`. `sched_setaffinity(2)` refuses
+//!    CPUs that take none, so what was refused is tried again.
 
 use crate::LiveError;
 use crate::threads::sys;
@@ -25,7 +28,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub trait Tasks {
     /// The threads that are there, each with what tells it from a later one of the same number.
     fn all(&self) -> Vec<(u32, u64)>;
-    /// Where a thread may run; `None` if it has gone.
+    /// Where a thread may run, whether these CPUs are there or not; `None` if it has gone.
     fn allowed(&self, thread: u32) -> Option<CpuSet>;
     /// Lets it run on these CPUs only.
     ///
@@ -53,7 +56,7 @@ impl Tasks for OfKernel {
     }
 
     fn allowed(&self, thread: u32) -> Option<CpuSet> {
-        sys::allowed_cpus_of(thread).ok()
+        allowed_by(&fs::read_to_string(format!("/proc/{thread}/status")).ok()?)
     }
 
     fn allow(&mut self, thread: u32, cpus: &CpuSet) -> io::Result<()> {
@@ -67,6 +70,11 @@ fn start_time(path: &str) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// The line `Cpus_allowed_list` of `/proc/PID/status`.
+fn allowed_by(status: &str) -> Option<CpuSet> {
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
+}
+
 /// Remembers affinities, and renews them.
 #[derive(Debug)]
 pub struct Keeper<T = OfKernel> {
@@ -76,6 +84,8 @@ pub struct Keeper<T = OfKernel> {
     /// What each thread that may not run everywhere had when it was last looked at.
     wanted: BTreeMap<(u32, u64), CpuSet>,
     looked: Instant,
+    /// CPUs that came, while the kernel has refused them to somebody.
+    refused: Option<CpuSet>,
 }
 
 impl Keeper {
@@ -96,6 +106,7 @@ impl<T: Tasks> Keeper<T> {
             online: CpuSet::new(),
             wanted: BTreeMap::new(),
             looked: Instant::now(),
+            refused: None,
         };
         keeper.online = keeper.read_online()?;
         keeper.note();
@@ -115,15 +126,23 @@ impl<T: Tasks> Keeper<T> {
     pub fn look(&mut self) -> Result<Option<(CpuSet, usize)>, LiveError> {
         let online = self.read_online()?;
         if online == self.online {
-            if self.looked.elapsed() >= EVERY {
-                self.note();
-            }
-            return Ok(None);
+            return Ok(if self.looked.elapsed() >= EVERY { self.look_again() } else { None });
         }
         let came: CpuSet = online.iter().filter(|cpu| !self.online.contains(*cpu)).collect();
         self.online = online;
-        let renewed = if came.is_empty() { 0 } else { self.renew() };
-        Ok((!came.is_empty()).then_some((came, renewed)))
+        if came.is_empty() {
+            return Ok(None);
+        }
+        let renewed = self.renew(&came);
+        Ok(Some((came, renewed)))
+    }
+
+    /// What is due each [`EVERY`] while no CPU comes or goes: 1, and 4 if something was refused.
+    fn look_again(&mut self) -> Option<(CpuSet, usize)> {
+        let came = self.refused.take();
+        let renewed = came.as_ref().map_or(0, |came| self.renew(came));
+        self.note();
+        came.filter(|_| renewed > 0).map(|came| (came, renewed))
     }
 
     /// 1: tasks that are new, or were given another affinity by somebody. One that may run on all CPUs that are there is
@@ -146,16 +165,19 @@ impl<T: Tasks> Keeper<T> {
         self.online.iter().all(|cpu| allowed.contains(cpu))
     }
 
-    /// 2, 3.
-    fn renew(&mut self) -> usize {
+    /// 2 and 3, since `came` came.
+    fn renew(&mut self, came: &CpuSet) -> usize {
         let mut renewed = 0;
         let there: Vec<(u32, u64)> = self.tasks.all();
         for key in there {
             let Some(wanted) = self.wanted.get(&key) else { continue };
             let has_one = wanted.iter().any(|cpu: CpuId| self.online.contains(cpu));
             let Some(allowed) = self.tasks.allowed(key.0) else { continue };
-            if has_one && allowed != *wanted && self.is_free(&allowed) && self.tasks.allow(key.0, wanted).is_ok() {
-                renewed += 1;
+            if has_one && allowed != *wanted && self.is_free(&allowed) {
+                match self.tasks.allow(key.0, wanted) {
+                    Ok(()) => renewed += 1,
+                    Err(_) => self.refused = Some(came.clone()),
+                }
             }
         }
         renewed
@@ -168,7 +190,7 @@ mod tests {
 
     /// Threads by number, and where they may run.
     #[derive(Default)]
-    struct Known(BTreeMap<u32, (u64, CpuSet)>);
+    struct Known(BTreeMap<u32, (u64, CpuSet)>, /* takes no task yet */ Option<CpuId>);
 
     impl Tasks for Known {
         fn all(&self) -> Vec<(u32, u64)> {
@@ -180,6 +202,9 @@ mod tests {
         }
 
         fn allow(&mut self, thread: u32, cpus: &CpuSet) -> io::Result<()> {
+            if cpus.iter().all(|cpu| Some(cpu) == self.1) {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
             self.0.get_mut(&thread).ok_or(io::ErrorKind::NotFound)?.1 = cpus.clone();
             Ok(())
         }
@@ -199,7 +224,7 @@ mod tests {
         fn new(threads: &[(u32, &str)]) -> Machine {
             let folder = tempfile::tempdir().unwrap();
             fs::write(folder.path().join("online"), "0-3\n").unwrap();
-            let tasks = Known(threads.iter().map(|(thread, allowed)| (*thread, (7, cpus(allowed)))).collect());
+            let tasks = Known(threads.iter().map(|(thread, allowed)| (*thread, (7, cpus(allowed)))).collect(), None);
             let keeper = Keeper::start_with(tasks, &folder.path().join("online")).unwrap();
             Machine { keeper, folder }
         }
@@ -250,6 +275,27 @@ mod tests {
         assert_eq!(machine.online("0,3"), Some((cpus("3"), 0)));
         assert_eq!(machine.online("0,2-3"), Some((cpus("2"), 1)));
         assert_eq!(machine.allowed(10), "1-2");
+    }
+
+    #[test]
+    fn what_is_refused_is_tried_again() {
+        let mut machine = Machine::new(&[(10, "3"), (11, "2-3")]);
+        machine.set(10, 7, "0-3");
+        machine.set(11, 7, "0-3");
+        machine.online("0-1");
+        machine.keeper.tasks.1 = Some(CpuId(3));
+        assert_eq!(machine.online("0-3"), Some((cpus("2-3"), 1)), "CPU 3 is there and takes no task yet");
+        machine.keeper.tasks.1 = None;
+        assert_eq!(machine.online("0-3"), None, "not at once");
+        assert_eq!(machine.keeper.look_again(), Some((cpus("2-3"), 1)));
+        assert_eq!([10, 11].map(|thread| machine.allowed(thread)), ["3", "2-3"]);
+        assert_eq!(machine.keeper.look_again(), None);
+    }
+
+    #[test]
+    fn affinities_are_read_whole() {
+        assert_eq!(allowed_by("Name:\tit\nCpus_allowed:\tf\nCpus_allowed_list:\t0-2,7\n"), Some(cpus("0-2,7")));
+        assert_eq!(allowed_by("Name:\tit\n"), None);
     }
 
     #[test]

@@ -65,15 +65,7 @@ pub fn exact_timers() -> io::Result<()> {
 /// # Errors
 /// What the kernel answered: on machines of more than 1024 CPUs the set is too small.
 pub fn allowed_cpus() -> io::Result<CpuSet> {
-    allowed_cpus_of(0)
-}
-
-/// The same for another thread.
-///
-/// # Errors
-/// What the kernel answered; it may have gone.
-pub fn allowed_cpus_of(thread: u32) -> io::Result<CpuSet> {
-    let set = rustix::thread::sched_getaffinity(Pid::from_raw(thread as i32))?;
+    let set = rustix::thread::sched_getaffinity(None)?;
     let all = 0..rustix::thread::CpuSet::MAX_CPU;
     Ok(all.filter(|&cpu| set.is_set(cpu)).map(|cpu| CpuId(cpu as u32)).collect())
 }
