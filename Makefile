@@ -43,7 +43,8 @@ test-vm: deps
 	@vm=full; . ./tools/deps.sh; set -ex; \
 	cargo xtask vm full; \
 	cargo xtask vm conformance; \
-	cargo xtask vm conformance --shares
+	cargo xtask vm conformance --shares; \
+	cargo xtask vm promises
 
 bench: deps
 	@. ./tools/deps.sh; cargo bench --workspace --locked -q

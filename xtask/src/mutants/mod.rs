@@ -9,7 +9,7 @@ mod explained;
 mod judged;
 pub mod promises;
 mod sites;
-mod source;
+pub mod source;
 
 use anyhow::Result;
 use bench::{Bench, Outcome};

@@ -3,9 +3,9 @@
 
 use super::HEADERS;
 use super::sites::{self, Site};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Headers that are no part of a policy: the language, the kernel, and a kernel for tests.
 const FOREIGN: [&str; 4] = ["bpf.bpf.h", "kernel.bpf.h", "scx.bpf.h", "host.h"];
@@ -46,6 +46,20 @@ impl Mutant {
     }
 }
 
+/// Writes files, the first of which is a policy, below `tree` and compiles it. None if clang does not take it.
+fn compile<'a>(tree: &Path, files: impl Iterator<Item = (&'a str, String)>) -> Result<Option<PathBuf>> {
+    let mut source = None;
+    for (path, text) in files {
+        let to = tree.join(path);
+        fs::create_dir_all(to.parent().context("a file of a folder")?)?;
+        fs::write(&to, text).with_context(|| to.display().to_string())?;
+        source.get_or_insert(to);
+    }
+    let source = source.context("a policy without files")?;
+    let object = tree.join(source.with_extension("o").file_name().context("a file's name")?);
+    Ok(bpf_clang::compile_in(tree, &source, &object, &["-Wno-error"]).is_ok().then_some(object))
+}
+
 impl Source {
     /// Reads `policies/NAME/NAME.bpf.c` and what it includes of its folder and of `policies/include/weir`.
     ///
@@ -82,14 +96,22 @@ impl Source {
     /// # Errors
     /// If a file cannot be written.
     pub fn compile(&self, tree: &Path, mutant: Option<&Mutant>) -> Result<bool> {
-        for (path, text) in self.files(mutant) {
-            let to = tree.join(path);
-            fs::create_dir_all(to.parent().context("a file of a folder")?)?;
-            fs::write(&to, text).with_context(|| to.display().to_string())?;
+        Ok(compile(tree, self.files(mutant))?.is_some())
+    }
+
+    /// The same with one change of the policy's own text; gives the object.
+    ///
+    /// # Errors
+    /// If the text is not there exactly once, a file cannot be written, or clang does not take it.
+    pub fn compile_changed(&self, tree: &Path, from: &str, to: &str) -> Result<PathBuf> {
+        let mut files: Vec<(&str, String)> = self.files(None).collect();
+        let (path, text) = &mut files[0];
+        if text.matches(from).count() != 1 {
+            bail!("{path}: `{from}` is there {} times; expected once", text.matches(from).count());
         }
-        let source = tree.join(&self.files[0].0);
-        let object = tree.join(source.with_extension("o").file_name().context("a file's name")?);
-        Ok(bpf_clang::compile_in(tree, &source, &object, &["-Wno-error"]).is_ok())
+        *text = text.replace(from, to);
+        let path = *path;
+        compile(tree, files.into_iter())?.with_context(|| format!("clang does not take {path} without `{from}`"))
     }
 
     /// All files with, or without, a mutant.

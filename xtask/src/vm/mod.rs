@@ -13,6 +13,7 @@ mod kernel;
 mod machine;
 mod missing;
 mod parts;
+mod promises;
 mod smoke;
 mod steps;
 mod topology;
@@ -47,6 +48,8 @@ pub enum Command {
     Full(full::FullArguments),
     /// Play scenarios in the kernel and compare the kernel model with it; part of `make test-vm`
     Conformance(conformance::ConformanceArguments),
+    /// Hold real runs to what schedulers promise and to the shares that are due; part of `make test-vm`
+    Promises(promises::PromisesArguments),
 }
 
 /// Arguments of `vm run`.
@@ -92,6 +95,7 @@ pub fn execute(command: Command) -> ExitCode {
         Command::Smoke(arguments) => smoke::smoke(&arguments),
         Command::Full(arguments) => full::full(&arguments),
         Command::Conformance(arguments) => conformance::conformance(&arguments),
+        Command::Promises(arguments) => promises::promises(&arguments),
     };
     match result {
         Ok(status) => ExitCode::from(status),
