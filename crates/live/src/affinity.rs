@@ -12,6 +12,8 @@
 //! 4. A CPU is online before it takes tasks, and still is when it takes none any more. `sched_getaffinity(2)` leaves out CPUs
 //!    that take none, as if somebody had forbidden them; what the kernel keeps is in `/proc`. `sched_setaffinity(2)` refuses
 //!    CPUs that take none, so what was refused is tried again.
+//!
+//! A CPU that goes and comes between two looks is not seen.
 
 use crate::LiveError;
 use crate::threads::sys;
