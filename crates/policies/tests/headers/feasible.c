@@ -82,5 +82,6 @@ int main(void)
 	count_tickets(1, 1);
 	none = feasible_on(2);
 	CHECK(feasible_tickets(&none, 150) == 101 && feasible_tickets(&none, 100) == 100, "%llu", (unsigned long long)none.cap);
+	CHECK(feasible_tickets(&none, 1) == 1, "%llu", (unsigned long long)none.least);
 	return 0;
 }

@@ -328,19 +328,3 @@ fn weights_of_cgroups_can_change() {
 fn feasible_tickets_are_those_of_a_naive_search() {
     headers::holds("feasible");
 }
-
-/// Theory 1: nobody has less than a ticket, whatever nice value and weight multiply to.
-#[test]
-fn nobody_has_less_than_a_ticket() {
-    let mut world = alone();
-    let groups = [1, 100].map(|weight| world.group(CgroupId::ROOT, &format!("w{weight}"), weight));
-    let attributes = vec![nice(&world, 19); 2];
-    let tasks = world.start(attributes);
-    for (task, group) in tasks.iter().zip(groups) {
-        world.place(&[*task], group);
-    }
-    let before: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
-    world.run_ms(4_000);
-    let ran: Vec<u64> = tasks.iter().zip(before).map(|(task, before)| world.ran_ms(*task) - before).collect();
-    assert!(ran[0].abs_diff(2_000) <= 2 * QUANTUM_MS, "{ran:?}");
-}
