@@ -41,12 +41,14 @@ static void check(const u32 *tickets, u32 tasks, u32 cpus)
 			due = feasible_tickets(&f, tickets[0]);
 		else if (due < 1)
 			due = 1;
-		CHECK(found <= due && found > due - 1, "%u of %u on %u: %llu, not %f", i, tasks, cpus, (unsigned long long)found, due);
+		CHECK(found <= due && found > due - 1, "%u of %u on %u: %llu, not %f", i, tasks, cpus,
+		      (unsigned long long)found, due);
 		CHECK(found > 0, "nobody counts for nothing");
 		sum += found;
 	}
 	/* Who cannot use all of it counts as a CPU of the others': the cap is rounded, once for each CPU. */
-	CHECK(f.sum <= sum + cpus && f.sum + cpus >= sum, "%u on %u: %llu, not %f", tasks, cpus, (unsigned long long)f.sum, sum);
+	CHECK(f.sum <= sum + cpus && f.sum + cpus >= sum, "%u on %u: %llu, not %f", tasks, cpus,
+	      (unsigned long long)f.sum, sum);
 }
 
 int main(void)
@@ -81,7 +83,8 @@ int main(void)
 	count_tickets(100, 1);
 	count_tickets(1, 1);
 	none = feasible_on(2);
-	CHECK(feasible_tickets(&none, 150) == 101 && feasible_tickets(&none, 100) == 100, "%llu", (unsigned long long)none.cap);
+	CHECK(feasible_tickets(&none, 150) == 101 && feasible_tickets(&none, 100) == 100, "%llu",
+	      (unsigned long long)none.cap);
 	CHECK(feasible_tickets(&none, 1) == 1, "%llu", (unsigned long long)none.least);
 	return 0;
 }
