@@ -78,7 +78,7 @@ int main(void)
 	CHECK(!all_tickets.sum && !all_tickets.count, "%llu", (unsigned long long)all_tickets.sum);
 	for (u32 i = 0; i < FEASIBLE_CLASSES; i++)
 		CHECK(!ticket_classes[i].sum && !ticket_classes[i].count, "class %u", i);
-	/* 4: 100 and 115 are in one class, and 100 and 150 are not: on two CPUs 150 beside 100, and a light one, is too heavy. */
+	/* 4: 100 and 150 are not of one class: on two CPUs 150 beside 100, and a light one, is too heavy. */
 	count_tickets(150, 1);
 	count_tickets(100, 1);
 	count_tickets(1, 1);
