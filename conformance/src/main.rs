@@ -116,7 +116,7 @@ enum Command {
     /// Compare bfs with what kernels with MuQSS did: B, whose slices end at ticks, or A.
     Heirs {
         /// Which kernel.
-        #[arg(default_value = "B", value_parser = ["A", "A4", "B"])]
+        #[arg(default_value = "B", value_parser = ["A", "A4", "B", "forks"])]
         kernel: String,
     },
     /// Compare muqss with what MuQSS 0.31 did.

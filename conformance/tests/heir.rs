@@ -31,6 +31,15 @@ fn four_cpus_share_hogs_as_the_heirs_do() {
     assert!(well, "{text}");
 }
 
+/// Threads that a hog makes, with half of its slice and its deadline: who runs how much, not who goes first.
+#[test]
+fn forks_are_those_of_the_heir() {
+    let records = heir::recorded("forks").unwrap();
+    assert_eq!(records.len(), 3);
+    let (text, well) = heir::compare("forks", &heir::simulated("forks").unwrap(), &records);
+    assert!(well, "{text}");
+}
+
 /// The comparison can fail: slices that end at other times are noticed, in shares too.
 #[test]
 fn slices_that_end_elsewhere_are_too_far() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `muqss` in the model beside what MuQSS 0.31 did (`conformance/muqss`, and kernel A of `conformance/heir`).
 
-use conformance::muqss;
+use conformance::{heir, muqss};
 
 /// As far from the kernel as that is from itself, but for what is known.
 fn compare(cases: &str, values: usize) {
@@ -23,11 +23,25 @@ fn shares_and_sleepers_are_those_of_the_kernel() {
     compare("one", 105);
 }
 
+/// A hog that makes a thread of 1 ms after each 10 ms, alone and beside 1 and 4 hogs: shares, how long children wait, switches.
+#[test]
+fn forks_are_those_of_the_kernel() {
+    compare("forks", 30);
+}
+
 /// Three hogs on two CPUs, five on four, and two nice values on four, with a queue for each CPU.
 #[test]
 fn cpus_share_hogs_as_the_kernel_does() {
     compare("two", 6);
     compare("four", 18);
+}
+
+/// It can fail: under `bfs` the child goes first.
+#[test]
+fn children_that_go_first_are_too_far() {
+    let records = muqss::recorded("forks").unwrap();
+    let (text, well) = muqss::compare("forks", &heir::simulated("forks").unwrap(), &records);
+    assert!(!well && text.lines().any(|line| line.contains("wait-p50") && line.ends_with("TOO FAR")), "{text}");
 }
 
 /// The comparison can fail: hogs that stay where they are do not share what others share.
