@@ -37,7 +37,7 @@ const BEGIN_WEIGHT: u64 = 33;
 const END_WEIGHT: u64 = 27;
 
 /// What no comparison looks at, and why.
-pub const ALWAYS_MASKED: [(&str, &str); 5] = [
+pub const ALWAYS_MASKED: [(&str, &str); 6] = [
     ("order of ticks", "when a tick comes is a matter of time; each stretch on a CPU must have as many as it is long"),
     ("foreign tasks", "a real machine has kernel threads and other processes"),
     (
@@ -49,10 +49,16 @@ pub const ALWAYS_MASKED: [(&str, &str); 5] = [
         "book-keeping that programs have no use for",
     ),
     ("pids and times in messages", "they differ between two runs of one kernel"),
+    (
+        "IMMED in scx.flags of a task that was not placed since the first mark",
+        "the kernel placed it while the scheduler was loaded, or the scheduler did",
+    ),
 ];
 
+/// In `scx.flags`: the task was placed with `SCX_ENQ_IMMED`. It stays set while the task sleeps.
+const IMMED: u32 = 0x20;
 /// QUEUED, IN_CUSTODY, IMMED, state, reason of a reenqueue.
-const FLAGS: u32 = 0x1 | 0x2 | 0x20 | 0x700 | 0x3000;
+const FLAGS: u32 = 0x1 | 0x2 | IMMED | 0x700 | 0x3000;
 
 /// What came of one scenario.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -263,11 +269,15 @@ fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
     let owners = owners(calls);
     let mut stories = odd_ticks(calls, masks);
     stories.extend(turns(calls, masks));
-    // Tasks that have run: what slice a task brought from before the first mark is a matter of time.
-    let mut ran = BTreeSet::new();
+    // Tasks that have run: what slice a task brought from before the first mark is a matter of time. Tasks that were placed:
+    // who came to be while the scheduler was loaded was placed by the kernel in one world and by the scheduler in the other.
+    let (mut ran, mut placed) = (BTreeSet::new(), BTreeSet::new());
     for (call, owner) in calls.iter().zip(owners) {
         if call.op == "running" {
             ran.insert(&call.task);
+        }
+        if matches!(call.op.as_str(), "enqueue" | "running") {
+            placed.insert(&call.task);
         }
         if call.op == "tick"
             || masks.ops.contains(&call.op)
@@ -278,7 +288,12 @@ fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
         {
             continue;
         }
-        stories.entry(owner).or_default().push(tell(call, masks, ran.contains(&call.task)));
+        stories.entry(owner).or_default().push(tell(
+            call,
+            masks,
+            ran.contains(&call.task),
+            placed.contains(&call.task),
+        ));
     }
     stories
 }
@@ -410,9 +425,9 @@ fn follow(calls: &[Call], owners: &mut [String], line: &[usize], at: usize) {
     }
 }
 
-/// A call in words. What a CPU number says is left out where the scenario asks for that, and the slice of a task that
-/// has not run.
-fn tell(call: &Call, masks: &Masks, ran: bool) -> String {
+/// A call in words. What a CPU number says is left out where the scenario asks for that, the slice of a task that has not
+/// run, and IMMED of one that was not placed.
+fn tell(call: &Call, masks: &Masks, ran: bool, placed: bool) -> String {
     let cpu = |number: i64| if masks.cpus { "?".to_owned() } else { number.to_string() };
     let caller =
         if matches!(call.op.as_str(), "cpu_online" | "cpu_offline") { "?".into() } else { cpu(call.cpu.into()) };
@@ -440,7 +455,7 @@ fn tell(call: &Call, masks: &Masks, ran: bool) -> String {
         add("put", queue(call.verdict, masks));
     }
     if !call.task.is_empty() {
-        add("flags", format!("{:#x}", call.flags & FLAGS));
+        add("flags", format!("{:#x}", call.flags & if placed { FLAGS } else { FLAGS & !IMMED }));
         if call.task_cpu >= 0 {
             add("at", cpu(call.task_cpu.into()));
         }
@@ -497,6 +512,18 @@ mod tests {
         assert_eq!(told(Masks::default()), [story(1, &["w_b", "w_a"]), story(2, &["w_a"])].into());
         assert_eq!(told(Masks { alike: vec!["w_a".into()], ..Masks::default() }), [story(1, &["w_b"])].into());
         assert_eq!(told(Masks { cpus: true, ..Masks::default() }), [].into());
+    }
+
+    #[test]
+    fn how_a_task_was_placed_counts_from_the_first_time_on() {
+        let call = |op: &str, flags| Call { op: op.into(), task: "w_a".into(), flags, ..Call::default() };
+        let told = |first, second| {
+            let run = Run { calls: vec![call("runnable", first), call("running", second)], ..Run::default() };
+            stories(&run, &Masks::default())
+        };
+        assert_eq!(told(0x401, 0x421), told(0x421, 0x421));
+        assert_ne!(told(0x401, 0x421), told(0x401, 0x401));
+        assert_ne!(told(0x401, 0x421), told(0x403, 0x421));
     }
 
     #[test]

@@ -265,7 +265,7 @@ OP3(s32, bfs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags
 		t->waits = !scx_bpf_test_and_clear_cpu_idle(prev_cpu);
 		if (!t->waits) {
 			set_key(p, t);
-			dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, 0);
+			dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, SCX_ENQ_IMMED);
 		}
 		return prev_cpu;
 	}
@@ -300,7 +300,7 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 	}
 	cpu = t->searched ? -1 : claim_idle_cpu(p, last);
 	if (cpu >= 0) {
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags);
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags | SCX_ENQ_IMMED);
 	} else {
 		insert_by_level(p, QUEUE_DSQ, &t->turn, enq_flags);
 		cpu = claim_idle_cpu(p, last);

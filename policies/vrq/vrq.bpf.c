@@ -289,7 +289,7 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 	s32 last = scx_bpf_task_cpu(p), cpu = t->searched ? -1 : claim_idle_cpu(p, last);
 
 	if (cpu >= 0) {
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags);
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		kick(cpu, SCX_KICK_IDLE);
 		return;
 	}

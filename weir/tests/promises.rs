@@ -72,11 +72,11 @@ const TRIALS: &[Trial] = &[
         promises: "",
         broken: "work-conserving",
         mutants: &[
-            Mutant { file: "fifo/fifo.bpf.c", old: "scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);", new: ";" },
+            Mutant { file: "fifo/fifo.bpf.c", old: "if (cpu >= 0) {", new: "if (false) {" },
             Mutant {
                 file: "fifo/fifo.bpf.c",
-                old: "if (enq_flags & SCX_ENQ_WAKEUP)",
-                new: "if (!(enq_flags & SCX_ENQ_WAKEUP))",
+                old: "dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, SCX_SLICE_DFL, enq_flags | SCX_ENQ_IMMED);",
+                new: "dsq_insert(p, SHARED_DSQ, SCX_SLICE_DFL, 0);",
             },
         ],
     },
@@ -107,7 +107,7 @@ const TRIALS: &[Trial] = &[
             },
             Mutant {
                 file: "fifo/fifo.bpf.c",
-                old: "\tdsq_move_to_local(SHARED_DSQ);",
+                old: "\tdsq_move_to_local_as(SHARED_DSQ, SCX_ENQ_IMMED);",
                 new: "\tif (prev && (prev->scx.flags & SCX_TASK_QUEUED))\n\t\ttask_set_slice(prev, SCX_SLICE_DFL);\n\
                       \telse\n\t\tdsq_move_to_local(SHARED_DSQ);",
             },

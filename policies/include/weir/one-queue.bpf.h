@@ -120,7 +120,7 @@ static s32 select_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (cpu < 0)
 		return prev_cpu;
 	set_key(p, t);
-	dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, 0);
+	dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, SCX_ENQ_IMMED);
 	return cpu;
 }
 

@@ -52,7 +52,7 @@ impl Kernel {
     }
 
     /// A LOCAL_ON verdict of `select_cpu` or `enqueue` for another CPU (contract D2).
-    async fn deliver(&mut self, task: TaskId) {
+    pub(super) async fn deliver(&mut self, task: TaskId) {
         let Some(verdict) = self.core.task(task).verdict else { return };
         let cpu = self.core.task_cpu(task);
         let outer = self.core.blame(verdict.op, verdict.call);

@@ -142,6 +142,13 @@ impl Kernel {
             self.core.higher_put_back(task, Turn::First);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
+        // A verdict for another CPU is carried out as soon as the lock is free: the helper comes too late then.
+        let deferred = &mut self.core.context.deferred;
+        if let Some(at) = deferred.iter().position(|&deferred| deferred == task) {
+            deferred.remove(at);
+            self.deliver(task).await;
+            return true;
+        }
         let asked = self.core.task(task).migrate_to;
         let to = if self.core.cpus[cpu.index()].active { asked } else { cpu };
         let to = self.correct_cpu(task, to).await;
