@@ -376,7 +376,7 @@ VERIFIED_ONCE u32 interrupt_guest(struct task_struct *p TRUSTED, u32 set)
 
 static __always_inline bool take_from(u32 set)
 {
-	return scx_bpf_dsq_nr_queued(set) && dsq_move_to_local(set);
+	return scx_bpf_dsq_nr_queued(set) && dsq_move_to_local_as(set, SCX_ENQ_IMMED);
 }
 
 VERIFIED_ONCE u32 take_elsewhere(u32 own)
@@ -405,18 +405,14 @@ SLEEPABLE_OP2(s32, sets_init_task, struct task_struct *, p, struct scx_init_task
 OP3(s32, sets_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	struct task *t = task_of(p);
-	bool is_idle = false;
-	s32 cpu = prev_cpu, idle = -1;
+	s32 cpu;
 
-	if (t && READ_ONCE(nr_reserved)) {
-		idle = idle_cpu_for(p, set_of(p));
-		cpu = idle < 0 ? prev_cpu : idle;
-		is_idle = idle >= 0;
-	} else {
-		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
-	}
-	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), 0);
+	if (!t || !READ_ONCE(nr_reserved))
+		return go_to_idle_cpu(p, prev_cpu, wake_flags, turn_ns());
+	cpu = idle_cpu_for(p, set_of(p));
+	if (cpu < 0)
+		return prev_cpu;
+	dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -445,6 +441,8 @@ OP2(void, sets_enqueue, struct task_struct *, p, u64, enq_flags)
 	cpu = idle_cpu_for(p, set);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (enq_flags & SCX_ENQ_REENQ)
+		tell_idle_cpu(p, enq_flags);
 	if (READ_ONCE(nr_reserved) && (cpu < 0 || owner_of(cpu) != set))
 		interrupt_guest(p, set);
 }
