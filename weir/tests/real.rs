@@ -84,13 +84,15 @@ fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
 /// there. `None` where there is no `script`.
 fn on_a_terminal(directory: &Path, line: &str, keys: Option<&str>) -> Option<String> {
     let line = format!("trap : INT; stty rows 24 cols 80; stty -g >before; {line}; echo \"status $?\"; stty -g >after");
-    let mut command = Command::new("script");
-    command.args(["-qefc", &line, "/dev/null"]).current_dir(directory);
-    command.env("W", env!("CARGO_BIN_EXE_weir")).env("TERM", "xterm").env("SHELL", "/bin/sh");
-    let Ok(mut child) = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+    if Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script");
         return None;
-    };
+    }
+    // Whoever is started in the background by a shell ignores SIGINT, and so do its children, `sleep` too.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", "script", "-qefc", &line, "/dev/null"]).current_dir(directory);
+    command.env("W", env!("CARGO_BIN_EXE_weir")).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let (mut seen, mut bytes, mut keys) = (Vec::new(), [0; 4096], keys);
     while let Ok(read @ 1..) = output.read(&mut bytes) {
