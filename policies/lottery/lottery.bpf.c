@@ -29,7 +29,9 @@
  *    nothing outside: more tickets there only make each of them worth less. The paper computes values of tickets instead,
  *    and adjusts them whenever somebody comes or goes; to draw at each level gives the same chances.
  *
- * 8. A task that wakes goes to an idle CPU if there is one: where nobody else waits, there is nothing to draw.
+ * 8. Transfers. A client lends its tickets to the server for which it waits: the header beside this one.
+ *
+ * 9. A task that wakes goes to an idle CPU if there is one: where nobody else waits, there is nothing to draw.
  *
  * Where this departs from the paper, and why:
  * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
@@ -39,6 +41,7 @@
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
 #include <weir/log2.bpf.h>
+#include "lend.bpf.h"
 
 LICENSE("GPL");
 
@@ -52,6 +55,8 @@ struct task {
 	u64 used_ns;	/* of the quantum that it has now */
 	u64 since;	/* when it began to run */
 	u32 job;	/* 7: its currency, whose queue has the same number */
+	u32 home;	/* that of its cgroup, which 8 can make another one */
+	struct loan loan;
 };
 
 TASK_STORAGE(tasks, struct task);
@@ -79,9 +84,14 @@ static struct task *task_of(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
+static __always_inline struct currency *currency_at(u32 job)
+{
+	return &currencies[job % JOBS];
+}
+
 static __always_inline struct currency *currency_of(const struct task *t)
 {
-	return &currencies[t->job % JOBS];
+	return currency_at(t->job);
 }
 
 static __always_inline u64 quantum_ns(void)
@@ -105,9 +115,20 @@ static __noinline u64 time_to_win(u64 price_ns, u32 tickets)
 	return (draw() * price_ns >> 6) / (tickets ? tickets : 1);
 }
 
+/* 8: what it is lent, and its own where they are tickets of this job. */
+static __always_inline u32 tickets_in(u32 job, struct task_struct *p, const struct task *t)
+{
+	return lent_to(&t->loan) + (job == t->home ? p->scx.weight : 0);
+}
+
+static __always_inline u64 key_in(u32 job, struct task_struct *p, struct task *t, u64 price_ns)
+{
+	return READ_ONCE(currency_at(job)->clock) + time_to_win(price_ns, tickets_in(job, p, t));
+}
+
 static __always_inline u64 key_for(struct task_struct *p, struct task *t, u64 price_ns)
 {
-	return READ_ONCE(currency_of(t)->clock) + time_to_win(price_ns, p->scx.weight);
+	return key_in(t->job, p, t, price_ns);
 }
 
 static __always_inline void set_clock(u64 *clock, u64 key)
@@ -227,6 +248,45 @@ static __noinline bool take_by_lot(s32 cpu, struct task *own, u64 own_key)
 	return false;
 }
 
+/* ---- 8: transfers ---- */
+
+/* The server of this account draws anew if it waits. */
+VERIFIED_ONCE u32 draw_anew(u32 number)
+{
+	struct task_struct *p = bpf_task_from_pid(account_at(number)->pid);
+	struct task *t = p ? task_of(p) : NULL;
+
+	if (t) {
+		u32 job = job_for(&t->loan, t->home);
+		u64 key = key_in(job, p, t, t->price_ns);
+		struct bpf_iter_scx_dsq it;
+
+		bpf_iter_scx_dsq_new(&it, t->job % JOBS, 0);
+		if (dsq_move_by_key(&it, p, job % JOBS, key)) {
+			t->job = job;
+			t->key = key;
+		}
+		bpf_iter_scx_dsq_destroy(&it);
+	}
+	if (p)
+		bpf_task_release(p);
+	return 0;
+}
+
+static __noinline void settle_accounts(void)
+{
+	u64 some = READ_ONCE(changed_accounts);
+	int number;
+
+	if (!some)
+		return;
+	__sync_fetch_and_and(&changed_accounts, ~some);
+	for_range(number, 1, ACCOUNTS) {
+		if (some >> number & 1)
+			draw_anew(number);
+	}
+}
+
 /* ---- The life of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
@@ -236,11 +296,21 @@ SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_t
 	if (!t)
 		return -12; /* ENOMEM */
 	t->price_ns = quantum_ns();
-	t->job = first_job(args);
+	t->job = t->home = first_job(args);
 	return 0;
 }
 
-/* 8 */
+OP2(void, lottery_runnable, struct task_struct *, p, u64, enq_flags)
+{
+	struct task *t = nr_roles ? task_of(p) : NULL;
+
+	if (!t)
+		return;
+	take_back(&t->loan);
+	find_account(p, &t->loan);
+}
+
+/* 9 */
 OP3(s32, lottery_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	bool is_idle = false;
@@ -266,6 +336,7 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 	if (t->used_ns)
 		t->price_ns = t->used_ns;
 	t->used_ns = 0;
+	t->job = job_for(&t->loan, t->home);
 	t->key = key_for(p, t, t->price_ns);
 	dsq_insert_by_key(p, t->job, quantum_ns(), t->key, enq_flags);
 	tell_idle_cpu(p, enq_flags);
@@ -275,8 +346,13 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 OP2(void, lottery_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
-	u64 now = now_ns(), own = t ? key_for(prev, t, t->used_ns + (now - t->since)) : NO_LIMIT;
+	u64 now = now_ns(), own = NO_LIMIT;
 
+	settle_accounts();
+	if (t) {
+		t->job = job_for(&t->loan, t->home);
+		own = key_for(prev, t, t->used_ns + (now - t->since));
+	}
 	if (take_by_lot(cpu, t, own) || !t)
 		return;
 	set_clock(&currency_of(t)->clock, own);
@@ -303,6 +379,23 @@ OP2(void, lottery_stopping, struct task_struct *, p, bool, runnable)
 		t->used_ns += now_ns() - t->since;
 }
 
+OP2(void, lottery_quiescent, struct task_struct *, p, u64, deq_flags)
+{
+	struct task *t = nr_roles && (deq_flags & SCX_DEQ_SLEEP) ? task_of(p) : NULL;
+
+	if (t)
+		lend(p, &t->loan, tickets_in(t->job, p, t), t->job);
+}
+
+/* It leaves this scheduler, maybe in its sleep. */
+OP1(void, lottery_disable, struct task_struct *, p)
+{
+	struct task *t = task_of(p);
+
+	if (t)
+		take_back(&t->loan);
+}
+
 /* ---- The life of a cgroup ---- */
 
 SLEEPABLE_OP2(s32, lottery_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
@@ -320,7 +413,7 @@ OP3(void, lottery_cgroup_move, struct task_struct *, p, struct cgroup *, from, s
 	struct task *t = task_of(p);
 
 	if (t)
-		t->job = number_of(to);
+		t->job = t->home = number_of(to);
 }
 
 OP2(void, lottery_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
@@ -347,11 +440,14 @@ OP1(void, lottery_exit, struct scx_exit_info *, info)
 
 SCHEDULER(lottery_ops,
 	.init_task = (void *)lottery_init_task,
+	.runnable = (void *)lottery_runnable,
 	.select_cpu = (void *)lottery_select_cpu,
 	.enqueue = (void *)lottery_enqueue,
 	.dispatch = (void *)lottery_dispatch,
 	.running = (void *)lottery_running,
 	.stopping = (void *)lottery_stopping,
+	.quiescent = (void *)lottery_quiescent,
+	.disable = (void *)lottery_disable,
 	.cgroup_init = (void *)lottery_cgroup_init,
 	.cgroup_exit = (void *)lottery_cgroup_exit,
 	.cgroup_move = (void *)lottery_cgroup_move,

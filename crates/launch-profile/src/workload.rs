@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the workload can tell a scheduler: its groups, and windows of its tasks, as whoever made them would tell its user
+//! What the workload can tell a scheduler: its groups, windows of its tasks, and who lends to whom, as whoever made them would tell its user
 //! space.
 
 use crate::source::{number, table};
@@ -43,6 +43,17 @@ pub struct Window {
     pub request_us: u64,
 }
 
+/// A task that lends to another one while it sleeps, or is lent to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lending {
+    /// What the kernel keeps of its name.
+    pub task: String,
+    /// The number of its server; 0 if it lends nothing.
+    pub lends_to: u32,
+    /// Its number as a server, from 1; 0 if nobody lends to it.
+    pub lent_as: u32,
+}
+
 /// All that a workload tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
@@ -52,6 +63,8 @@ pub struct Told {
     pub reservations: Vec<Reservation>,
     /// Tasks with windows, by name.
     pub windows: Vec<Window>,
+    /// Tasks that lend or are lent to, by name.
+    pub lending: Vec<Lending>,
 }
 
 /// A number or table of a workload, `{ workload = "NAME" }`.
@@ -70,10 +83,14 @@ pub enum WorkloadSource {
     WindowsLate,
     WindowsOf,
     Requests,
+    Lending,
+    LendingTasks,
+    LendsTo,
+    LentAs,
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, WorkloadSource); 12] = [
+const NAMES: [(&str, WorkloadSource); 16] = [
     ("groups", WorkloadSource::Groups),
     ("group-weights", WorkloadSource::Weights),
     ("group-caps", WorkloadSource::Caps),
@@ -86,6 +103,10 @@ const NAMES: [(&str, WorkloadSource); 12] = [
     ("windows-late", WorkloadSource::WindowsLate),
     ("windows-of", WorkloadSource::WindowsOf),
     ("requests-us", WorkloadSource::Requests),
+    ("lending", WorkloadSource::Lending),
+    ("lending-tasks", WorkloadSource::LendingTasks),
+    ("lends-to", WorkloadSource::LendsTo),
+    ("lent-as", WorkloadSource::LentAs),
 ];
 
 /// The user of a group that is nobody's: no user has that number.
@@ -107,6 +128,7 @@ impl WorkloadSource {
         let of_each = |value: fn(&Group) -> u32| table(told.groups.iter().map(|group| value(group) as usize));
         let reserved = |value: fn(&Reservation) -> u32| table(told.reservations.iter().map(|one| value(one) as usize));
         let windows = |value: fn(&Window) -> u64| table(told.windows.iter().map(|window| value(window) as usize));
+        let lending = |value: fn(&Lending) -> u32| table(told.lending.iter().map(|one| value(one) as usize));
         match self {
             WorkloadSource::Groups => number(told.groups.len()),
             WorkloadSource::Weights => of_each(|group| group.weight),
@@ -120,6 +142,10 @@ impl WorkloadSource {
             WorkloadSource::WindowsLate => windows(|window| window.late.into()),
             WorkloadSource::WindowsOf => windows(|window| window.of.into()),
             WorkloadSource::Requests => windows(|window| window.request_us),
+            WorkloadSource::Lending => number(told.lending.len()),
+            WorkloadSource::LendingTasks => texts(told.lending.iter().map(|one| &one.task)),
+            WorkloadSource::LendsTo => lending(|one| one.lends_to),
+            WorkloadSource::LentAs => lending(|one| one.lent_as),
         }
     }
 }
@@ -193,12 +219,15 @@ mod tests {
         assert_eq!(none.variables["weights"].value, Constant::Array(vec![]));
         let window = Window { task: "t".to_owned(), late: 1, of: 2, request_us: 5 };
         let reservation = Reservation { group: "g".to_owned(), cpus: 2, from_ms: 3, ms: 4 };
-        let told = Told { windows: vec![window], reservations: vec![reservation], ..Told::default() };
+        let lending = Lending { task: "c".to_owned(), lends_to: 6, lent_as: 7 };
+        let told =
+            Told { windows: vec![window], reservations: vec![reservation], lending: vec![lending], ..Told::default() };
         let shown = |name| WorkloadSource::find(name).unwrap().of(&told);
         let all = ["windows-late", "windows-of", "requests-us", "reserved-cpus", "reserved-from-ms", "reserved-ms"];
         assert_eq!(all.map(shown), [1, 2, 5, 2, 3, 4].map(|one| table([one].into_iter())));
-        let names = ["task-windows", "reserving-groups"].map(shown);
-        assert_eq!(names, ["t", "g"].map(|name| Constant::Array(vec![Constant::Text(name.to_owned())])));
+        assert_eq!(["lends-to", "lent-as"].map(shown), [6, 7].map(|one| table([one].into_iter())));
+        let names = ["task-windows", "reserving-groups", "lending-tasks"].map(shown);
+        assert_eq!(names, ["t", "g", "c"].map(|name| Constant::Array(vec![Constant::Text(name.to_owned())])));
         let wrong = text.replace("group-weights", "group-weight");
         let error = Profile::from_toml("profile.toml", &wrong).unwrap_err().to_string();
         assert!(error.contains("did you mean") && error.contains("group-weights"), "{error}");

@@ -13,7 +13,7 @@ use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
-use launch_profile::{Group, Profile, ProgramCall, Reservation, Told, Window};
+use launch_profile::{Group, Lending, Profile, ProgramCall, Reservation, Told, Window};
 use machine_model::Machine;
 use speed::Signal;
 use workload::{Op, Reserved, TaskGroup, Workload};
@@ -129,10 +129,16 @@ pub fn told_by(workload: &Workload) -> Told {
         of: window.of,
         request_us: window.request.0 / 1000,
     };
+    let lending = |one: workload::Lending<'_>| Lending {
+        task: one.task.to_owned(),
+        lends_to: one.lends_to,
+        lent_as: one.lent_as,
+    };
     Told {
         groups: all.iter().map(group).collect(),
         reservations: all.iter().filter_map(reservation).collect(),
         windows: workload.windows().into_iter().map(window).collect(),
+        lending: workload.lending().into_iter().map(lending).collect(),
     }
 }
 

@@ -57,6 +57,7 @@ impl Workload {
             script.check().map_err(|(op, problem)| Flaw { task, op: Some(op), problem })?;
         }
         self.check_windows()?;
+        self.check_lending()?;
         self.check_signals()?;
         self.check_forks()
     }
@@ -366,6 +367,7 @@ mod tests {
             peak_rss_bytes: 0,
             who: crate::Who::default(),
             window: None,
+            lends: None,
             script: script.to_vec(),
         };
         Workload {

@@ -231,6 +231,7 @@ mod tests {
             peak_rss_bytes: 0,
             who: crate::Who::default(),
             window: None,
+            lends: None,
             script,
         };
         Workload {

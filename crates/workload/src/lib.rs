@@ -8,6 +8,7 @@ mod generated;
 mod groups;
 mod jobs;
 mod json;
+mod lending;
 mod locks;
 mod player;
 mod recording;
@@ -21,6 +22,7 @@ pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
+pub use lending::Lending;
 pub use locks::{LockId, LockKind, Passages, SharedLock};
 pub use player::{Demand, Outcome, Period, Player};
 pub use recording::{

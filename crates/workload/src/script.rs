@@ -205,6 +205,8 @@ pub struct TaskSpec {
     pub who: Who,
     /// How many of its requests may be late; `None` if nobody counts them.
     pub window: Option<Window>,
+    /// The task that works for it while it sleeps, by spec index; `None` if it waits for nobody in particular.
+    pub lends: Option<u32>,
     /// What it does; it exits after the last op.
     pub script: Vec<Op>,
 }

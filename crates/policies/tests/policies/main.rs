@@ -18,6 +18,7 @@ mod fifo;
 mod gang;
 mod headers;
 mod lottery;
+mod lottery_lend;
 mod muqss;
 mod muqss_cpus;
 mod muqss_walk;

@@ -138,6 +138,7 @@ impl Workload {
             };
             // Where a recording's tasks were is no group beside those of other parts.
             task.who.group = task.who.group.filter(|_| part.is_grouped);
+            task.lends = task.lends.map(|server| server + offsets.tasks);
             self.tasks.push(TaskSpec { name: named(task.name), start: begin, ..task });
         }
         self.parts.push(Part { label, tasks: first..self.tasks.len() as u32, start, is_finite });

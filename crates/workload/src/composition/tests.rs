@@ -6,7 +6,7 @@ use proptest::prelude::*;
 /// Two tasks with one of each resource, the first of which forks the second; it ends.
 const ALL: &str = r#"{
     "tasks": {
-        "a": {"loop": 1, "lock": "m", "signal": "c", "unlock": "m", "timer": {"ref": "t", "period": 1000}, "barrier": "b",
+        "a": {"loop": 1, "lends": "b", "lock": "m", "signal": "c", "unlock": "m", "timer": {"ref": "t", "period": 1000}, "barrier": "b",
               "fork": "child", "resume": "a", "run": 10},
         "b": {"loop": 1, "cpus": [1, 2], "policy": "SCHED_FIFO", "priority": 5, "barrier": "b", "run": 20},
         "child": {"instance": 0, "loop": 1, "run": 30}
@@ -72,6 +72,7 @@ fn parts_share_nothing_and_have_names_of_their_own() {
     }
     assert_eq!((two.tasks[0].start, two.tasks[3].start), (Start::At(Nanos::ZERO), Start::At(Nanos::from_ms(5))));
     assert_eq!(two.tasks[5].start, Start::Forked);
+    assert_eq!((two.tasks[0].lends, two.tasks[3].lends), (Some(1), Some(4)));
     assert_eq!((two.part_of(2).unwrap().label.as_str(), two.part_of(3).unwrap().label.as_str()), ("all", "x"));
 }
 

@@ -181,6 +181,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                         peak_rss_bytes: rss,
                         who,
                         window: None,
+                        lends: None,
                         script,
                     }
                 },
@@ -228,6 +229,7 @@ fn small() -> Recording {
         peak_rss_bytes: 1,
         who: Who::default(),
         window: None,
+        lends: None,
         script: vec![work, Op::Sleep(Nanos(300), Sleep::Io)],
     };
     let workload = Workload { name: "build".into(), tasks: vec![task], ..Workload::default() };

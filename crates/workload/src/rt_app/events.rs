@@ -112,6 +112,14 @@ pub(super) struct TaskEntry {
     pub specs: u32,
 }
 
+/// The task of this name.
+pub(super) fn find_task(tasks: &TaskIndex<'_>, name: &str) -> Result<TaskEntry, String> {
+    tasks.get(name).copied().ok_or_else(|| {
+        let near = near_miss(name, tasks.keys().copied());
+        format!("no task is called {name:?}{near}")
+    })
+}
+
 /// Builds one task's script.
 pub(super) struct Builder<'a, 'r> {
     pub resources: &'r mut Resources<'a>,
@@ -226,10 +234,7 @@ impl<'a, 'r> Builder<'a, 'r> {
     }
 
     fn task(&self, name: &str) -> Result<TaskEntry, String> {
-        self.tasks.get(name).copied().ok_or_else(|| {
-            let near = near_miss(name, self.tasks.keys().copied());
-            format!("no task is called {name:?}{near}")
-        })
+        find_task(self.tasks, name)
     }
 
     /// Since 2025-05 (32fcddf) rt-app suspends a task under its own name whatever the value says, before it was under

@@ -19,7 +19,7 @@
 //!
 //! Beyond rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks in shared
 //! memory: a section `locks` and the event `passages` (`locks.rs`); a section `taskgroups` that says what the groups
-//! of `taskgroup` are (`groups.rs`); and the keys `window` and `request-us` of a task (`windows.rs`).
+//! of `taskgroup` are (`groups.rs`); and the keys `window` and `request-us` of a task (`windows.rs`), and `lends`.
 //!
 //! Where this differs from rt-app at 55cb0c0:
 //! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.

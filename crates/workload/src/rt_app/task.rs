@@ -2,6 +2,7 @@
 //! Tasks, phases, loops and scheduling parameters.
 
 use super::document::{Fault, Object, integer, near_miss, wrong};
+use super::events::find_task;
 use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, is_event};
 use super::{groups, windows};
 use crate::check::check_policy;
@@ -151,6 +152,7 @@ impl<'a> Task<'a> {
         let own = read_parameters(&mut object, Known::Default(self.default_policy))?;
         let group = groups::taskgroup(&mut object)?;
         let window = windows::window(&mut object)?;
+        let lends = self.lends(&mut object, tasks)?;
         let (policy, nice) = own.policy.expect("a task always has a policy");
         let phases = object.optional("phases")?;
         refuse(&object)?;
@@ -180,9 +182,21 @@ impl<'a> Task<'a> {
             peak_rss_bytes: 0,
             who: crate::Who { group, ..crate::Who::default() },
             window,
+            lends,
             script,
         };
         Ok((spec, positions))
+    }
+
+    /// `lends`, which rt-app skips: the name of the task that works for this one while it sleeps.
+    fn lends(&self, object: &mut Object<'_>, tasks: &TaskIndex<'_>) -> Result<Option<u32>, Fault> {
+        let Some((at, name)) = object.string("lends")? else { return Ok(None) };
+        let entry = find_task(tasks, name).map_err(|problem| Fault { at, problem })?;
+        if name == self.member.key || entry.instances != 1 {
+            let problem = format!("{} lends to {name:?}; expected another task, of one instance", object.what);
+            return Err(Fault { at, problem });
+        }
+        Ok(Some(entry.first))
     }
 }
 

@@ -275,6 +275,16 @@ fn windows_are_told_by_what_a_kernel_keeps_of_a_name() {
 }
 
 #[test]
+fn who_lends_is_told_by_what_a_kernel_keeps_of_a_name() {
+    let text = r#"{"tasks": {"z": {"run": 1}, "a-name-of-17-byte": {"instance": 2, "run": 1, "lends": "b"},
+                             "b": {"run": 1, "lends": "z"}, "c": {"run": 1}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    let lending = |task, lends_to, lent_as| crate::Lending { task, lends_to, lent_as };
+    let expected = [lending("a-name-of-17-by", 1, 0), lending("b", 2, 1), lending("z", 0, 2)];
+    assert_eq!(workload.lending(), expected);
+}
+
+#[test]
 fn what_cannot_be_honoured_is_an_error_with_its_place() {
     let files = [
         r#"{"tasks": {"a": {"run": 1, "change": {"task": "b", "cpus": [1]}}}}"#,
@@ -311,6 +321,11 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"tasks": {"a": {"run": 1, "window": [1, 2], "request-us": 0}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "window": [1, 2]}}}}}"#,
         r#"{"tasks": {"fifteen-bytes-01": {"run": 1, "window": [1, 2], "request-us": 5}, "fifteen-bytes-02": {"run": 1}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "lends": "bb"}, "b": {"run": 1}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "lends": "a"}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "lends": "b"}, "b": {"instance": 2, "run": 1}}}"#,
+        r#"{"tasks": {"a": {"run": 1, "lends": "fifteen-bytes-01"}, "fifteen-bytes-01": {"run": 1}, "fifteen-bytes-02": {"run": 1}}}"#,
+        r#"{"tasks": {"fifteen-bytes-01": {"run": 1, "lends": "b"}, "fifteen-bytes-02": {"run": 1}, "b": {"run": 1}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "nodes_membind": [0]}}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "prioritty": 5}}}"#,
         r#"{"tasks": {"a": {"run": 1, "dl-runtime": 5}}}"#,
@@ -392,8 +407,13 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:60: request-us is 0; expected an integer from 1 to 1000000000
         dir/w.json:1:45: task "a", phase "p" has an unknown key "window"; known are loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup
         dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" are both "fifteen-bytes-0" to a kernel, but differ in window or request-us
+        dir/w.json:1:37: no task is called "bb"
+        dir/w.json:1:37: task "a" lends to "a"; expected another task, of one instance
+        dir/w.json:1:37: task "a" lends to "b"; expected another task, of one instance
+        dir/w.json:1:12: task "a": it lends to "fifteen-bytes-0", which to a kernel is the name of several tasks
+        dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" are one name to a kernel, but do not lend to the same task
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
-        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, window, request-us, phases
+        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, window, request-us, lends, phases
         dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
         dir/w.json:1:12: task "a": SCHED_DEADLINE needs dl-runtime
         dir/w.json:1:38: unknown policy "SCHED_FIF0" (did you mean "SCHED_FIFO"?); known are SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO, SCHED_RR, SCHED_DEADLINE

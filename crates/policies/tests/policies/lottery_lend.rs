@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/lottery/lend.bpf.h`: what a client lends to the server for which it waits.
+
+use crate::world::{MS, World};
+use ids::{CpuId, Policy, TaskId};
+use kernel_model::{CgroupId, TaskAttributes};
+use launch_profile::{Lending, Told};
+use machine_model::Machine;
+
+const QUANTUM_MS: u64 = 10;
+const SPEC: &str = "lottery,quantum_us=10000";
+/// Tickets by nice value: the kernel's weight / 1024 * 100.
+const TICKETS: [(i8, f64); 3] = [(0, 100.0), (4, 41.0), (-5, 305.0)];
+
+/// One CPU, and who lends to whom: names of clients and servers.
+fn world(pairs: &[(&str, &str)]) -> World {
+    let mut servers: Vec<&str> = pairs.iter().map(|pair| pair.1).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    let number = |name: &str| servers.iter().position(|server| *server == name).map_or(0, |at| at as u32 + 1);
+    let mut names: Vec<&str> = pairs.iter().map(|pair| pair.0).chain(servers.iter().copied()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let lending = |task: &&str| Lending {
+        task: (*task).to_owned(),
+        lends_to: pairs.iter().find(|pair| pair.0 == *task).map_or(0, |pair| number(pair.1)),
+        lent_as: number(task),
+    };
+    let told = Told { lending: names.iter().map(lending).collect(), ..Told::default() };
+    let mut machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
+    machine.hz = 100;
+    World::told(SPEC, machine, (7, 2), &told)
+}
+
+fn named(world: &World, name: &str, nice: i8) -> TaskAttributes {
+    TaskAttributes { name: name.to_owned(), nice, ..world.attributes() }
+}
+
+/// Lets time pass until the task has the CPU.
+fn wait_for(world: &mut World, task: TaskId) {
+    for _ in 0..100_000 {
+        if world.running(0) == task {
+            return;
+        }
+        world.run_ms(QUANTUM_MS);
+    }
+    panic!("{task:?} never runs");
+}
+
+/// Lets it run, and sleep.
+fn sleep(world: &mut World, task: TaskId) {
+    wait_for(world, task);
+    world.block(task);
+}
+
+/// The parts of the next `quanta` that these have.
+fn shares(world: &mut World, tasks: &[TaskId], quanta: usize) -> Vec<f64> {
+    let mut won = vec![0; tasks.len()];
+    for _ in 0..quanta {
+        let running = world.running(0);
+        tasks.iter().zip(&mut won).filter(|(task, _)| **task == running).for_each(|(_, won)| *won += 1);
+        world.run_ms(QUANTUM_MS);
+    }
+    won.into_iter().map(|won| f64::from(won) / quanta as f64).collect()
+}
+
+/// Each within four standard deviations of what is due.
+fn assert_shares(found: &[f64], tickets: &[f64], quanta: usize) {
+    let all: f64 = tickets.iter().sum();
+    for (found, tickets) in found.iter().zip(tickets) {
+        let p = tickets / all;
+        let bound = 4.0 * (p * (1.0 - p) / quanta as f64).sqrt();
+        assert!((found - p).abs() <= bound, "{found:.4}, not {p:.4} +- {bound:.4}");
+    }
+}
+
+/// The paper's figure 7: clients with 8 : 3 : 1 tickets, each of which waits for a server of its own.
+#[test]
+fn servers_have_the_parts_of_their_clients() {
+    let mut world = world(&[("c1", "s1"), ("c2", "s2"), ("c3", "s3")]);
+    let backing = [800, 300, 100];
+    let groups: Vec<_> =
+        backing.iter().map(|weight| world.group(CgroupId::ROOT, &format!("g{weight}"), *weight)).collect();
+    let names = ["c1", "c2", "c3", "s1", "s2", "s3"];
+    let tasks = world.start(names.iter().map(|name| named(&world, name, 0)).collect());
+    for (client, group) in tasks[..3].iter().zip(&groups) {
+        world.place(&[*client], *group);
+    }
+    let n = 4000;
+    // While the clients run, too, all servers are as one currency of 100 beside them.
+    let found = shares(&mut world, &tasks, n);
+    assert_shares(&found, &[800.0, 300.0, 100.0, 100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0], n);
+    for client in &tasks[..3] {
+        sleep(&mut world, *client);
+    }
+    let found = shares(&mut world, &tasks[3..], n);
+    assert_shares(&found, &[800.0, 300.0, 100.0], n);
+    // A client that has its answer has its part again, and its server only what all servers have that are lent nothing.
+    world.wake(0, tasks[0], false);
+    let found = shares(&mut world, &[tasks[0], tasks[3], tasks[4], tasks[5]], n);
+    assert_shares(&found, &[800.0, 100.0, 300.0, 100.0], n);
+}
+
+/// Within a currency tickets add up: what a server is lent, by however many, and its own.
+#[test]
+fn tickets_of_one_currency_add_up() {
+    let mut world = world(&[("a", "server"), ("b", "server")]);
+    let [(_, plain), (nice_b, of_b), (nice_a, of_a)] = TICKETS;
+    let attributes =
+        vec![named(&world, "a", nice_a), named(&world, "b", nice_b), named(&world, "server", 0), world.attributes()];
+    let tasks = world.start(attributes);
+    let n = 4000;
+    sleep(&mut world, tasks[0]);
+    let found = shares(&mut world, &tasks[1..], n);
+    assert_shares(&found, &[of_b, plain + of_a, plain], n);
+    sleep(&mut world, tasks[1]);
+    let found = shares(&mut world, &tasks[2..], n);
+    assert_shares(&found, &[plain + of_a + of_b, plain], n);
+    world.wake(0, tasks[0], false);
+    let found = shares(&mut world, &tasks, n);
+    assert_shares(&found, &[of_a, 0.0, plain + of_b, plain], n);
+}
+
+/// Rule 2: a server that waits for another one lends what it has been lent.
+#[test]
+fn who_waits_for_who_waits_lends_to_both() {
+    let mut world = world(&[("client", "front"), ("front", "back")]);
+    let [(_, plain), _, (nice, lent)] = TICKETS;
+    let attributes =
+        vec![named(&world, "client", nice), named(&world, "front", 0), named(&world, "back", 0), world.attributes()];
+    let tasks = world.start(attributes);
+    sleep(&mut world, tasks[0]);
+    sleep(&mut world, tasks[1]);
+    let n = 4000;
+    let found = shares(&mut world, &tasks[2..], n);
+    assert_shares(&found, &[lent + plain + plain, plain], n);
+}
+
+/// Rule 4: a server that waits already draws anew when it is lent more. Else it would wait for the draw that it has with one
+/// ticket, a thousand quanta on average.
+#[test]
+fn what_is_lent_counts_at_once() {
+    let mut world = world(&[("client", "server")]);
+    let attributes = vec![world.attributes(), named(&world, "client", -20), named(&world, "server", 19)];
+    let tasks = world.start(attributes);
+    let mut waits: Vec<u64> = Vec::new();
+    for _ in 0..20 {
+        sleep(&mut world, tasks[1]);
+        let before = world.now_ns;
+        wait_for(&mut world, tasks[2]);
+        waits.push((world.now_ns - before) / MS);
+        world.block(tasks[2]);
+        world.wake(0, tasks[1], false);
+        world.wake(0, tasks[2], false);
+    }
+    // 8867 tickets beside 100: of 20 one in 90 waits at all, for a quantum.
+    assert!(waits.iter().sum::<u64>() <= 5 * QUANTUM_MS, "{waits:?}");
+}
+
+/// Whoever leaves the scheduler in its sleep takes its tickets with it.
+#[test]
+fn nothing_is_lent_by_who_has_left() {
+    let mut world = world(&[("client", "server")]);
+    let attributes = vec![named(&world, "client", -5), named(&world, "server", 0), world.attributes()];
+    let tasks = world.start(attributes);
+    sleep(&mut world, tasks[0]);
+    world.kernel.set_policy(CpuId(0), tasks[0], Policy::Fifo(1), 0).unwrap();
+    world.settle();
+    let n = 4000;
+    let found = shares(&mut world, &tasks[1..], n);
+    assert_shares(&found, &[1.0, 1.0], n);
+}
+
+/// There are 63 accounts: servers beyond them are lent nothing.
+#[test]
+fn servers_beyond_the_table_have_their_own() {
+    let names: Vec<(String, String)> = (0..70).map(|n| (format!("c{n:02}"), format!("s{n:02}"))).collect();
+    let pairs: Vec<(&str, &str)> = names.iter().map(|(client, server)| (client.as_str(), server.as_str())).collect();
+    let mut world = world(&pairs);
+    let [(_, plain), _, (nice, lent)] = TICKETS;
+    let clients = ["c62", "c63"].map(|name| named(&world, name, nice));
+    let servers = ["s62", "s63"].map(|name| named(&world, name, 0));
+    let tasks = world.start(clients.into_iter().chain(servers).collect());
+    sleep(&mut world, tasks[0]);
+    sleep(&mut world, tasks[1]);
+    let n = 4000;
+    let found = shares(&mut world, &tasks[2..], n);
+    assert_shares(&found, &[plain + lent, plain], n);
+}
