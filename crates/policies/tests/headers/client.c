@@ -77,6 +77,7 @@ int main(void)
 	CHECK(inserted.flags == (SCX_ENQ_WAKEUP | SCX_ENQ_PREEMPT), "%#llx", (unsigned long long)inserted.flags);
 	/* Theory 2, 3: one, or all that are idle as far as 64 go. */
 	CHECK(told(0, SCX_ENQ_WAKEUP, false) == 0 && told(0, SCX_ENQ_REENQ, false) == 0, "%u", host_kicks);
+	CHECK(told(1, SCX_ENQ_REENQ, true) == 1, "%u", host_kicks);
 	CHECK(told(1, 0, true) == 1 && told(5, SCX_ENQ_WAKEUP, true) == 1, "%u", host_kicks);
 	CHECK(told(5, SCX_ENQ_REENQ | SCX_ENQ_WAKEUP, true) == 5, "%u", host_kicks);
 	CHECK(told(64, SCX_ENQ_REENQ, true) == 64 && told(100, SCX_ENQ_REENQ, true) == 64, "%u", host_kicks);
@@ -85,5 +86,8 @@ int main(void)
 	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 9 && inserted.flags == SCX_ENQ_IMMED, "where it idles");
 	host_idle = (struct cpumask){};
 	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 2 && inserted.count == 2, "nobody idles");
+	host_idle = (struct cpumask){ .bits = { 1 } };
+	host_kicks = 0;
+	CHECK(tell_idle_cpu(&p, 0) && host_kicks == 1 && host_kicked[0] == SCX_KICK_IDLE, "the first CPU");
 	return 0;
 }

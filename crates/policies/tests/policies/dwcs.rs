@@ -19,6 +19,10 @@ fn name(number: usize) -> String {
 
 /// A CPU for streams whose periods are told in microseconds.
 fn world(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64) -> World {
+    world_at(spec, cpus, streams, unit_us, 0)
+}
+
+fn world_at(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64, now_ns: u64) -> World {
     let window = |(number, stream): (usize, &Stream)| Window {
         task: name(number),
         late: stream.1,
@@ -28,7 +32,7 @@ fn world(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64) -> World {
     let told = Told { windows: streams.iter().enumerate().map(window).collect(), ..Told::default() };
     let mut machine = Machine::from_synthetic(&format!("node:1 core:{cpus} pu:1")).unwrap();
     machine.hz = 1000;
-    World::told(spec, machine, (7, 2), &told)
+    World::begun(spec, machine, (7, 2), &told, now_ns)
 }
 
 fn named(world: &World, number: usize) -> TaskAttributes {
@@ -435,4 +439,100 @@ fn many_streams_have_windows() {
     let attributes = vec![world.attributes(), named(&world, 1023)];
     let last = world.start(attributes)[1];
     assert_eq!(world.last_queued(last).key >> 25, (100 * MS) >> 17);
+}
+
+/// And a name may be as long as a kernel keeps it.
+#[test]
+fn long_names_are_known() {
+    let window = Window { task: "fifteen-bytes-s".to_owned(), late: 0, of: 1, request_us: 100_000 };
+    let told = Told { windows: vec![window], ..Told::default() };
+    let mut world = World::told("dwcs", Machine::from_synthetic("node:1 core:1 pu:1").unwrap(), (7, 2), &told);
+    let named = TaskAttributes { name: "fifteen-bytes-s".to_owned(), ..world.attributes() };
+    let stream = world.start(vec![world.attributes(), named])[1];
+    assert_eq!(world.last_queued(stream).key >> 25, (100 * MS) >> 17);
+}
+
+/// Theory 2: a turn of 1 ms, or what is left of a slot. Theory 4: a request that was served has a new slot in its next period.
+#[test]
+fn turns_and_slots_have_their_lengths() {
+    let mut world = world("dwcs,slot_us=600", 1, &[(10, 0, 1), (1000, 0, 1)], 1000);
+    let attributes = vec![world.attributes(), named(&world, 0), world.attributes()];
+    let tasks = world.start(attributes);
+    assert_eq!(world.last_queued(tasks[1]).slice_ns, 600_000);
+    assert_eq!(world.last_queued(tasks[2]).slice_ns, MS);
+    // It never sleeps: each of its requests has a tick, of which 600 us count.
+    world.run_ms(2_000);
+    let before = world.ran_ms(tasks[1]);
+    world.run_ms(1_000);
+    assert_eq!(world.ran_ms(tasks[1]) - before, 100);
+    assert_eq!(world.last_queued(tasks[1]).slice_ns, MS, "it has been served, and has a turn of what is left");
+}
+
+/// Theory 5: a task without a window that wakes does not interrupt another one.
+#[test]
+fn who_has_no_window_waits_for_the_turn_to_end() {
+    let mut world = world("dwcs", 1, &[(20, 1, 2)], 1000);
+    let attributes = vec![world.attributes(); 2];
+    let tasks = world.start(attributes);
+    let [first, second] = tasks[..] else { panic!("two tasks") };
+    while world.running(0) != second {
+        world.run_ms(1);
+    }
+    world.block(second);
+    world.run_until(world.now_ns + MS / 4);
+    world.told.clear();
+    world.wake(0, second, false);
+    assert_eq!((world.running(0), world.told.len()), (first, 0));
+}
+
+/// Theory 5: two streams that wake at the same time interrupt one task each.
+#[test]
+fn streams_interrupt_one_task_each() {
+    let mut world = world("dwcs", 2, &[(20, 1, 2), (20, 1, 2)], 1000);
+    let bound = [0, 1].map(|cpu| world.pinned(cpu, 0));
+    let attributes = vec![named(&world, 0), named(&world, 1), bound[0].clone(), bound[1].clone()];
+    let tasks = world.start(attributes);
+    world.block(tasks[0]);
+    world.block(tasks[1]);
+    world.run_until(200 * MS + MS / 4);
+    assert_eq!([world.running(0), world.running(1)], [tasks[2], tasks[3]]);
+    world.wake_without_settling(0, tasks[0]);
+    world.wake_without_settling(0, tasks[1]);
+    world.settle();
+    let mut running = [world.running(0), world.running(1)];
+    running.sort_unstable();
+    assert_eq!(running, [tasks[0], tasks[1]]);
+}
+
+/// Theory 4: a stream that has been served has what nobody else wants, at once.
+#[test]
+fn who_has_been_served_goes_on_where_nobody_else_wants_to() {
+    let mut world = world("dwcs", 1, &[(100, 0, 1)], 1000);
+    let (stream, plain) = (named(&world, 0), world.attributes());
+    let tasks = world.start(vec![stream, plain]);
+    world.run_ms(1_050);
+    while world.running(0) != tasks[1] {
+        world.run_ms(1);
+    }
+    world.block(tasks[1]);
+    assert_eq!(world.running(0), tasks[0]);
+}
+
+/// Deadlines count from when the scheduler was loaded: what is late then is late whenever that was.
+#[test]
+fn it_does_not_matter_when_it_was_loaded() {
+    let mut served = vec![];
+    for began in [0, 3_600_000 * MS] {
+        let streams = [(1, 99, 100), (3, 0, 1), (4, 1, 2), (5, 2, 3)];
+        let mut world = world_at("dwcs,slot_us=1000", 1, &streams, 1000, began);
+        let attributes = (0..4).map(|number| named(&world, number)).collect();
+        let tasks = world.start(attributes);
+        let slots = (0..500).map(|_| {
+            let running = world.running(0);
+            world.run_ms(1);
+            tasks.iter().position(|task| *task == running)
+        });
+        served.push(slots.collect::<Vec<_>>());
+    }
+    assert_eq!(served[0], served[1]);
 }

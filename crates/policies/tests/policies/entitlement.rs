@@ -147,3 +147,14 @@ fn who_has_used_more_does_not_interrupt() {
     world.wake(0, used, false);
     assert_eq!(world.running(0), tasks[1]);
 }
+
+/// A slice has the length that the preset says, whoever has it.
+#[test]
+fn slices_have_their_length() {
+    for (spec, slice_ns) in [("entitlement", 100 * MS), ("entitlement,slice_us=3000", 3 * MS)] {
+        let mut world = World::new(spec, "node:1 core:1 pu:1", 1000);
+        let attributes = vec![world.attributes(); 2];
+        let tasks = world.start(attributes);
+        assert_eq!(world.last_queued(tasks[1]).slice_ns, slice_ns, "{spec}");
+    }
+}

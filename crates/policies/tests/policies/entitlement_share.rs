@@ -232,3 +232,21 @@ fn a_group_that_was_made_last_keeps_its_part() {
     let found = cpus(&mut world, &hogs, 300);
     assert_near(&found, &[0.5, 0.5], 0.01);
 }
+
+/// Loop 1: a user's own processes beside groups within count as one of 100 shares, wherever the user stands in the table.
+#[test]
+fn own_processes_are_as_a_group_of_100() {
+    let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
+    let attributes = vec![world.attributes(); 3];
+    let tasks = world.start(attributes);
+    let b = world.group(CgroupId::ROOT, "b", 100);
+    let a = world.group(CgroupId::ROOT, "a", 100);
+    let x = world.group(a, "x", 300);
+    for (task, group) in tasks.iter().zip([b, a, x]) {
+        world.place(&[*task], group);
+    }
+    let hogs: Vec<Vec<TaskId>> = tasks.iter().map(|task| vec![*task]).collect();
+    world.run_ms(300_000);
+    let found = cpus(&mut world, &hogs, 300);
+    assert_near(&found, &[0.5, 0.125, 0.375], 0.01);
+}

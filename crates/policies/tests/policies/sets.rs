@@ -3,7 +3,7 @@
 
 use crate::world::{MS, World};
 use ids::TaskId;
-use kernel_model::CgroupId;
+use kernel_model::{CgroupId, TaskAttributes};
 use launch_profile::{Reservation, Told};
 use machine_model::Machine;
 
@@ -55,11 +55,14 @@ fn places(world: &World, tasks: &[TaskId]) -> Vec<u32> {
 
 /// Moves CPUs by hand.
 fn assign(world: &mut World, name: &str, cpus: u32) {
+    world.call("assign", &assignment(name, cpus));
+}
+
+fn assignment(name: &str, cpus: u32) -> Vec<u32> {
     let mut text = [0; 32];
     text[..name.len()].copy_from_slice(name.as_bytes());
     let words = text.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-    let words: Vec<u32> = words.chain([cpus, 0]).collect();
-    world.call("assign", &words);
+    words.chain([cpus, 0]).collect()
 }
 
 /// Theory 2, Miser's promise: 2 of 4 CPUs for 1 s are 1.98 CPU-seconds at least, whatever 16 others do; before that and
@@ -275,4 +278,103 @@ fn names_count_as_a_whole() {
         let found = ran(&mut world, &all, 2_000);
         assert!(found[2].abs_diff(4_000) <= 40, "{differs}: {found:?}");
     }
+}
+
+/// CPUs can be moved only for a job that there is, and nobody is called nothing.
+#[test]
+fn nobody_else_has_cpus_by_hand() {
+    let (mut world, all, groups) = world("sets", FOUR, &[(0, 0, 0, 4)], 4);
+    for name in ["", "j", "j1"] {
+        assert_eq!(world.returned("assign", &assignment(name, 2)), -2, "{name:?}: ENOENT");
+    }
+    world.run_ms(100);
+    let found = ran(&mut world, &all, 3_000);
+    assert!(found.iter().all(|found| found.abs_diff(6_000) <= 80), "{found:?}");
+    world.place(&all[1], CgroupId::ROOT);
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
+    world.settle();
+    assert_eq!(world.returned("assign", &assignment("j0", 2)), -2, "it is gone");
+}
+
+/// Theory 2: a reservation does not begin before its job has a task; turns last 10 ms.
+#[test]
+fn cpus_are_not_reserved_for_nobody() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 1_000, 0)], 5);
+    world.run_ms(500);
+    assert_eq!(ran(&mut world, &all, 500), [2_000, 0]);
+    assert_eq!(world.last_queued(all[0][4]).slice_ns, 10 * MS);
+}
+
+/// A cgroup too deep for the table is its parent's: what it reserves by its name it does not get, nor does the parent.
+#[test]
+fn cgroups_beyond_the_table_reserve_nothing() {
+    let reservation = Reservation { group: "deep".to_owned(), cpus: 2, from_ms: 0, ms: 0 };
+    let machine = Machine { hz: 1000, ..Machine::from_synthetic(FOUR).unwrap() };
+    let mut world = World::told("sets", machine, (7, 2), &Told { reservations: vec![reservation], ..Told::default() });
+    let attributes = vec![world.attributes(); 12];
+    let tasks = world.start(attributes);
+    let mut group = CgroupId::ROOT;
+    for name in ["a", "b", "c", "d", "deep"] {
+        group = world.group(group, name, 100);
+    }
+    world.place(&tasks[..4], group);
+    world.run_ms(100);
+    let all = [tasks[..4].to_vec(), tasks[4..].to_vec()];
+    let found = ran(&mut world, &all, 3_000);
+    assert!(found[0].abs_diff(4_000) <= 80, "{found:?}");
+}
+
+/// Theory 6: a task that may run on some CPU of its set is of it, though it may run elsewhere, too.
+#[test]
+fn who_may_run_in_its_set_stays_in_it() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 4);
+    world.run_ms(100);
+    let reserved = places(&world, &all[1]);
+    let others: Vec<u32> = (0..4).filter(|cpu| !reserved.contains(cpu)).collect();
+    for (task, cpu) in all[1].iter().zip(&reserved) {
+        let allowed = crate::world::only(&[others[0], *cpu]);
+        world.kernel.set_affinity(ids::CpuId(0), *task, &allowed).unwrap();
+        world.settle();
+    }
+    let found = ran(&mut world, &all, 1_000);
+    assert_eq!(found, [2_000, 2_000]);
+}
+
+/// Theory 5: tasks of a set that wake at the same time interrupt one guest each.
+#[test]
+fn each_guest_is_interrupted_once() {
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 0, 2)], 8);
+    world.run_ms(100);
+    for task in &all[1] {
+        world.block(*task);
+    }
+    world.run_ms(3);
+    for task in &all[1] {
+        world.wake_without_settling(0, *task);
+    }
+    world.settle();
+    assert_eq!(places(&world, &all[1]).len(), 2);
+}
+
+/// Whoever wakes runs at once where a CPU idles, be it the first one; and of several that idle one is told.
+#[test]
+fn one_idle_cpu_is_enough() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 2);
+    world.run_ms(100);
+    let first = all[0].iter().copied().find(|task| world.cpu_of(*task) == Some(0)).expect("CPU 0 is nobody's");
+    world.block(first);
+    let bound = TaskAttributes { allowed: crate::world::only(&[0, 1]), ..world.attributes() };
+    let new = world.spawn(1, bound);
+    assert_eq!(world.cpu_of(new), Some(0));
+    let mut world = World::new("sets", "node:1 core:8 pu:1", 1000);
+    let attributes = vec![world.pinned(0, 0), world.pinned(0, 0)];
+    let tasks = world.start(attributes);
+    while world.running(0) != tasks[0] {
+        world.run_ms(1);
+    }
+    world.told.clear();
+    world.kernel.set_affinity(ids::CpuId(0), tasks[1], &ids::CpuSet::first_n(8)).unwrap();
+    world.settle();
+    assert!(world.cpu_of(tasks[1]).is_some());
+    assert_eq!(world.told.iter().filter(|cpu| cpu.0 != 0).count(), 1, "{:?}", world.told);
 }

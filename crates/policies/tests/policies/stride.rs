@@ -180,6 +180,26 @@ fn newcomers_do_not_starve_who_ran_beside_a_heavy_task() {
     }
 }
 
+/// The same after the tickets of a cgroup have changed often: those that nobody has any more do not count.
+#[test]
+fn tickets_that_were_changed_count_once() {
+    let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
+    let group = world.group(CgroupId::ROOT, "a", 100);
+    let attributes = vec![world.pinned(0, 0), world.pinned(1, -10)];
+    let light = world.start(attributes)[0];
+    world.place(&[light], group);
+    for turn in 0..40 {
+        let weight = if turn % 2 == 0 { 200 } else { 100 };
+        world.kernel.set_cgroup(CpuId(0), group, CgroupKnobs { weight, ..CgroupKnobs::default() });
+        world.settle();
+        winners(&mut world, 0, 5);
+    }
+    winners(&mut world, 0, 1000);
+    let new = world.spawn(1, world.pinned(0, 0));
+    let waited = winners(&mut world, 0, 1200).iter().skip(1).take_while(|winner| **winner == new).count();
+    assert!(waited <= 2, "the first one waits for {waited} quanta");
+}
+
 /// Theory 5: with feasible tickets the shares are those of the ideal that gives each heavy task one CPU and divides the rest.
 #[test]
 fn shares_on_several_cpus_are_those_that_can_be_used() {

@@ -150,3 +150,32 @@ fn whoever_has_no_place_in_the_tree_has_turns() {
     let placeless = found.iter().filter(|found| **found > 0.05).sum::<f64>();
     assert!((placeless - 0.5).abs() < 0.05, "{placeless}");
 }
+
+/// Theory 3: on several CPUs shares are those of the tickets, too, where nobody holds more than a CPU's.
+#[test]
+fn tickets_count_on_several_cpus() {
+    for levels in [&[0, 0, 4, 4][..], &[0, 0, 0, 4, 4, 4]] {
+        let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
+        let attributes = levels.iter().map(|nice| TaskAttributes { nice: *nice, ..world.attributes() }).collect();
+        let tasks = world.start(attributes);
+        world.run_ms(100 * QUANTUM_MS);
+        let found = parts(&mut world, &tasks, 4_000);
+        let sum: f64 = levels.iter().map(|nice| 1.25_f64.powi(-i32::from(*nice))).sum();
+        for (found, nice) in found.iter().zip(levels) {
+            let due = 2.0 * 1.25_f64.powi(-i32::from(*nice)) / sum;
+            assert!((found - due).abs() < 0.02 * due, "{levels:?}: {found:.4}, not {due:.4}");
+        }
+    }
+}
+
+/// Theory 1: whoever is picked again goes on for a quantum: with 3 : 1 tickets the light one has each fourth.
+#[test]
+fn quanta_are_as_long_for_who_goes_on() {
+    let (mut world, tasks) = world("node:1 core:1 pu:1", 2);
+    let group = world.group(CgroupId::ROOT, "heavy", 300);
+    world.place(&tasks[..1], group);
+    world.run_ms(100 * QUANTUM_MS);
+    let winners = winners(&mut world, 0, 400);
+    let (mean, sd, most) = gaps(&winners, tasks[1]);
+    assert!((mean - 4.0).abs() < 0.05 && sd < 0.01 && most == 4, "{mean} {sd} {most}");
+}

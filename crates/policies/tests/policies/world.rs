@@ -91,6 +91,11 @@ impl World {
 
     /// The same for a workload that tells the policy's user space this.
     pub fn told(spec: &str, machine: Machine, version: (u16, u16), told: &Told) -> World {
+        World::begun(spec, machine, version, told, 0)
+    }
+
+    /// And one that is loaded when the clock has gone on to this time already.
+    pub fn begun(spec: &str, machine: Machine, version: (u16, u16), told: &Told, now_ns: u64) -> World {
         let topology = machine.topology.clone();
         let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1 };
         let mut parts = spec.split(',');
@@ -105,6 +110,7 @@ impl World {
         let profile = profile.for_workload(told);
         profile.apply(&mut object, &machine).unwrap();
         let mut kernel = Kernel::new(config);
+        kernel.set_now(Nanos(now_ns));
         kernel.load(&object).unwrap();
         let steps = profile.steps(&object, &machine).unwrap();
         assert!(steps.calls.is_empty() && steps.calls_attached.is_empty(), "nobody calls programs here");
@@ -116,16 +122,22 @@ impl World {
         let (told, inserted, began, locked) = (vec![], vec![], vec![], vec![]);
         let (timers, armed) = (vec![], 0);
         let mut world =
-            World { kernel, machine, now_ns: 0, object, output, timers, ran_ns, told, inserted, began, armed, locked };
+            World { kernel, machine, now_ns, object, output, timers, ran_ns, told, inserted, began, armed, locked };
         world.settle();
         world
     }
 
     /// Calls a `syscall` program of the policy while it runs, with an argument of these words.
     pub fn call(&mut self, program: &str, words: &[u32]) {
+        assert_eq!(self.returned(program, words), 0);
+    }
+
+    /// The same; what it returns.
+    pub fn returned(&mut self, program: &str, words: &[u32]) -> i32 {
         let context: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(self.kernel.run_program(&self.object, program, &context), Some(0));
+        let returned = self.kernel.run_program(&self.object, program, &context).unwrap();
         self.settle();
+        returned
     }
 
     pub fn attributes(&self) -> TaskAttributes {
