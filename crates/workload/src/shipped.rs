@@ -19,6 +19,7 @@ pub fn shipped() -> &'static [(&'static str, &'static str)] {
         "preempt-mix",
         "slice-edge",
         "sparse-512",
+        "streams",
         "video"
     ]
 }

@@ -3,8 +3,8 @@
 //!
 //! Three kinds, as properties need them. *Mixed* workloads sleep and wake and come late: most properties can break there.
 //! In *steady* ones the same tasks want a CPU all the time, which is what shares are judged by. *Long* ones are steady for more
-//! than ten seconds, which is what CFS is given to find an idle CPU. Who promises something of groups has them drawn, and who
-//! promises shares only after some time has steady runs that are longer by that.
+//! than ten seconds, which is what CFS is given to find an idle CPU. Who promises something of groups or of windows has them
+//! drawn, and who promises shares only after some time has steady runs that are longer by that.
 
 use crate::select;
 use anyhow::Result;
@@ -42,11 +42,16 @@ const LIGHT: [&str; 3] = ["pingpong", "noise", "latency"];
 /// Workloads whose tasks never sleep: two tasks, and eight.
 const STEADY: [&str; 2] = ["pair", "hogs"];
 
+/// Its tasks have windows.
+const STREAMS: &str = "streams";
+
 /// What promises need to be broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
     /// Tasks in groups.
     groups: bool,
+    /// Tasks with windows.
+    windows: bool,
     /// Steady runs that are longer by this.
     longer: Nanos,
 }
@@ -63,7 +68,7 @@ impl Needs {
         let settles = share.map(|share| share.settles).unwrap_or_default();
         let by_groups = share.is_some_and(|share| share.by == Weights::Groups);
         let groups = promises.corun_percent.is_some() || promises.caps || by_groups;
-        Needs { groups, longer: settles + Nanos(turns.0 * ROUNDS) }
+        Needs { groups, windows: promises.windows, longer: settles + Nanos(turns.0 * ROUNDS) }
     }
 }
 
@@ -92,6 +97,9 @@ impl Case {
                 part += &format!(",group=/g{}", dice.below(3));
             }
             workload.push(part);
+        }
+        if needs.windows && dice.below(4) > 0 {
+            workload.push(dice.part(STREAMS, last));
         }
         // What steady tasks have to share is where the difficulty is: sometimes somebody else is there as well.
         if kind <= 3 && dice.below(3) == 0 {
@@ -180,10 +188,12 @@ mod tests {
     /// All of them can be run: names exist, and CPUs are there.
     #[test]
     fn cases_are_what_the_command_line_takes() {
-        let groups = Needs { groups: true, longer: Nanos::from_ms(7_000) };
+        let groups = Needs { groups: true, windows: true, longer: Nanos::from_ms(7_000) };
         let drawn = |number| [Needs::default(), groups].map(|needs| Case::draw(number, needs).unwrap());
         let grouped = (1..100).filter(|number| drawn(*number)[1].workload.contains("group=/g")).count();
         assert!(grouped > 60, "{grouped}");
+        let streams = (1..100).filter(|number| drawn(*number)[1].workload.contains(STREAMS)).count();
+        assert!((60..90).contains(&streams), "{streams}");
         for case in (1..100).flat_map(drawn) {
             let cpus = select::machine(&case.machine).unwrap().online_cpus().len() as u32;
             select::workload(&case.workload, cpus).unwrap_or_else(|error| panic!("{case:?}: {error:#}"));

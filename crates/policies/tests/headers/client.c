@@ -23,10 +23,13 @@ static void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice_ns, u64 enq_
 	inserted.count++;
 }
 
+/* How the last idle CPU was asked for. */
+static u64 asked = ~0ULL;
+
 /* The first idle CPU of these, which no longer counts as idle then. */
 static s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags)
 {
-	(void)flags;
+	asked = flags;
 	for (s32 cpu = 0; cpu < 4096; cpu++)
 		if (bpf_cpumask_test_cpu(cpu, allowed) && scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu;
@@ -89,5 +92,6 @@ int main(void)
 	host_idle = (struct cpumask){ .bits = { 1 } };
 	host_kicks = 0;
 	CHECK(tell_idle_cpu(&p, 0) && host_kicks == 1 && host_kicked[0] == SCX_KICK_IDLE, "the first CPU");
+	CHECK(asked == 0, "any that idles, whatever its core does");
 	return 0;
 }

@@ -158,3 +158,21 @@ fn slices_have_their_length() {
         assert_eq!(world.last_queued(tasks[1]).slice_ns, slice_ns, "{spec}");
     }
 }
+
+/// Theory 5, wherever the latest one is.
+#[test]
+fn each_cpu_is_known_by_itself() {
+    for late in 0..2 {
+        let mut world = World::new(SPEC, "node:1 core:2 pu:1", 1000);
+        let attributes = vec![world.pinned(1 - late, -20), world.pinned(late, 0), nice(&world, 0)];
+        let tasks = world.start(attributes);
+        while world.cpu_of(tasks[2]).is_none() {
+            world.run_ms(1);
+        }
+        world.block(tasks[2]);
+        world.run_ms(2_000);
+        world.wake(late, tasks[2], false);
+        assert_eq!(world.cpu_of(tasks[2]), Some(late));
+        assert_eq!(world.cpu_of(tasks[0]), Some(1 - late));
+    }
+}

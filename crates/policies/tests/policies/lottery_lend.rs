@@ -187,3 +187,42 @@ fn servers_beyond_the_table_have_their_own() {
     let found = shares(&mut world, &tasks[2..], n);
     assert_shares(&found, &[plain + lent, plain], n);
 }
+
+/// Rule 3: in the currency of its client a server has what it is lent, and none of its own.
+#[test]
+fn own_tickets_do_not_count_elsewhere() {
+    let mut world = world(&[("client", "server")]);
+    let attributes = vec![named(&world, "client", 19), named(&world, "mate", 19), named(&world, "server", -20)];
+    let tasks = world.start(attributes);
+    let group = world.group(CgroupId::ROOT, "g", 100);
+    world.place(&tasks[..2], group);
+    sleep(&mut world, tasks[0]);
+    let n = 4000;
+    let found = shares(&mut world, &tasks[1..], n);
+    assert_shares(&found, &[1.0, 1.0], n);
+}
+
+/// Rule 4: what is taken back counts at once, too.
+#[test]
+fn what_is_taken_back_is_gone_at_once() {
+    let mut world = world(&[("client", "server")]);
+    let attributes = vec![named(&world, "client", -20), named(&world, "server", 19), world.attributes()];
+    let tasks = world.start(attributes);
+    let group = world.group(CgroupId::ROOT, "g", 100);
+    world.place(&tasks[..1], group);
+    let mut had = 0;
+    for _ in 0..100 {
+        wait_for(&mut world, tasks[2]);
+        wait_for(&mut world, tasks[0]);
+        world.block(tasks[0]);
+        if world.running(0) == tasks[2] {
+            world.wake(0, tasks[0], false);
+            world.run_ms(QUANTUM_MS);
+            had += usize::from(world.running(0) == tasks[1]);
+        } else {
+            world.wake(0, tasks[0], false);
+        }
+    }
+    // It has one ticket of the root's 101, and the root every other draw.
+    assert!(had <= 3, "{had}");
+}
