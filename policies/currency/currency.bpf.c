@@ -325,7 +325,13 @@ OP2(void, currency_enqueue, struct task_struct *, p, u64, enq_flags)
 		interrupt_over(p);
 }
 
-/* 3: whoever ran is behind its equals. */
+/* 5 */
+static __always_inline void tell_job(s32 cpu, struct task_struct *p, const struct task *t)
+{
+	WRITE_ONCE(cpu_of(cpu)->job, is_client(p) ? t->job + 1 : 0);
+}
+
+/* 3: whoever ran is behind its equals. Where it was interrupted for somebody who may not run here it goes on. */
 OP2(void, currency_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -335,8 +341,10 @@ OP2(void, currency_dispatch, s32, cpu, struct task_struct *, prev)
 	if (take_near(cpu, UNDER))
 		return;
 	if ((t && band_of(t->job) == UNDER) || !take_near(cpu, OVER)) {
-		if (t)
-			task_set_slice(prev, turn_ns());
+		if (!t)
+			return;
+		tell_job(cpu, prev, t);
+		task_set_slice(prev, turn_ns());
 	}
 }
 
@@ -347,7 +355,7 @@ OP1(void, currency_running, struct task_struct *, p)
 	if (!t)
 		return;
 	t->since = now_ns();
-	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->job, is_client(p) ? t->job + 1 : 0);
+	tell_job(scx_bpf_task_cpu(p), p, t);
 }
 
 OP1(void, currency_tick, struct task_struct *, p)

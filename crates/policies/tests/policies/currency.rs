@@ -172,3 +172,72 @@ fn who_has_nothing_near_takes_from_others() {
         }
     }
 }
+
+/// Theory 1: tasks of no cgroup are a job of weight 100. A turn is 10 ms.
+#[test]
+fn tasks_of_the_root_are_a_job() {
+    let mut world = World::new("currency", "node:1 core:1 pu:1", 1000);
+    let attributes = vec![world.attributes(); 3];
+    let tasks = world.start(attributes);
+    assert_eq!(world.last_queued(tasks[2]).slice_ns, 10 * MS);
+    let group = world.group(CgroupId::ROOT, "a", 100);
+    world.place(&tasks[..1], group);
+    world.run_ms(1_000);
+    let found = cpus(&mut world, &[tasks[..1].to_vec(), tasks[1..].to_vec()], 2_000);
+    assert!((found[0] - 0.5).abs() < 0.02 && (found[1] - 0.5).abs() < 0.02, "{found:?}");
+}
+
+/// Theory 5: the one that is over makes way, wherever it runs, though it has been interrupted before for others who may not
+/// run there.
+#[test]
+fn each_cpu_is_known_by_itself() {
+    for over_at in 0..2 {
+        let mut world = World::new("currency", "node:1 core:2 pu:1", 1000);
+        let mut attributes = vec![world.attributes(), world.pinned(over_at, 0)];
+        attributes.extend(vec![world.pinned(1 - over_at, 0); 4]);
+        let tasks = world.start(attributes);
+        for (number, (weight, job)) in (0..).zip([(10_000, &tasks[..1]), (100, &tasks[1..2]), (10_000, &tasks[2..])]) {
+            let group = world.group(CgroupId::ROOT, &format!("j{number}"), weight);
+            world.place(job, group);
+        }
+        // It is paid for three intervals of which it sleeps most.
+        for _ in 0..3 {
+            while world.cpu_of(tasks[0]).is_none() {
+                world.run_ms(1);
+            }
+            world.block(tasks[0]);
+            world.run_ms(197 - world.now_ns / MS % 100);
+            world.wake(over_at, tasks[0], false);
+            world.run_ms(5);
+        }
+        while world.cpu_of(tasks[0]).is_none() {
+            world.run_ms(1);
+        }
+        world.block(tasks[0]);
+        world.run_ms(1_000);
+        assert_eq!(world.cpu_of(tasks[1]), Some(over_at));
+        world.wake(over_at, tasks[0], false);
+        assert_eq!((world.cpu_of(tasks[0]), world.cpu_of(tasks[1])), (Some(over_at), None));
+    }
+}
+
+/// Theory 5: a task whose job is over interrupts nobody.
+#[test]
+fn who_is_over_waits() {
+    let mut world = World::new("currency", "node:1 core:1 pu:1", 1000);
+    let attributes = vec![world.attributes(); 3];
+    let tasks = world.start(attributes);
+    let groups = [100, 10_000].map(|weight| world.group(CgroupId::ROOT, &format!("w{weight}"), weight));
+    world.place(&tasks[..2], groups[0]);
+    world.place(&tasks[2..], groups[1]);
+    world.run_ms(1_000);
+    while world.running(0) != tasks[0] {
+        world.run_ms(1);
+    }
+    world.block(tasks[0]);
+    while world.running(0) != tasks[1] {
+        world.run_ms(1);
+    }
+    world.wake(0, tasks[0], false);
+    assert_eq!(world.running(0), tasks[1], "both are of the job that is over");
+}

@@ -209,3 +209,48 @@ fn a_job_that_ends_leaves_its_cells() {
         world.run_ms(1);
     }
 }
+
+/// Theory 1, 2: as many rows as there are jobs that fill one; all of them run as a whole.
+#[test]
+fn many_jobs_have_a_row_each() {
+    let (mut world, jobs) = world("gang", 4, &[4; 6], 0);
+    let mut whole = [0; 6];
+    for _ in 0..6_000 {
+        let running = running(&world, &jobs);
+        let at = running.iter().position(|tasks| *tasks == 4).unwrap_or_else(|| panic!("{running:?}"));
+        whole[at] += 1;
+        world.run_ms(1);
+    }
+    assert!(whole.iter().all(|whole| (950..=1_050).contains(whole)), "{whole:?}");
+}
+
+/// Theory 4: alternates come from all rows.
+#[test]
+fn alternates_come_from_any_row() {
+    let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
+    for job in &jobs[..3] {
+        for task in job {
+            while world.cpu_of(*task).is_none() {
+                world.run_ms(1);
+            }
+            world.block(*task);
+        }
+    }
+    for _ in 0..1_000 {
+        assert_eq!(running(&world, &jobs)[3], 4, "nobody else is awake");
+        world.run_ms(1);
+    }
+}
+
+/// Theory 5: a CPU that a row leaves free runs tasks of no job, whichever they are.
+#[test]
+fn tasks_of_no_job_fill_what_rows_leave() {
+    let (mut world, all) = world("gang", 2, &[1], 3);
+    for turn in 0..60 {
+        let running = all[1].iter().copied().find(|task| world.cpu_of(*task).is_some()).expect("one of three");
+        world.block(running);
+        assert_eq!([0, 1].map(|cpu| world.running(cpu) == TaskId::NONE), [false; 2], "turn {turn}");
+        world.wake(0, running, false);
+        world.run_ms(17);
+    }
+}
