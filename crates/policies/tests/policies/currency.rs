@@ -241,3 +241,17 @@ fn who_is_over_waits() {
     world.wake(0, tasks[0], false);
     assert_eq!(world.running(0), tasks[1], "both are of the job that is over");
 }
+
+/// Theory 2: who wants nothing is paid nothing, whatever its weight; the others have all there is, by theirs.
+#[test]
+fn who_sleeps_is_not_paid() {
+    let (mut world, jobs) = world("node:1 core:1 pu:1", &[(10_000, 1), (300, 1), (100, 1)]);
+    world.run_ms(500);
+    while world.running(0) != jobs[0][0] {
+        world.run_ms(1);
+    }
+    world.block(jobs[0][0]);
+    world.run_ms(3_000);
+    let found = cpus(&mut world, &jobs, 4_000);
+    assert!((found[1] - 0.75).abs() < 0.02 && (found[2] - 0.25).abs() < 0.02, "{found:?}");
+}
