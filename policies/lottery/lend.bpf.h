@@ -15,29 +15,29 @@
 #ifndef LOTTERY_LEND_BPF_H
 #define LOTTERY_LEND_BPF_H
 
-#define MAX_ROLES 1024
+#define MAX_PARTIES 1024
 #define ACCOUNTS 64
 #define NO_ACCOUNT 0
 
 /* So many tasks lend or are lent to: set by the profile. */
-RODATA u32 nr_roles = 0;
+RODATA u32 nr_parties = 0;
 
 /* 1: what user space knows of tasks, by their names. */
 struct name {
 	char text[16];
 };
 
-struct role {
+struct party {
 	u32 lends_to;	/* the account of its server */
 	u32 lent_as;	/* its own account */
 };
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_HASH);
-	MAP_NUMBER(max_entries, MAX_ROLES);
+	MAP_NUMBER(max_entries, MAX_PARTIES);
 	MAP_TYPE(key, struct name);
-	MAP_TYPE(value, struct role);
-} roles SEC(".maps");
+	MAP_TYPE(value, struct party);
+} parties SEC(".maps");
 
 /* 3 */
 struct account {
@@ -69,12 +69,12 @@ static __always_inline u32 known_account(u32 number)
 	return number < ACCOUNTS ? number : NO_ACCOUNT;
 }
 
-static __noinline struct role *role_of(struct task_struct *p)
+static __noinline struct party *party_of(struct task_struct *p)
 {
 	struct name name = {};
 
 	bpf_probe_read_kernel_str(name.text, sizeof(name.text), p->comm);
-	return bpf_map_lookup_elem(&roles, &name);
+	return bpf_map_lookup_elem(&parties, &name);
 }
 
 static __always_inline u32 lent_to(const struct loan *loan)
@@ -101,8 +101,8 @@ static __noinline void take_back(struct loan *loan)
 /* 2: it falls asleep with so many tickets of this job. */
 static __noinline void lend(struct task_struct *p, struct loan *loan, u32 tickets, u32 job)
 {
-	struct role *role = role_of(p);
-	u32 to = role ? known_account(role->lends_to) : NO_ACCOUNT;
+	struct party *party = party_of(p);
+	u32 to = party ? known_account(party->lends_to) : NO_ACCOUNT;
 
 	if (to == NO_ACCOUNT)
 		return;
@@ -116,9 +116,9 @@ static __noinline void lend(struct task_struct *p, struct loan *loan, u32 ticket
 /* Its account, if it is a server. It may have got its name by now, or another one. */
 static __noinline void find_account(struct task_struct *p, struct loan *loan)
 {
-	struct role *role = role_of(p);
+	struct party *party = party_of(p);
 
-	loan->account = role ? known_account(role->lent_as) : NO_ACCOUNT;
+	loan->account = party ? known_account(party->lent_as) : NO_ACCOUNT;
 	if (loan->account != NO_ACCOUNT)
 		WRITE_ONCE(account_at(loan->account)->pid, p->pid);
 }

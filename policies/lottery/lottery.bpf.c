@@ -302,7 +302,7 @@ SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_t
 
 OP2(void, lottery_runnable, struct task_struct *, p, u64, enq_flags)
 {
-	struct task *t = nr_roles ? task_of(p) : NULL;
+	struct task *t = nr_parties ? task_of(p) : NULL;
 
 	if (!t)
 		return;
@@ -381,7 +381,7 @@ OP2(void, lottery_stopping, struct task_struct *, p, bool, runnable)
 
 OP2(void, lottery_quiescent, struct task_struct *, p, u64, deq_flags)
 {
-	struct task *t = nr_roles && (deq_flags & SCX_DEQ_SLEEP) ? task_of(p) : NULL;
+	struct task *t = nr_parties && (deq_flags & SCX_DEQ_SLEEP) ? task_of(p) : NULL;
 
 	if (t)
 		lend(p, &t->loan, tickets_in(t->job, p, t), t->job);
