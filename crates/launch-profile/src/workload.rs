@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the workload can tell a scheduler: its groups, windows of its tasks, and who lends to whom, as whoever made them would tell its user
-//! space.
+//! What the workload can tell a scheduler: its groups, windows of its tasks, and who lends to whom, as whoever made them
+//! would tell its user space.
 
 use crate::source::{number, table};
 use crate::{Constant, Profile, Setting};
