@@ -51,6 +51,7 @@ mod tests {
             preempt-mix: 16 tasks, 5.00 s
             slice-edge: 6 tasks, 2.00 s
             sparse-512: 300 tasks, 1.00 s
+            streams: 3 tasks, 10.0 s
             video: 10 tasks, 5.00 s
         "#]]
         .assert_eq(&summary);
