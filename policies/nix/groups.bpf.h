@@ -95,7 +95,7 @@ static __noinline bool steal_in(u32 group, s32 cpu)
 			continue;
 		if (steal_from_overloaded && priority >= BASE_KERNEL && priority < PROMOTED)
 			continue;
-		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL);
+		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL) && came(p, cpu);
 		if (taken)
 			break;
 	}
@@ -107,7 +107,7 @@ static __noinline bool steal_for(s32 cpu)
 	u32 first = READ_ONCE(steal_from), own = group_of(cpu);
 	int i;
 
-	if (!by_node || !READ_ONCE(steal))
+	if (!by_node || !READ_ONCE(steal) || !is_open(cpu))
 		return false;
 	for_range(i, 0, nr_groups) {
 		u32 group = (first + i) % nr_groups;
@@ -172,7 +172,7 @@ SEC("syscall") int switch_groups(struct groups_switches *to)
 
 /* ---- An idle CPU for a task that waits in the queue of `home` ---- */
 
-/* The kernel goes on to call a CPU idle that is on its way offline. Whom it picks is no longer called so. */
+/* Whom the kernel picks it no longer calls idle. */
 static __always_inline s32 claim_any(struct task_struct *p)
 {
 	int attempt;
@@ -180,7 +180,7 @@ static __always_inline s32 claim_any(struct task_struct *p)
 	for_range(attempt, 0, CLAIMS) {
 		s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 
-		if (cpu < 0 || !is_leaving(cpu))
+		if (cpu < 0 || is_open(cpu))
 			return cpu;
 	}
 	return -1;
@@ -188,7 +188,7 @@ static __always_inline s32 claim_any(struct task_struct *p)
 
 static __always_inline bool claim(struct task_struct *p, s32 cpu)
 {
-	return !is_leaving(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(cpu);
+	return is_open(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(cpu);
 }
 
 static __always_inline s32 claim_in_group(struct task_struct *p, s32 home)
@@ -206,12 +206,11 @@ static __always_inline s32 claim_in_group(struct task_struct *p, s32 home)
 }
 
 /*
- * -1 if there is none: the one where it ran last, one of the group, one that would steal it. The task is not counted yet: what
- * `enqueue` inserts is in the queue when it returns.
+ * -1 if there is none: the one where it ran last, one of the group, one that would steal it. `waiting` tasks are in its queue,
+ * with this one.
  */
-static __noinline s32 claim_idle(struct task_struct *p, s32 home)
+static __noinline s32 claim_idle(struct task_struct *p, s32 home, u32 waiting)
 {
-	u32 waiting = scx_bpf_dsq_nr_queued(queue_of(home)) + 1;
 	s32 cpu = -1;
 
 	if (claim(p, home))

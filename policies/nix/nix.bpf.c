@@ -6,6 +6,7 @@
  *    tasks by priority, each first come, first served, and one lock.
  *
  * 2. smp: one queue for all CPUs. A task that becomes ready goes there, and one idle CPU is told, its last one if that idles.
+ *    That one takes it, whoever has come meanwhile. If a higher class was faster there, another one is told.
  *
  * 3. A CPU that needs a task looks through the queue twice. First pass: tasks that never ran, or ran here last. Second pass:
  *    any that is not bound to another CPU. So a CPU takes a low task that ran here before a high one that did not. Somebody
@@ -20,12 +21,15 @@
  * 6. amp: CPU 0 gives tasks to all others, and runs none ("amp.bpf.h").
  *
  * Where this departs from NIX, and why:
- * - An idle core of NIX halts after each pass, and looks again at the next interrupt. Here both passes are one look, so that
- *   nothing waits beside an idle CPU.
+ * - An idle core of NIX halts after each pass, and looks again at the next interrupt. Here both passes are one look, and a CPU
+ *   that was told of a task does not look for another one, so that nothing waits beside an idle CPU.
  * - There a core also looks for higher priorities at the end of each interrupt of a device. A program of sched_ext is not
  *   told of these.
  * - Stopping is not put off while a task holds locks: what a kernel's spin locks need, Linux does itself.
  * - There are no deadlines (Plan 9's EDF).
+ * - A CPU that goes offline still asks for tasks when the kernel lets no task go there any more, some milliseconds before it
+ *   says so. What it takes ends up in the kernel's own queue. The first one tells that, and from then on it takes only what is
+ *   bound to it.
  */
 #include <weir/hotplug.bpf.h>
 
@@ -43,6 +47,7 @@ struct task {
 	u32 share;	/* of ONE */
 	u32 priority;
 	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
+	s32 asked;	/* the CPU that `select_cpu` answered just now; or -1 */
 	bool fresh;	/* never ran */
 	bool displaced;	/* stopped while it could go on */
 };
@@ -54,7 +59,9 @@ struct cpu {
 	u64 since;	/* its task began then, or whoever it followed by 5 */
 	u32 priority;	/* of its task when it began */
 	s32 readied;	/* 5: whom its task made ready last */
+	s32 told_of;	/* 2: for whom it was told, while it idled; 0 if it took that one */
 	u8 busy;	/* somebody runs, or was sent */
+	bool closed;	/* no task may come any more, and nobody has said that it goes offline */
 	bool expired;	/* amp: its task shall stop at the next tick */
 	bool taken;	/* by a higher class */
 	bool follows;	/* 5: the next task goes on with the 100 ms of the last one */
@@ -77,9 +84,74 @@ static __always_inline bool is_fresh(u64 key)
 	return key & 1;
 }
 
+/* The kernel goes on to call a CPU idle that is on its way offline. */
+static __always_inline bool is_open(s32 cpu)
+{
+	return !is_leaving(cpu) && !READ_ONCE(cpu_of(cpu)->closed);
+}
+
+/*
+ * What waited at a CPU that went is in the kernel's own queue, whose length nobody can ask for. The kernel looks into it when
+ * a task stops, before `dispatch`: so for a second all stop at each tick.
+ */
+u64 look_until;
+
+static bool came(struct task_struct *p, s32 cpu);
+
 #include "share.bpf.h"
 #include "groups.bpf.h"
 #include "amp.bpf.h"
+
+/* ---- 2: who is told ---- */
+
+static __always_inline void tell(s32 cpu, const struct task_struct *p)
+{
+	if (cpu < 0)
+		return;
+	WRITE_ONCE(cpu_of(cpu)->told_of, p->pid);
+	kick(cpu, SCX_KICK_IDLE);
+}
+
+/* The CPU no longer idles. For whom it was told may wait still: a higher class has it, or a task that the kernel put there. */
+static __noinline void tell_another(s32 cpu)
+{
+	s32 pid = READ_ONCE(cpu_of(cpu)->told_of);
+	struct task_struct *p;
+
+	if (!pid || is_amp())
+		return;
+	WRITE_ONCE(cpu_of(cpu)->told_of, 0);
+	p = bpf_task_from_pid(pid);
+	if (!p)
+		return;
+	if ((p->scx.flags & SCX_TASK_QUEUED) && !scx_bpf_task_running(p)) {
+		s32 home = scx_bpf_task_cpu(p);
+
+		tell(claim_idle(p, home, scx_bpf_dsq_nr_queued(queue_of(home))), p);
+	}
+	bpf_task_release(p);
+}
+
+/* The CPU takes the task. False if the kernel did not let it come: then it is in a queue that all look into who are told. */
+static __noinline bool came(struct task_struct *p, s32 cpu)
+{
+	struct cpu *c = cpu_of(cpu);
+
+	if (READ_ONCE(c->told_of) == p->pid)
+		WRITE_ONCE(c->told_of, 0);
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
+		return true;
+	WRITE_ONCE(c->closed, true);
+	WRITE_ONCE(look_until, now_ns() + SECOND_NS);
+	tell(claim_any(p), p);
+	return false;
+}
+
+/* Whether it may take the task at all. */
+static __always_inline bool may_come(struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && (p->nr_cpus_allowed == 1 || !READ_ONCE(cpu_of(cpu)->closed));
+}
 
 /* ---- The timer ---- */
 
@@ -130,6 +202,7 @@ SLEEPABLE_OP2(s32, nix_init_task, struct task_struct *, p, struct scx_init_task_
 	if (!t)
 		return -12; /* ENOMEM */
 	t->settled_at = now_ns();
+	t->asked = -1;
 	t->fresh = true;
 	return 0;
 }
@@ -137,7 +210,22 @@ SLEEPABLE_OP2(s32, nix_init_task, struct task_struct *, p, struct scx_init_task_
 /* No CPU is chosen for a task that wakes: one will come for it. */
 OP3(s32, nix_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
-	return is_donated(p, wake_flags) ? donate_to(p, prev_cpu) : prev_cpu;
+	s32 cpu = is_donated(p, wake_flags) ? donate_to(p, prev_cpu) : prev_cpu;
+	struct task *t = task_of(p);
+
+	if (t)
+		t->asked = cpu;
+	return cpu;
+}
+
+/* Where the kernel lets no task go, it takes another CPU than was asked for. */
+static __always_inline void note_answer(struct task_struct *p, struct task *t, s32 home)
+{
+	s32 asked = t->asked;
+
+	t->asked = -1;
+	if (asked >= 0 && asked != home && bpf_cpumask_test_cpu(asked, p->cpus_ptr))
+		WRITE_ONCE(cpu_of(asked)->closed, true);
 }
 
 /* Bound to the CPU at hand, which must see it though it is on its way offline. */
@@ -156,7 +244,7 @@ static __always_inline void note_readied(struct task_struct *p, const struct tas
 OP2(void, nix_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
-	s32 home = scx_bpf_task_cpu(p), cpu;
+	s32 home = scx_bpf_task_cpu(p);
 	u64 now = now_ns();
 
 	if (!t) {
@@ -164,6 +252,7 @@ OP2(void, nix_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	count_at(&t->counted_at, home);
+	note_answer(p, t, home);
 	settle(t, false, now);
 	t->ready_at = now;
 	t->priority = priority_of(p, t);
@@ -182,8 +271,8 @@ OP2(void, nix_enqueue, struct task_struct *, p, u64, enq_flags)
 	dsq_insert_by_key(p, queue_of(home), SLICE_NS, key_of(t, now), enq_flags);
 	if (is_amp())
 		tell_central();
-	else if ((cpu = claim_idle(p, home)) >= 0)
-		kick(cpu, SCX_KICK_IDLE);
+	else	/* It is not counted yet: what is inserted here is in the queue when this returns. */
+		tell(claim_idle(p, home, scx_bpf_dsq_nr_queued(queue_of(home)) + 1), p);
 }
 
 /* ---- Pick ---- */
@@ -201,9 +290,9 @@ static __noinline bool take(s32 cpu, bool anybody, u64 limit)
 			break;
 		if (!anybody && !is_fresh(key) && !is_promoted(key) && scx_bpf_task_cpu(p) != cpu)
 			continue;
-		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		if (!may_come(p, cpu))
 			continue;
-		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL);
+		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL) && came(p, cpu);
 		if (taken)
 			break;
 	}
@@ -222,27 +311,51 @@ static __noinline u64 first_key(u64 dsq_id)
 	return ~0ULL;
 }
 
+/* That one, if it waits in the queue of `home`'s group. */
+static __noinline bool take_that(struct task_struct *p, s32 home, s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	bool taken;
+
+	bpf_iter_scx_dsq_new(&it, queue_of(home), 0);
+	taken = may_come(p, cpu) && dsq_move(&it, p, SCX_DSQ_LOCAL) && came(p, cpu);
+	bpf_iter_scx_dsq_destroy(&it);
+	return taken;
+}
+
+/* 2: for whom it was told, unless that would be to steal, and not what NIX stole. */
+static __noinline bool take_told(s32 cpu)
+{
+	s32 pid = READ_ONCE(cpu_of(cpu)->told_of);
+	struct task_struct *p;
+	bool taken;
+
+	if (!pid || steal_from_overloaded)
+		return false;
+	p = bpf_task_from_pid(pid);
+	if (!p)
+		return false;
+	taken = take_that(p, scx_bpf_task_cpu(p), cpu);
+	bpf_task_release(p);
+	return taken;
+}
+
 /* 5: unless somebody is promoted. */
 static __noinline bool take_readied(s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
 	s32 pid = READ_ONCE(c->readied);
-	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
-	bool taken = false;
 
 	WRITE_ONCE(c->readied, 0);
 	if (!pid || is_promoted(first_key(queue_of(cpu))))
 		return false;
-	bpf_iter_scx_dsq_new(&it, queue_of(cpu), 0);
 	p = bpf_task_from_pid(pid);
-	if (p) {
-		taken = bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && dsq_move(&it, p, SCX_DSQ_LOCAL);
-		bpf_task_release(p);
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	c->follows = taken;
-	return taken;
+	if (!p)
+		return false;
+	c->follows = take_that(p, cpu, cpu);
+	bpf_task_release(p);
+	return c->follows;
 }
 
 /* It goes on, and its 100 ms begin anew. */
@@ -303,7 +416,7 @@ OP2(void, nix_dispatch, s32, cpu, struct task_struct *, prev)
 			stay(prev, t, cpu, now);
 		return;
 	}
-	if (take_readied(cpu) || take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL) || steal_for(cpu))
+	if (take_told(cpu) || take_readied(cpu) || take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL) || steal_for(cpu))
 		return;
 	if (is_central(cpu))
 		dsq_move_to_local(CENTRAL_DSQ);
@@ -328,12 +441,6 @@ OP1(void, nix_running, struct task_struct *, p)
 	WRITE_ONCE(c->priority, t->priority);
 	WRITE_ONCE(c->busy, true);
 }
-
-/*
- * What waited at a CPU that went is in the kernel's own queue, whose length nobody can ask for. The kernel looks into it when
- * a task stops, before `dispatch`: so for a second all stop at each tick.
- */
-u64 look_until;
 
 /* 4, and of "amp.bpf.h" too. The kernel looks at the slice after this. */
 static __always_inline bool has_to_stop(s32 cpu, u64 now)
@@ -380,6 +487,12 @@ OP2(void, nix_stopping, struct task_struct *, p, bool, runnable)
 
 /* ---- The machine ---- */
 
+OP2(void, nix_update_idle, s32, cpu, bool, idle)
+{
+	if (!idle)
+		tell_another(cpu);
+}
+
 OP2(void, nix_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
 	WRITE_ONCE(cpu_of(cpu)->taken, true);
@@ -398,7 +511,7 @@ SLEEPABLE_OP1(void, nix_cpu_online, s32, cpu)
 {
 	struct cpu *c = cpu_of(cpu);
 
-	c->busy = c->taken = false;
+	c->busy = c->taken = c->closed = false;
 	if (!cpu_comes(cpu))
 		scx_restart("CPU %d was offline when nix was loaded", cpu);
 	if (is_central(cpu))
@@ -437,7 +550,7 @@ OP1(void, nix_exit, struct scx_exit_info *, info)
 	record_exit(info);
 }
 
-/* With the flag somebody who stops in amp goes back to the queue, and CPU 0 decides. */
+/* With the first flag somebody who stops in amp goes back to the queue, and CPU 0 decides. */
 SCHEDULER(nix_ops,
 	.init_task = (void *)nix_init_task,
 	.select_cpu = (void *)nix_select_cpu,
@@ -446,12 +559,13 @@ SCHEDULER(nix_ops,
 	.running = (void *)nix_running,
 	.tick = (void *)nix_tick,
 	.stopping = (void *)nix_stopping,
+	.update_idle = (void *)nix_update_idle,
 	.cpu_release = (void *)nix_cpu_release,
 	.cpu_acquire = (void *)nix_cpu_acquire,
 	.cpu_online = (void *)nix_cpu_online,
 	.cpu_offline = (void *)nix_cpu_offline,
 	.init = (void *)nix_init,
 	.exit = (void *)nix_exit,
-	.flags = SCX_OPS_ENQ_LAST,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
 	.name = "nix",
 );

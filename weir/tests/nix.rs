@@ -41,11 +41,28 @@ fn groups_without_stealing_idle_beside_work() {
     assert_eq!(sim(Path::new("."), &[&["nix@groups"], &more[..]].concat()).1, Some(0));
 }
 
-/// `nix@amp`, held to what `nix@smp` promises, with so many tasks for all CPUs but CPU 0.
+/// One queue, held to what `nix@groups` promises: only its lock makes CPUs idle beside work (README of nix).
+#[test]
+fn one_queue_is_work_conserving_but_for_its_lock() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = policies::find("nix").unwrap();
+    let profile = policy.profile.replacen("work-conserving = false", "work-conserving = true", 1);
+    std::fs::write(directory.path().join("nix.toml"), profile).unwrap();
+    std::fs::write(directory.path().join("nix.bpf.o"), policy.object).unwrap();
+    let mix = "preempt-mix,cpus=4-7+desktop,policy=idle+periodic-4";
+    let run = ["./nix.bpf.o", "-m", "itanium-12", "-w", mix, "--for", "600ms", "--seed", "531", "--check"];
+    let (runs, _) = sim(directory.path(), &run);
+    assert_eq!(runs[0]["violations"][0]["property"], "work-conserving");
+    let (runs, status) = sim(directory.path(), &[&run[..], &["--without", "locks"]].concat());
+    assert_eq!((&runs[0]["violation_count"], status), (&Value::from(0), Some(0)));
+}
+
+/// `nix@amp`, held to what `nix@groups` promises, with so many tasks for all CPUs but CPU 0.
 fn amp(tasks: u32, us: u32) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let policy = policies::find("nix").unwrap();
     let profile = policy.profile.replacen("[tunables", "amp = true\n\n[tunables", 1);
+    let profile = profile.replacen("work-conserving = false", "work-conserving = true", 1);
     std::fs::write(directory.path().join("nix.toml"), profile).unwrap();
     std::fs::write(directory.path().join("nix.bpf.o"), policy.object).unwrap();
     let cpus: Vec<String> = (1..32).map(|cpu| cpu.to_string()).collect();

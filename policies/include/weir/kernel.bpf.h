@@ -162,7 +162,9 @@ struct bpf_spin_lock {
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
-/* A bit of sched_ext_ops.flags: a task that nobody else wants the CPU from is enqueued as well. */
+/* Bits of sched_ext_ops.flags: the kernel looks for idle CPUs though there is an `update_idle`; */
+#define SCX_OPS_KEEP_BUILTIN_IDLE 1
+/* a task that nobody else wants the CPU from is enqueued as well. */
 #define SCX_OPS_ENQ_LAST 2
 
 /* Values of task_struct.policy. */

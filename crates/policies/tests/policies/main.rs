@@ -25,6 +25,7 @@ mod muqss_walk;
 mod nix;
 mod nix_amp;
 mod nix_groups;
+mod nix_told;
 mod pushback;
 mod rules;
 mod sets;
