@@ -14,6 +14,7 @@
  *    its CPU got it as long ago as it has run since.
  */
 #include "tree.bpf.h"
+#include "siblings.bpf.h"
 
 enum {
 	ARGUMENTS_MAX = 4096, /* bytes of a command line that are kept */
@@ -127,6 +128,8 @@ struct note {
 	__u64 wake_ns;
 	__u64 waker_work_ns;
 	__u64 acted_ns; /* when it woke somebody last */
+	__u64 beside_ns; /* for which the other thread of its core was busy beside it */
+	__u64 beside_before_ns; /* how long that had been busy when the task got its CPU, plus 1; 0: unknown */
 	__u64 peak_at_exec_pages; /* peak RSS of what the process was before its last exec */
 };
 
@@ -318,7 +321,7 @@ static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 	event->timer = note->timer;
 	event->expires_ns = note->expires_ns;
 	event->limit_ns = note->limit_ns;
-	read_counters(&event->counters, task);
+	read_counters(&event->counters, task, note);
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
@@ -519,21 +522,37 @@ static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 {
 	if (note->blocked)
 		report_sleep(task, note, now);
+	if (has_siblings)
+		note->beside_before_ns = busy_beside(now) + 1;
 	note->switches++;
 	note->switched_in_ns = now;
 	note->work_ns = task->se.sum_exec_runtime;
+}
+
+/* Where cores have several threads, turns count that end in whatever way. */
+static __u64 look_beside(struct task_struct *prev, struct task_struct *next)
+{
+	struct note *note = note_of(prev);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (note && note->beside_before_ns) {
+		note->beside_ns += busy_beside(now) + 1 - note->beside_before_ns;
+		note->beside_before_ns = 0;
+	}
+	note_busy(next->pid, now);
+	return now;
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct note *note;
-	__u64 now = 0;
+	__u64 now = has_siblings ? look_beside(prev, next) : 0;
 
 	if (!preempted && state) {
 		note = note_of(prev);
 		if (note) {
-			now = bpf_ktime_get_ns();
+			now = now ? now : bpf_ktime_get_ns();
 			switch_out(prev, note, state, now);
 		}
 	}

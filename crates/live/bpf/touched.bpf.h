@@ -47,8 +47,9 @@ enum {
 	REQUESTS_MAX = 65536, /* that are under way at a time, on all devices */
 };
 
-static void read_counters(struct counters *counters, struct task_struct *task)
+static void read_counters(struct counters *counters, struct task_struct *task, struct note *note)
 {
+	counters->beside_ns = note->beside_ns;
 	counters->minor_faults = task->min_flt;
 	counters->major_faults = task->maj_flt;
 	counters->read = counters->written = 0;
@@ -72,7 +73,7 @@ static void report_touched(struct task_struct *task, struct note *note, __u64 no
 	if (!event)
 		return;
 	fill_head(&event->head, KIND_TOUCHED, note->member.task, now, work_ns);
-	read_counters(&event->counters, task);
+	read_counters(&event->counters, task, note);
 	event->cpu = task->thread_info.cpu;
 	event->unused = 0;
 	bpf_ringbuf_submit(event, wakeup_flag());

@@ -98,6 +98,7 @@ struct counters {
 	__u32 device_written; /* and that it made dirty, to be written */
 	__u32 minor_faults;
 	__u32 major_faults;
+	__u64 beside_ns; /* for which the other thread of its core was busy while it had a CPU */
 };
 
 /* What user space sets before the programs are attached. */

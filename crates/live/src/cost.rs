@@ -114,7 +114,8 @@ impl ProbeCost {
     /// Says what the kernel answered.
     pub fn of(object: &Object) -> Result<ProbeCost, LiveError> {
         let mut sum = ProbeCost::default();
-        for program in object.progs() {
+        // One that is not loaded has no file.
+        for program in object.progs().filter(|program| program.autoload()) {
             // The kernel's `bpf_prog_show_fdinfo()`: one `name:` and value a line.
             let text = read(&format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd()))?;
             let count = |name: &str| {

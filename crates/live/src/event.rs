@@ -210,6 +210,8 @@ pub struct Counters {
     pub minor_faults: u32,
     /// And those that did.
     pub major_faults: u32,
+    /// For how long it had a CPU while the other thread of its core was busy.
+    pub beside: Nanos,
 }
 
 /// Memory of a process.

@@ -3,7 +3,7 @@
 
 use crate::LiveError;
 use crate::convert::{Host, command_line};
-use ids::CpuSet;
+use ids::{CpuId, CpuSet};
 use libbpf_rs::btf::{
     Btf, BtfType,
     types::{Composite, DataSec, MemberAttr, Struct, Typedef, Var},
@@ -206,6 +206,14 @@ pub fn online() -> Result<CpuSet, LiveError> {
 /// Names the file that could not be read.
 pub fn present() -> Result<CpuSet, LiveError> {
     cpus("present")
+}
+
+/// Another thread of this CPU's core, if it has several: the first after it, or else the first of all.
+pub fn sibling(cpu: CpuId) -> Option<CpuId> {
+    let text = read(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()?;
+    let threads: CpuSet = text.trim().parse().ok()?;
+    let next = threads.iter().find(|thread| *thread > cpu);
+    next.or(threads.first()).filter(|thread| *thread != cpu)
 }
 
 /// A set of CPUs that the kernel tells of itself.

@@ -6,6 +6,7 @@ use crate::complaints;
 use crate::cost::ProbeCost;
 use crate::kernel;
 use crate::wire::{self, Glance};
+use ids::{CpuId, CpuSet};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -48,7 +49,7 @@ pub(crate) struct Probes {
 
 impl Probes {
     /// Loads a set for a machine with these CPUs.
-    pub fn load(set: &ProbeSet, cpus: &ids::CpuSet, roots: Roots) -> Result<Probes, LiveError> {
+    pub fn load(set: &ProbeSet, cpus: &CpuSet, roots: Roots) -> Result<Probes, LiveError> {
         complaints::listen();
         let mut open =
             ObjectBuilder::default().open_memory(&set.object.0).map_err(LiveError::bpf("read Weir's own programs"))?;
@@ -61,14 +62,35 @@ impl Probes {
                 program.set_autoload(true);
             }
         }
-        let values = [(SETTINGS, settings(roots, mask_words)), (OFFSETS, preempt_count_from_rq.to_ne_bytes().to_vec())];
+        let siblings = siblings(cpus);
+        let mut values =
+            vec![(SETTINGS, settings(roots, mask_words)), (OFFSETS, preempt_count_from_rq.to_ne_bytes().to_vec())];
+        if let Some(mut threads) = open.maps_mut().find(|map| map.name() == THREADS) {
+            let most = cpus.iter().last().map_or(0, |cpu| cpu.0);
+            threads.set_max_entries(most + 1).map_err(LiveError::bpf("set up Weir's own programs"))?;
+            values.push((SIBLINGS, u32::from(!siblings.is_empty()).to_ne_bytes().to_vec()));
+        }
         for (section, value) in values {
             let named = |map: &libbpf_rs::OpenMapMut<'_>| map.name().to_string_lossy().ends_with(section);
-            let mut map = open.maps_mut().find(named).expect("tree.bpf.h has it");
+            let mut map = open.maps_mut().find(named).expect("the programs have it");
             map.set_initial_value(&value).map_err(LiveError::bpf("set up Weir's own programs"))?;
         }
         let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;
-        Ok(Probes { object, mask_words })
+        let probes = Probes { object, mask_words };
+        probes.tell_siblings(&siblings)?;
+        Ok(probes)
+    }
+
+    /// Tells the programs which CPUs are threads of one core, if they want to know.
+    fn tell_siblings(&self, siblings: &[(CpuId, CpuId)]) -> Result<(), LiveError> {
+        let Some(threads) = self.object.maps().find(|map| map.name() == THREADS) else { return Ok(()) };
+        for (cpu, other) in siblings {
+            let mut value = vec![0; threads.value_size() as usize];
+            value[8..12].copy_from_slice(&(other.0 + 1).to_ne_bytes());
+            let set = threads.update(&cpu.0.to_ne_bytes(), &value, MapFlags::ANY);
+            set.map_err(LiveError::bpf("set up Weir's own programs"))?;
+        }
+        Ok(())
     }
 
     /// Attaches all programs, for as long as the links live.
@@ -157,6 +179,15 @@ pub(crate) fn receive(ring: &RingBuffer<'_>, period: Duration) -> Result<(), Liv
     }
     ring.consume().map_err(LiveError::bpf("receive events"))
 }
+
+/// CPUs whose core has another thread, and that.
+fn siblings(cpus: &CpuSet) -> Vec<(CpuId, CpuId)> {
+    cpus.iter().filter_map(|cpu| Some((cpu, kernel::sibling(cpu)?))).collect()
+}
+
+/// Of `siblings.bpf.h`.
+const THREADS: &str = "threads_of_cores";
+const SIBLINGS: &str = ".rodata.siblings";
 
 /// Sections of `tree.bpf.h`. libbpf puts the object's name before that of a section of data, as far as there is room.
 const SETTINGS: &str = ".data.settings";

@@ -58,6 +58,7 @@ fn since(before: &mut Counters, now: &Counters) -> Touched {
         written: wide(&mut before.written, now.written),
         device_read: narrow(&mut before.device_read, now.device_read) * SECTOR,
         device_written: narrow(&mut before.device_written, now.device_written) * SECTOR,
+        beside_ns: wide(&mut before.beside.0, now.beside.0),
     }
 }
 
@@ -175,8 +176,10 @@ mod tests {
     use workload::Operation;
 
     fn reading(read: u64, written: u64, faults: u32, sectors: u32) -> Reading {
+        let beside = Nanos(3 * u64::from(sectors));
+        let (device_read, device_written) = (sectors, 2);
         let counters =
-            Counters { read, written, device_read: sectors, device_written: 2, minor_faults: faults, major_faults: 0 };
+            Counters { read, written, device_read, device_written, minor_faults: faults, major_faults: 0, beside };
         Reading { cpu: CpuId(3), counters }
     }
 
@@ -190,7 +193,8 @@ mod tests {
         stretches.end(7, &reading(5_000_000_101, 60, 4, 10));
         let cpu = CpuId(3);
         let first = Touched { read: 5_000_000_000, minor_faults: 5, ..Touched::default() };
-        let second = Touched { read: 1, written: 10, minor_faults: 1, device_read: 1_024, ..Touched::default() };
+        let second =
+            Touched { read: 1, written: 10, minor_faults: 1, device_read: 1_024, beside_ns: 6, ..Touched::default() };
         let expected = [Stretch { until: 2, cpu, touched: first }, Stretch { until: 7, cpu, touched: second }];
         assert_eq!(stretches.all, expected);
     }

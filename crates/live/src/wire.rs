@@ -226,6 +226,7 @@ impl<'a> Reader<'a> {
             device_written: self.u32()?,
             minor_faults: self.u32()?,
             major_faults: self.u32()?,
+            beside: self.nanos()?,
         })
     }
 
@@ -365,8 +366,9 @@ mod tests {
     fn sleep(waker: u32, flags: u32) -> Waker {
         let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
         let rest = [waker, flags, 9, 4, 1, 77, 5, 0, 6, 0].map(u32::to_ne_bytes).concat();
-        let counters =
-            [[8u64, 7].map(u64::to_ne_bytes).concat(), [6u32, 5, 4, 3].map(u32::to_ne_bytes).concat()].concat();
+        let (bytes, numbers) =
+            ([8u64, 7].map(u64::to_ne_bytes).concat(), [6u32, 5, 4, 3].map(u32::to_ne_bytes).concat());
+        let counters = [bytes, numbers, 2u64.to_ne_bytes().to_vec()].concat();
         let event = parse(&raw(2, &[&parts, &rest, &counters])).expect("complete");
         assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
         match event.kind {
@@ -379,9 +381,10 @@ mod tests {
                 counters,
                 ..
             }) => {
-                let Counters { read, written, device_read, device_written, minor_faults, major_faults } = counters;
+                let Counters { read, written, device_read, device_written, minor_faults, major_faults, beside } =
+                    counters;
                 assert_eq!((read, written, device_read, device_written), (8, 7, 6, 5));
-                assert_eq!((minor_faults, major_faults), (4, 3));
+                assert_eq!((minor_faults, major_faults, beside), (4, 3, Nanos(2)));
                 waker
             }
             other => panic!("{other:?}"),

@@ -79,7 +79,7 @@ impl Touched {
 
     /// Paragraphs and tables for people.
     pub fn lines(&self) -> Vec<String> {
-        let Sums { minor_faults, major_faults, read, written, device_read, device_written } = self.sums;
+        let Sums { minor_faults, major_faults, read, written, device_read, device_written, beside_ns } = self.sums;
         let mut lines = vec![format!(
             "{} and {} that needed a device; calls read {} and wrote {}; of devices {} were read, and {} were to be \
              written to them",
@@ -90,6 +90,9 @@ impl Touched {
             bytes(device_read),
             bytes(device_written),
         )];
+        if beside_ns > 0 {
+            lines.push(format!("tasks had a CPU for {} while the other thread of its core was busy", Nanos(beside_ns)));
+        }
         if !self.processes.is_empty() {
             lines.push(format!(
                 "memory at the end of {}: {} private, {} shared by those of the same executable ({}), {} of the kernel",
@@ -136,7 +139,7 @@ impl Touched {
 
     /// For programs.
     pub fn to_json(&self) -> Value {
-        let Sums { minor_faults, major_faults, read, written, device_read, device_written } = self.sums;
+        let Sums { minor_faults, major_faults, read, written, device_read, device_written, beside_ns } = self.sums;
         let devices = self.devices.iter().map(|row| {
             json!({
                 "device": row.device, "operation": row.operation.name(), "requests": row.requests,
@@ -152,7 +155,7 @@ impl Touched {
         json!({
             "stretches": self.stretches, "minor_faults": minor_faults, "major_faults": major_faults,
             "read_bytes": read, "written_bytes": written, "device_read_bytes": device_read,
-            "device_written_bytes": device_written, "devices": devices.collect::<Vec<_>>(),
+            "device_written_bytes": device_written, "beside_busy_thread_ns": beside_ns, "devices": devices.collect::<Vec<_>>(),
             "footprint": {
                 "private_bytes": self.private, "shared_bytes": self.shared, "kernel_bytes": self.kernel,
                 "executables": self.executables, "processes": processes.collect::<Vec<_>>(),

@@ -67,17 +67,19 @@ pub struct Touched {
     /// Bytes that became dirty on its behalf, or were written around the cache: devices write them at some time, unless
     /// they are gone before.
     pub device_written: u64,
+    /// Nanoseconds for which it had a CPU while the other thread of that core was busy, which made it slower.
+    pub beside_ns: u64,
 }
 
 impl Touched {
     /// In the order of the file.
-    pub(super) fn numbers(&self) -> [u64; 6] {
-        [self.minor_faults, self.major_faults, self.read, self.written, self.device_read, self.device_written]
+    pub(super) fn numbers(mut self) -> [u64; 7] {
+        self.numbers_mut().map(|number| *number)
     }
 
-    pub(super) fn numbers_mut(&mut self) -> [&mut u64; 6] {
-        let Touched { minor_faults, major_faults, read, written, device_read, device_written } = self;
-        [minor_faults, major_faults, read, written, device_read, device_written]
+    pub(super) fn numbers_mut(&mut self) -> [&mut u64; 7] {
+        let Touched { minor_faults, major_faults, read, written, device_read, device_written, beside_ns } = self;
+        [minor_faults, major_faults, read, written, device_read, device_written, beside_ns]
     }
 
     /// Both together, as far as numbers go.

@@ -85,13 +85,14 @@ fn who() -> impl Strategy<Value = Who> {
 
 fn touched() -> impl Strategy<Value = Touched> {
     let number = || prop_oneof![Just(0), 0..300u64, any::<u64>()];
-    (number(), number(), number(), number(), number(), number()).prop_map(|numbers| Touched {
+    (number(), number(), number(), number(), number(), number(), number()).prop_map(|numbers| Touched {
         minor_faults: numbers.0,
         major_faults: numbers.1,
         read: numbers.2,
         written: numbers.3,
         device_read: numbers.4,
         device_written: numbers.5,
+        beside_ns: numbers.6,
     })
 }
 
