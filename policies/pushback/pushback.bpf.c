@@ -17,6 +17,11 @@
  * 5. A thread of the kernel that is bound to a CPU stops the thread that runs there. That one is pushed back, and goes on
  *    after it with what is left of its 20 ms.
  *
+ * 6. Some time before the kernel says that a CPU goes offline it lets no thread go there any more, but still calls it idle, and
+ *    what waits in its queues comes to nobody: RCU's thread, too, without which the CPU never goes. That the kernel chose
+ *    another CPU than the idle one that was asked for tells so. From then on nobody is sent there, and whoever looks for work
+ *    first lets all that wait there go to the kernel's own queue.
+ *
  * The lecture says 2 and 4 in five lines. What it does not say is ours: that a cell is a node, when a thread waits at its CPU
  * rather than in the queue for all (3), what pushes back (5), and the second of 4, without which nobody would ever look into
  * the queue for all while CPUs have threads of their own.
@@ -52,18 +57,26 @@ struct cpu {
 	bool global_next;	/* 4: its turn */
 	bool kernel;		/* a thread of the kernel runs */
 	bool taken;		/* by a higher class */
+	u32 closed;		/* 6 */
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
 u32 taken_cpus;
-
-#define IDLE_REFUSED(p, cpu) is_leaving(cpu)
-#include <weir/idle.bpf.h>
+u32 closed_cpus;
 
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[cpu & MAX_CPU_MASK];
 }
+
+/* Nobody may be sent there. */
+static __always_inline bool is_shut(s32 cpu)
+{
+	return is_leaving(cpu) || READ_ONCE(cpu_of(cpu)->closed);
+}
+
+#define IDLE_REFUSED(p, cpu) is_shut(cpu)
+#include <weir/idle.bpf.h>
 
 static struct task *task_of(struct task_struct *p)
 {
@@ -107,14 +120,41 @@ static __always_inline bool waits_there(struct task_struct *p, s32 cpu)
 {
 	if (p->nr_cpus_allowed == 1)
 		return true;
-	return !is_leaving(cpu) && !READ_ONCE(cpu_of(cpu)->taken) && scx_bpf_dsq_nr_queued(CPU_DSQ + cpu) < (s32)depth;
+	return !is_shut(cpu) && !READ_ONCE(cpu_of(cpu)->taken) && scx_bpf_dsq_nr_queued(CPU_DSQ + cpu) < (s32)depth;
+}
+
+/* 6 */
+static __always_inline void close(s32 cpu)
+{
+	if (!__sync_lock_test_and_set(&cpu_of(cpu)->closed, 1))
+		__sync_fetch_and_add(&closed_cpus, 1);
+}
+
+static __always_inline void open(s32 cpu)
+{
+	if (__sync_lock_test_and_set(&cpu_of(cpu)->closed, 0))
+		__sync_fetch_and_add(&closed_cpus, -1);
+}
+
+/* The idle CPU that `select_cpu` has claimed, where the kernel let the thread go there; or -1. */
+static __always_inline s32 claimed_cpu(struct task_struct *p, struct task *t, s32 cpu, u64 enq_flags)
+{
+	s32 claimed = t->claimed - 1;
+
+	if (claimed < 0 || claimed == cpu)
+		return claimed;
+	if ((enq_flags & SCX_ENQ_WAKEUP) && bpf_cpumask_test_cpu(claimed, p->cpus_ptr))
+		close(claimed);
+	return -1;
 }
 
 /* 2, 3. The second search comes after the insert: a CPU that began to idle in between has found nobody. */
 static void enqueue_new(struct task_struct *p, struct task *t, u64 enq_flags)
 {
-	s32 last = scx_bpf_task_cpu(p) & MAX_CPU_MASK, cpu = t->claimed ? t->claimed - 1 : claim_idle_cpu(p, last);
+	s32 last = scx_bpf_task_cpu(p) & MAX_CPU_MASK, cpu = claimed_cpu(p, t, last, enq_flags);
 
+	if (cpu < 0)
+		cpu = claim_idle_cpu(p, last);
 	t->left_ns = SLICE_NS;
 	if (cpu < 0 && waits_there(p, last)) {
 		dsq_insert(p, CPU_DSQ + last, SLICE_NS, enq_flags | (is_bound_thread(p) ? SCX_ENQ_HEAD : 0));
@@ -146,7 +186,7 @@ OP2(void, pushback_enqueue, struct task_struct *, p, u64, enq_flags)
 	count_at(&t->counted_at, cpu);
 	if (p->nr_cpus_allowed == 1 && is_leaving(cpu))
 		dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
-	else if (t->pushed && !is_leaving(cpu) && !READ_ONCE(cpu_of(cpu)->taken))
+	else if (t->pushed && !is_shut(cpu) && !READ_ONCE(cpu_of(cpu)->taken))
 		push_back(p, t, cpu, enq_flags);
 	else
 		enqueue_new(p, t, enq_flags);
@@ -202,6 +242,21 @@ static __noinline bool take_of_taken_cpus(void)
 	return false;
 }
 
+/* 6 */
+static __noinline void empty_closed_cpus(void)
+{
+	int cpu;
+
+	for_range(cpu, 0, nr_cpus) {
+		u32 other = cpu & MAX_CPU_MASK;
+
+		if (!READ_ONCE(cpu_of(other)->closed))
+			continue;
+		give_all_away(CPU_DSQ + other);
+		give_all_away(PUSHED_DSQ + other);
+	}
+}
+
 /* 5: whether it could go on for a while, so that whoever is to run instead is in the queue of its CPU. */
 static __always_inline bool is_stopped(const struct task *t, u64 now)
 {
@@ -217,6 +272,8 @@ OP2(void, pushback_dispatch, s32, cpu, struct task_struct *, prev)
 	if (is_leaving(cpu))
 		return;
 	cpu &= MAX_CPU_MASK;
+	if (READ_ONCE(closed_cpus))
+		empty_closed_cpus();
 	if (!is_stopped(t, now) && take(PUSHED_DSQ + cpu))
 		return;
 	if (take_in_turn(cpu, now) || take(PUSHED_DSQ + cpu) || take_of_taken_cpus() || !t)
@@ -232,6 +289,8 @@ OP1(void, pushback_running, struct task_struct *, p)
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	WRITE_ONCE(cpu_of(cpu)->kernel, is_bound_thread(p));
+	if (p->nr_cpus_allowed > 1 && READ_ONCE(cpu_of(cpu)->closed))
+		open(cpu);
 	if (!t)
 		return;
 	count_at(&t->counted_at, cpu);
@@ -300,6 +359,7 @@ OP2(void, pushback_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 /* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
 SLEEPABLE_OP1(void, pushback_cpu_online, s32, cpu)
 {
+	open(cpu);
 	if (!cpu_comes(cpu))
 		scx_restart("CPU %d was offline when pushback was loaded", cpu);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a user should know of a scheduler or a machine before believing its runs, said once on standard error.
 
-use crate::select::{Loadable, Scheduler};
+use crate::select::{self, Loadable, Scheduler};
 use inspect::{never_run, wishes};
 use launch_profile::Profile;
 use machine_model::{Effect, Machine};
@@ -38,6 +38,20 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
         names.join(" and "),
         if names.len() == 1 { "has" } else { "have" }
     );
+}
+
+/// Says where it stands what recordings leave open. An answer is not better than that.
+///
+/// # Errors
+/// If a workload cannot be read.
+pub fn tell_recorded(workloads: &[String]) -> anyhow::Result<()> {
+    for workload in workloads {
+        if select::is_recorded(workload)? {
+            let words = report::escape(workload);
+            eprintln!("weir: {words} is recorded; what that cannot tell: weir workload {words}");
+        }
+    }
+    Ok(())
 }
 
 /// Says that user space may have to do something, where nobody said what.

@@ -14,7 +14,7 @@ use crate::output::{self, Delivery, create, print, quote};
 use crate::refusals::Refusals;
 use crate::select::{self, Scheduler};
 use crate::suites::Suites;
-use crate::{input, save};
+use crate::{input, notes, save};
 use anyhow::{Context, Result, anyhow, bail};
 use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
@@ -146,6 +146,9 @@ pub fn run(args: &Run) -> Result<bool> {
     }
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
+    if args.format == Format::Text {
+        notes::tell_recorded(args.workload.as_slice())?;
+    }
     // Before the scheduler: nothing that is started can wait for it.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
     if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())

@@ -321,6 +321,16 @@ pub fn recordings<T>(
     Ok((Workload::compose(parts)?, recorded))
 }
 
+/// Whether one of the parts was recorded.
+pub fn is_recorded(what: &str) -> Result<bool> {
+    for part in PartSpec::parse_all(what)? {
+        if workload::generate(&part.what, 1).is_none() && Recording::is_recording(&workload_bytes(&part.what)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
     let names = shipped_workloads().map(|(name, _)| name).chain(workload::generated().iter().map(|(name, _)| *name));
     if let Some((suite, what)) = SUITES.iter().find(|(suite, _)| *suite == name) {

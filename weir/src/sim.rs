@@ -84,6 +84,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
         }
     }
     if args.format == Format::Text {
+        notes::tell_recorded(&suites.workloads)?;
         eprintln!("{}", report::escape(&command_line(args)));
         let is_default = args.seed.is_none() && args.seeds.is_none() && args.draws.is_none();
         if is_default && !suites.has_rounds() && seeds.len() > 1 {

@@ -33,3 +33,19 @@ fn the_desktop_has_a_video_pages_and_a_build() {
     // The display, two decoders, three pages and who draws for them.
     assert_eq!((count("desktop"), count("cc1"), count("make")), (7, 24, 1));
 }
+
+/// Who asks a recording is told where it stands what that cannot answer, for each workload once; who does not is told nothing.
+#[test]
+fn answers_say_where_their_limits_stand() {
+    let said = |workloads: &[&str]| {
+        let mut args = vec!["sim", "kernel", "fifo", "-m", "core:2 pu:1", "--seeds", "2", "--for", "10ms"];
+        workloads.iter().for_each(|workload| args.extend(["-w", workload]));
+        let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(&args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        text.lines().filter(|line| line.contains("is recorded")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let hint = |words: &str| format!("weir: {words} is recorded; what that cannot tell: weir workload {words}");
+    assert_eq!(said(&["video+desktop,nice=5", "hogs"]), [hint("video+desktop,nice=5")]);
+    assert_eq!(said(&["video"]), [""; 0]);
+}

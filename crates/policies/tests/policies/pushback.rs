@@ -202,3 +202,51 @@ fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
     world.run_ms(100);
     assert_ne!(world.running(5), TaskId::NONE);
 }
+
+/// 6: a CPU on its way offline, where the kernel lets nobody go, though it calls it idle. Who was to go there goes elsewhere,
+/// and so does the next one; when it is back it is used again.
+#[test]
+fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
+    let mut world = World::new("pushback", "node:1 core:3 pu:1", 100);
+    let tasks = sleepers_on(&mut world, &[1, 1]);
+    occupy(&mut world, [0]);
+    world.kernel.deactivate_cpu(CpuId(1));
+    world.settle();
+    world.wake(0, tasks[0], false);
+    assert_eq!((world.cpu_of(tasks[0]), world.running(1)), (Some(2), TaskId::NONE));
+    world.wake(0, tasks[1], false);
+    assert_eq!(world.last_queued(tasks[1]).dsq, CPU_DSQ, "where the kernel put it");
+    world.block(tasks[0]);
+    world.kernel.offline_cpu(CpuId(1));
+    world.settle();
+    world.kernel.kill_cpu(CpuId(1));
+    world.online(1);
+    let more = TaskAttributes { allowed: only(&[0, 1]), parent: None, ..world.attributes() };
+    let more = world.spawn(0, more);
+    assert_eq!(world.cpu_of(more), Some(1));
+}
+
+/// 6: those who were sent there from other CPUs before anybody knew are let go as soon as it is known.
+#[test]
+fn who_waits_at_a_closed_cpu_is_let_go() {
+    let mut world = World::new("pushback", "node:1 core:2 pu:1", 100);
+    let sleeper = sleepers_on(&mut world, &[1])[0];
+    let thread = kernel_thread(&mut world, 1);
+    world.wake(0, thread, false);
+    let hogs = world.start(vec![world.attributes(), world.attributes()]);
+    world.kernel.deactivate_cpu(CpuId(1));
+    world.settle();
+    world.block(thread);
+    // Where a turn ends the CPU that goes counts as idle, and whose turn it was is sent there.
+    world.run_ms(100);
+    let at_closed = |hog: &&TaskId| world.cpu_of(**hog).is_none() && world.last_queued(**hog).dsq == CPU_DSQ + 1;
+    let waiting = *hogs.iter().find(at_closed).expect("one of them, or this shows nothing");
+    world.run_ms(500);
+    assert_eq!(world.cpu_of(waiting), None, "nobody knows");
+    world.wake(0, sleeper, false);
+    let runs = (0..20).any(|_| {
+        world.run_ms(10);
+        world.cpu_of(waiting) == Some(0)
+    });
+    assert!(runs);
+}
