@@ -22,6 +22,9 @@
  * 6. Topology. Each last-level cache has its own pair of queues, and a task waits where it ran. A CPU looks into those of its
  *    own cache, then of its node, then of all others, for the one band and then for the other. The lecture misses this in IRIX.
  *
+ * 7. Whoever has waited for 10 s has a short turn before all others, whatever its job has or owes (overdue.bpf.h). It is paid
+ *    for as any other.
+ *
  * Where this departs from IRIX, and why:
  * - No text with IRIX' numbers could be found: interval and bounds are this policy's own, and tunables.
  * - Threads of the kernel that belong to one CPU run at once.
@@ -40,12 +43,15 @@ enum band { UNDER, OVER, BANDS };
 
 /* 6: a cache has the number of its first place. */
 #define QUEUE(cache, band) ((u64)(cache) * BANDS + (band))
+#define OVERDUE_DSQ QUEUE(MAX_CPUS, UNDER)
 #define MOVED_AT_MOST 512
 
 struct task {
 	u64 since;	/* has paid until then */
+	u64 waits_since;
 	u32 job;
 	bool counted;	/* among its job's tasks that run or wait */
+	bool overdue;
 };
 
 TASK_STORAGE(tasks, struct task);
@@ -70,6 +76,8 @@ static struct task *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
+
+#include <weir/overdue.bpf.h>
 
 static __always_inline struct purse *purse_of(u32 job)
 {
@@ -278,6 +286,22 @@ static int payday(void *map, u32 *key, struct payday *day)
 	return 0;
 }
 
+/* ---- 7 ---- */
+
+static void look_for_overdue(u64 now)
+{
+	u32 at = 0;
+	int i;
+
+	for_range(i, 0, nr_online) {
+		if (at >= nr_online)
+			break;
+		move_overdue(QUEUE(at, UNDER), now);
+		move_overdue(QUEUE(at, OVER), now);
+		at = cache_end[cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK];
+	}
+}
+
 /* ---- The life of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, currency_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
@@ -306,7 +330,10 @@ OP2(void, currency_runnable, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
 
-	if (t && is_client(p))
+	if (!t)
+		return;
+	waits_from(t, now_ns());
+	if (is_client(p))
 		count(t, true);
 }
 
@@ -338,7 +365,7 @@ OP2(void, currency_dispatch, s32, cpu, struct task_struct *, prev)
 
 	if (t)
 		charge(t, now_ns());
-	if (take_near(cpu, UNDER))
+	if (take_overdue(cpu) || take_near(cpu, UNDER))
 		return;
 	if ((t && band_of(t->job) == UNDER) || !take_near(cpu, OVER)) {
 		if (!t)
@@ -371,8 +398,10 @@ OP2(void, currency_stopping, struct task_struct *, p, bool, runnable)
 	struct task *t = task_of(p);
 
 	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->job, 0);
-	if (t)
-		charge(t, now_ns());
+	if (!t)
+		return;
+	charge(t, now_ns());
+	waits_from(t, t->since);
 }
 
 OP2(void, currency_quiescent, struct task_struct *, p, u64, deq_flags)
@@ -418,7 +447,7 @@ SLEEPABLE_OP0(s32, currency_init)
 {
 	u32 key = 0, at = 0;
 	struct payday *day = bpf_map_lookup_elem(&paydays, &key);
-	s32 error = 0;
+	s32 error = overdue_init();
 	int i;
 
 	if (!day)

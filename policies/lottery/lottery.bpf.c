@@ -33,6 +33,9 @@
  *
  * 9. A task that wakes goes to an idle CPU if there is one: where nobody else waits, there is nothing to draw.
  *
+ * 10. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h). It has won nothing: its price is that
+ *    of the quantum before, and the clock stands.
+ *
  * Where this departs from the paper, and why:
  * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
  *   quanta of 100 ms.
@@ -54,8 +57,10 @@ struct task {
 	u64 price_ns;	/* 5: what it used of the quantum that it had last */
 	u64 used_ns;	/* of the quantum that it has now */
 	u64 since;	/* when it began to run */
+	u64 waits_since;
 	u32 job;	/* 7: its currency, whose queue has the same number */
 	u32 home;	/* that of its cgroup, which 8 can make another one */
+	bool overdue;	/* 10: has not won this turn */
 	struct loan loan;
 };
 
@@ -82,6 +87,18 @@ static u64 redrawn(struct task_struct *p, u64 key);
 static struct task *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+#define OVERDUE_DSQ JOBS
+#include <weir/overdue.bpf.h>
+
+/* 10 */
+static void look_for_overdue(u64 now)
+{
+	int number;
+
+	for_range(number, 0, last_job + 1)
+		move_overdue(number, now);
 }
 
 static __always_inline struct currency *currency_at(u32 job)
@@ -302,9 +319,12 @@ SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_t
 
 OP2(void, lottery_runnable, struct task_struct *, p, u64, enq_flags)
 {
-	struct task *t = nr_parties ? task_of(p) : NULL;
+	struct task *t = task_of(p);
 
 	if (!t)
+		return;
+	waits_from(t, now_ns());
+	if (!nr_parties)
 		return;
 	take_back(&t->loan);
 	find_account(p, &t->loan);
@@ -336,6 +356,7 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 	if (t->used_ns)
 		t->price_ns = t->used_ns;
 	t->used_ns = 0;
+	t->overdue = false;
 	t->job = job_for(&t->loan, t->home);
 	t->key = key_for(p, t, t->price_ns);
 	dsq_insert_by_key(p, t->job, quantum_ns(), t->key, enq_flags);
@@ -351,13 +372,14 @@ OP2(void, lottery_dispatch, s32, cpu, struct task_struct *, prev)
 	settle_accounts();
 	if (t) {
 		t->job = job_for(&t->loan, t->home);
-		own = key_for(prev, t, t->used_ns + (now - t->since));
+		own = key_for(prev, t, t->overdue ? t->price_ns : t->used_ns + (now - t->since));
 	}
-	if (take_by_lot(cpu, t, own) || !t)
+	if (take_overdue(cpu) || take_by_lot(cpu, t, own) || !t)
 		return;
 	set_clock(&currency_of(t)->clock, own);
 	t->used_ns = 0;
 	t->since = now;
+	t->overdue = false;
 	task_set_slice(prev, quantum_ns());
 }
 
@@ -368,15 +390,21 @@ OP1(void, lottery_running, struct task_struct *, p)
 	if (!t)
 		return;
 	t->since = now_ns();
-	set_clock(&currency_of(t)->clock, t->key);
+	if (!t->overdue)
+		set_clock(&currency_of(t)->clock, t->key);
 }
 
 OP2(void, lottery_stopping, struct task_struct *, p, bool, runnable)
 {
 	struct task *t = task_of(p);
 
-	if (t)
-		t->used_ns += now_ns() - t->since;
+	u64 now = now_ns();
+
+	if (!t)
+		return;
+	if (!t->overdue)
+		t->used_ns += now - t->since;
+	waits_from(t, now);
 }
 
 OP2(void, lottery_quiescent, struct task_struct *, p, u64, deq_flags)
@@ -423,7 +451,7 @@ OP2(void, lottery_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
 
 SLEEPABLE_OP0(s32, lottery_init)
 {
-	s32 error = 0;
+	s32 error = overdue_init();
 	int number;
 
 	for_range(number, 0, JOBS) {

@@ -29,6 +29,8 @@
  *    light ones is then never far from what is due to it. The tree does not know of 3 and 5, and whoever the tree cannot
  *    have, since there are too many, has every other turn.
  *
+ * 8. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h). It costs what any other costs.
+ *
  * Where this departs from the paper, and why:
  * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
  *   quanta of 100 ms.
@@ -42,6 +44,7 @@ LICENSE("GPL");
 
 #define QUEUE_DSQ 0
 #define OTHERS_DSQ 1	/* 7: who has no place in the tree */
+#define OVERDUE_DSQ 2	/* 8 */
 
 /* Set by the preset. */
 RODATA u32 nr_cpus = 1;
@@ -64,11 +67,13 @@ struct task {
 	s64 ahead;	/* 3: of the global pass, when it left */
 	u64 since;	/* has paid until then */
 	u64 paid_ns;	/* 7: in advance */
+	u64 waits_since;
 	u32 tickets;
 	u32 slot;	/* 7 */
 	u32 job;	/* its cgroup */
 	bool counted;	/* is in play */
 	bool picked;	/* 7: by the tree */
+	bool overdue;
 };
 
 TASK_STORAGE(tasks, struct task);
@@ -79,6 +84,15 @@ u64 global_pass, global_at;
 static struct task *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+#include <weir/overdue.bpf.h>
+
+/* 8 */
+static void look_for_overdue(u64 now)
+{
+	move_overdue(QUEUE_DSQ, now);
+	move_overdue(OTHERS_DSQ, now);
 }
 
 static __always_inline u64 quantum_ns(void)
@@ -256,6 +270,7 @@ OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 
 	if (!t || !is_client(p))
 		return;
+	waits_from(t, now_ns());
 	if (by_tree) {
 		t->slot = take_slot(p->pid);
 		if (t->slot == NO_SLOT)
@@ -295,6 +310,8 @@ OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u64 now = now_ns(), pass;
 
+	if (take_overdue(cpu))
+		return;
 	if (by_tree) {
 		if (!take_by_tree(cpu, t && t->slot != NO_SLOT ? t : NULL, now) && t)
 			task_set_slice(prev, quantum_ns());
@@ -332,6 +349,7 @@ OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
 		settle(t, now);
 	else
 		t->pass += steps(t, now - t->since);
+	waits_from(t, now);
 	look_at_tickets(p, t, now);
 }
 
@@ -394,7 +412,7 @@ SLEEPABLE_OP0(s32, stride_init)
 	job_at(ROOT_JOB)->weight = DEFAULT_WEIGHT;
 	global_at = now_ns();
 	global_pass = 1ULL << 50;	/* passes are compared as positive numbers */
-	return scx_bpf_create_dsq(QUEUE_DSQ, -1) ?: scx_bpf_create_dsq(OTHERS_DSQ, -1);
+	return overdue_init() ?: scx_bpf_create_dsq(QUEUE_DSQ, -1) ?: scx_bpf_create_dsq(OTHERS_DSQ, -1);
 }
 
 OP1(void, stride_exit, struct scx_exit_info *, info)

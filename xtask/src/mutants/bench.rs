@@ -24,8 +24,9 @@ const LIMIT_AT_LEAST: Duration = Duration::from_secs(1);
 /// How often a test that runs is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 /// Tests that policies have in common.
-const IN_COMMON: [(&str, &[&str]); 2] = [
+const IN_COMMON: [(&str, &[&str]); 3] = [
     ("both::", &["bfs", "vrq", "muqss"]),
+    ("overdue::", &["currency", "lottery", "stride"]),
     ("sharing::", &["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"]),
 ];
 

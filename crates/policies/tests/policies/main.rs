@@ -26,6 +26,7 @@ mod nix;
 mod nix_amp;
 mod nix_groups;
 mod nix_told;
+mod overdue;
 mod pushback;
 mod rules;
 mod sets;

@@ -141,11 +141,14 @@ fn tasks_run_where_they_may() {
     }
 }
 
-/// Theory 7 of the policy: more tasks than the tree has places for. Those without one have every other turn.
+/// Theory 7 of the policy: more tasks than the tree has places for. Those without one have every other turn. Quanta of 1 ms: with
+/// longer ones all who are in the tree would be overdue.
 #[test]
 fn whoever_has_no_place_in_the_tree_has_turns() {
-    let (mut world, tasks) = world("node:1 core:1 pu:1", 1024 + 6);
-    let found = parts(&mut world, &tasks, 4 * 1030);
+    let mut world = World::new("stride@hierarchical,quantum_us=1000", "node:1 core:1 pu:1", 1000);
+    let attributes = vec![world.attributes(); 1024 + 6];
+    let tasks = world.start(attributes);
+    let found = parts(&mut world, &tasks, 4 * 1030 / QUANTUM_MS);
     assert!(found.iter().all(|found| *found > 0.0), "everybody runs");
     let placeless = found.iter().filter(|found| **found > 0.05).sum::<f64>();
     assert!((placeless - 0.5).abs() < 0.05, "{placeless}");

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Overdue: nobody waits for ever, however small its share is.
+ *
+ * 1. Linux ejects a scheduler that leaves a task waiting for 30 s. By shares alone a task of weight 1 beside one of 10,000
+ *    waits for minutes.
+ * 2. Once a second all queues are looked through. Whoever has waited for 10 s goes into another one, first come, first served,
+ *    which every CPU looks into before the others. So one waits for 11 s, and until a CPU takes somebody.
+ * 3. It is not its share that comes early, so a turn from there is as short as ticks allow: 1 ms. A hundred tasks that have
+ *    no other turns cost the others a hundredth of a CPU.
+ * 4. Whoever goes on after that does so by the rules of its policy, which also says what such a turn costs.
+ *
+ * A policy defines before it includes this: OVERDUE_DSQ, a number that no queue of its own has; task_of(); and in its struct
+ * task `waits_since` and `overdue`. It defines look_for_overdue(), which calls move_overdue() for each of its queues; and calls
+ * waits_from() in runnable and stopping, take_overdue() first in dispatch, and overdue_init() in init.
+ */
+#ifndef WEIR_OVERDUE_BPF_H
+#define WEIR_OVERDUE_BPF_H
+
+#include "client.bpf.h"
+
+#define OVERDUE_LOOK_NS 1000000000ULL
+#define OVERDUE_AFTER_NS (10 * 1000000000ULL)
+#define OVERDUE_TURN_NS 1000000ULL
+
+struct overdue_look {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct overdue_look);
+} overdue_looks SEC(".maps");
+
+static void look_for_overdue(u64 now);
+
+/* It begins to wait. */
+static __always_inline void waits_from(struct task *t, u64 now)
+{
+	t->waits_since = now;
+	t->overdue = false;
+}
+
+/* 2: from a queue of the policy. A CPU that has just looked in vain may idle by now. */
+static __noinline void move_overdue(u64 dsq_id, u64 now)
+{
+	struct task_struct *p;
+
+	if (!scx_bpf_dsq_nr_queued(dsq_id))
+		return;
+	for_each_queued(p, dsq_id) {
+		struct task *t = task_of(p);
+
+		if (t && now - t->waits_since >= OVERDUE_AFTER_NS && dsq_move(&p_it, p, OVERDUE_DSQ))
+			tell_idle_cpu(p, 0);
+	}
+}
+
+static int each_overdue_look(void *map, u32 *key, struct overdue_look *look)
+{
+	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	bpf_rcu_read_lock();
+	look_for_overdue(now_ns());
+	bpf_rcu_read_unlock();
+	bpf_timer_start(&look->timer, OVERDUE_LOOK_NS, 0);
+	return 0;
+}
+
+/* 3: whether there was somebody for this CPU. */
+static __noinline bool take_overdue(s32 cpu)
+{
+	struct task_struct *p;
+
+	if (!scx_bpf_dsq_nr_queued(OVERDUE_DSQ))
+		return false;
+	for_each_queued(p, OVERDUE_DSQ) {
+		struct task *t = task_of(p);
+
+		if (!t || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || !dsq_move_as(&p_it, p, SCX_DSQ_LOCAL, SCX_ENQ_IMMED))
+			continue;
+		t->overdue = true;
+		task_set_slice(p, OVERDUE_TURN_NS);
+		return true;
+	}
+	return false;
+}
+
+/* The queue and its timer. */
+static __always_inline s32 overdue_init(void)
+{
+	u32 key = 0;
+	struct overdue_look *look = bpf_map_lookup_elem(&overdue_looks, &key);
+
+	if (!look)
+		return -2; /* ENOENT */
+	bpf_timer_init(&look->timer, &overdue_looks, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&look->timer, each_overdue_look);
+	bpf_timer_start(&look->timer, OVERDUE_LOOK_NS, 0);
+	return scx_bpf_create_dsq(OVERDUE_DSQ, -1);
+}
+
+#endif
