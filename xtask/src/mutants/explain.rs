@@ -27,7 +27,7 @@ const WORKLOADS: [(&str, &str); 5] =
 const MACHINE: &str = "laptop-2c4t";
 /// So many of the longest waits are asked about.
 const WAITS: &str = "3";
-/// A run that takes longer never ends.
+/// Some runs that take longer never end.
 const LIMIT: Duration = Duration::from_secs(60);
 /// SCX_EXIT_ERROR_STALL.
 const STALL: u64 = 1026;
@@ -142,6 +142,8 @@ pub(super) struct Bench {
     pub(super) tree: PathBuf,
     policy: String,
     weir: PathBuf,
+    /// What takes longer never ends.
+    pub(super) limit: Duration,
 }
 
 impl Bench {
@@ -152,7 +154,7 @@ impl Bench {
         fs::create_dir_all(&tree)?;
         let profile = root.join(format!("policies/{policy}/profile.toml"));
         fs::copy(&profile, tree.join(format!("{policy}.toml"))).with_context(|| profile.display().to_string())?;
-        Ok(Bench { tree, policy: policy.to_owned(), weir })
+        Ok(Bench { tree, policy: policy.to_owned(), weir, limit: LIMIT })
     }
 
     /// Its object, as its folder knows it.
@@ -187,7 +189,7 @@ impl Bench {
             if let Some(status) = child.try_wait()? {
                 break status;
             }
-            if began.elapsed() > LIMIT {
+            if began.elapsed() > self.limit {
                 child.kill()?;
                 child.wait()?;
                 return Ok(None);
