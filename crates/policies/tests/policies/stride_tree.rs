@@ -141,8 +141,8 @@ fn tasks_run_where_they_may() {
     }
 }
 
-/// Theory 7 of the policy: more tasks than the tree has places for. Those without one have every other turn. Quanta of 1 ms: with
-/// longer ones all who are in the tree would be overdue.
+/// Theory 7 of the policy: more tasks than the tree has places for. Those without one have every other turn. Quanta of 1 ms:
+/// with longer ones all who are in the tree would be overdue.
 #[test]
 fn whoever_has_no_place_in_the_tree_has_turns() {
     let mut world = World::new("stride@hierarchical,quantum_us=1000", "node:1 core:1 pu:1", 1000);
