@@ -297,6 +297,17 @@ struct pt_regs {
 	unsigned long orig_ax;
 };
 
+/* What programs of perf's tracepoints get. */
+struct trace_event_raw_sys_exit {
+	long ret;
+};
+
+struct trace_event_raw_sock_msg_length {
+	void *sk;
+	int ret;
+	int flags;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
