@@ -58,6 +58,12 @@ const TWO_JOBS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight"
   "b": {"instance": 2, "taskgroup": "/b", "loop": -1, "run": 100000}
 }}"#;
 
+/// The light one has one quantum of some 8,700.
+const ONE_AND_THOUSANDS: &str = r#"{"tasks": {
+  "a": {"loop": -1, "priority": -20, "run": 1000000},
+  "b": {"loop": -1, "priority": 19, "run": 1000000}
+}}"#;
+
 /// All begin on CPU 0, and may go elsewhere after 50 ms.
 const RELEASED: &str = r#"{"tasks": {
   "hog": {"instance": 3, "loop": 1, "phases": {
@@ -129,6 +135,20 @@ const TRIALS: &[Trial] = &[
                 old: "\tt->deadline = now + t->ratio * deadline_unit_ns;",
                 new: "\tif (!t->deadline)\n\t\tt->deadline = now + t->ratio * deadline_unit_ns;",
             },
+        ],
+    },
+    Trial {
+        sim: "stride -m core:1_pu:1 --for 25s",
+        workload: ONE_AND_THOUSANDS,
+        promises: "",
+        broken: "starvation-ms",
+        mutants: &[
+            Mutant {
+                file: "include/weir/overdue.bpf.h",
+                old: "#define OVERDUE_AFTER_NS (10 * 1000000000ULL)",
+                new: "#define OVERDUE_AFTER_NS (20 * 1000000000ULL)",
+            },
+            Mutant { file: "stride/stride.bpf.c", old: "\tif (take_overdue(cpu))\n\t\treturn;\n", new: "" },
         ],
     },
     Trial {
