@@ -8,7 +8,8 @@
  * 2. The matrix. Its columns are the CPUs, its rows are slices of time. Each task of a job has a cell, and all cells of a job
  *    are in one row: the first row with as many free columns as the job has tasks. A job that grows beyond what is free in
  *    its row goes to another one, each task when it is next put in line. A job with more tasks than there are CPUs has
- *    several of them in a cell.
+ *    several of them in each of its cells, spread evenly: the paper has no such job, and where some must take turns it is best
+ *    that no cell has more of them than another.
  *
  * 3. Rows take turns of 100 ms. At the end of each, every CPU is told to look again, and takes its cell of the next row.
  *
@@ -137,8 +138,8 @@ static __always_inline void take_cell(struct task *t, u32 cell)
 	t->cell = cell;
 }
 
-/* A cell of the row for `p`: a free one, or, if it need not be, one that the job has. */
-static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row, bool free)
+/* A cell of the row for `p`: a free one, or, if so many tasks may be in one, one that the job has with fewer of them. */
+static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row, u32 most)
 {
 	u32 mine = t->job + 1;
 	int column;
@@ -149,12 +150,19 @@ static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row,
 
 		if (number >= CELLS || !bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr))
 			continue;
-		if (free ? __sync_val_compare_and_swap(&cell->job, 0, mine) == 0 : READ_ONCE(cell->job) == mine) {
+		if (most ? READ_ONCE(cell->job) == mine && cell->tasks < most :
+			   __sync_val_compare_and_swap(&cell->job, 0, mine) == 0) {
 			take_cell(t, number);
 			return true;
 		}
 	}
 	return false;
+}
+
+/* `even`: what each cell has if all have as many, and nobody is left over. Who may not use all CPUs may find no such cell. */
+static __noinline bool share_cell(struct task_struct *p, struct task *t, u32 row, u32 even)
+{
+	return (even && find_cell(p, t, row, even)) || find_cell(p, t, row, even + 1) || find_cell(p, t, row, ~0U);
 }
 
 /* The first row with so many columns that are free, or are the job's; `nr_rows` if there is none. */
@@ -189,7 +197,7 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 	gang = gang_of(t->job);
 	leave_cell(t);
 	t->moves = READ_ONCE(gang->moves);
-	if (find_cell(p, t, READ_ONCE(gang->row), true))
+	if (find_cell(p, t, READ_ONCE(gang->row), 0))
 		return t->cell;
 	row = row_for(t->job, gang->tasks < nr_online ? gang->tasks : nr_online);
 	if (row < nr_rows && row != gang->row) {
@@ -197,8 +205,8 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 		__sync_fetch_and_add(&gang->moves, 1);
 		t->moves = gang->moves;
 	}
-	if (!find_cell(p, t, READ_ONCE(gang->row), true))
-		find_cell(p, t, READ_ONCE(gang->row), false);
+	if (!find_cell(p, t, READ_ONCE(gang->row), 0))
+		share_cell(p, t, READ_ONCE(gang->row), gang->tasks / (nr_online ? nr_online : 1));
 	return t->cell;
 }
 

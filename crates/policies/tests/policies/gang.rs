@@ -126,6 +126,32 @@ fn a_job_larger_than_the_machine_shares_cells() {
     assert!(jobs[0].iter().all(|task| world.ran_ms(*task) > 200), "{:?}", jobs[0]);
 }
 
+/// Tasks in each of its cells, the fullest first.
+fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
+    let mut world = World::new("gang", &format!("node:1 l3:1 core:{cpus} pu:1"), 1000);
+    let mut attributes = vec![world.attributes(); tasks];
+    attributes.extend(pinned.iter().map(|cpu| world.pinned(*cpu, 0)));
+    let tasks = world.start(attributes);
+    let group = world.group(CgroupId::ROOT, "large", 100);
+    world.place(&tasks, group);
+    world.run_ms(2_000);
+    let mut cells = vec![0; cpus as usize];
+    tasks.iter().for_each(|task| cells[world.last_queued(*task).dsq as usize % cpus as usize] += 1);
+    cells.sort_unstable_by(|a, b| b.cmp(a));
+    cells
+}
+
+/// Theory 2: those that are too many are spread evenly, as far as they may use all CPUs.
+#[test]
+fn a_job_larger_than_the_machine_fills_its_cells_evenly() {
+    let cases: [(u32, usize, &[usize]); 6] =
+        [(2, 4, &[2, 2]), (2, 5, &[3, 2]), (3, 7, &[3, 2, 2]), (4, 9, &[3, 2, 2, 2]), (4, 16, &[4; 4]), (1, 3, &[3])];
+    for (cpus, tasks, expected) in cases {
+        assert_eq!(fillings(cpus, tasks, &[]), expected, "{tasks} on {cpus}");
+    }
+    assert_eq!(fillings(2, 1, &[0, 0, 0, 0]), [4, 1], "who may use one CPU alone is there");
+}
+
 /// Theory 2: what a job leaves is for the next one.
 #[test]
 fn cells_of_those_that_left_are_used_again() {
