@@ -83,10 +83,12 @@ fn a_turn_of_who_is_overdue_is_short() {
 /// Theory 2: one that is bound to a CPU waits for that one alone, and those behind it do not.
 #[test]
 fn who_is_overdue_runs_where_it_may() {
+    // Each CPU with a cache of its own, and so with queues of its own where caches have them.
+    let shape = "node:2 l3:2 core:1 pu:1";
     for spec in overdue() {
-        let none = World::new(spec, MACHINES[1].1, 1000);
+        let none = World::new(spec, shape, 1000);
         let bound = (0..4).rev().map(|cpu| TaskAttributes { allowed: only(&[cpu]), ..light(&none) });
-        let (mut world, light) = beside_heavy_ones(spec, 4, MACHINES[1].1, bound.collect());
+        let (mut world, light) = beside_heavy_ones(spec, 4, shape, bound.collect());
         for waited in longest_waits(&mut world, &light, 40_000) {
             assert!((9_000..=11_200).contains(&waited), "{spec}: {waited} ms");
         }
