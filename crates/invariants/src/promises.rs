@@ -72,6 +72,8 @@ pub struct Promises {
     pub windows: bool,
     /// Groups with a hard cap keep below it.
     pub caps: bool,
+    /// By an average over the past in which what is so old counts half. Without it, in each second.
+    pub caps_half_life: Option<Nanos>,
 }
 
 impl Promises {

@@ -7,7 +7,7 @@ use ids::Nanos;
 use invariants::{Promises, WeightedShare, Weights, WorkConserving};
 use toml::de::{DeTable, DeValue};
 
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 14] = [
     "work-conserving",
     "starvation-ms",
     "weighted-share-percent",
@@ -21,6 +21,7 @@ const WORDS: [&str; 13] = [
     "gang-corun-percent",
     "windows",
     "caps",
+    "caps-half-life-ms",
 ];
 
 /// What a table says; of what it does not name holds what was said before. A number may be taken back with `false`.
@@ -39,6 +40,7 @@ pub(crate) struct SomePromises {
     corun_percent: Option<Option<u32>>,
     windows: Option<bool>,
     caps: Option<bool>,
+    caps_half_life: Option<Option<Nanos>>,
 }
 
 impl SomePromises {
@@ -61,6 +63,7 @@ impl SomePromises {
         promises.corun_percent = self.corun_percent.unwrap_or(promises.corun_percent);
         promises.windows = self.windows.unwrap_or(promises.windows);
         promises.caps = self.caps.unwrap_or(promises.caps);
+        promises.caps_half_life = self.caps_half_life.unwrap_or(promises.caps_half_life);
     }
 }
 
@@ -86,6 +89,10 @@ impl Reader<'_> {
                 "gang-corun-percent" => promises.corun_percent = Some(self.number(value, "percent, 1 or more")?),
                 "windows" => promises.windows = Some(self.bool(value)?),
                 "caps" => promises.caps = Some(self.bool(value)?),
+                "caps-half-life-ms" => {
+                    let number = self.number(value, "milliseconds, 1 to 4294967295")?;
+                    promises.caps_half_life = Some(number.map(milliseconds));
+                }
                 _ => return Err(self.unknown("promise", key, &WORDS)),
             }
         }

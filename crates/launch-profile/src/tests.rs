@@ -487,7 +487,7 @@ fn promises_are_kept_under_either_name() {
             "summary = \"s\"\n[{table}]\nwork-conserving = true\nstarvation-ms = 100\nkey-order = true\n\
              preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\n\
              weighted-share-turn-ms = 100\nweighted-share-settles-ms = 200\nweighted-share-by = \"groups\"\n\
-             gang-corun-percent = 98\nwindows = true\ncaps = true"
+             gang-corun-percent = 98\nwindows = true\ncaps = true\ncaps-half-life-ms = 300"
         );
         let profile = Profile::from_toml("p.toml", &text).unwrap();
         let expected = Promises {
@@ -506,6 +506,7 @@ fn promises_are_kept_under_either_name() {
             corun_percent: Some(98),
             windows: true,
             caps: true,
+            caps_half_life: Some(Nanos::from_ms(300)),
         };
         assert_eq!((profile.summary(), profile.promises()), ("s", expected));
     }

@@ -3,8 +3,10 @@
 //!
 //! Three kinds, as properties need them. *Mixed* workloads sleep and wake and come late: most properties can break there.
 //! In *steady* ones the same tasks want a CPU all the time, which is what shares are judged by. *Long* ones are steady for more
-//! than ten seconds, which is what CFS is given to find an idle CPU. Who promises something of groups or of windows has them
-//! drawn, and who promises shares only after some time has steady runs that are longer by that.
+//! than ten seconds, which is what CFS is given to find an idle CPU. Who promises something of groups, of caps or of windows
+//! has them drawn, and who promises shares only after some time has steady runs that are longer by that.
+
+mod caps;
 
 use crate::select;
 use anyhow::Result;
@@ -50,6 +52,8 @@ const STREAMS: &str = "streams";
 pub struct Needs {
     /// Tasks in groups.
     groups: bool,
+    /// Groups with caps.
+    caps: bool,
     /// Tasks with windows.
     windows: bool,
     /// Steady runs that are longer by this.
@@ -67,8 +71,8 @@ impl Needs {
         let turns = share.map(|share| share.turn).filter(|turn| *turn > SHORT_TURN).unwrap_or_default();
         let settles = share.map(|share| share.settles).unwrap_or_default();
         let by_groups = share.is_some_and(|share| share.by == Weights::Groups);
-        let groups = promises.corun_percent.is_some() || promises.caps || by_groups;
-        Needs { groups, windows: promises.windows, longer: settles + Nanos(turns.0 * ROUNDS) }
+        let groups = promises.corun_percent.is_some() || by_groups;
+        Needs { groups, caps: promises.caps, windows: promises.windows, longer: settles + Nanos(turns.0 * ROUNDS) }
     }
 }
 
@@ -90,12 +94,14 @@ impl Case {
         };
         let duration_ms = if kind <= 3 { duration_ms + needs.longer.0 / 1_000_000 } else { duration_ms };
         let mut workload = Vec::new();
+        let mut caps = caps::Caps::draw(needs.caps, &mut dice);
         for _ in 0..=dice.below(parts) {
             let name = *dice.one_of(names);
             let mut part = dice.part(name, last);
             if needs.groups && dice.below(4) > 0 {
                 part += &format!(",group=/g{}", dice.below(3));
             }
+            part += &caps.of_part(&mut dice);
             workload.push(part);
         }
         if needs.windows && dice.below(4) > 0 {
@@ -188,12 +194,19 @@ mod tests {
     /// All of them can be run: names exist, and CPUs are there.
     #[test]
     fn cases_are_what_the_command_line_takes() {
-        let groups = Needs { groups: true, windows: true, longer: Nanos::from_ms(7_000) };
-        let drawn = |number| [Needs::default(), groups].map(|needs| Case::draw(number, needs).unwrap());
+        let groups = Needs { groups: true, windows: true, caps: false, longer: Nanos::from_ms(7_000) };
+        let capped = Needs { caps: true, ..Needs::default() };
+        let drawn = |number| [Needs::default(), groups, capped].map(|needs| Case::draw(number, needs).unwrap());
         let grouped = (1..100).filter(|number| drawn(*number)[1].workload.contains("group=/g")).count();
         assert!(grouped > 60, "{grouped}");
         let streams = (1..100).filter(|number| drawn(*number)[1].workload.contains(STREAMS)).count();
         assert!((60..90).contains(&streams), "{streams}");
+        let caps = |kind: &str| (1..100).filter(|number| drawn(*number)[2].workload.contains(kind)).count();
+        assert!((30..60).contains(&caps("cap=")), "{}", caps("cap="));
+        assert!(
+            caps(",hard-cap=") > 25 && caps(",cap=") > 10 && caps("/c0/c1") > 3,
+            "hard ones, soft ones, one in another"
+        );
         for case in (1..100).flat_map(drawn) {
             let cpus = select::machine(&case.machine).unwrap().online_cpus().len() as u32;
             select::workload(&case.workload, cpus).unwrap_or_else(|error| panic!("{case:?}: {error:#}"));

@@ -13,7 +13,8 @@ mod parse;
 use crate::groups::within;
 use crate::locks::LockId;
 use crate::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskSpec, Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec, Workload,
+    WorkloadError,
 };
 use ids::{CpuSet, Nanos, Policy};
 pub use parse::PartSpec;
@@ -45,6 +46,9 @@ pub(crate) struct Changes {
     pub uid: Option<u32>,
     /// The group around all of its own.
     pub group: Option<String>,
+    /// Most CPU time of that group, in percent of one CPU, and whether it may have more that nobody else wants.
+    pub cap: Option<u32>,
+    pub cap_is_hard: bool,
     /// Tasks of this name get so many thousandths of their work.
     pub slow: Vec<(String, u64)>,
 }
@@ -188,6 +192,10 @@ impl Changes {
         }
         if let Some(around) = &self.group {
             workload.groups.iter_mut().for_each(|group| group.path.insert_str(0, around));
+            if self.cap.is_some() {
+                let (cap_percent, hard) = (self.cap, self.cap_is_hard);
+                workload.groups.push(TaskGroup { cap_percent, hard, ..TaskGroup::new(around) });
+            }
         }
         for task in &mut workload.tasks {
             task.who.uid = self.uid.or(task.who.uid);
