@@ -77,6 +77,14 @@ enum {
 	CALL_WRITE = 1,
 	CALL_READV = 19,
 	CALL_WRITEV = 20,
+	CALL_WAIT4 = 61,
+	CALL_WAITID = 247,
+};
+
+/* From include/uapi/linux/wait.h: whom waitid(2) waits for. */
+enum {
+	P_PID = 1,
+	P_PIDFD = 3,
 };
 
 /* From include/linux/sched.h: flags of a task. */

@@ -514,6 +514,21 @@ int BPF_PROG(on_alarm, int which, const struct itimerspec64 *value)
 	return 0;
 }
 
+/* Whether a task that falls asleep waits for the end of a child, and names it. */
+static __u32 names_child(struct task_struct *task)
+{
+	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
+	int whom;
+
+	/* Other processors have other registers, and other numbers of calls. */
+	if (!bpf_core_field_exists(registers->orig_ax))
+		return 0;
+	whom = registers->di;
+	if (registers->orig_ax == CALL_WAIT4)
+		return whom > 0 ? SLEEP_NAMES_CHILD : 0;
+	return registers->orig_ax == CALL_WAITID && (whom == P_PID || whom == P_PIDFD) ? SLEEP_NAMES_CHILD : 0;
+}
+
 static void switch_out(struct task_struct *task, struct note *note, unsigned int state, __u64 now)
 {
 	__u64 work_ns = task->se.sum_exec_runtime;
@@ -543,7 +558,7 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 	note->blocked_cpu = bpf_get_smp_processor_id();
 	note->limit_ns = note->armed_ns >= note->switched_in_ns && note->armed_until_ns > now ?
 				 note->armed_until_ns - now : 0;
-	note->flags = sleep_flags(task, state);
+	note->flags = sleep_flags(task, state) | names_child(task);
 }
 
 static void switch_in(struct task_struct *task, struct note *note, __u64 now)

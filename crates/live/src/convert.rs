@@ -11,6 +11,7 @@
 //! 4. Whom an interrupt borrowed is never a cause.
 //! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
 //! 6. A task that reads from a pipe or socket needs what was written, also if it found it there ([`crate::channels`]).
+//!    Who waits for the end of one of several children waits for any of them ([`crate::family`]).
 //! 7. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
 //!    ends lasts until that, however much it is.
 //!
@@ -237,6 +238,7 @@ impl Conversion {
                 }
             }
             Kind::Exit { ticks, peak_rss_pages, comm, signal } => {
+                life.exited = Some(event.time);
                 life.name.clone_from(comm);
                 life.parts.exit(event.work, *ticks);
                 let leader = self.leaders.get(&life.tgid).copied().unwrap_or(index);
@@ -260,6 +262,9 @@ impl Conversion {
                 life.end = Some((event.work, (*switches, *interrupts)));
                 life.ended = event.time;
                 self.threads.ends(life.tgid);
+                if let Some(parent) = life.parent {
+                    self.lives[parent].children.ended(event.time);
+                }
             }
             Kind::Last { switches, interrupts, ticks } => {
                 if life.end.is_none() {
@@ -319,6 +324,7 @@ impl Conversion {
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;
         self.lives[index].who = self.lives[parent].who;
+        self.lives[parent].children.born(event.time);
         self.step(parent, Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
@@ -362,7 +368,10 @@ impl Conversion {
             Some((waker, work)) => {
                 let signal = self.new_signal(waker, work);
                 self.step(waker, Step::new(slept.wake, work, Op::Post(signal)));
-                (Op::Await(signal), event.time.max(slept.wake))
+                // The post stays in any case: there its end begins.
+                let others = self.lives[index].children.others_at(slept.wake);
+                let any = others > 0 && self.any_end_will_do(index, waker, slept);
+                (if any { Op::Children(others) } else { Op::Await(signal) }, event.time.max(slept.wake))
             }
             None => (Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))), event.time),
         };
@@ -380,6 +389,13 @@ impl Conversion {
         let reading = Some(life.readings.len() as u32);
         life.readings.push(Reading { cpu: slept.cpu, counters: slept.counters });
         self.step(index, Step { counts, reading, ..Step::new(time, event.work, op) });
+    }
+
+    /// Whether the sleep ended as a child ended, and would have as another did.
+    fn any_end_will_do(&self, index: usize, waker: usize, slept: &Slept) -> bool {
+        let child = &self.lives[waker];
+        let is_process = child.parent == Some(index) && child.tgid != self.lives[index].tgid;
+        is_process && !slept.names_child && child.exited.is_some_and(|time| time <= slept.wake)
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {
