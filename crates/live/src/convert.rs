@@ -19,6 +19,7 @@
 
 use crate::channels::{Channels, Posts};
 use crate::event::{Event, Kind, Number, Slept, Waker};
+use crate::family;
 use crate::life::{self, Attributes, Life, Step};
 use crate::overhead::Overheads;
 use crate::split::Pool;
@@ -258,14 +259,7 @@ impl Conversion {
                     self.step(index, step);
                 }
             }
-            Kind::End { switches, interrupts } => {
-                life.end = Some((event.work, (*switches, *interrupts)));
-                life.ended = event.time;
-                self.threads.ends(life.tgid);
-                if let Some(parent) = life.parent {
-                    self.lives[parent].children.ended(event.time);
-                }
-            }
+            Kind::End { switches, interrupts } => self.end(index, event, (*switches, *interrupts)),
             Kind::Last { switches, interrupts, ticks } => {
                 if life.end.is_none() {
                     life.seen = Some((event.work, (*switches, *interrupts)));
@@ -295,6 +289,17 @@ impl Conversion {
                 self.lives[leader].footprint = Some(*footprint);
             }
             _ => {}
+        }
+    }
+
+    /// The task at `index` has ended; how often it had got a CPU, and how many interrupts it had sent.
+    fn end(&mut self, index: usize, event: &Event, counts: (u32, u32)) {
+        let life = &mut self.lives[index];
+        life.end = Some((event.work, counts));
+        life.ended = event.time;
+        self.threads.ends(life.tgid);
+        if let Some(parent) = life.parent {
+            self.lives[parent].children.ended(event.time);
         }
     }
 
@@ -369,9 +374,8 @@ impl Conversion {
                 let signal = self.new_signal(waker, work);
                 self.step(waker, Step::new(slept.wake, work, Op::Post(signal)));
                 // The post stays in any case: there its end begins.
-                let others = self.lives[index].children.others_at(slept.wake);
-                let any = others > 0 && self.any_end_will_do(index, waker, slept);
-                (if any { Op::Children(others) } else { Op::Await(signal) }, event.time.max(slept.wake))
+                let others = family::others_that_would_do(&self.lives, index, waker, slept);
+                (others.map_or(Op::Await(signal), Op::Children), event.time.max(slept.wake))
             }
             None => (Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))), event.time),
         };
@@ -389,13 +393,6 @@ impl Conversion {
         let reading = Some(life.readings.len() as u32);
         life.readings.push(Reading { cpu: slept.cpu, counters: slept.counters });
         self.step(index, Step { counts, reading, ..Step::new(time, event.work, op) });
-    }
-
-    /// Whether the sleep ended as a child ended, and would have as another did.
-    fn any_end_will_do(&self, index: usize, waker: usize, slept: &Slept) -> bool {
-        let child = &self.lives[waker];
-        let is_process = child.parent == Some(index) && child.tgid != self.lives[index].tgid;
-        is_process && !slept.names_child && child.exited.is_some_and(|time| time <= slept.wake)
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {

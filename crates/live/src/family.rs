@@ -5,6 +5,8 @@
 //! So a sleep that the end of a child ended becomes a wait for so many ends of children, not for this child's, unless
 //! the sleeper's system call named it (`waitpid(2)` with a number) or no other child lived.
 
+use crate::event::Slept;
+use crate::life::Life;
 use ids::Nanos;
 
 /// When the children of a task were born, and when they ended; both in the order of time.
@@ -30,6 +32,16 @@ impl Children {
         let until = |times: &[Nanos]| times.partition_point(|event| *event <= time);
         until(&self.births).saturating_sub(until(&self.ends) + 1) as u32
     }
+}
+
+/// How many children lived whose ends would have ended this sleep of a task as well as that of `waker` did; `None` if that
+/// is no end of a child, or of the only one that would do.
+pub(crate) fn others_that_would_do(lives: &[Life], sleeper: usize, waker: usize, slept: &Slept) -> Option<u32> {
+    let (parent, child) = (&lives[sleeper], &lives[waker]);
+    let is_process = child.parent == Some(sleeper) && child.tgid != parent.tgid;
+    let ends = is_process && child.exited.is_some_and(|time| time <= slept.wake);
+    let others = parent.children.others_at(slept.wake);
+    (ends && !slept.names_child && others > 0).then_some(others)
 }
 
 /// Most events come in the order of time.
