@@ -49,6 +49,8 @@ pub(crate) struct Changes {
     /// Most CPU time of that group, in percent of one CPU, and whether it may have more that nobody else wants.
     pub cap: Option<u32>,
     pub cap_is_hard: bool,
+    /// The weight of that one.
+    pub weight: Option<u32>,
     /// Tasks of this name get so many thousandths of their work.
     pub slow: Vec<(String, u64)>,
 }
@@ -192,9 +194,10 @@ impl Changes {
         }
         if let Some(around) = &self.group {
             workload.groups.iter_mut().for_each(|group| group.path.insert_str(0, around));
-            if self.cap.is_some() {
-                let (cap_percent, hard) = (self.cap, self.cap_is_hard);
-                workload.groups.push(TaskGroup { cap_percent, hard, ..TaskGroup::new(around) });
+            let mut own = TaskGroup { cap_percent: self.cap, hard: self.cap_is_hard, ..TaskGroup::new(around) };
+            own.weight = self.weight.unwrap_or(own.weight);
+            if own != TaskGroup::new(around) {
+                workload.groups.push(own);
             }
         }
         for task in &mut workload.tasks {

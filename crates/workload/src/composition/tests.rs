@@ -140,6 +140,12 @@ fn what_makes_no_sense_is_refused_in_one_line() {
             r#"endless,group=/a,cap=6: group "/a" is described otherwise by an earlier part"#,
         ),
         ("all,group=a", r#"workload "all,group=a": group=a; expected group=PATH, such as /a or /a/x"#),
+        ("all,weight=3", r#"workload "all,weight=3": weight without group; expected group=PATH, whose weight it is"#),
+        ("all,group=/a,weight=0", r#"workload "all,group=/a,weight=0": weight=0; expected weight=NUMBER, 1 to 10000"#),
+        (
+            "all,group=/a,weight=2+x=all,group=/a,weight=3",
+            r#"x=all,group=/a,weight=3: group "/a" is described otherwise by an earlier part"#,
+        ),
         ("grouped+x=shared", r#"x=shared: group "/a" is described otherwise by an earlier part"#),
         ("all,slow=x:2", "all,slow=x:2: slow=x: no task is called so"),
         ("all,slow=a:", r#"workload "all,slow=a:": slow=a:; expected slow=TASK:FACTOR, such as cc1:1.5"#),
@@ -152,7 +158,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, cap=PERCENT, hard-cap=PERCENT, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         ("all,jobs=2,load=50", r#"workload "all,jobs=2,load=50": jobs and load; expected one of them"#),
         ("all,load=0", r#"workload "all,load=0": load=0; expected load=PERCENT of the machine's CPUs, such as 150"#),
@@ -200,6 +206,8 @@ fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
             "endless/spin /u/a None"
         ]
     );
+    // A part says what its group weighs, and no more of those within.
+    assert_eq!(shown("grouped,group=/u,weight=7")[..3], ["/u 7", "/u/a 300", "/u/a/x 100"]);
     // What is described of a group holds for another part's tasks in it.
     let cpus = compose("grouped+endless,group=/a").unwrap().tasks[2].cpus.clone().unwrap();
     assert_eq!(cpus.to_string(), "0-1");
