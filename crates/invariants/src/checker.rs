@@ -63,7 +63,7 @@ impl Checker {
             stints: sees_slices.map(|ticks| Stints::new(cpus, beyond(ticks))),
             preemption: promises.preemption.map(|_| Preemption::new(cpus)),
             loads: (promises != Promises::default()).then(|| Loads::new(cpus)),
-            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, &demands)),
+            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, promises.gang_settles, &demands)),
             windows: promises.windows.then(Windows::default),
             caps: promises.caps.then(|| Caps::new(&demands, promises.caps_half_life, cpus, conditions.tick)),
             demands,
@@ -340,6 +340,7 @@ impl Checker {
         }
         self.judge_stay(now, cpu);
         self.set_running(now, prev, false);
+        self.gangs.iter_mut().for_each(|gangs| gangs.leave(cpu, prev, still_runnable));
         if self.state.leave(now, prev, still_runnable) {
             self.wait(now, prev);
         }
@@ -362,6 +363,7 @@ impl Checker {
             self.add(Property::Affinity, (now, now), (vec![task], vec![cpu]), 0, 0);
         }
         self.stints.iter_mut().for_each(|stints| stints.begin(now, task, cpu));
+        self.gangs.iter_mut().for_each(|gangs| gangs.take(cpu, task));
         self.set_running(now, task, true);
         self.loads.iter_mut().for_each(|loads| loads.place(task, cpu));
     }
