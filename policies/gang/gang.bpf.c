@@ -13,8 +13,9 @@
  *
  * 3. Rows take turns of 100 ms. At the end of each, every CPU is told to look again, and takes its cell of the next row.
  *
- * 4. Alternates. A CPU whose cell of this row is empty, or whose task sleeps, runs its cell of another row meanwhile. When the
- *    task comes back, the alternate makes way at once.
+ * 4. Alternates. A CPU whose cell of this row is empty, or whose task sleeps, runs its cell of another row meanwhile: of the
+ *    first one behind this that has anybody there. All CPUs go through the rows in this order, so alternates are of one job
+ *    as far as may be. When the task comes back, the alternate makes way at once.
  *
  * 5. Tasks of no job stand in a common queue, which is as a row of its own: in its turn CPUs take from there first. CPUs
  *    without anybody in their column take from there at any time.
@@ -284,8 +285,10 @@ static __always_inline bool take_from(u64 queue)
 	return scx_bpf_dsq_nr_queued(queue) && dsq_move_to_local(queue);
 }
 
-/* Its cells of the other rows, from the next one on. */
-VERIFIED_ONCE u32 take_alternate(u32 column, u32 active)
+enum alternate { NOBODY, TAKEN, GOES_ON };
+
+/* Its cells of the other rows, from the next one on. Whoever ran goes on if its row, `own`, is the first. */
+VERIFIED_ONCE u32 take_alternate(u32 column, u32 active, u32 own)
 {
 	int steps;
 
@@ -293,9 +296,11 @@ VERIFIED_ONCE u32 take_alternate(u32 column, u32 active)
 		u32 row = (active + steps) % (nr_rows + 1);
 
 		if (row < nr_rows && row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
-			return true;
+			return TAKEN;
+		if (row == own)
+			return GOES_ON;
 	}
-	return false;
+	return NOBODY;
 }
 
 /* ---- The life of a task, in order ---- */
@@ -366,17 +371,19 @@ OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
-	bool in_turn = t && (has_cell(prev, t) ? row_of(t->cell) : nr_rows) == active;
-	bool taken;
+	u32 own = !t ? NO_CELL : has_cell(prev, t) ? row_of(t->cell) : nr_rows;
+	bool in_turn = own == active, taken;
+	u32 alternate = NOBODY;
 
 	if (active == nr_rows)
 		taken = take_from(COMMON_DSQ);
 	else
 		taken = take_from(active * nr_online + column);
 	if (!taken && !in_turn)
-		taken = take_alternate(column, active);
-	if (!taken && !in_turn)
+		alternate = take_alternate(column, active, own < nr_rows ? own : NO_CELL);
+	if (!taken && !in_turn && alternate == NOBODY)
 		taken = take_from(COMMON_DSQ);
+	taken = taken || alternate == TAKEN;
 	if (taken || !t)
 		return;
 	WRITE_ONCE(cpu_of(cpu)->alternate, !in_turn);

@@ -71,6 +71,21 @@ fn alternates_fill_the_gaps() {
     assert!(whole[0] >= 980 && whole[1] >= 980, "{whole:?}");
 }
 
+/// Theory 4: where several CPUs have no use for their own row, their alternates are of the same job. In the turn of the task of
+/// no job it is one of the first two, also on the CPU that has just run one of it in the third job's turn.
+#[test]
+fn alternates_are_of_one_job() {
+    let (mut world, jobs) = world("gang", 4, &[4, 4, 3], 1);
+    let mut turns = 0;
+    for _ in 0..2_000 {
+        let running = running(&world, &jobs);
+        turns += running[3];
+        assert!(running[3] == 0 || running[..3].contains(&3), "{running:?}");
+        world.run_ms(1);
+    }
+    assert!((480..=520).contains(&turns), "{turns}");
+}
+
 /// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in
 /// the turn of the task's row.
 #[test]
