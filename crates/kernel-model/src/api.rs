@@ -75,6 +75,9 @@ pub struct TaskAttributes {
     pub allowed: CpuSet,
     /// A thread of the kernel itself.
     pub kernel_thread: bool,
+    /// The CPU to which a thread of the kernel belongs (KTHREAD_IS_PER_CPU): it may run nowhere else, also where there is only
+    /// one CPU and any thread may run nowhere else.
+    pub own_cpu: Option<CpuId>,
     /// A thread of its parent's process (`CLONE_THREAD`), whose number and leader it shares. Means nothing without a parent.
     pub thread: bool,
     /// Who forks it; `None`: from outside.

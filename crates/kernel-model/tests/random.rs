@@ -200,6 +200,7 @@ impl World {
                     nice: 0,
                     allowed: allowed.clone(),
                     kernel_thread: false,
+                    own_cpu: None,
                     thread: false,
                     parent: None,
                     identity: kernel_model::Identity::default(),

@@ -174,6 +174,7 @@ impl<M: Model> Run<'_, M> {
             nice: what.nice,
             allowed,
             kernel_thread: false,
+            own_cpu: None,
             thread: parent.is_some_and(|parent| self.player.is_thread(spec, parent)),
             parent,
             identity: self.groups.identity(self.workload, spec, parent, next),

@@ -51,6 +51,7 @@ impl<M: Model> Run<'_, M> {
                 nice: 0,
                 allowed: [cpu].into_iter().collect(),
                 kernel_thread: true,
+                own_cpu: Some(cpu),
                 thread: false,
                 parent: None,
                 identity: Identity::default(),

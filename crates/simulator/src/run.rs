@@ -290,6 +290,7 @@ impl<'a, M: Model> Run<'a, M> {
             nice: 0,
             allowed: self.all_cpus.clone(),
             kernel_thread: true,
+            own_cpu: None,
             thread: false,
             parent: None,
             identity: Identity::default(),

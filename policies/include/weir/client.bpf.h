@@ -3,7 +3,8 @@
  * Who takes part where CPU time is shared, and how those are put in line who do.
  *
  * 1. Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
- *    quanta of 100 ms.
+ *    quanta of 100 ms. Where there is only one CPU, all tasks are bound to it, and what tells is a flag that the kernel keeps
+ *    to itself (kthread_is_per_cpu()): threads that work for long, such as those that look for memory, do not have it.
  * 2. Whoever is put in line tells one idle CPU that it may use.
  * 3. A task that wakes goes to an idle CPU. The kernel can be mistaken there: a real-time task was faster, or the scheduler
  *    has just been loaded, when every CPU counts as idle that has not idled since. Since 7.1 it brings the task back then
@@ -14,11 +15,12 @@
 #define WEIR_CLIENT_BPF_H
 
 #include "scx.bpf.h"
+#include "kthread.bpf.h"
 
 /* 1 */
 static __always_inline bool is_client(const struct task_struct *p)
 {
-	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1;
+	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1 || !belongs_to_cpu(p);
 }
 
 /* 1: before whoever runs there. */

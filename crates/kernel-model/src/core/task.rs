@@ -149,6 +149,8 @@ pub(crate) struct Task {
     pub allowed_count: u32,
     /// A thread of the kernel.
     pub kernel_thread: bool,
+    /// The CPU to which a thread of the kernel belongs (KTHREAD_IS_PER_CPU).
+    pub own_cpu: Option<CpuId>,
     /// Who forked it.
     pub parent: TaskId,
     /// PF_EXITING.

@@ -85,6 +85,8 @@ pub(crate) struct TaskView<'a> {
     pub comm: &'a str,
     /// PF_KTHREAD 0x20_0000, PF_EXITING 0x4, …
     pub flags: u32,
+    /// The CPU to which a thread of the kernel belongs.
+    pub own_cpu: Option<CpuId>,
     /// Kernel's: 120 + nice for normal tasks.
     pub static_prio: i32,
     pub prio: i32,
@@ -142,6 +144,7 @@ impl Objects {
             pid: 0,
             comm: &format!("swapper/{cpu}"),
             flags: PF_IDLE | PF_KTHREAD,
+            own_cpu: Some(cpu),
             static_prio: 120,
             prio: 120,
             policy: 0,
@@ -177,9 +180,14 @@ impl Objects {
         let leader = memory.slot_in(self.tasks, leader).expect("a task leads it");
         let pid = self.people.pid(memory, task.0, view.pid);
         let signal = self.people.signal(memory, leader, view.session);
+        let kthread = match view.flags & PF_KTHREAD {
+            0 => 0,
+            _ => self.people.kthread(memory, task.0, view.own_cpu),
+        };
         let mut to = Writer { bytes: memory.slot_mut(self.tasks, task.0), structure: &TASK_STRUCT };
         to.set("thread_pid", pid);
         to.set("signal", signal);
+        to.set("worker_private", kthread);
     }
 
     /// One thread more or less in the process of a task.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whose a task is, as programs see it: credentials by user, numbers of tasks and sessions, and what a process shares.
 
-use super::structs::{CRED, PID, SIGNAL_STRUCT};
+use super::structs::{CRED, KTHREAD, PID, SIGNAL_STRUCT};
 use super::writer::Writer;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
+use ids::CpuId;
 use std::collections::BTreeMap;
 
 /// `enum pid_type`: places in `signal->pids`.
@@ -24,6 +25,8 @@ pub(crate) struct People {
     sessions: BTreeMap<u32, u32>,
     /// Slot = task number of the leader.
     signals: RegionId,
+    /// `struct kthread`, slot = task number.
+    kthreads: RegionId,
 }
 
 impl People {
@@ -36,6 +39,7 @@ impl People {
             session_pids: region("session pid", PID.size()),
             sessions: BTreeMap::new(),
             signals: region("signal_struct", SIGNAL_STRUCT.size()),
+            kthreads: region("kthread", KTHREAD.size()),
         }
     }
 
@@ -75,6 +79,17 @@ impl People {
         to.set_element("pids", TGID, tgid);
         to.set_element("pids", SID, session);
         memory.addr(self.signals, leader)
+    }
+
+    /// What a thread of the kernel has of its own. `cpu` is the one that it belongs to: `kthread_set_per_cpu()`.
+    pub fn kthread(&self, memory: &mut Memory, task: u32, cpu: Option<CpuId>) -> GuestAddr {
+        /// A bit of `flags`.
+        const KTHREAD_IS_PER_CPU: u64 = 1 << 0;
+        memory.grow(self.kthreads, (task + 1).next_power_of_two());
+        let mut to = Writer { bytes: memory.slot_mut(self.kthreads, task), structure: &KTHREAD };
+        to.set("flags", if cpu.is_some() { KTHREAD_IS_PER_CPU } else { 0 });
+        to.set("cpu", cpu.map_or(0, |cpu| cpu.0.into()));
+        memory.addr(self.kthreads, task)
     }
 
     /// One thread more or less in the process of this leader.

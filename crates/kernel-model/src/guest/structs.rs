@@ -88,6 +88,7 @@ pub(crate) const TASK_STRUCT: Struct = Struct {
         field("numa_preferred_nid", Ty::I32),
         field("scx", Ty::Struct(&SCHED_EXT_ENTITY)),
         field("se", Ty::Struct(&SCHED_ENTITY)),
+        field("worker_private", Ty::VoidPtr),
         field("cpus_mask", Ty::Struct(&CPUMASK)),
     ],
 };
@@ -148,6 +149,10 @@ pub(crate) const KERNFS_NODE: Struct =
 
 /// The cgroups of a task.
 pub(crate) const CSS_SET: Struct = Struct { name: "css_set", fields: &[field("dfl_cgrp", Ty::Ptr("cgroup"))] };
+
+/// What a thread of the kernel has behind `worker_private` (`to_kthread()`): the kernel's own, but in its BTF.
+pub(crate) const KTHREAD: Struct =
+    Struct { name: "kthread", fields: &[field("flags", Ty::ULong), field("cpu", Ty::U32), field("node", Ty::U32)] };
 
 /// The address space of a task: programs only ask whether there is one.
 pub(crate) const MM_STRUCT: Struct = Struct { name: "mm_struct", fields: &[field("start_code", Ty::ULong)] };
@@ -367,6 +372,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     CGROUP,
     KERNFS_NODE,
     CSS_SET,
+    KTHREAD,
     MM_STRUCT,
     UPID,
     PID,

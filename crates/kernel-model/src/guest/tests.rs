@@ -2,7 +2,7 @@
 //! Guest objects as a program reads them: through addresses and the offsets of the BTF.
 
 use super::masks::MASK_SIZE;
-use super::structs::{SCX_EXIT_INFO, TASK_STRUCT};
+use super::structs::{KTHREAD, SCX_EXIT_INFO, TASK_STRUCT};
 use super::*;
 use crate::ExitInfo;
 use bpf_machine::{FaultKind, Memory};
@@ -20,6 +20,7 @@ fn view<'a>(pid: i32, tgid: i32, parent: TaskId, allowed: &'a CpuSet) -> TaskVie
         pid,
         comm: "a name that is too long",
         flags: 0x40_0000,
+        own_cpu: None,
         static_prio: 125,
         prio: 125,
         policy: 3,
@@ -262,4 +263,24 @@ proptest! {
             prop_assert_eq!(contains, set.contains(CpuId(cpu)));
         }
     }
+}
+
+/// `to_kthread()`: threads of the kernel tell whether they belong to a CPU; other tasks have nothing there.
+#[test]
+fn threads_of_the_kernel_have_flags() {
+    let (mut memory, mut objects) = new(4);
+    let all = CpuSet::first_n(4);
+    let own = [None, None, Some(CpuId(2))];
+    for (task, own_cpu) in (0..).zip(own) {
+        let flags = if task == 0 { 0 } else { 0x20_0000 };
+        let view = TaskView { flags, own_cpu, ..view(7 + task, 7 + task, TaskId::NONE, &all) };
+        objects.publish(&mut memory, TaskId(task as u32), &view);
+    }
+    let thread = |task| read(&memory, objects.task_addr(&memory, TaskId(task), CpuId(0)), "worker_private");
+    let of = |task, path| {
+        let (offset, ty) = KTHREAD.member(path);
+        memory.load(thread(task) + u64::from(offset), ty.size()).expect("it has flags")
+    };
+    assert_eq!(thread(0), 0);
+    assert_eq!([of(1, "flags"), of(2, "flags"), of(2, "cpu")], [0, 1, 2]);
 }

@@ -54,7 +54,8 @@ impl Kernel {
     }
 
     fn new_task(&self, task: TaskId, cpu: CpuId, attributes: TaskAttributes) -> Task {
-        let TaskAttributes { name, policy, nice, allowed, kernel_thread, thread, parent, identity } = attributes;
+        let TaskAttributes { name, policy, nice, allowed, kernel_thread, own_cpu, thread, parent, identity } =
+            attributes;
         let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
         assert!(!allowed.is_empty(), "a task may run on some CPU of the machine");
         let mut comm = name;
@@ -76,6 +77,7 @@ impl Kernel {
             allowed_count: allowed.len() as u32,
             allowed: self.core.share(allowed),
             kernel_thread,
+            own_cpu,
             parent: parent.unwrap_or(TaskId::NONE),
             exiting: false,
             uid: identity.uid.unwrap_or(uid),
@@ -120,6 +122,7 @@ impl Kernel {
             pid: entry.pid,
             comm: &entry.comm,
             flags,
+            own_cpu: entry.own_cpu,
             static_prio: 120 + i32::from(entry.nice),
             prio: entry.prio(),
             policy: entry.policy_number(),
@@ -222,7 +225,7 @@ impl Kernel {
     /// `kthread_is_per_cpu`.
     pub(super) fn belongs_to_cpu(&self, task: TaskId) -> bool {
         let entry = self.core.task(task);
-        entry.kernel_thread && entry.allowed_count == 1
+        entry.own_cpu.is_some()
     }
 
     /// A CPU where the task may not run is replaced silently (`select_fallback_rq`): by the first one of the node where

@@ -137,6 +137,7 @@ impl Bench {
             nice,
             allowed,
             kernel_thread: false,
+            own_cpu: None,
             thread: false,
             parent: None,
             identity: kernel_model::Identity::default(),

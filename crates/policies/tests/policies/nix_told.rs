@@ -127,7 +127,7 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let tasks = sleepers_on(&mut world, &[1, 1]);
-        let thread = TaskAttributes { kernel_thread: true, ..world.pinned(1, 0) };
+        let thread = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(1)), ..world.pinned(1, 0) };
         let thread = world.start(vec![thread])[0];
         world.block(thread);
         world.start(vec![world.pinned(0, 0)]);

@@ -21,7 +21,7 @@ fn occupy(world: &mut World, cpus: impl IntoIterator<Item = u32>) -> Vec<TaskId>
 
 /// A thread of the kernel that is bound to a CPU, asleep.
 fn kernel_thread(world: &mut World, cpu: u32) -> TaskId {
-    let attributes = TaskAttributes { kernel_thread: true, ..world.pinned(cpu, 0) };
+    let attributes = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(cpu)), ..world.pinned(cpu, 0) };
     let task = world.start(vec![attributes])[0];
     world.block(task);
     task

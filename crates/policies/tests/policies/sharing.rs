@@ -15,7 +15,7 @@ fn sharing() -> Vec<&'static str> {
 fn threads_of_the_kernel_run_at_once() {
     for name in sharing() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
-        let kernel = |cpu| TaskAttributes { kernel_thread: true, ..world.pinned(cpu, 0) };
+        let kernel = |cpu| TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(cpu)), ..world.pinned(cpu, 0) };
         let threads = world.start(vec![kernel(0), kernel(1)]);
         for thread in &threads {
             world.block(*thread);
@@ -29,6 +29,23 @@ fn threads_of_the_kernel_run_at_once() {
             assert_eq!(world.running(cpu), *thread, "{name}");
             world.block(*thread);
             assert!(hogs.contains(&ran) && hogs.contains(&world.running(cpu)), "{name}");
+        }
+    }
+}
+
+/// Where there is one CPU a thread of the kernel is bound to it even if it belongs to none: it waits as others do.
+#[test]
+fn threads_that_belong_to_no_cpu_wait() {
+    for name in among(&["currency", "dwcs", "gang", "lottery", "stride"]) {
+        for own_cpu in [None, Some(CpuId(0))] {
+            let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
+            let thread = TaskAttributes { kernel_thread: true, own_cpu, ..world.attributes() };
+            let thread = world.start(vec![thread])[0];
+            world.block(thread);
+            let hog = world.start(vec![world.attributes()])[0];
+            world.run_ms(1);
+            world.wake(0, thread, false);
+            assert_eq!(world.running(0) == hog, own_cpu.is_none(), "{name} {own_cpu:?}");
         }
     }
 }

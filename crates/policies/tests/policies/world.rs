@@ -147,6 +147,7 @@ impl World {
             nice: 0,
             allowed: CpuSet::first_n(self.machine.topology.len()),
             kernel_thread: false,
+            own_cpu: None,
             thread: false,
             parent: None,
             identity: kernel_model::Identity::default(),

@@ -69,6 +69,7 @@ impl<M: Model> Run<'_, M> {
                 nice: thread.nice,
                 allowed: thread.cpu.map_or_else(|| self.all_cpus.clone(), |cpu| CpuSet::from_iter([cpu])),
                 kernel_thread: true,
+                own_cpu: thread.cpu,
                 thread: false,
                 parent: None,
                 identity: Identity::default(),

@@ -118,6 +118,7 @@ impl Pair {
             nice,
             allowed,
             kernel_thread: false,
+            own_cpu: None,
             thread: false,
             parent: None,
             identity: crate::Identity::default(),

@@ -9,7 +9,7 @@ use kernel_model::{Leave, TaskAttributes};
 const PINNED_DSQ: u64 = 0x20000;
 
 fn thread(world: &World, cpu: u32, nice: i8) -> TaskAttributes {
-    TaskAttributes { kernel_thread: true, ..world.pinned(cpu, nice) }
+    TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(cpu)), ..world.pinned(cpu, nice) }
 }
 
 /// A CPU goes while its tasks wait in each of the queues: they run elsewhere, and it comes back to work.
@@ -139,7 +139,7 @@ fn a_thread_of_an_idle_cpu_runs_at_once() {
 fn kernel_threads_of_a_cpu_run_at_once() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
-        let thread = TaskAttributes { kernel_thread: true, ..world.pinned(1, 0) };
+        let thread = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(1)), ..world.pinned(1, 0) };
         let thread = world.start(vec![thread])[0];
         world.run_ms(1);
         world.block(thread);
