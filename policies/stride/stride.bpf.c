@@ -21,7 +21,7 @@
  * 5. Several CPUs. A task runs on one CPU at a time, so one that holds more than 1/m of all tickets falls behind more and
  *    more. That by itself costs nobody anything, but the others run ahead of the global pass meanwhile: somebody new would
  *    run before them until they are level, which may take minutes. So tickets count only as far as they can be used
- *    (<weir/feasible.bpf.h>). `clamp=false` is the paper's way.
+ *    (<weir/feasible.bpf.h>). `clamp=false` is the paper's way, without this and the next point.
  *
  * 6. Tasks that are bound to one CPU of several share that one, and count as one task with all their tickets together. Their
  *    CPU has a global pass of its own (bound.bpf.h).
@@ -331,7 +331,7 @@ OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 	if (!t || !is_client(p))
 		return;
 	waits_from(t, now_ns());
-	t->bound = nr_cpus > 1 && p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) + 1 : 0;
+	t->bound = clamp && nr_cpus > 1 && p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) + 1 : 0;
 	if (by_tree) {
 		t->slot = take_slot(p->pid);
 		if (t->slot == NO_SLOT)
