@@ -81,6 +81,9 @@ impl Checker {
     /// What was found until the run ended.
     pub fn finish(mut self, end: Nanos) -> Findings {
         self.close(end);
+        for cpu in self.state.cpus() {
+            self.judge_place(end, cpu, self.state.running(cpu));
+        }
         self.findings.useless_migrations = self.loads.as_ref().map(Loads::useless_migrations);
         self.findings.not_seen = self.not_seen();
         self.findings
@@ -260,6 +263,14 @@ impl Checker {
         }
     }
 
+    /// Whether the task stayed on this CPU for too long after it lost the right to it.
+    fn judge_place(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
+        let Some(task) = task.some() else { return };
+        if let Some((since, limit)) = self.state.overstays(task, cpu, now, self.conditions.tick) {
+            self.add(Property::Affinity, (since, now), (vec![task], vec![cpu]), now.since(since).0, limit.0);
+        }
+    }
+
     /// Whether the one that has this CPU kept it for too long.
     fn judge_stay(&mut self, now: Nanos, cpu: CpuId) {
         let Some(task) = self.state.running(cpu).some().filter(|task| self.state.is_scheduled(*task)) else { return };
@@ -313,9 +324,7 @@ impl Checker {
         if prev == TaskId::NONE {
             return;
         }
-        if let Some((since, limit)) = self.state.overstays(prev, cpu, now, self.conditions.tick) {
-            self.add(Property::Affinity, (since, now), (vec![prev], vec![cpu]), now.since(since).0, limit.0);
-        }
+        self.judge_place(now, cpu, prev);
         self.judge_stay(now, cpu);
         self.set_running(now, prev, false);
         if self.state.leave(now, prev, still_runnable) {
