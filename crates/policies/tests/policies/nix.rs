@@ -364,25 +364,6 @@ fn a_task_that_wakes_gets_a_whole_core() {
     assert_ne!(world.machine.topology.locality(CpuId(cpu), CpuId(0)), Locality::Smt, "on CPU {cpu}");
 }
 
-/// Who comes from a higher class was never sent anywhere, so nobody concludes that a CPU goes.
-#[test]
-fn who_changes_its_policy_closes_no_cpu() {
-    let mut world = smp("node:1 core:3 pu:1");
-    let fifo = |world: &World, cpu| TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(cpu, 0) };
-    let waits = fifo(&world, 2);
-    let waits = world.start(vec![waits])[0];
-    world.block(waits);
-    world.kernel.set_affinity(CpuId(0), waits, &only(&[0, 1, 2])).unwrap();
-    let hogs = (0..3).map(|cpu| fifo(&world, cpu)).collect();
-    let hogs = world.start(hogs);
-    world.wake(1, waits, false);
-    world.kernel.set_policy(CpuId(1), waits, Policy::Other, 0).unwrap();
-    world.settle();
-    assert_eq!(world.cpu_of(waits), None);
-    world.block(hogs[0]);
-    assert_eq!(world.running(0), waits);
-}
-
 /// Share 2: ten compete, but for 10 ms only: the load is 1.09, and a share of a half is worth 2.
 #[test]
 fn the_load_is_an_average() {
