@@ -32,9 +32,17 @@
  *    task's user says, and it decays in the same way. So 3 is true for it, too, without shares. Where half-lives differ, by
  *    nice value, keys are of nice 0, and those of others are told anew every second.
  *
+ * 9. Caps. A group of tasks, which is a cgroup, can be kept below a usage of its own: above a soft cap its tasks are late, they
+ *    run when nobody else wants the CPU; above a hard one they do not run. caps.bpf.h has what that takes: two more queues, and
+ *    a timer that looks who has come down. Who is late counts as later than all others.
+ *
+ * 10. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h): by 3 a task of 1 share that had the CPU
+ *    alone waits for h * log2(420), 44 s, beside a new one of 420. It costs what any other turn costs.
+ *
  * Where this departs from EBS, and why:
  * - EBS maps the ratio of usage per share to the highest one of a CPU, its yardstick, to 100 priorities, and moves lists of
  *   waiting tasks up as they age. The order is that of 3 without the rounding.
+ * - Caps are of groups; there they are of tasks, for each of which a system call tells them.
  * - A usage below 2^-20 counts as that: else there is no logarithm of the usage of a new task.
  * And from Share:
  * - CPU time is charged as it is used, in place of whole ticks, and nothing else is. Priorities decay without steps.
@@ -51,6 +59,13 @@
 LICENSE("GPL");
 
 #define QUEUE_DSQ 0
+#define LATE_DSQ 1	/* 9 */
+#define PARK_DSQ 2
+#define OVERDUE_DSQ 3	/* 10 */
+
+/* 9: later than any key. */
+#define LATE_BY (1ULL << 62)
+
 #define MAX_CPUS 4096
 #define MAX_CPU_MASK (MAX_CPUS - 1)
 
@@ -65,7 +80,9 @@ RODATA u32 user_half_life_ms = 120000;
 #define USAGE_ONE (1ULL << 32)
 #define USAGE_LEAST (USAGE_ONE >> 20)
 
-#define PICK_REFUSED(p, cpu) false
+static bool is_refused(struct task_struct *p);
+
+#define PICK_REFUSED(p, cpu) is_refused(p)
 #define PICK_BIASED false
 #define PICK_SEEN(p, key, cpu) (key)
 #define PICK_FLAGS SCX_ENQ_IMMED
@@ -78,8 +95,10 @@ struct task {
 	u64 key;
 	u64 half_life_ns;
 	u64 since;	/* its user was charged until then */
+	u64 waits_since;	/* 10 */
 	u32 log_shares;
 	u32 job;
+	bool overdue;
 	bool counted;	/* among those of its user that want to run */
 };
 
@@ -96,6 +115,8 @@ static struct task *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
+
+#include <weir/overdue.bpf.h>
 
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
@@ -170,17 +191,53 @@ static __always_inline void set_shares(struct task_struct *p, struct task *t)
 	t->log_shares = share ? 0 : log2_of(shares_of(p));
 }
 
+/* ---- 9: caps ---- */
+
+/* What happens by itself: each second in Share, and looks at caps. */
+enum { SECONDS, LOOKS, LOOPS };
+
+struct loop {
+	struct bpf_timer timer;
+};
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, LOOPS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct loop);
+} loops SEC(".maps");
+
+static void interrupt_latest(struct task_struct *p, struct task *t);
+
+#include "caps.bpf.h"
+
+static __always_inline bool is_refused(struct task_struct *p)
+{
+	struct task *t = READ_ONCE(above_hard) ? task_of(p) : NULL;
+
+	return t && is_parked(t->job);
+}
+
+static __always_inline u64 seen_key(struct task *t)
+{
+	return t->key + (is_late(t->job) ? LATE_BY : 0);
+}
+
 /* ---- 8: users ---- */
 
 /* From now on until it stops, or its user's usage is told anew. */
 static __noinline void charge_and_aim(struct task *t, u64 now)
 {
+	u64 ns = now - t->since;
+
+	t->since = now;
+	if (READ_ONCE(nr_caps))
+		charge_caps(t->job, ns);
 	if (!share) {
 		t->limit = USAGE_ONE;
 		return;
 	}
-	charge(t->job, now - t->since);
-	t->since = now;
+	charge(t->job, ns);
 	t->limit = rest_of_priority(t->job, t->half_life_ns);
 }
 
@@ -209,17 +266,6 @@ static __noinline u32 tell_keys(u64 now)
 	return told;
 }
 
-struct loop {
-	struct bpf_timer timer;
-};
-
-struct {
-	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	MAP_NUMBER(max_entries, 1);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct loop);
-} loops SEC(".maps");
-
 static int second(void *map, u32 *key, struct loop *loop)
 {
 	each_second(half_to((SECONDS_OF_USAGE * 1000ULL << LOG2_BITS) / user_half_life_ms) >> LOG2_BITS);
@@ -236,7 +282,7 @@ static int second(void *map, u32 *key, struct loop *loop)
 /* The CPU counts as running the task for which it is told. */
 static void interrupt_latest(struct task_struct *p, struct task *t)
 {
-	u64 latest = t->key;
+	u64 own = seen_key(t), latest = own;
 	s32 victim = -1;
 	int cpu;
 
@@ -250,8 +296,17 @@ static void interrupt_latest(struct task_struct *p, struct task *t)
 	}
 	if (victim < 0)
 		return;
-	WRITE_ONCE(cpu_of(victim)->key, t->key);
+	WRITE_ONCE(cpu_of(victim)->key, own);
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+/* ---- 10 ---- */
+
+static void look_for_overdue(u64 now)
+{
+	move_overdue(QUEUE_DSQ, now);
+	move_overdue(LATE_DSQ, now);
+	move_overdue(PARK_DSQ, now);
 }
 
 /* ---- The life of a task, in order ---- */
@@ -277,20 +332,24 @@ SLEEPABLE_OP2(s32, entitlement_init_task, struct task_struct *, p, struct scx_in
 
 OP3(s32, entitlement_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
-	return go_to_idle_cpu(p, prev_cpu, wake_flags, slice_ns());
+	return is_refused(p) ? prev_cpu : go_to_idle_cpu(p, prev_cpu, wake_flags, slice_ns());
 }
 
 OP2(void, entitlement_runnable, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
 
-	if (t && is_client(p))
+	if (!t)
+		return;
+	waits_from(t, now_ns());
+	if (is_client(p))
 		count(t, true);
 }
 
 OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
+	u64 queue;
 
 	if (!t || !is_client(p)) {
 		run_at_once(p, slice_ns(), enq_flags);
@@ -298,7 +357,10 @@ OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
 	}
 	update(t, now_ns());
 	set_key(t);
-	dsq_insert_by_key(p, QUEUE_DSQ, slice_ns(), t->key, enq_flags);
+	queue = queue_of(t->job);
+	dsq_insert_by_key(p, queue, slice_ns(), t->key, enq_flags);
+	if (queue == PARK_DSQ)
+		return;
 	if (!tell_idle_cpu(p, enq_flags) && (enq_flags & SCX_ENQ_WAKEUP))
 		interrupt_latest(p, t);
 }
@@ -310,17 +372,28 @@ static __always_inline void tell(struct task_struct *p, struct task *t, u64 now)
 	charge_and_aim(t, now);
 	set_key(t);
 	if (is_client(p))
-		WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, t->key);
+		WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, seen_key(t));
 }
 
-/* 4 */
+/* 4. By 9 who is parked competes for nothing, and who is late with its like alone. */
 OP2(void, entitlement_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 
+	bool late;
+
+	if (take_overdue(cpu))
+		return;
 	if (t)
 		tell(prev, t, now_ns());
-	if (!take(QUEUE_DSQ, cpu, t ? t->key : NO_LIMIT) && t)
+	if (t && is_client(prev) && is_parked(t->job))
+		t = NULL;
+	late = t && is_late(t->job);
+	if (take(QUEUE_DSQ, cpu, t && !late ? t->key : NO_LIMIT))
+		return;
+	if ((!t || late) && take(LATE_DSQ, cpu, t ? t->key : NO_LIMIT))
+		return;
+	if (t)
 		task_set_slice(prev, slice_ns());
 }
 
@@ -336,12 +409,21 @@ OP1(void, entitlement_running, struct task_struct *, p)
 	tell(p, t, now);
 }
 
+/* 9: its group has had its cap. */
+static __always_inline bool must_go(struct task *t)
+{
+	return is_parked(t->job) || (is_late(t->job) && scx_bpf_dsq_nr_queued(QUEUE_DSQ));
+}
+
 OP1(void, entitlement_tick, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
 
-	if (t)
-		tell(p, t, now_ns());
+	if (!t)
+		return;
+	tell(p, t, now_ns());
+	if (is_client(p) && must_go(t))
+		task_set_slice(p, 0);
 }
 
 OP2(void, entitlement_stopping, struct task_struct *, p, bool, runnable)
@@ -356,6 +438,7 @@ OP2(void, entitlement_stopping, struct task_struct *, p, bool, runnable)
 	update(t, now);
 	charge_and_aim(t, now);
 	t->limit = 0;
+	waits_from(t, now);
 }
 
 OP2(void, entitlement_quiescent, struct task_struct *, p, u64, deq_flags)
@@ -388,11 +471,16 @@ OP3(void, entitlement_cgroup_move, struct task_struct *, p, struct cgroup *, fro
 
 SLEEPABLE_OP2(s32, entitlement_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {
-	return make_job(cgrp, args->weight);
+	s32 error = make_job(cgrp, args->weight);
+
+	if (!error)
+		first_cap(cgrp, args);
+	return error;
 }
 
 SLEEPABLE_OP1(void, entitlement_cgroup_exit, struct cgroup *, cgrp)
 {
+	end_cap(cgrp);
 	end_job(cgrp);
 }
 
@@ -401,9 +489,14 @@ OP2(void, entitlement_cgroup_set_weight, struct cgroup *, cgrp, u32, weight)
 	weigh_job(cgrp, weight);
 }
 
+OP4(void, entitlement_cgroup_set_bandwidth, struct cgroup *, cgrp, u64, period_us, u64, quota_us, u64, burst_us)
+{
+	change_cap(cgrp, period_us, quota_us);
+}
+
 SLEEPABLE_OP0(s32, entitlement_init)
 {
-	u32 key = 0;
+	u32 key = SECONDS;
 	struct loop *loop = bpf_map_lookup_elem(&loops, &key);
 
 	if (!loop)
@@ -414,7 +507,7 @@ SLEEPABLE_OP0(s32, entitlement_init)
 		bpf_timer_set_callback(&loop->timer, second);
 		bpf_timer_start(&loop->timer, SECOND_NS, 0);
 	}
-	return scx_bpf_create_dsq(QUEUE_DSQ, -1);
+	return caps_init() ?: overdue_init() ?: scx_bpf_create_dsq(QUEUE_DSQ, -1);
 }
 
 OP1(void, entitlement_exit, struct scx_exit_info *, info)
@@ -437,7 +530,9 @@ SCHEDULER(entitlement_ops,
 	.cgroup_exit = (void *)entitlement_cgroup_exit,
 	.cgroup_move = (void *)entitlement_cgroup_move,
 	.cgroup_set_weight = (void *)entitlement_cgroup_set_weight,
+	.cgroup_set_bandwidth = (void *)entitlement_cgroup_set_bandwidth,
 	.init = (void *)entitlement_init,
 	.exit = (void *)entitlement_exit,
+	.flags = SCX_OPS_ENQ_LAST,
 	.name = "entitlement",
 );

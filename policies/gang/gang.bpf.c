@@ -8,12 +8,14 @@
  * 2. The matrix. Its columns are the CPUs, its rows are slices of time. Each task of a job has a cell, and all cells of a job
  *    are in one row: the first row with as many free columns as the job has tasks. A job that grows beyond what is free in
  *    its row goes to another one, each task when it is next put in line. A job with more tasks than there are CPUs has
- *    several of them in a cell.
+ *    several of them in each of its cells, spread evenly: the paper has no such job, and where some must take turns it is best
+ *    that no cell has more of them than another.
  *
  * 3. Rows take turns of 100 ms. At the end of each, every CPU is told to look again, and takes its cell of the next row.
  *
- * 4. Alternates. A CPU whose cell of this row is empty, or whose task sleeps, runs its cell of another row meanwhile. When the
- *    task comes back, the alternate makes way at once.
+ * 4. Alternates. A CPU whose cell of this row is empty, or whose task sleeps, runs its cell of another row meanwhile: of the
+ *    first one behind this that has anybody there. All CPUs go through the rows in this order, so alternates are of one job
+ *    as far as may be. When the task comes back, the alternate makes way at once.
  *
  * 5. Tasks of no job stand in a common queue, which is as a row of its own: in its turn CPUs take from there first. CPUs
  *    without anybody in their column take from there at any time.
@@ -137,8 +139,8 @@ static __always_inline void take_cell(struct task *t, u32 cell)
 	t->cell = cell;
 }
 
-/* A cell of the row for `p`: a free one, or, if it need not be, one that the job has. */
-static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row, bool free)
+/* A cell of the row for `p`: a free one, or, if so many tasks may be in one, one that the job has with fewer of them. */
+static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row, u32 most)
 {
 	u32 mine = t->job + 1;
 	int column;
@@ -149,12 +151,19 @@ static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row,
 
 		if (number >= CELLS || !bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr))
 			continue;
-		if (free ? __sync_val_compare_and_swap(&cell->job, 0, mine) == 0 : READ_ONCE(cell->job) == mine) {
+		if (most ? READ_ONCE(cell->job) == mine && cell->tasks < most :
+			   __sync_val_compare_and_swap(&cell->job, 0, mine) == 0) {
 			take_cell(t, number);
 			return true;
 		}
 	}
 	return false;
+}
+
+/* `even`: what each cell has if all have as many, and nobody is left over. Who may not use all CPUs may find no such cell. */
+static __noinline bool share_cell(struct task_struct *p, struct task *t, u32 row, u32 even)
+{
+	return (even && find_cell(p, t, row, even)) || find_cell(p, t, row, even + 1) || find_cell(p, t, row, ~0U);
 }
 
 /* The first row with so many columns that are free, or are the job's; `nr_rows` if there is none. */
@@ -189,7 +198,7 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 	gang = gang_of(t->job);
 	leave_cell(t);
 	t->moves = READ_ONCE(gang->moves);
-	if (find_cell(p, t, READ_ONCE(gang->row), true))
+	if (find_cell(p, t, READ_ONCE(gang->row), 0))
 		return t->cell;
 	row = row_for(t->job, gang->tasks < nr_online ? gang->tasks : nr_online);
 	if (row < nr_rows && row != gang->row) {
@@ -197,8 +206,8 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 		__sync_fetch_and_add(&gang->moves, 1);
 		t->moves = gang->moves;
 	}
-	if (!find_cell(p, t, READ_ONCE(gang->row), true))
-		find_cell(p, t, READ_ONCE(gang->row), false);
+	if (!find_cell(p, t, READ_ONCE(gang->row), 0))
+		share_cell(p, t, READ_ONCE(gang->row), gang->tasks / (nr_online ? nr_online : 1));
 	return t->cell;
 }
 
@@ -276,8 +285,10 @@ static __always_inline bool take_from(u64 queue)
 	return scx_bpf_dsq_nr_queued(queue) && dsq_move_to_local(queue);
 }
 
-/* Its cells of the other rows, from the next one on. */
-VERIFIED_ONCE u32 take_alternate(u32 column, u32 active)
+enum alternate { NOBODY, TAKEN, GOES_ON };
+
+/* Its cells of the other rows, from the next one on. Whoever ran goes on if its row, `own`, is the first. */
+VERIFIED_ONCE u32 take_alternate(u32 column, u32 active, u32 own)
 {
 	int steps;
 
@@ -285,9 +296,11 @@ VERIFIED_ONCE u32 take_alternate(u32 column, u32 active)
 		u32 row = (active + steps) % (nr_rows + 1);
 
 		if (row < nr_rows && row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
-			return true;
+			return TAKEN;
+		if (row == own)
+			return GOES_ON;
 	}
-	return false;
+	return NOBODY;
 }
 
 /* ---- The life of a task, in order ---- */
@@ -358,17 +371,19 @@ OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
-	bool in_turn = t && (has_cell(prev, t) ? row_of(t->cell) : nr_rows) == active;
-	bool taken;
+	u32 own = !t ? NO_CELL : has_cell(prev, t) ? row_of(t->cell) : nr_rows;
+	bool in_turn = own == active, taken;
+	u32 alternate = NOBODY;
 
 	if (active == nr_rows)
 		taken = take_from(COMMON_DSQ);
 	else
 		taken = take_from(active * nr_online + column);
 	if (!taken && !in_turn)
-		taken = take_alternate(column, active);
-	if (!taken && !in_turn)
+		alternate = take_alternate(column, active, own < nr_rows ? own : NO_CELL);
+	if (!taken && !in_turn && alternate == NOBODY)
 		taken = take_from(COMMON_DSQ);
+	taken = taken || alternate == TAKEN;
 	if (taken || !t)
 		return;
 	WRITE_ONCE(cpu_of(cpu)->alternate, !in_turn);

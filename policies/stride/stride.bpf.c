@@ -23,18 +23,21 @@
  *    run before them until they are level, which may take minutes. So tickets count only as far as they can be used
  *    (<weir/feasible.bpf.h>). `clamp=false` is the paper's way.
  *
- * 6. A task that wakes goes to an idle CPU if there is one.
+ * 6. Tasks that are bound to one CPU of several share that one, and count as one task with all their tickets together. Their
+ *    CPU has a global pass of its own (bound.bpf.h).
  *
- * 7. Preset `hierarchical`: among many tasks passes are compared in a tree, by pairs (tree.bpf.h). A heavy task beside many
- *    light ones is then never far from what is due to it. The tree does not know of 3 and 5, and whoever the tree cannot
+ * 7. A task that wakes goes to an idle CPU if there is one.
+ *
+ * 8. Preset `hierarchical`: among many tasks passes are compared in a tree, by pairs (tree.bpf.h). A heavy task beside many
+ *    light ones is then never far from what is due to it. The tree does not know of 3, 5 and 6, and whoever the tree cannot
  *    have, since there are too many, has every other turn.
  *
- * 8. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h). It costs what any other costs.
+ * 9. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h). It costs what any other costs.
  *
  * Where this departs from the paper, and why:
  * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
  *   quanta of 100 ms.
- * - The paper has one CPU. 3 and 5 are what its rules mean where there are more.
+ * - The paper has one CPU. 3, 5 and 6 are what its rules mean where there are more.
  */
 #include <weir/client.bpf.h>
 #include <weir/feasible.bpf.h>
@@ -43,14 +46,14 @@
 LICENSE("GPL");
 
 #define QUEUE_DSQ 0
-#define OTHERS_DSQ 1	/* 7: who has no place in the tree */
-#define OVERDUE_DSQ 2	/* 8 */
+#define OTHERS_DSQ 1	/* 8: who has no place in the tree */
+#define OVERDUE_DSQ 2	/* 9 */
 
 /* Set by the preset. */
 RODATA u32 nr_cpus = 1;
 RODATA u32 quantum_us = 100000;
 RODATA bool clamp = true;
-RODATA bool by_tree = false;	/* 7 */
+RODATA bool by_tree = false;	/* 8 */
 
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED false
@@ -61,18 +64,21 @@ RODATA bool by_tree = false;	/* 7 */
 /* Passes are nanoseconds for each ticket, in units of 2^-10. */
 #define PASS_BITS 10
 #include "tree.bpf.h"
+#include "bound.bpf.h"
 
 struct task {
 	u64 pass;
 	s64 ahead;	/* 3: of the global pass, when it left */
 	u64 since;	/* has paid until then */
-	u64 paid_ns;	/* 7: in advance */
+	u64 paid_ns;	/* 8: in advance */
 	u64 waits_since;
 	u32 tickets;
-	u32 slot;	/* 7 */
+	u32 slot;	/* 8 */
 	u32 job;	/* its cgroup */
+	u64 scale;	/* 6: by which its pass was told */
+	u32 bound;	/* 6: to that CPU, + 1; 0 if it is not */
 	bool counted;	/* is in play */
-	bool picked;	/* 7: by the tree */
+	bool picked;	/* 8: by the tree */
 	bool overdue;
 };
 
@@ -88,7 +94,7 @@ static struct task *task_of(struct task_struct *p)
 
 #include <weir/overdue.bpf.h>
 
-/* 8 */
+/* 9 */
 static void look_for_overdue(u64 now)
 {
 	move_overdue(QUEUE_DSQ, now);
@@ -122,14 +128,73 @@ static __noinline u64 global_pass_at(u64 now)
 	return READ_ONCE(global_pass);
 }
 
+/* It comes into play, or, if `tasks` is -1, leaves. */
+static __noinline void count(struct task *t, s32 tasks)
+{
+	if (t->bound)
+		count_bound(t->bound - 1, t->tickets, tasks);
+	else
+		count_tickets(t->tickets, tasks);
+	t->counted = tasks > 0;
+}
+
+/* 3, 6 */
+static __noinline void join(struct task *t, u64 now)
+{
+	u64 global = global_pass_at(now);
+	struct cpu *c = cpu_of(t->bound - 1);
+	struct feasible f;
+
+	count(t, 1);
+	f = in_play();
+	if (by_tree) {
+		join_tree(t->slot, t->tickets, t->ahead);
+	} else if (t->bound) {
+		begin_on(c, &f, global, now);
+		t->pass = c->pass + rescaled(t->ahead, SCALE_ONE, c->scale);
+		t->scale = c->scale;
+	} else {
+		t->pass = global + t->ahead;
+	}
+}
+
+static __noinline void leave(struct task *t, u64 now)
+{
+	u64 global = global_pass_at(now);
+	struct cpu *c = cpu_of(t->bound - 1);
+
+	if (by_tree)
+		t->ahead = leave_tree(t->slot, t->tickets);
+	else
+		t->ahead = t->bound ? rescaled(t->pass - c->pass, t->scale, SCALE_ONE) : (s64)(t->pass - global);
+	count(t, -1);
+}
+
 /* ---- 1, 2: strides ---- */
 
-/* What `ns` of CPU time cost a task. */
-static __noinline u64 steps(struct task *t, u64 ns)
+/* How far the task is that has run until now. */
+static __noinline u64 pass_at(struct task *t, u64 now)
 {
 	struct feasible f = in_play();
+	struct cpu *c = cpu_of(t->bound - 1);
+	u64 ns = now - t->since;
 
-	return (ns << PASS_BITS) / feasible_tickets(&f, t->tickets);
+	if (!t->bound)
+		return t->pass + (ns << PASS_BITS) / feasible_tickets(&f, t->tickets);
+	scale_at(c, &f, now);
+	return c->pass + rescaled(t->pass - c->pass, t->scale, c->scale) + cost_on(c, ns, t->tickets);
+}
+
+static __always_inline void charge(struct task *t, u64 now)
+{
+	struct cpu *c = cpu_of(t->bound - 1);
+
+	t->pass = pass_at(t, now);
+	if (t->bound) {
+		t->scale = c->scale;
+		c->pass += cost_on(c, now - t->since, tickets_together(c));
+	}
+	t->since = now;
 }
 
 /* ---- 1: tickets ---- */
@@ -157,17 +222,12 @@ static __noinline void look_at_tickets(struct task_struct *p, struct task *t, u6
 
 	if (tickets == t->tickets || !t->counted)
 		return;
-	t->ahead = by_tree ? leave_tree(t->slot, t->tickets) : t->pass - global_pass_at(now);
-	count_tickets(t->tickets, -1);
+	leave(t, now);
 	set_tickets(t, tickets);
-	count_tickets(tickets, 1);
-	if (by_tree)
-		join_tree(t->slot, tickets, t->ahead);
-	else
-		t->pass = READ_ONCE(global_pass) + t->ahead;
+	join(t, now);
 }
 
-/* ---- 7: the tree ---- */
+/* ---- 8: the tree ---- */
 
 static __always_inline bool is_in_tree(struct task *t)
 {
@@ -257,7 +317,7 @@ SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_ta
 	return 0;
 }
 
-/* 6 */
+/* 7 */
 OP3(s32, stride_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	return go_to_idle_cpu(p, prev_cpu, wake_flags, quantum_ns());
@@ -271,17 +331,14 @@ OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 	if (!t || !is_client(p))
 		return;
 	waits_from(t, now_ns());
+	t->bound = nr_cpus > 1 && p->nr_cpus_allowed == 1 ? scx_bpf_task_cpu(p) + 1 : 0;
 	if (by_tree) {
 		t->slot = take_slot(p->pid);
 		if (t->slot == NO_SLOT)
 			return;
-		join_tree(t->slot, t->tickets, t->ahead);
 		t->picked = false;
-	} else {
-		t->pass = global_pass_at(now_ns()) + t->ahead;
 	}
-	count_tickets(t->tickets, 1);
-	t->counted = true;
+	join(t, now_ns());
 }
 
 OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
@@ -317,11 +374,10 @@ OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
 			task_set_slice(prev, quantum_ns());
 		return;
 	}
-	pass = t ? t->pass + steps(t, now - t->since) : NO_LIMIT;
+	pass = t ? pass_at(t, now) : NO_LIMIT;
 	if (take(QUEUE_DSQ, cpu, pass) || !t)
 		return;
-	t->pass = pass;
-	t->since = now;
+	charge(t, now);
 	look_at_tickets(prev, t, now);
 	task_set_slice(prev, quantum_ns());
 }
@@ -348,7 +404,7 @@ OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
 	if (is_in_tree(t))
 		settle(t, now);
 	else
-		t->pass += steps(t, now - t->since);
+		charge(t, now);
 	waits_from(t, now);
 	look_at_tickets(p, t, now);
 }
@@ -360,15 +416,11 @@ OP2(void, stride_quiescent, struct task_struct *, p, u64, deq_flags)
 
 	if (!t || !t->counted)
 		return;
+	leave(t, now_ns());
 	if (by_tree) {
-		t->ahead = leave_tree(t->slot, t->tickets);
 		give_slot(t->slot);
 		t->slot = NO_SLOT;
-	} else {
-		t->ahead = t->pass - global_pass_at(now_ns());
 	}
-	count_tickets(t->tickets, -1);
-	t->counted = false;
 }
 
 /* 4. The task is not in play while one of these is called. */

@@ -204,7 +204,7 @@ pub struct Sim {
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
     /// [LABEL=]NAME or FILE (rt-app JSON or a recording), with ,key=value for jobs, nice, policy, cpus, uid, group,
-    /// start, count or slow=TASK:FACTOR; several joined by + are one workload
+    /// cap, hard-cap, start, count or slow=TASK:FACTOR; several joined by + are one workload
     #[arg(short, long = "workload", value_name = "W", default_value = "build")]
     pub workloads: Vec<String>,
     /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]

@@ -88,6 +88,9 @@ fn words(args: &Check, case: &Case) -> Vec<String> {
     option("for", &format!("{}ms", case.duration_ms));
     option("seed", &case.seed.to_string());
     case.faults.iter().for_each(|faults| option("faults", faults));
+    if case.undisturbed && case.seed != 0 {
+        option("noise-off", "threads");
+    }
     words
 }
 

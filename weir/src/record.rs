@@ -70,6 +70,7 @@ fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
     text.push_str(&scheduling(summary));
     if summary.lost() > 0 {
         text.push_str("weir: warning: the recording is incomplete: times and causes of sleeps may be wrong\n");
+        text.extend(summary.lost_where().iter().map(|place| format!("weir: lost {place}\n")));
     }
     if let Some(at) = summary.cut_at {
         text.push_str(&format!("weir: warning: more happened than a recording can hold: it is cut at {at}\n"));

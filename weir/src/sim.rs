@@ -235,7 +235,7 @@ fn check_kernel(schedulers: &[Scheduler], args: &Sim) -> Result<()> {
 /// # Errors
 /// If it cannot begin.
 pub fn one(args: &Sim, scheduler: &Scheduler, progress: &Progress) -> Result<RunReport> {
-    let machine = &select::machine(&args.machines[0])?;
+    let machine = &left_out(select::machine(&args.machines[0])?, args);
     let workload = &select::workload(&args.workloads[0], machine.online_cpus().len() as u32)?;
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let run = Run { scheduler, machine, workload, faults, draw: 0, seed: args.seed.unwrap_or(0) };

@@ -94,3 +94,16 @@ fn drawn_runs_find_a_broken_promise() {
     assert_eq!(listed.lines().count(), 12);
     assert_eq!(check(&["--format", "csv"]).status.code(), Some(2));
 }
+
+/// A case that leaves threads of the kernel out is run without them: with them there no share is judged where turns are long.
+#[test]
+fn drawn_runs_are_what_their_command_lines_say() {
+    let case = ["check", "lottery", "--first", "2", "--seeds", "1"];
+    let check = |more: &[&str]| weir(Path::new("."), &[&case, more].concat()).stdout;
+    let listed = String::from_utf8(check(&["--list"])).unwrap();
+    assert!(listed.trim_end().ends_with("--seed 2 --noise-off threads"), "{listed}");
+    let document: Value = serde_json::from_slice(&check(&["--format", "json"])).unwrap();
+    let properties = document["properties"].as_array().unwrap();
+    let shares = properties.iter().find(|it| it["property"] == "weighted-share-percent").unwrap();
+    assert_eq!((&shares["seen"], &shares["broken"]), (&Value::from(1), &Value::from(0)));
+}

@@ -58,6 +58,26 @@ const TWO_JOBS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight"
   "b": {"instance": 2, "taskgroup": "/b", "loop": -1, "run": 100000}
 }}"#;
 
+/// The light one has one quantum of some 8,700.
+const ONE_AND_THOUSANDS: &str = r#"{"tasks": {
+  "a": {"loop": -1, "priority": -20, "run": 1000000},
+  "b": {"loop": -1, "priority": 19, "run": 1000000}
+}}"#;
+
+/// A group that may have a third of a CPU, one within that, and one that has no cap.
+const CAPPED: &str = r#"{"taskgroups": {"/a": {"cap_percent": 33, "hard": true}, "/a/x": {"cap_percent": 10, "hard": true}},
+  "tasks": {
+    "a": {"instance": 2, "taskgroup": "/a", "loop": -1, "run": 100000},
+    "x": {"taskgroup": "/a/x", "loop": -1, "run": 100000},
+    "guest": {"loop": -1, "run": 3000, "sleep": 500000}
+}}"#;
+
+/// 20 and 10 shares.
+const TWO_FOR_ONE: &str = r#"{"tasks": {
+  "a": {"loop": -1, "run": 100000},
+  "b": {"loop": -1, "priority": 10, "run": 100000}
+}}"#;
+
 /// All begin on CPU 0, and may go elsewhere after 50 ms.
 const RELEASED: &str = r#"{"tasks": {
   "hog": {"instance": 3, "loop": 1, "phases": {
@@ -132,6 +152,20 @@ const TRIALS: &[Trial] = &[
         ],
     },
     Trial {
+        sim: "stride -m core:1_pu:1 --for 25s",
+        workload: ONE_AND_THOUSANDS,
+        promises: "",
+        broken: "starvation-ms",
+        mutants: &[
+            Mutant {
+                file: "include/weir/overdue.bpf.h",
+                old: "#define OVERDUE_AFTER_NS (10 * 1000000000ULL)",
+                new: "#define OVERDUE_AFTER_NS (20 * 1000000000ULL)",
+            },
+            Mutant { file: "stride/stride.bpf.c", old: "\tif (take_overdue(cpu))\n\t\treturn;\n", new: "" },
+        ],
+    },
+    Trial {
         sim: "cfs -m core:1_pu:1 --for 2s",
         workload: TWO_NICE_VALUES,
         promises: "",
@@ -146,6 +180,48 @@ const TRIALS: &[Trial] = &[
                 file: "cfs/weight.bpf.h",
                 old: "return ns * NICE_0_WEIGHT / (weight ? weight : 1);",
                 new: "return ns + weight;",
+            },
+        ],
+    },
+    Trial {
+        sim: "entitlement -m core:2_pu:1 --for 20s",
+        workload: CAPPED,
+        promises: "",
+        broken: "caps",
+        mutants: &[
+            // Caps are taken as soft; what is within a group does not count for it; usage is forgotten too fast.
+            Mutant {
+                file: "entitlement/caps.bpf.h",
+                old: "return READ_ONCE(above_hard) & job_at(job)->path;",
+                new: "return false;",
+            },
+            Mutant {
+                file: "entitlement/caps.bpf.h",
+                old: "\t\tjob = job_at(job)->parent;",
+                new: "\t\tjob = ROOT_JOB;",
+            },
+            Mutant {
+                file: "entitlement/caps.bpf.h",
+                old: "part(c->usage, left)",
+                new: "part(c->usage, left - (left >> 9))",
+            },
+        ],
+    },
+    Trial {
+        sim: "entitlement -m core:1_pu:1 --for 20s",
+        workload: TWO_FOR_ONE,
+        promises: "",
+        broken: "weighted-share-percent",
+        mutants: &[
+            Mutant {
+                file: "entitlement/entitlement.bpf.c",
+                old: "return nice < 0 ? 20 + nice * nice : 20 - nice;",
+                new: "return nice < 0 ? 20 - nice : 20;",
+            },
+            Mutant {
+                file: "entitlement/entitlement.bpf.c",
+                old: "log_of(usage) - t->log_shares;",
+                new: "log_of(usage) - t->log_shares / 2;",
             },
         ],
     },

@@ -66,9 +66,9 @@ impl Checker {
             stints: sees_slices.map(|ticks| Stints::new(cpus, beyond(ticks))),
             preemption: promises.preemption.map(|_| Preemption::new(cpus)),
             loads: (promises != Promises::default()).then(|| Loads::new(cpus)),
-            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, &demands)),
+            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, promises.gang_settles, &demands)),
             windows: promises.windows.then(Windows::default),
-            caps: promises.caps.then(|| Caps::new(&demands)),
+            caps: promises.caps.then(|| Caps::new(&demands, promises.caps_half_life, cpus, conditions.tick)),
             demands,
             findings: Findings::default(),
             in_charge: !conditions.has_queues,
@@ -126,6 +126,7 @@ impl Checker {
 
     /// All that still waits has waited until now, and who runs has run until now.
     fn close(&mut self, now: Nanos) {
+        self.pass(now);
         if !self.is_responsible() {
             return;
         }
@@ -213,15 +214,32 @@ impl Checker {
     }
 
     fn waited(&mut self, task: TaskId, since: Nanos, now: Nanos) {
-        let Some(bound) = self.promises.starvation else { return };
-        let value = self.state.waited(task, since, now);
+        let Some(bound) = self.promises.starvation.filter(|_| !self.is_held(task)) else { return };
+        let held_until = self.caps.as_ref().map_or(Nanos::ZERO, |caps| caps.held_until(task));
+        let value = self.state.waited(task, since, now).min(now.since(since.max(held_until)));
         if self.is_responsible() && self.state.must_not_starve(task) && value > bound {
             self.add(Property::StarvationMs, (since, now), (vec![task], vec![]), value.0, bound.0);
         }
     }
 
+    /// Whether a task waits for nobody but its group, which has had its cap.
+    fn is_held(&self, task: TaskId) -> bool {
+        self.caps.as_ref().is_some_and(|caps| caps.is_held(task))
+    }
+
+    /// Tasks whose groups came to their caps no longer wait for a CPU, and those whose groups have come down do.
+    fn pass(&mut self, now: Nanos) {
+        for turn in self.caps.as_mut().map(|caps| caps.pass(now)).unwrap_or_default() {
+            match turn.is_held {
+                _ if !self.state.waits(turn.task) => {}
+                true => self.stop_asking(turn.at, turn.task),
+                false => self.wait(turn.at, turn.task),
+            }
+        }
+    }
+
     fn wait(&mut self, now: Nanos, task: TaskId) {
-        if !self.state.is_scheduled(task) {
+        if !self.state.is_scheduled(task) || self.is_held(task) {
             return;
         }
         if self.promises.work_conserving == WorkConserving::Yes {
@@ -236,11 +254,15 @@ impl Checker {
 
     fn stop_waiting(&mut self, now: Nanos, task: TaskId, since: Nanos) {
         self.waited(task, since, now);
+        self.stop_asking(now, task);
+        self.stop_preempting(now, task);
+    }
+
+    fn stop_asking(&mut self, now: Nanos, task: TaskId) {
         for population in [Population::Waiting, Population::Lost] {
             self.stop_in(now, task, population);
         }
         self.stints.iter_mut().for_each(|stints| stints.set_waiting(now, task, false));
-        self.stop_preempting(now, task);
     }
 
     fn stop_in(&mut self, now: Nanos, task: TaskId, population: Population) {
@@ -339,6 +361,7 @@ impl Checker {
         self.judge_place(now, cpu, prev);
         self.judge_stay(now, cpu);
         self.set_running(now, prev, false);
+        self.gangs.iter_mut().for_each(|gangs| gangs.leave(cpu, prev, still_runnable));
         if self.state.leave(now, prev, still_runnable) {
             self.wait(now, prev);
         }
@@ -361,6 +384,7 @@ impl Checker {
             self.add(Property::Affinity, (now, now), (vec![task], vec![cpu]), 0, 0);
         }
         self.stints.iter_mut().for_each(|stints| stints.begin(now, task, cpu));
+        self.gangs.iter_mut().for_each(|gangs| gangs.take(cpu, task));
         self.set_running(now, task, true);
         self.loads.iter_mut().for_each(|loads| loads.place(task, cpu));
     }
@@ -464,8 +488,10 @@ impl Sink for Checker {
         self.unserved.announce(time, info.id, &info.allowed);
         self.queues.announce();
         let (ours, demand) = (self.state.is_scheduled(info.id), self.demands.of(&info.name));
+        let is_capped = self.promises.caps && demand.group.is_some_and(|group| self.demands.is_capped(group));
         if let Some(shares) = &mut self.shares {
-            let weight = ours.then(|| shares.weight_of(info.policy, info.nice));
+            // What is due to tasks of a group with a cap, weights do not say.
+            let weight = (ours && !is_capped).then(|| shares.weight_of(info.policy, info.nice));
             shares.announce(&info.allowed, weight, demand.group);
         }
         let free = ours && !info.kernel_thread;
@@ -501,6 +527,7 @@ impl Sink for Checker {
 
     fn event(&mut self, event: &Event) {
         let Event { time, cpu, task, .. } = *event;
+        self.pass(time);
         self.look_at_loads(time);
         match event.kind {
             EventKind::Wakeup { target, .. } => self.wake(time, task, target),
@@ -535,6 +562,7 @@ impl Sink for Checker {
             }
             EventKind::Attached => {
                 self.disturb(time);
+                self.caps.iter_mut().for_each(Caps::forget);
                 (self.in_charge, self.bypassed) = (true, false);
             }
             EventKind::Disabled { .. } => {

@@ -23,6 +23,8 @@ pub struct Group {
     pub weight: u32,
     /// Most CPU time that it may have even where nobody else wants the CPU, in percent of one CPU.
     pub hard_cap_percent: Option<u32>,
+    /// It has a cap that it may exceed where nobody else wants the CPU.
+    pub has_soft_cap: bool,
     /// The groups around it, as places in [`Demands::groups`].
     pub within: Vec<usize>,
 }
@@ -58,6 +60,12 @@ impl Demands {
     /// The groups whose CPU time a task of `group` uses: that one and those around it.
     pub(crate) fn paying(&self, group: usize) -> impl Iterator<Item = usize> + '_ {
         self.groups[group].within.iter().copied().chain([group])
+    }
+
+    /// Whether a cap of any kind holds for the tasks of `group`.
+    pub(crate) fn is_capped(&self, group: usize) -> bool {
+        let capped = |one: usize| self.groups[one].has_soft_cap || self.groups[one].hard_cap_percent.is_some();
+        self.paying(group).any(capped)
     }
 }
 

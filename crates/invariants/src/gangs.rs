@@ -8,13 +8,16 @@
 //!    use for others, and the task there runs only when it is the job's turn. So the time in which all run is compared with
 //!    the time for which that one ran that ran least. Skew is seen in that: what is between the first start of a turn and the
 //!    last one is not time of all.
-//! 4. Time in which a thread of the kernel or a task of a higher class has some CPU does not count: no scheduler can help it.
+//! 4. A CPU whose task has gone to sleep is free until that wakes up: an alternate there fills a gap. Gaps are of different
+//!    length on different CPUs, and what a task ran in one is not counted for it.
+//! 5. Time in which a thread of the kernel or a task of a higher class has some CPU does not count: no scheduler can help it.
 
 use crate::demands::Demands;
-use ids::{CpuSet, Nanos, TaskId};
+use ids::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::BTreeMap;
 
-/// A job needs so long to find its place, and is looked at for so long at least: ten turns of the 10 ms of the fastest tick.
+/// A job needs so long to find its place where nothing else is promised, and is looked at for so long at least: ten turns of the
+/// 10 ms of the fastest tick.
 const SETTLES: Nanos = Nanos::from_ms(500);
 const SHORTEST: Nanos = Nanos::from_ms(500);
 
@@ -36,6 +39,8 @@ struct Task {
     ours: bool,
     runnable: bool,
     running: bool,
+    /// It runs where somebody went to sleep.
+    fills_gap: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +57,7 @@ struct Job {
 #[derive(Debug)]
 pub(crate) struct Gangs {
     percent: u32,
+    settles: Nanos,
     /// The CPUs that were there first.
     all: CpuSet,
     online: usize,
@@ -59,22 +65,25 @@ pub(crate) struct Gangs {
     jobs: Vec<Job>,
     /// CPUs that a thread of the kernel or a higher class has.
     taken: usize,
+    /// CPUs whose last task went to sleep, and belonged to the scheduler.
+    gaps: CpuSet,
     reckoned: Nanos,
     has_judged: bool,
 }
 
 impl Gangs {
     /// On these CPUs.
-    pub(crate) fn new(online: &CpuSet, percent: u32, demands: &Demands) -> Gangs {
+    pub(crate) fn new(online: &CpuSet, percent: u32, settles: Option<Nanos>, demands: &Demands) -> Gangs {
         let jobs = demands.groups.iter().map(|_| Job::default()).collect();
         let (all, online, reckoned) = (online.clone(), online.len(), Nanos::ZERO);
-        Gangs { percent, all, online, tasks: Vec::new(), jobs, taken: 0, reckoned, has_judged: false }
+        let (tasks, gaps, settles) = (Vec::new(), CpuSet::new(), settles.unwrap_or(SETTLES));
+        Gangs { percent, settles, all, online, tasks, jobs, taken: 0, gaps, reckoned, has_judged: false }
     }
 
     /// A task exists, and sleeps. `ours`: it belongs to the scheduler, and is no thread of the kernel.
     pub(crate) fn announce(&mut self, job: Option<usize>, allowed: &CpuSet, ours: bool) {
         let free = ours && self.all.is_subset(allowed);
-        self.tasks.push(Task { job, free, ours, runnable: false, running: false });
+        self.tasks.push(Task { job, free, ours, runnable: false, running: false, fills_gap: false });
     }
 
     /// Whether a window was long enough.
@@ -97,7 +106,10 @@ impl Gangs {
             if job.running == job.members.len() {
                 job.together += Nanos(time);
             }
-            let runs = |task: &TaskId| self.tasks[task.index()].running;
+            let runs = |task: &TaskId| {
+                let task = &self.tasks[task.index()];
+                task.running && !task.fills_gap
+            };
             job.members.iter_mut().filter(|(task, _)| runs(task)).for_each(|(_, ran)| *ran += Nanos(time));
         }
     }
@@ -123,6 +135,20 @@ impl Gangs {
             false => (job.running - usize::from(running), job.misfits - usize::from(!free)),
         };
         found
+    }
+
+    /// A task leaves a CPU, and sleeps from now on if it does not stay runnable.
+    pub(crate) fn leave(&mut self, cpu: CpuId, id: TaskId, stays_runnable: bool) {
+        if !stays_runnable && self.tasks[id.index()].ours {
+            self.gaps.insert(cpu);
+        } else {
+            self.gaps.remove(cpu);
+        }
+    }
+
+    /// A task comes to a CPU.
+    pub(crate) fn take(&mut self, cpu: CpuId, id: TaskId) {
+        self.tasks[id.index()].fills_gap = self.gaps.contains(cpu);
     }
 
     /// A task runs from now on, or no longer.
@@ -166,7 +192,7 @@ impl Gangs {
 
     fn begin(&mut self, now: Nanos, job: usize) {
         let job = &mut self.jobs[job];
-        (job.since, job.together) = (now + SETTLES, Nanos::ZERO);
+        (job.since, job.together) = (now + self.settles, Nanos::ZERO);
         job.members.values_mut().for_each(|ran| *ran = Nanos::ZERO);
     }
 

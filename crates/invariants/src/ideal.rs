@@ -20,6 +20,7 @@ pub(crate) fn weight(by: Weights, policy: Policy, nice: i8) -> u64 {
         (Weights::Groups, _) => 1,
         (Weights::Shares, _) if nice < 0 => 20 + u64::from(nice.unsigned_abs()).pow(2),
         (Weights::Shares, _) => 20 - u64::from(nice.unsigned_abs()),
+        (Weights::Scx, _) => ((weight(Weights::Nice, policy, nice) * 100 + 512) / 1024).max(1),
         (Weights::Nice, Policy::Idle) => IDLE_WEIGHT,
         (Weights::Nice, _) => WEIGHTS[usize::try_from(nice + 20).expect("at least 0")],
     }
@@ -101,5 +102,7 @@ mod tests {
         assert_eq!(by(Weights::Nice, tasks), [1024, 15, 3]);
         assert_eq!(by(Weights::Shares, tasks), [20, 1, 420]);
         assert_eq!(by(Weights::Groups, tasks), [1, 1, 1]);
+        assert_eq!(by(Weights::Scx, tasks), [100, 1, 1]);
+        assert_eq!(by(Weights::Scx, [(Policy::Other, 18), (Policy::Other, -20), (Policy::Other, 10)]), [2, 8668, 11]);
     }
 }

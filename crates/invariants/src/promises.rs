@@ -23,6 +23,8 @@ pub struct WeightedShare {
     pub percent: u32,
     /// Among tasks that share so many CPUs at most. Who has a queue for each CPU promises it for one.
     pub cpus: u32,
+    /// Only among tasks that may use all CPUs: who pays out a machine's time does not know what is due on one of its CPUs.
+    pub whole: bool,
     /// How long a task keeps a CPU while others wait: a window has twenty rounds of such turns.
     pub turn: Nanos,
     /// Windows begin so long after tasks came, went or got other weights: who looks at the past needs time to converge.
@@ -35,7 +37,8 @@ impl WeightedShare {
     /// Of tasks by nice value, at once, in turns of 3 ms.
     #[must_use]
     pub fn new(percent: u32, cpus: u32) -> WeightedShare {
-        WeightedShare { percent, cpus, turn: Nanos::from_ms(3), settles: Nanos::ZERO, by: Weights::Nice }
+        let (turn, settles, by) = (Nanos::from_ms(3), Nanos::ZERO, Weights::Nice);
+        WeightedShare { percent, cpus, whole: false, turn, settles, by }
     }
 }
 
@@ -45,6 +48,8 @@ pub enum Weights {
     /// The nice value of a task, as Linux weighs it.
     #[default]
     Nice,
+    /// The same as sched_ext tells it: 100 for nice 0, whole numbers, 1 at least.
+    Scx,
     /// The nice value of a task in shares of EBS (Williams 2004): 20 - nice, below zero 20 + nice².
     Shares,
     /// The weight of a group; tasks of none are one of weight 100 together. Who gets what within it is open.
@@ -68,10 +73,14 @@ pub struct Promises {
     pub stint_ticks: Option<u32>,
     /// All tasks of a job run for so many percent of the time for which that one of them runs that runs least.
     pub corun_percent: Option<u32>,
+    /// A job needs so long to find its place after one of its tasks came or went; nothing for half a second.
+    pub gang_settles: Option<Nanos>,
     /// No window of a task has more late requests than it may.
     pub windows: bool,
     /// Groups with a hard cap keep below it.
     pub caps: bool,
+    /// By an average over the past in which what is so old counts half. Without it, in each second.
+    pub caps_half_life: Option<Nanos>,
 }
 
 impl Promises {

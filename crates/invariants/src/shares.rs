@@ -239,7 +239,8 @@ impl Shares {
     }
 
     fn begin(&mut self, now: Nanos, group: GroupId) {
-        if self.cpus(group).count() > self.promise.cpus as usize {
+        let cpus = self.cpus(group).count();
+        if cpus > self.promise.cpus as usize || (self.promise.whole && cpus < self.online.len()) {
             return;
         }
         let team = &mut self.teams[group.index()];

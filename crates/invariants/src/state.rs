@@ -128,6 +128,11 @@ impl State {
         (0..).zip(&self.tasks).filter(waits).map(|(id, task)| (TaskId(id), task.since))
     }
 
+    /// Whether a task could run, and does not.
+    pub(crate) fn waits(&self, task: TaskId) -> bool {
+        self.tasks[task.index()].doing == Doing::Waiting
+    }
+
     /// How long a task waited for its scheduler: not while higher classes had all CPUs.
     pub(crate) fn waited(&self, task: TaskId, since: Nanos, now: Nanos) -> Nanos {
         now.since(since) - (self.taken(now) - self.tasks[task.index()].taken_before)

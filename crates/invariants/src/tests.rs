@@ -411,3 +411,60 @@ fn what_balancing_never_mends_takes_ten_seconds_to_be_found() {
         assert_eq!(run.found(seconds * second).len(), found, "{seconds}");
     }
 }
+
+/// The first of two tasks is of a group with a hard cap of half a CPU, the second of one with a soft cap.
+fn capped(promises: Promises) -> Run {
+    let group = |hard_cap_percent, has_soft_cap| Group { weight: 100, hard_cap_percent, has_soft_cap, within: vec![] };
+    let groups = vec![group(Some(50), false), group(None, true)];
+    let task = |task: usize| (format!("task-{task}"), TaskDemand { group: Some(task), window: None });
+    let demands = Demands { groups, tasks: [0, 1].map(task).into() };
+    Run::of(promises, CONDITIONS, 2, demands)
+}
+
+/// With a half-life of 1 ms a task that has run for that long is at its cap, and two hundredths below it after another 59 us.
+#[test]
+fn who_is_held_by_a_cap_waits_for_nobody() {
+    let promises = Promises {
+        work_conserving: WorkConserving::Yes,
+        starvation: Some(Nanos(3_000)),
+        caps: true,
+        caps_half_life: Some(Nanos(1_000_000)),
+        ..none()
+    };
+    let parked = |promises, from: u64| {
+        let mut run = capped(promises);
+        run.wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+        run.event(from, 0, TaskId(0), EventKind::Tick).insert(from, 0, 6);
+        run.switch(from, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
+        run
+    };
+    let found = |mut run: Run, end| run.found(end).into_iter().map(|it| (it.0, it.1 / 1000)).collect::<Vec<_>>();
+    assert_eq!(found(parked(promises, 1_001_000), 1_059_000), [], "its usage is above 0.48 until then");
+    let late = found(parked(promises, 1_001_000), 1_070_000);
+    assert_eq!(late, [(Property::WorkConserving, 1_059), (Property::StarvationMs, 1_001)]);
+    assert_eq!(found(parked(promises, 901_000), 910_000).len(), 2, "it has not had its cap");
+    let unaware = Promises { caps: false, ..promises };
+    assert_eq!(found(parked(unaware, 1_001_000), 1_059_000).len(), 2, "nobody promised anything of caps");
+    let by_seconds = Promises { caps_half_life: None, ..promises };
+    assert_eq!(found(parked(by_seconds, 901_000), 990_000), [], "when in a second it has had its cap, nobody can tell");
+    // Who runs on has too much: 0.52, and what two CPUs do in a tick, comes after 1,075 us of its own.
+    let mut run = capped(promises);
+    run.wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+    run.event(1_070_000, 0, TaskId(0), EventKind::Tick).event(1_090_000, 0, TaskId(0), EventKind::Tick);
+    assert_eq!(found(run, 1_100_000), [(Property::Caps, 1_076)]);
+}
+
+/// Beside them weights do not say what is due to whom, if caps are promised.
+#[test]
+fn no_shares_are_due_beside_a_cap() {
+    let second = 1_000_000_000;
+    for (caps, found) in [(true, 0), (false, 2)] {
+        let weighted_share = Some(WeightedShare::new(10, 1));
+        let caps_half_life = Some(Nanos(100 * second));
+        let mut run = capped(Promises { weighted_share, caps, caps_half_life, ..none() });
+        run.allow(10, 0, 0b01).allow(10, 1, 0b01);
+        run.wake(1_000, 0).insert(1_000, 0, 5).wake(1_000, 1).insert(1_000, 1, 6);
+        run.dispatch(1_000, 1, 0).run(1_000, 0, 1).event(second, 0, TaskId(1), EventKind::Tick);
+        assert_eq!(run.found(second).len(), found, "{caps}");
+    }
+}

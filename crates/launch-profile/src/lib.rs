@@ -26,7 +26,7 @@ pub use elements::MapElement;
 pub use encode::type_name;
 pub use formula::Formula;
 pub use source::Source;
-pub use workload::{Group, Lending, Reservation, Told, Window, WorkloadSource};
+pub use workload::{Cap, Group, Lending, Reservation, Told, Window, WorkloadSource};
 
 use ids::CpuSet;
 use invariants::Promises;

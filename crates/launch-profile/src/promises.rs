@@ -7,11 +7,12 @@ use ids::Nanos;
 use invariants::{Promises, WeightedShare, Weights, WorkConserving};
 use toml::de::{DeTable, DeValue};
 
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 16] = [
     "work-conserving",
     "starvation-ms",
     "weighted-share-percent",
     "weighted-share-cpus",
+    "weighted-share-whole",
     "weighted-share-turn-ms",
     "weighted-share-settles-ms",
     "weighted-share-by",
@@ -19,8 +20,10 @@ const WORDS: [&str; 13] = [
     "preemption-us",
     "stint-ticks",
     "gang-corun-percent",
+    "gang-settles-ms",
     "windows",
     "caps",
+    "caps-half-life-ms",
 ];
 
 /// What a table says; of what it does not name holds what was said before. A number may be taken back with `false`.
@@ -30,6 +33,7 @@ pub(crate) struct SomePromises {
     starvation: Option<Option<Nanos>>,
     share_percent: Option<Option<u32>>,
     share_cpus: Option<Option<u32>>,
+    share_whole: Option<bool>,
     share_turn: Option<Nanos>,
     share_settles: Option<Nanos>,
     share_by: Option<Weights>,
@@ -37,8 +41,10 @@ pub(crate) struct SomePromises {
     preemption: Option<Option<Nanos>>,
     stint_ticks: Option<Option<u32>>,
     corun_percent: Option<Option<u32>>,
+    gang_settles: Option<Option<Nanos>>,
     windows: Option<bool>,
     caps: Option<bool>,
+    caps_half_life: Option<Option<Nanos>>,
 }
 
 impl SomePromises {
@@ -49,6 +55,7 @@ impl SomePromises {
         promises.weighted_share = percent.map(|percent| WeightedShare {
             percent,
             cpus: self.share_cpus.unwrap_or(Some(known.cpus)).unwrap_or(u32::MAX),
+            whole: self.share_whole.unwrap_or(known.whole),
             turn: self.share_turn.unwrap_or(known.turn),
             settles: self.share_settles.unwrap_or(known.settles),
             by: self.share_by.unwrap_or(known.by),
@@ -59,8 +66,10 @@ impl SomePromises {
         promises.preemption = self.preemption.unwrap_or(promises.preemption);
         promises.stint_ticks = self.stint_ticks.unwrap_or(promises.stint_ticks);
         promises.corun_percent = self.corun_percent.unwrap_or(promises.corun_percent);
+        promises.gang_settles = self.gang_settles.unwrap_or(promises.gang_settles);
         promises.windows = self.windows.unwrap_or(promises.windows);
         promises.caps = self.caps.unwrap_or(promises.caps);
+        promises.caps_half_life = self.caps_half_life.unwrap_or(promises.caps_half_life);
     }
 }
 
@@ -75,6 +84,7 @@ impl Reader<'_> {
                 }
                 "weighted-share-percent" => promises.share_percent = Some(self.number(value, "percent, 1 or more")?),
                 "weighted-share-cpus" => promises.share_cpus = Some(self.number(value, "a number of CPUs, 1 or more")?),
+                "weighted-share-whole" => promises.share_whole = Some(self.bool(value)?),
                 "weighted-share-turn-ms" => promises.share_turn = Some(self.milliseconds(value)?),
                 "weighted-share-settles-ms" => promises.share_settles = Some(self.milliseconds(value)?),
                 "weighted-share-by" => promises.share_by = Some(self.weights(value)?),
@@ -84,8 +94,16 @@ impl Reader<'_> {
                 }
                 "stint-ticks" => promises.stint_ticks = Some(self.number(value, "a number of ticks, 1 or more")?),
                 "gang-corun-percent" => promises.corun_percent = Some(self.number(value, "percent, 1 or more")?),
+                "gang-settles-ms" => {
+                    promises.gang_settles =
+                        Some(self.number(value, "milliseconds, 1 to 4294967295")?.map(milliseconds));
+                }
                 "windows" => promises.windows = Some(self.bool(value)?),
                 "caps" => promises.caps = Some(self.bool(value)?),
+                "caps-half-life-ms" => {
+                    let number = self.number(value, "milliseconds, 1 to 4294967295")?;
+                    promises.caps_half_life = Some(number.map(milliseconds));
+                }
                 _ => return Err(self.unknown("promise", key, &WORDS)),
             }
         }
@@ -104,9 +122,10 @@ impl Reader<'_> {
     fn weights(&self, value: &Node<'_>) -> Result<Weights, ProfileError> {
         match value.get_ref() {
             DeValue::String(word) if word == "nice" => Ok(Weights::Nice),
+            DeValue::String(word) if word == "scx" => Ok(Weights::Scx),
             DeValue::String(word) if word == "shares" => Ok(Weights::Shares),
             DeValue::String(word) if word == "groups" => Ok(Weights::Groups),
-            _ => Err(self.error(value.span(), "expected \"nice\", \"shares\" or \"groups\"")),
+            _ => Err(self.error(value.span(), "expected \"nice\", \"scx\", \"shares\" or \"groups\"")),
         }
     }
 

@@ -485,9 +485,9 @@ fn promises_are_kept_under_either_name() {
     for table in ["promises", "claims"] {
         let text = format!(
             "summary = \"s\"\n[{table}]\nwork-conserving = true\nstarvation-ms = 100\nkey-order = true\n\
-             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\n\
+             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\nweighted-share-whole = true\n\
              weighted-share-turn-ms = 100\nweighted-share-settles-ms = 200\nweighted-share-by = \"groups\"\n\
-             gang-corun-percent = 98\nwindows = true\ncaps = true"
+             gang-corun-percent = 98\ngang-settles-ms = 1500\nwindows = true\ncaps = true\ncaps-half-life-ms = 300"
         );
         let profile = Profile::from_toml("p.toml", &text).unwrap();
         let expected = Promises {
@@ -496,6 +496,7 @@ fn promises_are_kept_under_either_name() {
             weighted_share: Some(WeightedShare {
                 percent: 6,
                 cpus: 1,
+                whole: true,
                 turn: Nanos::from_ms(100),
                 settles: Nanos::from_ms(200),
                 by: Weights::Groups,
@@ -504,8 +505,10 @@ fn promises_are_kept_under_either_name() {
             preemption: Some(Nanos::from_us(7)),
             stint_ticks: Some(2),
             corun_percent: Some(98),
+            gang_settles: Some(Nanos::from_ms(1_500)),
             windows: true,
             caps: true,
+            caps_half_life: Some(Nanos::from_ms(300)),
         };
         assert_eq!((profile.summary(), profile.promises()), ("s", expected));
     }

@@ -30,6 +30,17 @@ pub struct Reservation {
     pub ms: u32,
 }
 
+/// The cap of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// The last name of its path, by which a scheduler knows it.
+    pub group: String,
+    /// Most CPU time, in percent of one CPU.
+    pub percent: u32,
+    /// It may not have more even where nobody else wants the CPU.
+    pub hard: bool,
+}
+
 /// A task's window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -61,6 +72,8 @@ pub struct Told {
     pub groups: Vec<Group>,
     /// Those that reserve CPUs, in the same order.
     pub reservations: Vec<Reservation>,
+    /// Those that have a cap, in the same order.
+    pub caps: Vec<Cap>,
     /// Tasks with windows, by name.
     pub windows: Vec<Window>,
     /// Tasks that lend or are lent to, by name.
@@ -79,6 +92,9 @@ pub enum WorkloadSource {
     ReservedCpus,
     ReservedFrom,
     ReservedFor,
+    CappedGroups,
+    CapsPercent,
+    CapsHard,
     TaskWindows,
     WindowsLate,
     WindowsOf,
@@ -90,7 +106,7 @@ pub enum WorkloadSource {
 }
 
 /// Names as they are spelled in a profile.
-const NAMES: [(&str, WorkloadSource); 16] = [
+const NAMES: [(&str, WorkloadSource); 19] = [
     ("groups", WorkloadSource::Groups),
     ("group-weights", WorkloadSource::Weights),
     ("group-caps", WorkloadSource::Caps),
@@ -99,6 +115,9 @@ const NAMES: [(&str, WorkloadSource); 16] = [
     ("reserved-cpus", WorkloadSource::ReservedCpus),
     ("reserved-from-ms", WorkloadSource::ReservedFrom),
     ("reserved-ms", WorkloadSource::ReservedFor),
+    ("capped-groups", WorkloadSource::CappedGroups),
+    ("caps-percent", WorkloadSource::CapsPercent),
+    ("caps-hard", WorkloadSource::CapsHard),
     ("task-windows", WorkloadSource::TaskWindows),
     ("windows-late", WorkloadSource::WindowsLate),
     ("windows-of", WorkloadSource::WindowsOf),
@@ -127,6 +146,7 @@ impl WorkloadSource {
     pub(crate) fn of(self, told: &Told) -> Constant {
         let of_each = |value: fn(&Group) -> u32| table(told.groups.iter().map(|group| value(group) as usize));
         let reserved = |value: fn(&Reservation) -> u32| table(told.reservations.iter().map(|one| value(one) as usize));
+        let caps = |value: fn(&Cap) -> u32| table(told.caps.iter().map(|cap| value(cap) as usize));
         let windows = |value: fn(&Window) -> u64| table(told.windows.iter().map(|window| value(window) as usize));
         let lending = |value: fn(&Lending) -> u32| table(told.lending.iter().map(|one| value(one) as usize));
         match self {
@@ -138,6 +158,9 @@ impl WorkloadSource {
             WorkloadSource::ReservedCpus => reserved(|one| one.cpus),
             WorkloadSource::ReservedFrom => reserved(|one| one.from_ms),
             WorkloadSource::ReservedFor => reserved(|one| one.ms),
+            WorkloadSource::CappedGroups => texts(told.caps.iter().map(|cap| &cap.group)),
+            WorkloadSource::CapsPercent => caps(|cap| cap.percent),
+            WorkloadSource::CapsHard => caps(|cap| cap.hard.into()),
             WorkloadSource::TaskWindows => texts(told.windows.iter().map(|window| &window.task)),
             WorkloadSource::WindowsLate => windows(|window| window.late.into()),
             WorkloadSource::WindowsOf => windows(|window| window.of.into()),
@@ -220,12 +243,14 @@ mod tests {
         let window = Window { task: "t".to_owned(), late: 1, of: 2, request_us: 5 };
         let reservation = Reservation { group: "g".to_owned(), cpus: 2, from_ms: 3, ms: 4 };
         let lending = Lending { task: "c".to_owned(), lends_to: 6, lent_as: 7 };
-        let told =
-            Told { windows: vec![window], reservations: vec![reservation], lending: vec![lending], ..Told::default() };
+        let caps = [(8, false), (9, true)].map(|(percent, hard)| Cap { group: "g".to_owned(), percent, hard }).to_vec();
+        let (windows, reservations, lending) = (vec![window], vec![reservation], vec![lending]);
+        let told = Told { groups: vec![], windows, reservations, caps, lending };
         let shown = |name| WorkloadSource::find(name).unwrap().of(&told);
         let all = ["windows-late", "windows-of", "requests-us", "reserved-cpus", "reserved-from-ms", "reserved-ms"];
         assert_eq!(all.map(shown), [1, 2, 5, 2, 3, 4].map(|one| table([one].into_iter())));
         assert_eq!(["lends-to", "lent-as"].map(shown), [6, 7].map(|one| table([one].into_iter())));
+        assert_eq!(["caps-percent", "caps-hard"].map(shown), [[8, 9], [0, 1]].map(|two| table(two.into_iter())));
         let names = ["task-windows", "reserving-groups", "lending-tasks"].map(shown);
         assert_eq!(names, ["t", "g", "c"].map(|name| Constant::Array(vec![Constant::Text(name.to_owned())])));
         let wrong = text.replace("group-weights", "group-weight");

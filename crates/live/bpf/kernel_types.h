@@ -77,6 +77,14 @@ enum {
 	CALL_WRITE = 1,
 	CALL_READV = 19,
 	CALL_WRITEV = 20,
+	CALL_WAIT4 = 61,
+	CALL_WAITID = 247,
+};
+
+/* From include/uapi/linux/wait.h: whom waitid(2) waits for. */
+enum {
+	P_PID = 1,
+	P_PIDFD = 3,
 };
 
 /* From include/linux/sched.h: flags of a task. */
@@ -295,6 +303,17 @@ struct request {
 struct pt_regs {
 	unsigned long di;
 	unsigned long orig_ax;
+};
+
+/* What programs of perf's tracepoints get. */
+struct trace_event_raw_sys_exit {
+	long ret;
+};
+
+struct trace_event_raw_sock_msg_length {
+	void *sk;
+	int ret;
+	int flags;
 };
 
 struct fdtable {

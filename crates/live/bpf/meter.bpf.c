@@ -15,10 +15,9 @@
  *    nor a wakeup that it or an interrupt makes meanwhile. A task that leaves a CPU which it was not seen to get got it
  *    as long ago as it has run since it left the last one; a task that runs without having been seen to wake was woken
  *    by then. Both are told, and marked as inferred.
- * 6. A kernel may let a task lose its CPU in the midst of on_fork or on_rename (7.2 does: probes of tracepoints no longer
- *    disable preemption), and skips their calls by others on that CPU meanwhile. Switches and wakeups of others have
- *    interrupts off. So a fork that was missed is told at the child's first wakeup, which its parent makes at once, and a
- *    name when its task leaves its CPU.
+ * 6. A kernel may let a task lose its CPU in the midst of a program (7.2 does: probes of tracepoints no longer disable
+ *    preemption), and skips that program's calls by others on that CPU until the task is back. Switches and wakeups, a
+ *    child's first one among them, have interrupts off. A name that was not heard of is told when its task leaves its CPU.
  */
 #include "tree.bpf.h"
 
@@ -97,30 +96,6 @@ static void cpu_changed(__u32 cpu, bool online)
 	event->cpu = cpu;
 	event->online = online;
 	bpf_ringbuf_submit(event, wakeup_flag());
-}
-
-/* Notes down a child and tells of it, if it is one of the tree. NULL if not. */
-static struct note *born(struct task_struct *parent, struct task_struct *child)
-{
-	struct note *of_parent = note_of(parent), *of_child = note_on_child(child, parent, of_parent);
-	__u64 now = bpf_ktime_get_ns();
-
-	if (!of_child)
-		return NULL;
-	bpf_probe_read_kernel(of_child->comm, COMM_LENGTH, child->comm);
-	of_child->blocked = 1;
-	of_child->since_ns = now;
-	of_child->waker = of_parent ? of_parent->member.task : NOBODY;
-	of_child->waker_cpu = bpf_get_smp_processor_id();
-	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now, 0);
-	return of_child;
-}
-
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
-{
-	born(parent, child);
-	return 0;
 }
 
 static void report_rename(struct note *note, __u64 now)
@@ -209,16 +184,22 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	return 0;
 }
 
+/* Its parent wakes it up, having made it. */
 SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(on_wakeup_new, struct task_struct *task)
+int BPF_PROG(on_birth, struct task_struct *child)
 {
-	struct note *note = note_of(task);
+	struct task_struct *parent = bpf_get_current_task_btf();
+	struct note *of_parent = note_of(parent), *note = note_on_child(child, parent, of_parent);
+	__u64 now = bpf_ktime_get_ns();
 
-	/* 6: its parent is here still. */
 	if (!note)
-		note = born(bpf_get_current_task_btf(), task);
-	if (note)
-		report_wakeup(task, note, bpf_ktime_get_ns(), WAKE_NEW);
+		return 0;
+	bpf_probe_read_kernel(note->comm, COMM_LENGTH, child->comm);
+	note->blocked = 1;
+	note->waker = of_parent ? of_parent->member.task : NOBODY;
+	note->waker_cpu = bpf_get_smp_processor_id();
+	report_birth(child, &note->member, of_parent ? &of_parent->member : NULL, now, 0);
+	report_wakeup(child, note, now, WAKE_NEW);
 	return 0;
 }
 

@@ -59,6 +59,7 @@ enum {
 	WAKE_UNSEEN = 1 << 6,    /* inferred: the task runs again, and nothing was seen to wake it */
 	WAKE_TIMER = 1 << 7,     /* in the function of a timer, whose expiry is in the event */
 	WAKE_OWN_TIMER = 1 << 16, /* one that the sleeper started to end this very sleep */
+	SLEEP_NAMES_CHILD = 1 << 17, /* for the end of a child that the call names; only of the recorder */
 	WAKE_SOFTIRQ_SHIFT = 8, /* the softirq's number stands in bits 8 to 15 */
 };
 

@@ -11,6 +11,7 @@
 //! 4. Whom an interrupt borrowed is never a cause.
 //! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
 //! 6. A task that reads from a pipe or socket needs what was written, also if it found it there ([`crate::channels`]).
+//!    Who waits for the end of one of several children waits for any of them ([`crate::family`]).
 //! 7. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
 //!    ends lasts until that, however much it is.
 //!
@@ -18,6 +19,7 @@
 
 use crate::channels::{Channels, Posts};
 use crate::event::{Event, Kind, Number, Slept, Waker};
+use crate::family;
 use crate::life::{self, Attributes, Life, Step};
 use crate::overhead::Overheads;
 use crate::split::Pool;
@@ -237,6 +239,7 @@ impl Conversion {
                 }
             }
             Kind::Exit { ticks, peak_rss_pages, comm, signal } => {
+                life.exited = Some(event.time);
                 life.name.clone_from(comm);
                 life.parts.exit(event.work, *ticks);
                 let leader = self.leaders.get(&life.tgid).copied().unwrap_or(index);
@@ -256,11 +259,7 @@ impl Conversion {
                     self.step(index, step);
                 }
             }
-            Kind::End { switches, interrupts } => {
-                life.end = Some((event.work, (*switches, *interrupts)));
-                life.ended = event.time;
-                self.threads.ends(life.tgid);
-            }
+            Kind::End { switches, interrupts } => self.end(index, event, (*switches, *interrupts)),
             Kind::Last { switches, interrupts, ticks } => {
                 if life.end.is_none() {
                     life.seen = Some((event.work, (*switches, *interrupts)));
@@ -293,6 +292,17 @@ impl Conversion {
         }
     }
 
+    /// The task at `index` has ended; how often it had got a CPU, and how many interrupts it had sent.
+    fn end(&mut self, index: usize, event: &Event, counts: (u32, u32)) {
+        let life = &mut self.lives[index];
+        life.end = Some((event.work, counts));
+        life.ended = event.time;
+        self.threads.ends(life.tgid);
+        if let Some(parent) = life.parent {
+            self.lives[parent].children.ended(event.time);
+        }
+    }
+
     /// The task at `index` exits; 0: by itself. If another task has sent the signal that ends it, it worked until that.
     fn ended_by(&mut self, index: usize, event: &Event, signal: u32) {
         let tgid = self.lives[index].tgid;
@@ -319,6 +329,7 @@ impl Conversion {
         self.lives[index].first = inherited.clone();
         self.lives[index].now = inherited;
         self.lives[index].who = self.lives[parent].who;
+        self.lives[parent].children.born(event.time);
         self.step(parent, Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
@@ -362,7 +373,9 @@ impl Conversion {
             Some((waker, work)) => {
                 let signal = self.new_signal(waker, work);
                 self.step(waker, Step::new(slept.wake, work, Op::Post(signal)));
-                (Op::Await(signal), event.time.max(slept.wake))
+                // The post stays in any case: there its end begins.
+                let others = family::others_that_would_do(&self.lives, index, waker, slept);
+                (others.map_or(Op::Await(signal), Op::Children), event.time.max(slept.wake))
             }
             None => (Op::Sleep(length, cause(slept.waker, (slept.io_wait, slept.uninterruptible))), event.time),
         };

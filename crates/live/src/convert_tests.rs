@@ -38,6 +38,7 @@ pub(crate) fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, wake
         waker,
         io_wait: false,
         uninterruptible: false,
+        names_child: false,
         switches: 0,
         interrupts: 0,
         cpu: CpuId(0),
@@ -52,7 +53,7 @@ pub(crate) fn by(task: Number, work_us: u64) -> Waker {
     Waker::Task(task, Nanos::from_us(work_us))
 }
 
-fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rss_pages: u64) -> Event {
+pub(crate) fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rss_pages: u64) -> Event {
     event(
         time_us,
         task,

@@ -138,3 +138,10 @@ impl ProbeCost {
 pub(crate) fn lost(lost_by_cpu: &[u64], skipped: &[(String, u64)]) -> u64 {
     lost_by_cpu.iter().sum::<u64>() + skipped.iter().map(|(_, calls)| calls).sum::<u64>()
 }
+
+/// Where they were lost, in words.
+pub(crate) fn lost_where(lost_by_cpu: &[u64], skipped: &[(String, u64)]) -> Vec<String> {
+    let skipped = skipped.iter().map(|(program, calls)| format!("calls of {program} that were skipped: {calls}"));
+    let at_buffer = lost_by_cpu.iter().enumerate().filter(|(_, count)| **count > 0);
+    skipped.chain(at_buffer.map(|(cpu, count)| format!("at the buffer by CPU {cpu}: {count}"))).collect()
+}

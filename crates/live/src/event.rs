@@ -181,6 +181,8 @@ pub struct Slept {
     pub io_wait: bool,
     /// State D.
     pub uninterruptible: bool,
+    /// It waited for the end of a child that it named.
+    pub names_child: bool,
     /// How often the task had got a CPU when it fell asleep.
     pub switches: u32,
     /// How many interrupts it had sent to other CPUs.

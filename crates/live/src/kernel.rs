@@ -11,7 +11,7 @@ use libbpf_rs::btf::{
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirEntryExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -111,6 +111,12 @@ pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LiveError> {
 pub fn known_tracepoints<'a>(tracepoints: &[&'a str]) -> Result<Vec<&'a str>, LiveError> {
     let btf = Btf::from_vmlinux().map_err(LiveError::bpf("read the kernel's BTF"))?;
     Ok(tracepoints.iter().copied().filter(|tracepoint| has_tracepoint(&btf, tracepoint)).collect())
+}
+
+/// Whether perf can have this event, such as `sched/sched_switch`. Not where nobody has mounted the kernel's tracefs.
+pub fn has_event(event: &str) -> bool {
+    let mounts = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+    mounts.iter().any(|mount| Path::new(mount).join("events").join(event).join("id").exists())
 }
 
 fn has_tracepoint(btf: &Btf<'_>, tracepoint: &str) -> bool {
@@ -253,6 +259,17 @@ pub fn name_and_release() -> Result<String, LiveError> {
     Ok(format!("{} {}", read("/proc/sys/kernel/ostype")?.trim(), release()?))
 }
 
+/// Whether a task may lose its CPU in the midst of a program at a tracepoint. Kernels up to 6.18 disable preemption there, 7.2
+/// does not; those between are taken for like 7.2.
+pub fn preempts_tracepoints() -> Result<bool, LiveError> {
+    Ok(is_after_6_18(&release()?))
+}
+
+fn is_after_6_18(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    [numbers.next(), numbers.next()] > [Some(6), Some(18)]
+}
+
 /// The kernel's release, as `uname -r` names it: `6.18.44-amd64`.
 ///
 /// # Errors
@@ -274,4 +291,17 @@ pub fn cpu_model() -> Result<String, LiveError> {
 /// Reads a file of the kernel.
 pub(crate) fn read(path: &str) -> Result<String, LiveError> {
     fs::read_to_string(path).map_err(LiveError::file(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_after_6_18;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        let after = ["6.19.0-rc1", "7.0", "7.2.13+deb14-cloud-amd64", "10.1"];
+        let before = ["5.15.0-91-generic", "6.2.16", "6.9", "6.18.44-fc-v782", "6.18"];
+        assert!(after.iter().all(|release| is_after_6_18(release)));
+        assert!(!before.iter().any(|release| is_after_6_18(release)));
+    }
 }

@@ -23,6 +23,7 @@ pub mod convert;
 mod cost;
 mod error;
 pub mod event;
+mod family;
 pub mod faults;
 pub mod hardware;
 mod kernel;

@@ -2,6 +2,7 @@
 //! One recorded task: what it did, step by step, and the script that this makes.
 
 use crate::event::{Counters, Footprint};
+use crate::family::Children;
 use crate::overhead::{Counts, Overheads};
 use crate::split::{Parts, Pool};
 use crate::timing::{Expired, Timers};
@@ -71,6 +72,9 @@ pub(crate) struct Life {
     pub end: Option<(Nanos, (u32, u32))>,
     /// When that was.
     pub ended: Nanos,
+    /// When it began to end.
+    pub exited: Option<Nanos>,
+    pub children: Children,
     /// The same when the recording ended, if it lived and did not sleep then.
     pub seen: Option<(Nanos, (u32, u32))>,
     /// CPU time that it had before the recording began.
@@ -141,6 +145,8 @@ impl Life {
             parts: Parts::new(name),
             end: None,
             ended: Nanos::ZERO,
+            exited: None,
+            children: Children::default(),
             seen: None,
             before: Nanos::ZERO,
             who: None,

@@ -9,6 +9,7 @@ use crate::wire::{self, Glance};
 use ids::{CpuId, CpuSet};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -28,6 +29,27 @@ pub(crate) struct ProbeSet {
     pub tracepoints: &'static [&'static str],
     /// Tracepoints that not every kernel has. Their programs (`?tp_btf/NAME`) are loaded only where it does.
     pub optional: &'static [&'static str],
+    /// Tracepoints, also of those above, and events of perf's. In a kernel in whose tracepoints tasks lose their CPU, the
+    /// events' programs (`?tp/EVENT`) are loaded in place of the tracepoint's (`?tp_btf/NAME`), if it shows all of them: no
+    /// call of them is skipped (5 in `record.bpf.c`).
+    pub by_perf: &'static [(&'static str, &'static [&'static str])],
+}
+
+impl ProbeSet {
+    /// Sections of programs that are loaded only if they are asked for, as this kernel wants them.
+    fn sections(&self) -> Result<BTreeSet<String>, LiveError> {
+        let mut tracepoints = kernel::known_tracepoints(self.optional)?;
+        tracepoints.extend(self.tracepoints);
+        let preempts = kernel::preempts_tracepoints()?;
+        let chosen = tracepoints.into_iter().flat_map(|tracepoint| {
+            let pair = self.by_perf.iter().find(|(name, _)| *name == tracepoint);
+            match pair.filter(|(_, events)| preempts && events.iter().all(|event| kernel::has_event(event))) {
+                Some((_, events)) => events.iter().map(|event| format!("tp/{event}")).collect(),
+                None => vec![format!("tp_btf/{tracepoint}")],
+            }
+        });
+        Ok(chosen.collect())
+    }
 }
 
 /// Which tasks begin the tree that is followed.
@@ -55,10 +77,9 @@ impl Probes {
             ObjectBuilder::default().open_memory(&set.object.0).map_err(LiveError::bpf("read Weir's own programs"))?;
         let mask_words = (cpus.words().len() as u32).max(1);
         let preempt_count_from_rq = kernel::preempt_count_from_rq(set.tracepoints)?;
-        let known = kernel::known_tracepoints(set.optional)?;
+        let sections = set.sections()?;
         for mut program in open.progs_mut() {
-            let section = program.section().to_string_lossy().into_owned();
-            if section.strip_prefix("tp_btf/").is_some_and(|name| known.contains(&name)) {
+            if sections.contains(program.section().to_string_lossy().as_ref()) {
                 program.set_autoload(true);
             }
         }
@@ -97,7 +118,7 @@ impl Probes {
     pub fn attach(&self) -> Result<Vec<Link>, LiveError> {
         let attach = |program: libbpf_rs::ProgramMut<'_>| {
             let action = format!("attach {}", program.name().to_string_lossy());
-            program.attach_trace().map_err(LiveError::bpf(action))
+            program.attach().map_err(LiveError::bpf(action))
         };
         let is_wanted = |program: &libbpf_rs::ProgramMut<'_>| program.autoload() && !is_iterator(program);
         self.object.progs_mut().filter(is_wanted).map(attach).collect()

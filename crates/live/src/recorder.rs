@@ -2,7 +2,7 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::calibrate::Calibration;
-use crate::cost::{Sampling, lost};
+use crate::cost::{Sampling, lost, lost_where};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
@@ -30,7 +30,7 @@ pub(crate) const QUIET: Duration = Duration::from_secs(2);
 static PROBES: ProbeSet = ProbeSet {
     object: &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"))),
     tracepoints: &[
-        "sched_process_fork",
+        "sched_wakeup_new",
         "sched_process_exec",
         "sched_process_exit",
         "sched_waking",
@@ -46,6 +46,21 @@ static PROBES: ProbeSet = ProbeSet {
         "sys_exit",
     ],
     optional: &["sock_send_length", "sock_recv_length", "block_rq_insert", "block_rq_issue", "block_rq_complete"],
+    by_perf: &[
+        ("sched_process_exec", &["sched/sched_process_exec"]),
+        ("sched_process_exit", &["sched/sched_process_exit"]),
+        (
+            "sys_exit",
+            &[
+                "syscalls/sys_exit_read",
+                "syscalls/sys_exit_readv",
+                "syscalls/sys_exit_write",
+                "syscalls/sys_exit_writev",
+            ],
+        ),
+        ("sock_send_length", &["sock/sock_send_length"]),
+        ("sock_recv_length", &["sock/sock_recv_length"]),
+    ],
 };
 
 /// Whom to record.
@@ -103,6 +118,11 @@ impl RecordSummary {
     /// Events lost, on whatever way. Not 0: the recording is incomplete.
     pub fn lost(&self) -> u64 {
         lost(&self.lost_by_cpu, &self.skipped)
+    }
+
+    /// Where they were lost, in words.
+    pub fn lost_where(&self) -> Vec<String> {
+        lost_where(&self.lost_by_cpu, &self.skipped)
     }
 
     /// What scheduling cost while this was recorded.

@@ -43,6 +43,7 @@ mod layout {
     pub const WAKE_UNSEEN: u32 = 1 << 6;
     pub const WAKE_TIMER: u32 = 1 << 7;
     pub const WAKE_OWN_TIMER: u32 = 1 << 16;
+    pub const NAMES_CHILD: u32 = 1 << 17;
     pub const LEFT_BLOCKED: u32 = 1 << 8;
     pub const LEFT_DEAD: u32 = 1 << 9;
     pub const LEFT_FOR_HIGHER_CLASS: u32 = 1 << 10;
@@ -278,6 +279,7 @@ impl<'a> Reader<'a> {
             waker: waker_of(flags, waker, waker_work),
             io_wait: has(layout::IO_WAIT),
             uninterruptible: has(layout::UNINTERRUPTIBLE),
+            names_child: has(layout::NAMES_CHILD),
             switches,
             interrupts,
             cpu,

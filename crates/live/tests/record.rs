@@ -115,6 +115,25 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     assert!(niced.peak_rss_bytes > 100 << 10 && niced.peak_rss_bytes < 16 << 20, "{}", niced.peak_rss_bytes);
 }
 
+/// Which of them ends first is the scheduler's matter, unless the parent names one.
+#[test]
+fn who_waits_for_children_waits_for_any_of_them_or_for_the_one_that_it_names() {
+    let any = "exec perl -e 'for $s (.1, .05, .15) { fork or select(undef, undef, undef, $s), exit } 1 while wait > 0'";
+    let named = "exec perl -e 'for $s (.1, .05, .15) { push @p, $p = fork; $p or select(undef, undef, undef, $s), exit } \
+                 waitpid $_, 0 for @p'";
+    let waits = |script| {
+        let recorded = record_script(script)?;
+        let parent = commands(&recorded, "perl")[0];
+        let last_fork = parent.script.iter().rposition(|op| matches!(op, Op::Fork(_)))?;
+        let waits = parent.script[last_fork..].iter().filter(|op| matches!(op, Op::Children(_) | Op::Await(_)));
+        Some(waits.map(|op| if let Op::Children(most) = op { Some(*most) } else { None }).collect::<Vec<_>>())
+    };
+    let Some(found) = waits(any) else { return };
+    assert_eq!(found, [Some(2), Some(1), None]);
+    // The second child has ended before the parent waits for it.
+    assert_eq!(waits(named).expect("as before"), [None, None]);
+}
+
 fn awaits(task: &TaskSpec) -> usize {
     task.script.iter().filter(|op| matches!(op, Op::Await(_))).count()
 }

@@ -13,7 +13,7 @@ use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
-use launch_profile::{Group, Lending, Profile, ProgramCall, Reservation, Told, Window};
+use launch_profile::{Cap, Group, Lending, Profile, ProgramCall, Reservation, Told, Window};
 use machine_model::Machine;
 use speed::Signal;
 use workload::{Op, Reserved, TaskGroup, Workload};
@@ -123,6 +123,8 @@ pub fn told_by(workload: &Workload) -> Told {
         let Reserved { cpus, from_ms, ms } = group.reserve?;
         Some(Reservation { group: group.name().to_owned(), cpus, from_ms, ms: ms.unwrap_or(0) })
     };
+    let cap =
+        |group: &TaskGroup| Some(Cap { group: group.name().to_owned(), percent: group.cap_percent?, hard: group.hard });
     let window = |(task, window): (&str, workload::Window)| Window {
         task: task.to_owned(),
         late: window.late,
@@ -137,6 +139,7 @@ pub fn told_by(workload: &Workload) -> Told {
     Told {
         groups: all.iter().map(group).collect(),
         reservations: all.iter().filter_map(reservation).collect(),
+        caps: all.iter().filter_map(cap).collect(),
         windows: workload.windows().into_iter().map(window).collect(),
         lending: workload.lending().into_iter().map(lending).collect(),
     }

@@ -21,8 +21,8 @@ pub(crate) const MOST_CAP_PERCENT: u32 = 100 * ids::MAX_CPUS as u32;
 /// Longest name of a group within its parent (NAME_MAX), and the most names of a path.
 const NAME_BYTES: usize = 255;
 const MAX_DEPTH: usize = 16;
-/// Longest name of a group that reserves CPUs.
-const RESERVING_NAME_BYTES: usize = 31;
+/// Longest name of a group that reserves CPUs or has a cap.
+const TOLD_NAME_BYTES: usize = 31;
 /// The most groups of a workload.
 pub(crate) const MAX_GROUPS: usize = 1000;
 
@@ -33,7 +33,7 @@ pub struct TaskGroup {
     pub path: String,
     /// Share among its siblings, 1 to 10000; 100 is everybody's.
     pub weight: u32,
-    /// Most CPU time, in percent of one CPU.
+    /// Most CPU time, in percent of one CPU; 0: what nobody else wants.
     pub cap_percent: Option<u32>,
     /// It may not have more than its cap even where nobody else wants the CPU.
     pub hard: bool,
@@ -199,6 +199,7 @@ impl Workload {
             }
             check_cpus(group, &self.described_around(&group.path))?;
             self.check_reservation(group)?;
+            self.check_cap(group)?;
         }
         match self.all_groups().len() {
             many if many > MAX_GROUPS => Err(format!("{many} groups; expected at most {MAX_GROUPS}")),
@@ -215,14 +216,31 @@ impl Workload {
         if cpus == 0 || ms == Some(0) {
             return Err(format!("group {path:?} reserves no CPU or no time; expected at least 1"));
         }
-        if name.len() > RESERVING_NAME_BYTES {
-            return Err(format!(
-                "group {path:?} reserves CPUs; expected a name of at most {RESERVING_NAME_BYTES} bytes"
-            ));
+        if name.len() > TOLD_NAME_BYTES {
+            return Err(format!("group {path:?} reserves CPUs; expected a name of at most {TOLD_NAME_BYTES} bytes"));
         }
         let others = self.groups.iter().filter(|other| other.path != *path && other.reserve.is_some());
         match others.into_iter().find(|other| other.name() == name) {
             Some(other) => Err(format!("groups {:?} and {path:?} reserve CPUs; expected two names", other.path)),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for caps, as far as these differ.
+    fn check_cap(&self, group: &TaskGroup) -> Result<(), String> {
+        let (path, name) = (&group.path, group.name());
+        if group.cap_percent.is_none() {
+            return Ok(());
+        }
+        if name.len() > TOLD_NAME_BYTES {
+            return Err(format!("group {path:?} has a cap; expected a name of at most {TOLD_NAME_BYTES} bytes"));
+        }
+        let cap = |group: &TaskGroup| (group.cap_percent, group.hard);
+        let differs = |other: &&TaskGroup| other.cap_percent.is_some() && cap(other) != cap(group);
+        match self.groups.iter().filter(differs).find(|other| other.name() == name) {
+            Some(other) => {
+                Err(format!("groups {:?} and {path:?} have caps; expected two names, or one cap", other.path))
+            }
             None => Ok(()),
         }
     }

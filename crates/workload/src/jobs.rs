@@ -9,7 +9,8 @@
 //!    them lived most often when it waited for one end before it forked the next. A child that ended while the builder
 //!    was busy left no trace of when: it is not counted, and a wait beside it passes for a true dependency.
 //! 2. A child's *end* is a post after which nothing but work follows, and less of it than before. (Who forks with
-//!    `vfork` waits for the exec first, which comes early in the child.)
+//!    `vfork` waits for the exec first, which comes early in the child.) The builder awaits it, or where any child's end
+//!    will do, so many ends ([`Op::Children`]); then nobody awaits the post.
 //! 3. When as many jobs live as were allowed, and the builder waits for one end and then forks, it waited for a slot.
 //!    When it waits with slots to spare, or for several ends in a row, it needed these jobs' results.
 //! 4. One job that waits for another waited by chance, for a lock of the kernel or a token of the job server: these two
@@ -113,16 +114,17 @@ struct Builder<'a> {
 impl<'a> Builder<'a> {
     fn new(workload: &'a Workload, builder: usize) -> Builder<'a> {
         let script = &workload.tasks[builder].script;
-        let mut awaited = vec![false; workload.signals as usize];
-        let mut ends = awaited.clone();
-        for op in script {
+        let mut ends = vec![false; workload.signals as usize];
+        let mut others = ends.clone();
+        let all_but_it = workload.tasks[..builder].iter().chain(&workload.tasks[builder + 1..]);
+        for op in all_but_it.flat_map(|spec| &spec.script) {
             if let Op::Await(signal) = op {
-                awaited[signal.0 as usize] = true;
+                others[signal.0 as usize] = true;
             }
         }
         let end_of = |child: u32| {
             let end = end_of(&workload.tasks[child as usize].script);
-            end.map(|signal| signal.0 as usize).filter(|&signal| awaited[signal])
+            end.map(|signal| signal.0 as usize).filter(|&signal| !others[signal])
         };
         for op in script {
             if let &Op::Fork(child) = op
@@ -135,6 +137,7 @@ impl<'a> Builder<'a> {
             Op::Fork(child) if end_of(*child).is_some() => Meaning::Begin,
             Op::Fork(_) => Meaning::BeginBrief,
             Op::Await(signal) if ends[signal.0 as usize] => Meaning::End,
+            Op::Children(_) => Meaning::End,
             _ => Meaning::Other,
         };
         Builder { script, meanings: script.iter().map(meaning).collect() }
@@ -297,6 +300,20 @@ mod tests {
         expect!["f f e f e f e e f e "].assert_eq(&show(&build()));
         check(1, expect!["w0 f w0 f w0 f w0 f e e w0 f e w0 "]);
         check(8, expect!["w7 f w7 f w7 f w7 f e e w7 f e w0 "]);
+    }
+
+    /// Two jobs live whenever make waits for a slot, and whichever ends first will do.
+    #[test]
+    fn ends_of_any_jobs_are_ends() {
+        let mut build = build();
+        let is_slot = |op: &Op| [1, 5].map(|end| Op::Await(SignalId(end))).contains(op);
+        for op in build.tasks[0].script.iter_mut().filter(|op| is_slot(op)).take(2) {
+            *op = Op::Children(1);
+        }
+        expect!["f f w1 f w1 f e e f e "].assert_eq(&show(&build));
+        let changed = build.with_jobs(8).unwrap();
+        changed.validate().unwrap();
+        expect!["w7 f w7 f w7 f w7 f e e w7 f e w0 "].assert_eq(&show(&changed));
     }
 
     #[test]

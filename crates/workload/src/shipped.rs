@@ -10,6 +10,7 @@ pub fn shipped() -> &'static [(&'static str, &'static str)] {
     }
     files![
         "affinity",
+        "hog",
         "hogs",
         "lock",
         "periodic-4",
@@ -42,6 +43,7 @@ mod tests {
         }
         expect_test::expect![[r#"
             affinity: 6 tasks, 1.00 s
+            hog: 1 tasks, 10.0 s
             hogs: 8 tasks, 10.0 s
             lock: 2 tasks, 1.00 s
             periodic-4: 8 tasks, 10.0 s

@@ -10,6 +10,7 @@ pub fn demands(workload: &Workload) -> Demands {
     let group = |group: &TaskGroup| Group {
         weight: group.weight,
         hard_cap_percent: group.cap_percent.filter(|_| group.hard),
+        has_soft_cap: group.cap_percent.is_some() && !group.hard,
         within: (0..all.len()).filter(|&other| all[other] != *group && all[other].contains(&group.path)).collect(),
     };
     let of_path = |path: &str| all.iter().position(|group| group.path == path);

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Tests that policies have in common.
 const IN_COMMON: [(&str, &[&str]); 3] = [
     ("both::", &["bfs", "vrq", "muqss"]),
-    ("overdue::", &["currency", "lottery", "stride"]),
+    ("overdue::", &["currency", "entitlement", "lottery", "stride"]),
     ("sharing::", &["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"]),
 ];
 

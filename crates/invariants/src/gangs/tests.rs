@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 /// One job of two tasks on two CPUs, a task of no job, and a thread of the kernel.
 fn two() -> Gangs {
     let demands = Demands { groups: vec![Group::default()], ..Demands::default() };
-    let mut gangs = Gangs::new(&CpuSet::first_n(2), 98, &demands);
+    let mut gangs = Gangs::new(&CpuSet::first_n(2), 98, None, &demands);
     let all = CpuSet::first_n(2);
     [Some(0), Some(0), None].iter().for_each(|job| gangs.announce(*job, &all, true));
     gangs.announce(None, &all, false);
@@ -58,6 +58,37 @@ fn an_alternate_is_not_held_against_its_job() {
     }
     assert_eq!(gangs.close(Nanos(2_000 * MS)), []);
     assert!(gangs.has_judged());
+}
+
+/// Each of the two CPUs is left by a sleeper for 10 ms in turn: alternates there run apart, and no scheduler could help it.
+/// Where the one that leaves stays runnable, they run apart by choice.
+#[test]
+fn an_alternate_where_somebody_sleeps_is_not_held_against_its_job() {
+    for sleeps in [true, false] {
+        let mut gangs = two();
+        for row in (0..2_000).step_by(40) {
+            let at = |ms: u64| Nanos((row + ms) * MS);
+            let mut runs = |ms: u64, task: u32, runs: bool, gap: bool| {
+                let (id, cpu) = (TaskId(task), CpuId(task));
+                match runs {
+                    true => {
+                        gangs.leave(cpu, TaskId(2), !gap);
+                        gangs.take(cpu, id);
+                    }
+                    false => gangs.leave(cpu, id, true),
+                }
+                gangs.set_running(at(ms), id, runs);
+            };
+            (0..2).for_each(|task| runs(0, task, true, false));
+            (0..2).for_each(|task| runs(20, task, false, false));
+            for task in 0..2 {
+                runs(20 + 10 * u64::from(task), task, true, sleeps);
+                runs(30 + 10 * u64::from(task), task, false, false);
+            }
+        }
+        assert_eq!(gangs.close(Nanos(2_000 * MS)).is_empty(), sleeps);
+        assert!(gangs.has_judged());
+    }
 }
 
 #[test]

@@ -15,8 +15,14 @@ fn awake(masks: &[u64], promise: WeightedShare) -> Shares {
     shares
 }
 
-const ONE_CPU: WeightedShare =
-    WeightedShare { percent: 5, cpus: 1, turn: Nanos::from_ms(3), settles: Nanos::ZERO, by: Weights::Nice };
+const ONE_CPU: WeightedShare = WeightedShare {
+    percent: 5,
+    cpus: 1,
+    whole: false,
+    turn: Nanos::from_ms(3),
+    settles: Nanos::ZERO,
+    by: Weights::Nice,
+};
 const ALL_CPUS: WeightedShare = WeightedShare { cpus: 2, ..ONE_CPU };
 
 /// Tasks take turns on a CPU: `turns` are milliseconds of each, again and again until the end.
@@ -73,6 +79,20 @@ fn teams_with_more_cpus_than_promised_are_not_judged() {
     shares.set_running(Nanos(0), TaskId(0), true);
     let found = turns(&mut shares, 1, &[(1, 10), (2, 10)], 0, 500);
     assert_eq!(who(&found), [(0, 166, 29), (1, 83, 29), (2, 83, 29)]);
+}
+
+/// The promise may be for tasks that may use the whole machine: of two CPUs, or of the one that is left.
+#[test]
+fn a_part_of_the_machine_is_not_judged_if_only_the_whole_is_promised() {
+    let whole = WeightedShare { whole: true, ..ALL_CPUS };
+    for (mask, one_left, judged) in [(1, false, false), (3, false, true), (1, true, true)] {
+        let mut shares = awake(&[mask, mask, mask], whole);
+        if one_left {
+            shares.set_online(Nanos::ZERO, CpuId(1), false);
+        }
+        turns(&mut shares, 0, &[(0, 10)], 0, 1_000);
+        assert_eq!(shares.has_judged(), judged, "{mask} {one_left}");
+    }
 }
 
 /// Who is awake and may use the CPUs of a team has its share, which is not known.

@@ -11,7 +11,7 @@ mod order;
 mod stolen;
 
 use crate::LiveError;
-use crate::cost::{Metering, ProbeCost, lost};
+use crate::cost::{Metering, ProbeCost, lost, lost_where};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::threads::sys;
@@ -34,7 +34,6 @@ use stolen::Stolen;
 static PROBES: ProbeSet = ProbeSet {
     object: &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/meter.bpf.o"))),
     tracepoints: &[
-        "sched_process_fork",
         "sched_waking",
         "sched_wakeup",
         "sched_wakeup_new",
@@ -45,10 +44,11 @@ static PROBES: ProbeSet = ProbeSet {
         "cpuhp_exit",
     ],
     optional: &[],
+    by_perf: &[],
 };
 
-/// Programs that lose nothing if the kernel skips a call of theirs: others tell the same a little later (6 in `meter.bpf.c`).
-const MADE_UP_FOR: [&str; 2] = ["on_fork", "on_rename"];
+/// The program that loses nothing if the kernel skips a call of it: another tells the same a little later (6 in `meter.bpf.c`).
+const MADE_UP_FOR: &str = "on_rename";
 
 /// Whom a meter follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ pub struct MeterCost {
     /// Events that did not fit the buffer, by CPU, and calls of the programs that the kernel skipped: with any of
     /// them, counts are too low and times may be charged to the wrong state.
     pub lost_by_cpu: Vec<u64>,
-    /// See `lost_by_cpu`; by program. Not those that are made up for ([`MADE_UP_FOR`]).
+    /// See `lost_by_cpu`; by program. Not that which is made up for ([`MADE_UP_FOR`]).
     pub skipped: Vec<(String, u64)>,
     /// Events about tasks whose birth was lost.
     pub orphans: u64,
@@ -108,10 +108,7 @@ impl MeterCost {
 
     /// Where they were lost, in words.
     pub fn lost_where(&self) -> Vec<String> {
-        let skipped =
-            self.skipped.iter().map(|(program, calls)| format!("calls of {program} that were skipped: {calls}"));
-        let at_buffer = self.lost_by_cpu.iter().enumerate().filter(|(_, count)| **count > 0);
-        skipped.chain(at_buffer.map(|(cpu, count)| format!("at the buffer by CPU {cpu}: {count}"))).collect()
+        lost_where(&self.lost_by_cpu, &self.skipped)
     }
 }
 
@@ -259,7 +256,7 @@ impl<S: Sink> Meter<S> {
         self.links.clear();
         self.take(Duration::ZERO)?;
         let ProbeCost { time, runs, mut skipped } = self.probes.cost()?;
-        skipped.retain(|(program, _)| !MADE_UP_FOR.contains(&program.as_str()));
+        skipped.retain(|(program, _)| program != MADE_UP_FOR);
         let listened = sys::now().since(self.before.time);
         drop(self.metering);
         let end = self.order.newest();

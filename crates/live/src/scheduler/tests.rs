@@ -22,8 +22,8 @@ fn host() -> Host {
 fn kernel() -> KernelTypes {
     let constants = [("SCX_SLICE_DFL", 20_000_000), ("SCX_DSQ_LOCAL", 1 << 63 | 2)];
     let ops = "init_task enable disable select_cpu enqueue dispatch runnable running tick stopping quiescent yield set_weight \
-               cgroup_init cgroup_exit cgroup_move cgroup_set_weight cpu_acquire cpu_release update_idle cpu_online \
-               cpu_offline exit_task init exit name flags timeout_ms exit_dump_len hotplug_seq";
+               cgroup_init cgroup_exit cgroup_move cgroup_set_weight cgroup_set_bandwidth cpu_acquire cpu_release \
+               update_idle cpu_online cpu_offline exit_task init exit name flags timeout_ms exit_dump_len hotplug_seq";
     KernelTypes {
         constants: constants.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         ops: ops.split_whitespace().map(str::to_owned).collect(),

@@ -2,7 +2,7 @@
 //! The rules of `policies/currency`. An interval is 100 ms.
 
 use crate::world::{MS, World};
-use ids::TaskId;
+use ids::{CpuId, TaskId};
 use kernel_model::CgroupId;
 
 /// A machine on which jobs with these weights and numbers of hogs run; their tasks.
@@ -255,4 +255,36 @@ fn who_sleeps_is_not_paid() {
     world.run_ms(3_000);
     let found = cpus(&mut world, &jobs, 4_000);
     assert!((found[1] - 0.75).abs() < 0.02 && (found[2] - 0.25).abs() < 0.02, "{found:?}");
+}
+
+/// Theory 5: a CPU that idles runs no job that is over, whoever ran there last: nobody interrupts it.
+#[test]
+fn who_idles_is_not_interrupted() {
+    let mut world = World::new("currency", "node:1 core:2 pu:1", 1000);
+    let attributes = vec![world.pinned(1, 0), world.pinned(0, 0), world.pinned(0, 0)];
+    let tasks = world.start(attributes);
+    let group = world.group(CgroupId::ROOT, "under", 100);
+    world.place(&tasks[1..], group);
+    world.run_ms(50);
+    world.block(tasks[0]);
+    // The job of the others has pay for two CPUs and uses one: somebody who is under waits at each interval.
+    world.told.clear();
+    world.run_ms(1_000);
+    assert!(!world.told.contains(&CpuId(1)), "{:?}", world.told);
+}
+
+/// Theory 4: who waits in the queue of any cache goes to the band of its job when that is paid.
+#[test]
+fn the_queues_of_all_caches_are_sorted() {
+    for cpu in 0..4 {
+        let mut world = World::new("currency", "node:2 l3:2 core:1 pu:1", 1000);
+        let attributes = vec![world.pinned(cpu, 0); 2];
+        let tasks = world.start(attributes);
+        world.run_ms(99);
+        let waiting = tasks.iter().find(|task| world.cpu_of(**task).is_none()).copied().unwrap();
+        let over = world.last_queued(waiting).dsq;
+        world.inserted.clear();
+        world.run_ms(1);
+        assert_eq!(world.last_queued(waiting).dsq, over - 1, "CPU {cpu}");
+    }
 }

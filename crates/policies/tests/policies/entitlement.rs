@@ -148,6 +148,27 @@ fn who_has_used_more_does_not_interrupt() {
     assert_eq!(world.running(0), tasks[1]);
 }
 
+/// Theory 10: by keys alone one of 1 share that had the CPU for long would wait for h * log2(420) beside a newcomer of 420,
+/// which the watchdog does not allow.
+#[test]
+fn who_had_the_cpu_for_long_does_not_wait_for_ever() {
+    let mut world = World::new("entitlement@williams", "node:1 core:1 pu:1", 1000);
+    let attributes = vec![nice(&world, 19)];
+    let light = world.start(attributes)[0];
+    world.run_ms(60_000);
+    world.block(light);
+    let attributes = vec![nice(&world, -20)];
+    world.start(attributes);
+    world.wake(0, light, false);
+    let before = world.ran_ms(light);
+    let mut waited = 0;
+    while world.ran_ms(light) == before {
+        world.run_ms(1);
+        waited += 1;
+    }
+    assert!((9_000..=11_200).contains(&waited), "{waited} ms");
+}
+
 /// A slice has the length that the preset says, whoever has it.
 #[test]
 fn slices_have_their_length() {

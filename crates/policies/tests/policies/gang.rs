@@ -71,6 +71,21 @@ fn alternates_fill_the_gaps() {
     assert!(whole[0] >= 980 && whole[1] >= 980, "{whole:?}");
 }
 
+/// Theory 4: where several CPUs have no use for their own row, their alternates are of the same job. In the turn of the task of
+/// no job it is one of the first two, also on the CPU that has just run one of it in the third job's turn.
+#[test]
+fn alternates_are_of_one_job() {
+    let (mut world, jobs) = world("gang", 4, &[4, 4, 3], 1);
+    let mut turns = 0;
+    for _ in 0..2_000 {
+        let running = running(&world, &jobs);
+        turns += running[3];
+        assert!(running[3] == 0 || running[..3].contains(&3), "{running:?}");
+        world.run_ms(1);
+    }
+    assert!((480..=520).contains(&turns), "{turns}");
+}
+
 /// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in
 /// the turn of the task's row.
 #[test]
@@ -124,6 +139,32 @@ fn a_job_larger_than_the_machine_shares_cells() {
         world.run_ms(1);
     }
     assert!(jobs[0].iter().all(|task| world.ran_ms(*task) > 200), "{:?}", jobs[0]);
+}
+
+/// Tasks in each of its cells, the fullest first.
+fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
+    let mut world = World::new("gang", &format!("node:1 l3:1 core:{cpus} pu:1"), 1000);
+    let mut attributes = vec![world.attributes(); tasks];
+    attributes.extend(pinned.iter().map(|cpu| world.pinned(*cpu, 0)));
+    let tasks = world.start(attributes);
+    let group = world.group(CgroupId::ROOT, "large", 100);
+    world.place(&tasks, group);
+    world.run_ms(2_000);
+    let mut cells = vec![0; cpus as usize];
+    tasks.iter().for_each(|task| cells[world.last_queued(*task).dsq as usize % cpus as usize] += 1);
+    cells.sort_unstable_by(|a, b| b.cmp(a));
+    cells
+}
+
+/// Theory 2: those that are too many are spread evenly, as far as they may use all CPUs.
+#[test]
+fn a_job_larger_than_the_machine_fills_its_cells_evenly() {
+    let cases: [(u32, usize, &[usize]); 6] =
+        [(2, 4, &[2, 2]), (2, 5, &[3, 2]), (3, 7, &[3, 2, 2]), (4, 9, &[3, 2, 2, 2]), (4, 16, &[4; 4]), (1, 3, &[3])];
+    for (cpus, tasks, expected) in cases {
+        assert_eq!(fillings(cpus, tasks, &[]), expected, "{tasks} on {cpus}");
+    }
+    assert_eq!(fillings(2, 1, &[0, 0, 0, 0]), [4, 1], "who may use one CPU alone is there");
 }
 
 /// Theory 2: what a job leaves is for the next one.

@@ -13,6 +13,7 @@ mod cfs_wake;
 mod currency;
 mod dwcs;
 mod entitlement;
+mod entitlement_caps;
 mod entitlement_share;
 mod fifo;
 mod gang;

@@ -2,7 +2,7 @@
 //! The rules of `policies/stride`. Nothing is left to chance, so what is not a rate is exact.
 
 use crate::headers;
-use crate::world::{MS, World};
+use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
 
@@ -347,4 +347,44 @@ fn weights_of_cgroups_can_change() {
 #[test]
 fn feasible_tickets_are_those_of_a_naive_search() {
     headers::holds("feasible");
+}
+
+/// Theory 6: tasks of one CPU share it by their tickets, whatever there is elsewhere: nothing, somebody who sleeps every other
+/// quantum, or tasks that never sleep. One who comes late begins where they are.
+#[test]
+fn bound_tasks_share_their_cpu() {
+    let due = |ran: u64, of: i8, among: &[i8]| {
+        let sum: u64 = among.iter().map(|nice| tickets(*nice)).sum();
+        ran.abs_diff(2_000 * tickets(of) / sum)
+    };
+    for elsewhere in 0..3 {
+        let mut world = World::new(SPEC, "node:1 core:4 pu:1", 100);
+        let others: Vec<TaskAttributes> = (0..3 * elsewhere).map(|_| world.attributes()).collect();
+        let others = others.into_iter().map(|task| TaskAttributes { allowed: only(&[1, 2, 3]), ..task }).collect();
+        let others = world.start(others);
+        let bound = [0, 5, 10].map(|nice| world.pinned(0, nice)).to_vec();
+        let mut tasks = world.start(bound);
+        let mut niceness = vec![0, 5, 10];
+        for late in [false, true] {
+            if late {
+                tasks.push(world.spawn(0, world.pinned(0, 3)));
+                niceness.push(3);
+            }
+            let before: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
+            for _ in 0..100 {
+                if elsewhere == 1 {
+                    others.iter().for_each(|task| world.block(*task));
+                }
+                world.run_ms(QUANTUM_MS);
+                if elsewhere == 1 {
+                    others.iter().for_each(|task| world.wake(1, *task, false));
+                }
+                world.run_ms(QUANTUM_MS);
+            }
+            for ((task, nice), before) in tasks.iter().zip(&niceness).zip(before) {
+                let off = due(world.ran_ms(*task) - before, *nice, &niceness);
+                assert!(off <= 4 * QUANTUM_MS, "{elsewhere} {late} {nice}: {off}");
+            }
+        }
+    }
 }

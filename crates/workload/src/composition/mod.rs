@@ -13,7 +13,8 @@ mod parse;
 use crate::groups::within;
 use crate::locks::LockId;
 use crate::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskSpec, Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec, Workload,
+    WorkloadError,
 };
 use ids::{CpuSet, Nanos, Policy};
 pub use parse::PartSpec;
@@ -45,6 +46,11 @@ pub(crate) struct Changes {
     pub uid: Option<u32>,
     /// The group around all of its own.
     pub group: Option<String>,
+    /// Most CPU time of that group, in percent of one CPU, and whether it may have more that nobody else wants.
+    pub cap: Option<u32>,
+    pub cap_is_hard: bool,
+    /// The weight of that one.
+    pub weight: Option<u32>,
     /// Tasks of this name get so many thousandths of their work.
     pub slow: Vec<(String, u64)>,
 }
@@ -188,6 +194,11 @@ impl Changes {
         }
         if let Some(around) = &self.group {
             workload.groups.iter_mut().for_each(|group| group.path.insert_str(0, around));
+            let mut own = TaskGroup { cap_percent: self.cap, hard: self.cap_is_hard, ..TaskGroup::new(around) };
+            own.weight = self.weight.unwrap_or(own.weight);
+            if own != TaskGroup::new(around) {
+                workload.groups.push(own);
+            }
         }
         for task in &mut workload.tasks {
             task.who.uid = self.uid.or(task.who.uid);

@@ -3,7 +3,7 @@
 
 use super::{Changes, MAX_COUNT};
 use crate::WorkloadError;
-use crate::groups::check_path;
+use crate::groups::{MOST_CAP_PERCENT, MOST_WEIGHT, check_path};
 use ids::Policy;
 
 /// One part as it was asked for.
@@ -20,8 +20,8 @@ pub struct PartSpec {
     keys: String,
 }
 
-const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, start=TIME, count=N or \
-                    slow=TASK:FACTOR";
+const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, \
+                    hard-cap=PERCENT, start=TIME, count=N or slow=TASK:FACTOR";
 
 /// Most that `load` may ask for.
 const MAX_LOAD: u32 = 100_000;
@@ -57,6 +57,12 @@ impl PartSpec {
         }
         if changes.jobs.is_some() && changes.load.is_some() {
             return Err("jobs and load; expected one of them".into());
+        }
+        if changes.cap.is_some() && changes.group.is_none() {
+            return Err("a cap without a group; expected group=PATH, whose cap it is".into());
+        }
+        if changes.weight.is_some() && changes.group.is_none() {
+            return Err("weight without group; expected group=PATH, whose weight it is".into());
         }
         Ok(PartSpec { text: text.to_owned(), label, what, changes, keys })
     }
@@ -115,6 +121,17 @@ impl Changes {
             "group" => {
                 check_path(value).map_err(|_| expected("PATH, such as /a or /a/x"))?;
                 self.group = Some(value.to_owned());
+            }
+            "cap" | "hard-cap" if self.cap.is_some() => return Err("two caps; expected one".into()),
+            "cap" | "hard-cap" => {
+                self.cap_is_hard = key == "hard-cap";
+                let percent = value.parse().ok().filter(|percent| *percent <= MOST_CAP_PERCENT);
+                let percent = percent.filter(|percent| *percent > 0 || !self.cap_is_hard);
+                self.cap = Some(percent.ok_or_else(|| expected("PERCENT of one CPU, such as 50"))?);
+            }
+            "weight" => {
+                let weight = number(MOST_WEIGHT).ok_or_else(|| expected(&format!("NUMBER, 1 to {MOST_WEIGHT}")))?;
+                self.weight = Some(weight);
             }
             _ => return Err(format!("{key:?} is no key; expected {KEYS}")),
         }

@@ -129,7 +129,23 @@ fn what_makes_no_sense_is_refused_in_one_line() {
             r#"workload "all,policy=fifo": policy=fifo; expected policy=other, batch, idle, fifo:1..99 or rr:1..99"#,
         ),
         ("all,uid=-5", r#"workload "all,uid=-5": uid=-5; expected uid=NUMBER, that of a user"#),
+        ("all,cap=5", r#"workload "all,cap=5": a cap without a group; expected group=PATH, whose cap it is"#),
+        (
+            "all,group=/a,hard-cap=0",
+            r#"workload "all,group=/a,hard-cap=0": hard-cap=0; expected hard-cap=PERCENT of one CPU, such as 50"#,
+        ),
+        ("all,group=/a,cap=0,hard-cap=5", r#"workload "all,group=/a,cap=0,hard-cap=5": two caps; expected one"#),
+        (
+            "all,group=/a,cap=5+x=shared,group=/u+endless,group=/a,cap=6",
+            r#"endless,group=/a,cap=6: group "/a" is described otherwise by an earlier part"#,
+        ),
         ("all,group=a", r#"workload "all,group=a": group=a; expected group=PATH, such as /a or /a/x"#),
+        ("all,weight=3", r#"workload "all,weight=3": weight without group; expected group=PATH, whose weight it is"#),
+        ("all,group=/a,weight=0", r#"workload "all,group=/a,weight=0": weight=0; expected weight=NUMBER, 1 to 10000"#),
+        (
+            "all,group=/a,weight=2+x=all,group=/a,weight=3",
+            r#"x=all,group=/a,weight=3: group "/a" is described otherwise by an earlier part"#,
+        ),
         ("grouped+x=shared", r#"x=shared: group "/a" is described otherwise by an earlier part"#),
         ("all,slow=x:2", "all,slow=x:2: slow=x: no task is called so"),
         ("all,slow=a:", r#"workload "all,slow=a:": slow=a:; expected slow=TASK:FACTOR, such as cc1:1.5"#),
@@ -142,7 +158,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         ("all,jobs=2,load=50", r#"workload "all,jobs=2,load=50": jobs and load; expected one of them"#),
         ("all,load=0", r#"workload "all,load=0": load=0; expected load=PERCENT of the machine's CPUs, such as 150"#),
@@ -190,11 +206,26 @@ fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
             "endless/spin /u/a None"
         ]
     );
+    // A part says what its group weighs, and no more of those within.
+    assert_eq!(shown("grouped,group=/u,weight=7")[..3], ["/u 7", "/u/a 300", "/u/a/x 100"]);
     // What is described of a group holds for another part's tasks in it.
     let cpus = compose("grouped+endless,group=/a").unwrap().tasks[2].cpus.clone().unwrap();
     assert_eq!(cpus.to_string(), "0-1");
     let users = shown("endless,group=/a+shared");
     assert_eq!(users[1], "endless/spin /a Some(9)");
+}
+
+#[test]
+fn a_cap_is_that_of_the_group_that_is_put_around() {
+    let caps = |text: &str| {
+        let groups = compose(text).unwrap().all_groups().into_iter();
+        groups.map(|group| (group.path, group.cap_percent, group.hard)).collect::<Vec<_>>()
+    };
+    let of = |path: &str, cap, hard| (path.to_owned(), cap, hard);
+    assert_eq!(caps("endless,group=/u/a,cap=0"), [of("/u", None, false), of("/u/a", Some(0), false)]);
+    let shared = caps("endless,hard-cap=50,group=/u+endless,group=/u+grouped,group=/v,count=2,cap=7");
+    let (u, v) = (of("/u", Some(50), true), of("/v", Some(7), false));
+    assert_eq!(shared, [u, v, of("/v/a", None, false), of("/v/a/x", None, false)]);
 }
 
 #[test]

@@ -29,10 +29,15 @@ pub(super) fn read(groups: &Object<'_>) -> Result<Vec<TaskGroup>, Fault> {
 fn read_group(member: &Member) -> Result<TaskGroup, Fault> {
     let mut object = Object::new(format!("group {:?}", member.key), member.at, &member.value)?;
     let weight = object.integer("weight", 1..=MOST_WEIGHT.into())?.map_or(DEFAULT_WEIGHT, |weight| weight as u32);
-    let cap_percent = object.integer("cap_percent", 1..=MOST_CAP_PERCENT.into())?.map(|percent| percent as u32);
+    let cap_percent = object.integer("cap_percent", 0..=MOST_CAP_PERCENT.into())?.map(|percent| percent as u32);
     let hard = object.boolean("hard")?;
     if let (Some((at, true)), None) = (hard, cap_percent) {
         return Err(Fault { at, problem: format!("{} is hard, but has no cap_percent", object.what) });
+    }
+    if let (Some((at, true)), Some(0)) = (hard, cap_percent) {
+        let problem =
+            format!("{} may have nothing; expected a cap_percent of 1 or more, or one that is not hard", object.what);
+        return Err(Fault { at, problem });
     }
     let group = TaskGroup {
         path: member.key.clone(),

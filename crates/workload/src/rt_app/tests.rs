@@ -307,6 +307,8 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"taskgroups": {"/a": {"wieght": 5}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a": {"weight": 0}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a": {"hard": true}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a": {"cap_percent": 0, "hard": true}}, "tasks": {"a": {"run": 1}}}"#,
+        r#"{"taskgroups": {"/a/x": {"cap_percent": 0}, "/b/x": {"cap_percent": 5}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a": {"cpus": [0, 1]}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a": {"uid": -1}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"taskgroups": {"/a/x": {"cpus": "4"}, "/a": {"cpus": "0-3"}}, "tasks": {"a": {"run": 1}}}"#,
@@ -393,6 +395,8 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:24: group "/a" has an unknown key "wieght" (did you mean "weight"?); known are weight, cap_percent, hard, cpus, uid, job, reserve
         dir/w.json:1:34: weight is 0; expected an integer from 1 to 10000
         dir/w.json:1:32: group "/a" is hard, but has no cap_percent
+        dir/w.json:1:50: group "/a" may have nothing; expected a cap_percent of 1 or more, or one that is not hard
+        dir/w.json:1:74: groups "/b/x" and "/a/x" have caps; expected two names, or one cap
         dir/w.json:1:32: cpus is an array; expected a list of CPUs such as "0-3,6"
         dir/w.json:1:31: uid is -1; expected an integer from 0 to 4294967294
         dir/w.json:1:64: group "/a/x" has CPUs 4, but those around it have 0-3

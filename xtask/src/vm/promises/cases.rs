@@ -84,6 +84,16 @@ const QUERIES: &str = r#"{"taskgroups": {"/a": {"weight": 800}, "/b": {"weight":
   "worker_c": {"loop": -1, "run": 110000, "sync": {"ref": "c", "mutex": "c"}}
 }}"#;
 
+/// One may have a fifth of a CPU, one 30 % while others want it, one all that is left.
+const CAPPED: &str = r#"{
+  "taskgroups": {"/hard": {"cap_percent": 20, "hard": true}, "/soft": {"cap_percent": 30}},
+  "tasks": {
+    "hard": {"taskgroup": "/hard", "loop": -1, "run": 100000},
+    "soft": {"taskgroup": "/soft", "loop": -1, "run": 100000},
+    "rest": {"loop": -1, "run": 100000}
+  }
+}"#;
+
 /// Two of four CPUs are a job's for a half of the time; else it shares with six others.
 const RESERVED: &str = r#"{
   "taskgroups": {"/job": {"reserve": {"cpus": 2, "from-ms": 500, "ms": 2000}}, "/rest": {}},
@@ -174,6 +184,15 @@ pub const CASES: &[Case] = &[
         NICE,
         &[("eager", Some(80.0)), ("plain", Some(100.0 * 2.0 / 15.0)), ("meek", Some(100.0 / 15.0))],
     ),
+    // The capped ones take a third of a second or two to have had what they may.
+    Case {
+        name: "shares-caps",
+        scheduler: "entitlement,half_life_ms=500,slice_us=8000",
+        cpus: 1,
+        workload: CAPPED,
+        time: "15s",
+        expected: Shares(&[("hard", Some(20.0)), ("soft", Some(30.0)), ("rest", Some(50.0))]),
+    },
     // Its users take the first ten seconds to come where they are going to be, each world in its own steps; what they have
     // by the end only the model says.
     Case {

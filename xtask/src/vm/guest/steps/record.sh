@@ -10,3 +10,11 @@ status=$?
 [ $status = 0 ] || { tail -n 20 /tmp/out; fail "weir sim ends with status $status"; }
 tasks=$(grep -o '"name": *"\(seq\|tail\)"' /tmp/out | wc -l)
 [ "$tasks" = 10 ] || fail "$tasks tasks are seq or tail; expected 10"
+
+# Short processes on all CPUs at once, and nothing of them is lost: each shell of the outer loop has 40 children.
+storm='f() { i=0; while [ $i -lt 40 ]; do busybox true; i=$((i + 1)); done; }; for j in 1 2 3 4 5 6 7 8; do f & done; wait'
+weir record -o /tmp/storm.weir -- sh -c "$storm" >/tmp/out 2>&1
+status=$?
+tail -n 20 /tmp/out
+[ $status = 0 ] || fail "recording short processes ends with status $status"
+grep -q ' 329 tasks' /tmp/out || fail "expected 329 tasks: 8 shells of 40 children, and the first"
