@@ -22,7 +22,6 @@
 #define NIX_GROUPS_BPF_H
 
 #define MAX_GROUPS 16
-#define CLAIMS 8
 
 RODATA bool by_node = false;
 RODATA bool steal_from_overloaded = false;
@@ -172,12 +171,12 @@ SEC("syscall") int switch_groups(struct groups_switches *to)
 
 /* ---- An idle CPU for a task that waits in the queue of `home` ---- */
 
-/* Whom the kernel picks it no longer calls idle. */
+/* Whom the kernel picks it no longer calls idle: not even a CPU that went, which it calls so until then. */
 static __always_inline s32 claim_any(struct task_struct *p)
 {
 	int attempt;
 
-	for_range(attempt, 0, CLAIMS) {
+	for_range(attempt, 0, nr_cpus) {
 		s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 
 		if (cpu < 0 || is_open(cpu))

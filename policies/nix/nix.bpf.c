@@ -228,12 +228,6 @@ static __always_inline void note_answer(struct task_struct *p, struct task *t, s
 		WRITE_ONCE(cpu_of(asked)->closed, true);
 }
 
-/* Bound to the CPU at hand, which must see it though it is on its way offline. */
-static __always_inline bool is_bound_to_leaving(struct task_struct *p, s32 cpu)
-{
-	return p->nr_cpus_allowed == 1 && is_leaving(cpu);
-}
-
 /* 5: the task that runs here is about to have made somebody ready. */
 static __always_inline void note_readied(struct task_struct *p, const struct task *t)
 {
@@ -258,10 +252,6 @@ OP2(void, nix_enqueue, struct task_struct *, p, u64, enq_flags)
 	t->priority = priority_of(p, t);
 	note_readied(p, t);
 	t->displaced = false;
-	if (is_bound_to_leaving(p, home)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
-		return;
-	}
 	if (is_central(home) && p->nr_cpus_allowed == 1) {
 		/* Not told: whom a look of CPU 0 stops would make it look again, without end. */
 		dsq_insert(p, CENTRAL_DSQ, QUANTUM_NS, enq_flags);

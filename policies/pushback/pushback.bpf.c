@@ -184,9 +184,7 @@ OP2(void, pushback_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	count_at(&t->counted_at, cpu);
-	if (p->nr_cpus_allowed == 1 && is_leaving(cpu))
-		dsq_insert(p, SCX_DSQ_LOCAL, SLICE_NS, enq_flags);
-	else if (t->pushed && !is_shut(cpu) && !READ_ONCE(cpu_of(cpu)->taken))
+	if (t->pushed && !is_shut(cpu) && !READ_ONCE(cpu_of(cpu)->taken))
 		push_back(p, t, cpu, enq_flags);
 	else
 		enqueue_new(p, t, enq_flags);

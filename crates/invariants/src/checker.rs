@@ -23,10 +23,12 @@ use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 pub struct Checker {
     promises: Promises,
     conditions: Conditions,
+    /// Whether nothing is promised: what every run owes costs every run something.
+    plain: bool,
     state: State,
     unserved: Unserved,
     queues: Queues,
-    /// These only where they are promised: what every run owes costs every run something.
+    /// These only where they are promised.
     shares: Option<Shares>,
     stints: Option<Stints>,
     preemption: Option<Preemption>,
@@ -56,6 +58,7 @@ impl Checker {
         let mut checker = Checker {
             promises,
             conditions,
+            plain: promises == Promises::default(),
             state: State::new(cpus),
             unserved: Unserved::new(cpus, conditions.tolerance),
             queues: Queues::new(promises.key_order),
@@ -81,6 +84,9 @@ impl Checker {
     /// What was found until the run ended.
     pub fn finish(mut self, end: Nanos) -> Findings {
         self.close(end);
+        for cpu in self.state.cpus() {
+            self.judge_place(end, cpu, self.state.running(cpu));
+        }
         self.findings.useless_migrations = self.loads.as_ref().map(Loads::useless_migrations);
         self.findings.not_seen = self.not_seen();
         self.findings
@@ -266,6 +272,9 @@ impl Checker {
     }
 
     fn stop_preempting(&mut self, now: Nanos, task: TaskId) {
+        if self.plain {
+            return;
+        }
         let Some((limit, since)) = self.promises.preemption.zip(self.preemption.as_mut().and_then(|it| it.stop(task)))
         else {
             return;
@@ -282,8 +291,19 @@ impl Checker {
         }
     }
 
+    /// Whether the task stayed on this CPU for too long after it lost the right to it.
+    fn judge_place(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
+        let Some(task) = task.some() else { return };
+        if let Some((since, limit)) = self.state.overstays(task, cpu, now, self.conditions.tick) {
+            self.add(Property::Affinity, (since, now), (vec![task], vec![cpu]), now.since(since).0, limit.0);
+        }
+    }
+
     /// Whether the one that has this CPU kept it for too long.
     fn judge_stay(&mut self, now: Nanos, cpu: CpuId) {
+        if self.plain {
+            return;
+        }
         let Some(task) = self.state.running(cpu).some().filter(|task| self.state.is_scheduled(*task)) else { return };
         let Some(stay) = self.stints.as_mut().and_then(|stints| stints.end(now, cpu)) else { return };
         let from = self.counts_from(stay.from);
@@ -293,6 +313,9 @@ impl Checker {
     }
 
     fn look_at_shares(&mut self, now: Nanos, cpu: CpuId) {
+        if self.plain {
+            return;
+        }
         let found = self.shares.as_mut().map(|shares| shares.look(now, cpu)).unwrap_or_default();
         let responsible = self.is_responsible();
         for shares::Unfair { from, tasks, cpus, error, limit } in found.into_iter().filter(|_| responsible) {
@@ -335,9 +358,7 @@ impl Checker {
         if prev == TaskId::NONE {
             return;
         }
-        if let Some((since, limit)) = self.state.overstays(prev, cpu, now, self.conditions.tick) {
-            self.add(Property::Affinity, (since, now), (vec![prev], vec![cpu]), now.since(since).0, limit.0);
-        }
+        self.judge_place(now, cpu, prev);
         self.judge_stay(now, cpu);
         self.set_running(now, prev, false);
         self.gangs.iter_mut().for_each(|gangs| gangs.leave(cpu, prev, still_runnable));
@@ -370,6 +391,9 @@ impl Checker {
 
     /// What counts CPU time.
     fn set_running(&mut self, now: Nanos, task: TaskId, runs: bool) {
+        if self.plain {
+            return;
+        }
         self.shares.iter_mut().for_each(|shares| shares.set_running(now, task, runs));
         self.gangs.iter_mut().for_each(|gangs| gangs.set_running(now, task, runs));
         self.caps.iter_mut().for_each(|caps| caps.set_running(now, task, runs));
@@ -377,6 +401,9 @@ impl Checker {
 
     /// What counts who could run.
     fn set_runnable(&mut self, now: Nanos, task: TaskId, runnable: bool) {
+        if self.plain {
+            return;
+        }
         self.shares.iter_mut().for_each(|shares| shares.set_runnable(now, task, runnable));
         let apart = self.gangs.as_mut().and_then(|gangs| gangs.set_runnable(now, task, runnable));
         apart.into_iter().for_each(|apart| self.judge_gang(now, apart));

@@ -5,6 +5,8 @@ use super::*;
 use event_log::{BlockCause, CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
+mod edges;
+
 const QUEUE: DsqId = DsqId(7);
 const NOBODY: TaskId = TaskId::NONE;
 

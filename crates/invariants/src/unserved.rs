@@ -6,9 +6,10 @@
 //! 2. There are two populations: tasks that wait, and those of them that are in no queue.
 //! 3. A *stretch* of a task is a time in which it always waited and a CPU always idled. It is the same task all the time: where
 //!    tasks wake up one after another, each waits for a CPU to leave its idle state, and nothing is wrong with that.
+//! 4. Every run is looked at, and tasks come and go all the time: who waits stands in a list without order, and each task knows
+//!    its place there.
 
 use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, TaskId};
-use std::collections::BTreeMap;
 
 /// Which tasks are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ struct Group {
     /// Since when some CPU idles, if one does.
     idle_since: Nanos,
     /// Who waits, and since when, by population.
-    waiting: [BTreeMap<TaskId, Nanos>; 2],
+    waiting: [Vec<(TaskId, Nanos)>; 2],
 }
 
 impl Group {
@@ -48,16 +49,14 @@ impl Group {
         let begun = |(task, since): &(TaskId, Nanos)| (*task, self.idle_since.max(*since));
         let long: Vec<(TaskId, Nanos)> = tasks.iter().map(begun).filter(|(_, since)| *since < from).collect();
         let since = long.iter().map(|(_, since)| *since).min()?;
-        let tasks = long.iter().map(|(task, _)| *task).collect();
+        let mut tasks: Vec<TaskId> = long.iter().map(|(task, _)| *task).collect();
+        tasks.sort_unstable();
         Some(Stretch { population, since, tasks, cpus: self.idle.iter().collect() })
     }
 
     /// The stretches of all that wait.
     fn stretches(&self, from: Nanos) -> Vec<Stretch> {
-        let of = |population: Population| {
-            let tasks: Vec<_> = self.waiting[population as usize].iter().map(|(task, since)| (*task, *since)).collect();
-            self.stretch(population, &tasks, from)
-        };
+        let of = |population: Population| self.stretch(population, &self.waiting[population as usize], from);
         POPULATIONS.into_iter().filter_map(of).collect()
     }
 }
@@ -68,6 +67,8 @@ pub(crate) struct Unserved {
     masks: MaskGroups,
     groups: Vec<Group>,
     of_task: Vec<GroupId>,
+    /// Where each task stands in the list of its group, by population.
+    places: Vec<[Option<u32>; 2]>,
     idle: CpuSet,
     /// Shorter stretches are none.
     tolerance: Nanos,
@@ -78,7 +79,8 @@ impl Unserved {
     pub(crate) fn new(cpus: usize, tolerance: Nanos) -> Unserved {
         let idle = CpuSet::first_n(cpus);
         let everywhere = Group { idle: idle.clone(), idle_since: Nanos::ZERO, waiting: Default::default() };
-        Unserved { masks: MaskGroups::new(cpus), groups: vec![everywhere], of_task: Vec::new(), idle, tolerance }
+        let (masks, of_task, places) = (MaskGroups::new(cpus), Vec::new(), Vec::new());
+        Unserved { masks, groups: vec![everywhere], of_task, places, idle, tolerance }
     }
 
     /// Stretches that end now count if they began before this time.
@@ -100,18 +102,32 @@ impl Unserved {
         assert_eq!(task.index(), self.of_task.len(), "tasks are announced in order of their numbers");
         let group = self.group(now, allowed);
         self.of_task.push(group);
+        self.places.push([None; 2]);
     }
 
     /// A task waits.
     pub(crate) fn wait(&mut self, now: Nanos, task: TaskId, population: Population) {
-        self.groups[self.of_task[task.index()].index()].waiting[population as usize].insert(task, now);
+        let waiting = &mut self.groups[self.of_task[task.index()].index()].waiting[population as usize];
+        match &mut self.places[task.index()][population as usize] {
+            Some(place) => waiting[*place as usize].1 = now,
+            place => {
+                *place = Some(waiting.len() as u32);
+                waiting.push((task, now));
+            }
+        }
     }
 
     /// A task no longer waits; its stretch, if it was long.
     pub(crate) fn stop_waiting(&mut self, now: Nanos, task: TaskId, population: Population) -> Option<Stretch> {
+        let place = self.places[task.index()][population as usize].take()?;
         let from = self.from(now);
         let group = &mut self.groups[self.of_task[task.index()].index()];
-        let since = group.waiting[population as usize].remove(&task)?;
+        let waiting = &mut group.waiting[population as usize];
+        let (_, since) = waiting.swap_remove(place as usize);
+        // The last one has its place now.
+        if let Some((other, _)) = waiting.get(place as usize) {
+            self.places[other.index()][population as usize] = Some(place);
+        }
         group.stretch(population, &[(task, since)], from)
     }
 
@@ -141,8 +157,8 @@ impl Unserved {
         if self.of_task[task.index()] == new {
             return Vec::new();
         }
-        let old = &self.groups[self.of_task[task.index()].index()];
-        let waits = |population: &Population| old.waiting[*population as usize].contains_key(&task);
+        let places = self.places[task.index()];
+        let waits = |population: &Population| places[*population as usize].is_some();
         let populations: Vec<Population> = POPULATIONS.into_iter().filter(waits).collect();
         let ended = populations.iter().filter_map(|population| self.stop_waiting(now, task, *population)).collect();
         self.of_task[task.index()] = new;

@@ -8,11 +8,12 @@
 //! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
 //! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process: two lengths
 //! under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too. `waiting` behind that
-//! plays the form in which operations of the kernel wait.
+//! plays the form in which operations of the kernel wait, and `checked` holds the run to what every run owes.
 
 use bpf_object::Object;
-use event_log::Null;
+use event_log::{Null, Sink};
 use ids::Nanos;
+use invariants::{Checker, Conditions, Demands, Promises};
 use launch_profile::Profile;
 use machine_model::Machine;
 use simulator::{KernelName, Scheduler, Setup};
@@ -66,7 +67,7 @@ fn main() {
     {
         let case = CASES.iter().find(|case| case.name() == *name).expect("a case");
         let seconds = rest.first().map_or(case.seconds, |seconds| seconds.parse().expect("a number of seconds"));
-        return play(case, seconds, rest.get(1).is_some_and(|form| form == "waiting"));
+        return play(case, seconds, rest.get(1).map_or("", String::as_str));
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
     println!(
@@ -79,7 +80,7 @@ fn main() {
     }
 }
 
-fn play(case: &Case, seconds: u64, waiting: bool) {
+fn play(case: &Case, seconds: u64, form: &str) {
     let policy = policies::find(case.policy).expect("it ships");
     let object = Object::parse(policy.object).expect("it is compiled for us");
     let profile = Profile::from_toml(case.policy, policy.profile).expect("it ships");
@@ -102,10 +103,17 @@ fn play(case: &Case, seconds: u64, waiting: bool) {
         scheduler: Scheduler::Object { object: &object, profile: &profile },
         seed: 0,
         duration: Some(Nanos::from_secs(seconds)),
-        kernel: if waiting { kernel.waiting() } else { kernel },
+        kernel: if form == "waiting" { kernel.waiting() } else { kernel },
     };
     let before = cpu_ns();
-    let outcome = simulator::run(&setup, &mut Null, &mut |_| ()).expect("it runs");
+    let (mut checker, mut null) = ((form == "checked").then(|| checker(&machine)), Null);
+    let sink: &mut dyn Sink = match &mut checker {
+        Some(checker) => checker,
+        None => &mut null,
+    };
+    let outcome = simulator::run(&setup, sink, &mut |_| ()).expect("it runs");
+    let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
+    assert!(findings.is_none_or(|findings| findings.count == 0));
     let spent = cpu_ns() - before;
     assert_eq!(outcome.ejected, None);
     let switches = outcome.measures.context_switches;
@@ -121,6 +129,13 @@ fn play(case: &Case, seconds: u64, waiting: bool) {
         rate as f64 / case.target as f64,
         format!("{:032x}", outcome.log_hash),
     );
+}
+
+/// Where nothing is promised.
+fn checker(machine: &Machine) -> Checker {
+    let (tolerance, tick) = (Nanos(100_000), Nanos(1_000_000_000 / u64::from(machine.hz)));
+    let conditions = Conditions { has_queues: true, all_tasks: true, tolerance, tick };
+    Checker::new(machine.topology.len(), &machine.online_cpus(), Promises::default(), conditions, Demands::default())
 }
 
 /// CPU time of this process, in nanoseconds.

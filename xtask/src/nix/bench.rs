@@ -48,6 +48,13 @@ impl Bench {
         Ok(Bench { weir: weir.to_owned(), folder, preset, milliseconds, seeds })
     }
 
+    /// The same with so many seeds.
+    pub fn with_seeds(&self, seeds: u32) -> Bench {
+        let Bench { weir, folder, preset, milliseconds, .. } = self;
+        let (weir, folder, preset) = (weir.clone(), folder.clone(), preset.clone());
+        Bench { weir, folder, preset, milliseconds: *milliseconds, seeds }
+    }
+
     /// A file of the bench's own.
     pub fn file(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);

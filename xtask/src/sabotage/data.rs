@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "xtask/sabotage";
 
 /// One break.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Break {
     /// For `--only`.
@@ -38,6 +38,11 @@ pub struct Break {
     /// It tells whether the command works.
     #[serde(default)]
     pub canary: bool,
+    /// The name of the file that has it, without `.toml`, and the page that the file names.
+    #[serde(skip)]
+    pub rules: String,
+    #[serde(skip)]
+    pub page: PathBuf,
 }
 
 fn yes() -> bool {
@@ -67,6 +72,12 @@ pub fn read(root: &Path) -> Result<Vec<Break>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct File {
+        page: PathBuf,
+        /// For breaks that name none.
+        #[serde(default)]
+        tests: Vec<String>,
+        #[serde(default = "yes")]
+        scenarios: bool,
         r#break: Vec<Break>,
     }
     let folder = root.join(FOLDER);
@@ -77,7 +88,14 @@ pub fn read(root: &Path) -> Result<Vec<Break>> {
     let mut all: Vec<Break> = Vec::new();
     for path in paths {
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        all.extend(toml::from_str::<File>(&text).with_context(|| path.display().to_string())?.r#break);
+        let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        let rules = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let known = |one: Break| {
+            let tests = if one.tests.is_empty() { file.tests.clone() } else { one.tests };
+            let scenarios = one.scenarios && file.scenarios;
+            Break { rules: rules.clone(), page: file.page.clone(), tests, scenarios, ..one }
+        };
+        all.extend(file.r#break.into_iter().map(known));
     }
     let mut names = BTreeSet::new();
     match all.iter().find(|one| !names.insert(&one.name)) {
@@ -90,11 +108,13 @@ pub fn read(root: &Path) -> Result<Vec<Break>> {
 mod tests {
     use super::*;
 
-    /// Whoever changes a broken place adapts the break: otherwise the table of docs/fidelity.md would tell of the past.
+    /// Whoever changes a broken place adapts the break: otherwise the tables of the pages would tell of the past.
     #[test]
     fn every_break_fits_the_tree() {
         let all = read(crate::root()).unwrap();
-        assert_eq!(all.iter().filter(|one| one.canary).count(), 1);
+        let files: BTreeSet<&str> = all.iter().map(|one| one.rules.as_str()).collect();
+        let canaries: Vec<&str> = all.iter().filter(|one| one.canary).map(|one| one.rules.as_str()).collect();
+        assert_eq!(canaries, files.into_iter().collect::<Vec<_>>(), "one each");
         for one in &all {
             let text = fs::read_to_string(crate::root().join(&one.file)).unwrap();
             assert_ne!(one.apply(&text).unwrap_or_else(|error| panic!("{error}")), text, "{}: no change", one.name);

@@ -121,3 +121,21 @@ fn a_job_that_changes_is_judged_until_then() {
     let apart = gangs.set_runnable(Nanos(1_500 * MS), TaskId(1), false).expect("they ran in turns");
     assert_eq!((apart.value, apart.limit), (Nanos::ZERO, Nanos(294 * MS)));
 }
+
+#[test]
+fn a_disturbance_begins_anew_and_a_job_needs_a_cpu_for_each() {
+    for (disturbed, found) in [(false, 1), (true, 0)] {
+        let mut gangs = two();
+        gangs.disturb(Nanos::ZERO, 2);
+        gangs.set_running(Nanos(700 * MS), TaskId(0), true);
+        gangs.set_running(Nanos(1_200 * MS), TaskId(0), false);
+        gangs.set_running(Nanos(1_200 * MS), TaskId(1), true);
+        if disturbed {
+            gangs.disturb(Nanos(1_300 * MS), 2);
+        }
+        assert_eq!(gangs.close(Nanos(1_500 * MS)).len(), found, "{disturbed}");
+    }
+    let mut few = two();
+    few.disturb(Nanos::ZERO, 1);
+    assert_eq!(rows(&mut few, 10, 2_000), []);
+}

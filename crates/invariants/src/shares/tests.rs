@@ -180,3 +180,28 @@ fn groups_have_the_weights() {
     let by_task = turns(&mut group(), 0, &[(0, 5), (1, 5), (2, 5), (3, 5)], 0, 600);
     assert_eq!(who(&by_task), [(3, 25, 29), (0, 175, 29), (1, 150, 29)][1..]);
 }
+
+/// Three tasks on two CPUs; then one of these goes.
+#[test]
+fn a_cpu_that_is_gone_gives_nobody_a_share() {
+    let mut shares = awake(&[3, 3, 3], ALL_CPUS);
+    turns(&mut shares, 0, &[(0, 10), (1, 10), (2, 10)], 0, 300);
+    shares.set_online(Nanos::from_ms(300), CpuId(1), false);
+    assert_eq!(who(&turns(&mut shares, 0, &[(0, 10), (1, 10), (2, 10)], 300, 1_200)), []);
+    assert!(shares.has_judged());
+}
+
+/// Two CPUs: a group of weight 300 with two tasks should have one and a half, one of 100 with one task half of one.
+#[test]
+fn a_group_can_use_as_many_cpus_as_it_has_tasks() {
+    let promise = WeightedShare { by: Weights::Groups, ..ALL_CPUS };
+    for (second, expected) in [(vec![(1, 10), (2, 10)], vec![]), (vec![(2, 10)], vec![(0, 250, 29), (2, 250, 29)])] {
+        let mut shares = Shares::new(2, promise, Nanos::from_ms(4), vec![300, 100]);
+        for (task, party) in (0..).zip([Some(0), Some(0), Some(1)]) {
+            shares.announce(&CpuSet::from_words(&[3]), Some(1), party);
+            shares.set_runnable(Nanos::ZERO, TaskId(task), true);
+        }
+        shares.set_running(Nanos::ZERO, TaskId(0), true);
+        assert_eq!(who(&turns(&mut shares, 1, &second, 0, 500)), expected);
+    }
+}

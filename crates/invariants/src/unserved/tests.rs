@@ -117,3 +117,15 @@ fn a_stretch_goes_on_while_cpus_change_and_is_one_tasks_own() {
         Stretch { population: Population::Waiting, since: Nanos(20), tasks: vec![TaskId(1)], cpus: vec![CpuId(0)] };
     assert_eq!(ended, [stretch]);
 }
+
+#[test]
+fn tasks_of_a_stretch_are_in_order_whenever_they_came() {
+    let mut unserved = Unserved::new(1, Nanos(5));
+    (0..3).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &CpuSet::first_n(1)));
+    (0..3).for_each(|task| unserved.wait(Nanos(10), TaskId(task), Population::Lost));
+    assert!(unserved.stop_waiting(Nanos(12), TaskId(0), Population::Lost).is_none());
+    unserved.wait(Nanos(13), TaskId(0), Population::Lost);
+    let ended = unserved.set_idle(Nanos(30), CpuId(0), false);
+    assert_eq!(ended[0].tasks, [TaskId(0), TaskId(1), TaskId(2)]);
+    assert_eq!((ended.len(), ended[0].since), (1, Nanos(10)));
+}

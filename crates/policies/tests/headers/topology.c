@@ -37,6 +37,9 @@ int main(void)
 		CHECK(is_alone(cpu), "%u has none", cpu);
 	make_machine(1, 1, 1, 2);
 	CHECK(max_threads == 2 && !many_caches, "%u threads in the only core", max_threads);
+	/* Beyond the last CPU the table is empty, which looks like CPU 0. */
+	cpu_at[2] = 0;
+	CHECK(sibling_at(1, 1) == -1, "%d beyond the last one", sibling_at(1, 1));
 	make_machine(1, 2, 1, 1);
 	CHECK(many_caches, "two caches of one CPU each");
 	/* The largest machine. */

@@ -2,7 +2,7 @@
 //! `policies/nix`: priorities, and one queue (`nix@smp`). Expected numbers are those that the rules give by reckoning.
 
 use crate::world::{MS, World, only};
-use ids::{CpuId, Policy, TaskId};
+use ids::{CpuId, Locality, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 
 /// Above all others.
@@ -80,6 +80,24 @@ fn who_used_much_comes_back_low() {
         world.run_ms(slept_s * 1000);
         world.wake(0, task, false);
         assert_eq!(priority(&world, task), expected, "{ran_s} s, then {slept_s} s asleep");
+    }
+}
+
+/// Share 3: 1 / share is rounded. It is 2.5 after 12 s of 30; and after 15.07 s if the task gives way once a second, as what
+/// comes to the share is a part of what is missing then.
+#[test]
+fn a_priority_is_rounded() {
+    for (yields, ran_ms, expected) in [(0, 11_995, 3), (0, 12_005, 2), (15, 62, 3), (15, 78, 2)] {
+        let mut world = smp("node:1 core:1 pu:1");
+        let task = world.start(vec![world.pinned(0, 0)])[0];
+        for _ in 0..yields {
+            world.run_ms(1_000);
+            world.leave(0, Leave::Yield);
+        }
+        world.run_ms(ran_ms);
+        world.block(task);
+        world.wake(0, task, false);
+        assert_eq!(priority(&world, task), expected, "{yields} s and {ran_ms} ms");
     }
 }
 
@@ -305,4 +323,55 @@ fn a_yield_lets_equals_go_first() {
     assert_eq!(world.running(0), tasks[0]);
     world.leave(0, Leave::Yield);
     assert_eq!(world.running(0), tasks[1]);
+}
+
+/// 3: also one that comes at that moment and has never run, at whatever moment that is.
+#[test]
+fn a_yield_lets_a_new_equal_go_first() {
+    for now in 0..4 {
+        let mut world = smp("node:1 core:1 pu:1");
+        world.start(vec![world.pinned(0, 0)]);
+        world.run_until(1_000 + now);
+        let new = vec![world.pinned(0, 0)];
+        let new = beside(&mut world, new)[0];
+        world.leave(0, Leave::Yield);
+        assert_eq!(world.running(0), new, "{now}");
+    }
+}
+
+/// 3: who ran is not taken for one that never did, at whatever moment it wakes.
+#[test]
+fn who_ran_elsewhere_waits_for_the_second_pass() {
+    for now in 0..4 {
+        let mut world = smp("node:1 core:2 pu:1");
+        let tasks = sleepers(&mut world, &[(0, 10), (1, -10)]);
+        let hogs = world.start(vec![world.pinned(0, 0), world.pinned(1, 0)]);
+        world.run_until(1_000 + now);
+        tasks.iter().for_each(|task| world.wake(0, *task, false));
+        world.block(hogs[0]);
+        assert_eq!(world.running(0), tasks[0], "{now}");
+    }
+}
+
+/// 2: if the last CPU works, a whole idle core comes before its other thread.
+#[test]
+fn a_task_that_wakes_gets_a_whole_core() {
+    let mut world = smp("node:1 core:2 pu:2");
+    let task = sleepers_on(&mut world, &[0])[0];
+    world.start(vec![world.pinned(0, 0)]);
+    world.wake(0, task, false);
+    let cpu = world.cpu_of(task).unwrap();
+    assert_ne!(world.machine.topology.locality(CpuId(cpu), CpuId(0)), Locality::Smt, "on CPU {cpu}");
+}
+
+/// Share 2: ten compete, but for 10 ms only: the load is 1.09, and a share of a half is worth 2.
+#[test]
+fn the_load_is_an_average() {
+    let mut world = smp("node:1 core:1 pu:1");
+    let old = world.start(vec![world.pinned(0, 0)])[0];
+    world.run_ms(15_000);
+    let many = vec![world.pinned(0, 0); 9];
+    beside(&mut world, many);
+    world.run_ms(20);
+    assert_eq!((world.cpu_of(old), priority(&world, old)), (None, 2));
 }

@@ -2,7 +2,7 @@
 //! `policies/nix`, preset `amp`: CPU 0 gives tasks to all others.
 
 use crate::nix::{beside, priority, sleepers};
-use crate::world::World;
+use crate::world::{MS, World};
 use event_log::BlockCause;
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
@@ -113,10 +113,10 @@ fn an_equal_makes_way_after_100_ms_and_a_higher_one_after_1_s() {
         let sleeper = sleepers(&mut world, &[(3, 0)])[0];
         occupy(&mut world, 1..6, nice);
         world.wake(0, sleeper, false);
-        world.run_ms(ms);
+        // The time must be over when CPU 0 looks at a tick; and the CPU that it chose stops at its own next one.
+        world.run_ms(ms + 10);
         assert_eq!(world.cpu_of(sleeper), None, "{nice}: not before the time is over");
-        // CPU 0 looks at a tick after that, and the CPU it chose stops at its own next one.
-        world.run_ms(30);
+        world.run_ms(10);
         let runs = world.cpu_of(sleeper).is_some();
         // A higher one that was stopped still goes first, but on CPU 0's list its equals wait behind nobody.
         assert!(runs || nice < 0, "{nice}");
@@ -198,6 +198,11 @@ fn a_cpu_that_is_taken_is_not_free() {
     assert_eq!(world.running(2), fifo);
     world.wake(0, sleeper, false);
     assert_eq!(world.cpu_of(sleeper), Some(3));
+    world.block(fifo);
+    world.block(world.running(2));
+    world.block(sleeper);
+    world.wake(0, sleeper, false);
+    assert_eq!(world.cpu_of(sleeper), Some(2), "the first free one of the node, which is given back");
 }
 
 /// Only CPU 0 is told of a task that wakes, and the CPU that gets it.
@@ -210,4 +215,41 @@ fn a_wakeup_tells_cpu_0() {
     world.wake(0, sleeper, false);
     assert_eq!(world.cpu_of(sleeper), Some(2));
     assert!(world.told.iter().all(|cpu| [CpuId(0), CpuId(2)].contains(cpu)), "{:?}", world.told);
+}
+
+/// CPU 0 is missed at the first tick that is more than two tick periods after it was told.
+#[test]
+fn cpu_0_is_missed_after_two_ticks() {
+    for (told_at_ms, missed_at_ms) in [(1, 30), (10, 40)] {
+        let mut world = amp("node:1 core:6 pu:1");
+        let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(0, 0) };
+        let fifo = world.start(vec![fifo])[0];
+        world.block(fifo);
+        let hogs = occupy(&mut world, 1..6, 0);
+        let attributes = vec![world.attributes()];
+        let waiting = beside(&mut world, attributes)[0];
+        world.run_ms(1);
+        world.wake(0, fifo, false);
+        world.run_ms(told_at_ms - 1);
+        world.block(hogs[2]);
+        world.run_until(missed_at_ms * MS - 1);
+        assert_eq!(world.cpu_of(waiting), None, "{told_at_ms}");
+        world.run_until(missed_at_ms * MS);
+        assert_eq!(world.cpu_of(waiting), Some(3), "{told_at_ms}");
+    }
+}
+
+/// Who gives way while nobody waits goes on, and has 100 ms from then on.
+#[test]
+fn who_gives_way_to_nobody_is_not_stopped_for_it() {
+    let mut world = amp("node:1 core:6 pu:1");
+    let sleeper = sleepers(&mut world, &[(3, 0)])[0];
+    let hogs = occupy(&mut world, 1..6, 0);
+    (1..6).for_each(|cpu| world.leave(cpu, Leave::Yield));
+    assert!((1..6).zip(&hogs).all(|(cpu, hog)| world.running(cpu) == *hog));
+    world.wake(0, sleeper, false);
+    world.run_ms(90);
+    assert_eq!(world.cpu_of(sleeper), None);
+    world.run_ms(40);
+    assert!(world.cpu_of(sleeper).is_some());
 }

@@ -58,11 +58,13 @@ fn who_does_not_steal_idles() {
 /// An idle CPU of its own group comes before one that would steal.
 #[test]
 fn the_own_group_comes_first() {
-    let mut world = groups("");
-    occupy(&mut world, 0..7);
-    let attributes = TaskAttributes { parent: None, ..world.attributes() };
-    let task = world.spawn(4, attributes);
-    assert_eq!(world.cpu_of(task), Some(7));
+    for busy in [0..7, 4..7] {
+        let mut world = groups("");
+        occupy(&mut world, busy.clone());
+        let attributes = TaskAttributes { parent: None, ..world.attributes() };
+        let task = world.spawn(4, attributes);
+        assert_eq!(world.cpu_of(task), Some(7), "{busy:?} work");
+    }
 }
 
 /// Groups 2, 4: whoever idles begins to steal as soon as that is switched on, and stops when it is off again.
@@ -117,6 +119,9 @@ fn nobody_steals_who_is_bound() {
     let attributes = vec![world.pinned(2, -20), TaskAttributes { allowed: only(&[1, 2]), ..world.attributes() }];
     let tasks = beside(&mut world, attributes);
     assert!(tasks.iter().all(|task| world.cpu_of(*task).is_none()));
+    let attributes = vec![TaskAttributes { allowed: only(&[1, 6]), ..world.attributes() }];
+    let task = beside(&mut world, attributes)[0];
+    assert_eq!(world.cpu_of(task), Some(6), "two CPUs, one of another group");
 }
 
 /// `groups-2011`: only from a group in which more wait than it has CPUs. This is why it is not work-conserving.
@@ -266,4 +271,38 @@ fn groups_survive_a_node_that_goes() {
     world.run_ms(12_000);
     assert!(tasks.iter().zip(before).all(|(task, before)| world.ran_ms(*task) > before));
     assert_eq!(world.kernel.current(CpuId(13)), TaskId::NONE);
+}
+
+/// Groups 2: a group in which everybody who waits is bound stops no thief.
+#[test]
+fn a_thief_passes_those_who_are_bound() {
+    let mut world = groups(",steal=false");
+    occupy(&mut world, 0..16);
+    let bound = TaskAttributes { parent: None, ..world.pinned(1, 0) };
+    let bound = world.spawn(1, bound);
+    let free = TaskAttributes { parent: None, allowed: only(&[4, 13]), ..world.attributes() };
+    let free = world.spawn(4, free);
+    assert_eq!([bound, free].map(|task| world.last_queued(task).dsq), [0, 1]);
+    world.call("switch_groups", &[1, 0]);
+    world.block(world.running(13));
+    assert_eq!(world.running(13), free);
+}
+
+/// `donate_from_first`: CPU 0 itself is the first.
+#[test]
+fn nix_donated_to_cpu_0() {
+    let mut world = groups(",donate=true,donate_from_first=true");
+    occupy(&mut world, 4..8);
+    let task = fork(&mut world, 4, false);
+    assert_eq!(world.cpu_of(task), Some(0));
+}
+
+/// Nobody is donated to a CPU that went: the next one gets it.
+#[test]
+fn no_process_is_donated_to_a_cpu_that_went() {
+    let mut world = groups(",steal=false,donate=true");
+    occupy(&mut world, 0..4);
+    world.offline(4);
+    let task = fork(&mut world, 0, false);
+    assert_eq!(world.cpu_of(task), Some(5));
 }

@@ -112,7 +112,7 @@ fn what_a_cpu_took_in_vain_waits_for_a_tick() {
     let mut world = world("smp", "node:1 core:3 pu:1");
     let task = sleepers_on(&mut world, &[1])[0];
     world.start(vec![world.pinned(0, 0), world.pinned(2, 0)]);
-    world.run_ms(5);
+    world.run_ms(2_005);
     world.wake_without_settling(0, task);
     world.kernel.deactivate_cpu(CpuId(1));
     world.settle();
@@ -142,13 +142,78 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
         world.wake(0, tasks[1], false);
         world.block(thread);
         assert_eq!(world.running(1), TaskId::NONE, "{preset}");
-        // When it comes back it is used again.
+        // Nor when the kernel has said that it goes; its own threads still run.
         world.kernel.offline_cpu(CpuId(1));
         world.settle();
+        world.wake(0, thread, false);
+        assert_eq!(world.running(1), thread, "{preset}");
+        world.block(thread);
+        // When it comes back it is used again.
         world.kernel.kill_cpu(CpuId(1));
         world.online(1);
         let more = TaskAttributes { allowed: only(&[0, 1]), parent: None, ..world.attributes() };
         let more = world.spawn(0, more);
         assert_eq!(world.cpu_of(more), Some(1), "{preset}");
     }
+}
+
+/// CPU 0 goes like any other: the kernel answers with another one, and from then on nobody tells it.
+#[test]
+fn nobody_is_sent_to_cpu_0_when_it_goes() {
+    for preset in PRESETS {
+        let mut world = world(preset, "node:1 core:3 pu:1");
+        let tasks = sleepers_on(&mut world, &[0, 1]);
+        world.start(vec![world.pinned(1, 0)]);
+        world.kernel.deactivate_cpu(CpuId(0));
+        world.settle();
+        world.wake(1, tasks[0], false);
+        assert_eq!(world.cpu_of(tasks[0]), Some(2), "{preset}");
+        world.block(tasks[0]);
+        world.told.clear();
+        world.wake(1, tasks[1], false);
+        assert_eq!((world.cpu_of(tasks[1]), world.told.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
+    }
+}
+
+/// The kernel calls CPUs idle that went, each until it is picked. However many that are, somebody is told.
+#[test]
+fn cpus_that_went_hide_no_idle_one() {
+    for preset in PRESETS {
+        let mut world = world(preset, "node:1 core:14 pu:1");
+        let task = sleepers_on(&mut world, &[0])[0];
+        world.start(vec![world.pinned(0, 0)]);
+        (1..12).for_each(|cpu| world.offline(cpu));
+        world.wake(0, task, false);
+        assert!(world.cpu_of(task) >= Some(12), "{preset}");
+    }
+}
+
+/// A thread that is bound to a CPU on its way offline, and waited in the queue before, still runs there.
+#[test]
+fn who_is_bound_to_a_cpu_that_goes_still_runs() {
+    for preset in PRESETS {
+        let mut world = world(preset, "node:1 core:3 pu:1");
+        let sleeper = sleepers_on(&mut world, &[1])[0];
+        let thread = TaskAttributes { kernel_thread: true, ..world.pinned(1, 0) };
+        let threads = world.start(vec![thread.clone(), thread]);
+        assert_eq!(world.running(1), threads[0]);
+        world.kernel.deactivate_cpu(CpuId(1));
+        world.settle();
+        world.wake(0, sleeper, false);
+        assert_ne!(world.cpu_of(sleeper), Some(1));
+        world.block(threads[0]);
+        assert_eq!(world.running(1), threads[1], "{preset}");
+    }
+}
+
+/// `groups-2011`, where a CPU that was told looks for itself: if it takes another task, somebody else is told of that one.
+#[test]
+fn whom_a_cpu_passes_by_another_is_told_of() {
+    let mut world = world("groups-2011", "node:1 core:4 pu:1");
+    let tasks = sleepers(&mut world, &[(1, 0), (1, -10)]);
+    world.start(vec![world.pinned(0, 0)]);
+    world.kernel.set_affinity(CpuId(0), tasks[0], &only(&[1, 3])).unwrap();
+    world.settle();
+    wake_at_once(&mut world, &tasks);
+    assert_eq!([1, 2, 3].map(|cpu| world.running(cpu)), [tasks[1], TaskId::NONE, tasks[0]]);
 }

@@ -45,10 +45,12 @@ fn a_thread_that_wakes_goes_to_an_idle_cpu_near_its_last_one() {
 /// 2: it is in the queue of the CPU that it is to run on.
 #[test]
 fn who_is_to_run_on_a_cpu_is_in_its_queue() {
-    let mut world = cells("");
-    let task = sleepers_on(&mut world, &[5])[0];
-    world.wake(0, task, false);
-    assert_eq!(world.last_queued(task).dsq, CPU_DSQ + 5);
+    for cpu in [0, 5] {
+        let mut world = cells("");
+        let task = sleepers_on(&mut world, &[cpu])[0];
+        world.wake(1, task, false);
+        assert_eq!(world.last_queued(task).dsq, CPU_DSQ + u64::from(cpu));
+    }
 }
 
 /// 3: `depth` wait at the last CPU, the others for all; who is bound waits there in any case.
@@ -102,6 +104,7 @@ fn waits_at(world: &mut World, cpu: u32) -> TaskId {
 #[test]
 fn who_is_stopped_by_the_kernel_is_pushed_back() {
     let mut world = cells("");
+    world.run_ms(100);
     let thread = kernel_thread(&mut world, 3);
     let hog = occupy(&mut world, [3])[0];
     let waiting = waits_at(&mut world, 3);
@@ -207,23 +210,25 @@ fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
 /// and so does the next one; when it is back it is used again.
 #[test]
 fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
-    let mut world = World::new("pushback", "node:1 core:3 pu:1", 100);
-    let tasks = sleepers_on(&mut world, &[1, 1]);
-    occupy(&mut world, [0]);
-    world.kernel.deactivate_cpu(CpuId(1));
-    world.settle();
-    world.wake(0, tasks[0], false);
-    assert_eq!((world.cpu_of(tasks[0]), world.running(1)), (Some(2), TaskId::NONE));
-    world.wake(0, tasks[1], false);
-    assert_eq!(world.last_queued(tasks[1]).dsq, CPU_DSQ, "where the kernel put it");
-    world.block(tasks[0]);
-    world.kernel.offline_cpu(CpuId(1));
-    world.settle();
-    world.kernel.kill_cpu(CpuId(1));
-    world.online(1);
-    let more = TaskAttributes { allowed: only(&[0, 1]), parent: None, ..world.attributes() };
-    let more = world.spawn(0, more);
-    assert_eq!(world.cpu_of(more), Some(1));
+    for (goes, stays) in [(1, 0), (0, 1)] {
+        let mut world = World::new("pushback", "node:1 core:3 pu:1", 100);
+        let tasks = sleepers_on(&mut world, &[goes, goes]);
+        occupy(&mut world, [stays]);
+        world.kernel.deactivate_cpu(CpuId(goes));
+        world.settle();
+        world.wake(stays, tasks[0], false);
+        assert_eq!((world.cpu_of(tasks[0]), world.running(goes)), (Some(2), TaskId::NONE));
+        world.wake(stays, tasks[1], false);
+        assert_eq!(world.last_queued(tasks[1]).dsq, CPU_DSQ + u64::from(stays), "where the kernel put it");
+        world.block(tasks[0]);
+        world.kernel.offline_cpu(CpuId(goes));
+        world.settle();
+        world.kernel.kill_cpu(CpuId(goes));
+        world.online(goes);
+        let more = TaskAttributes { allowed: only(&[0, 1]), parent: None, ..world.attributes() };
+        let more = world.spawn(stays, more);
+        assert_eq!(world.cpu_of(more), Some(goes));
+    }
 }
 
 /// 6: those who were sent there from other CPUs before anybody knew are let go as soon as it is known.
@@ -249,4 +254,48 @@ fn who_waits_at_a_closed_cpu_is_let_go() {
         world.cpu_of(waiting) == Some(0)
     });
     assert!(runs);
+}
+
+/// An idle CPU is told of who waits at a CPU that a higher class takes; nobody, if nobody waits.
+#[test]
+fn an_idle_cpu_is_told_of_who_waits_at_a_taken_one() {
+    for (taken, idle) in [(5, 0), (5, 6), (0, 6)] {
+        for waits in [true, false] {
+            let mut world = cells("");
+            let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(taken, 0) };
+            let fifo = world.start(vec![fifo])[0];
+            world.block(fifo);
+            let sleeper = sleepers_on(&mut world, &[taken])[0];
+            world.kernel.set_affinity(CpuId(1), sleeper, &only(&[taken, idle])).unwrap();
+            let hogs = occupy(&mut world, [taken, idle]);
+            if waits {
+                world.wake(1, sleeper, false);
+            }
+            world.block(hogs[1]);
+            assert_eq!(world.cpu_of(sleeper), None);
+            world.told.clear();
+            world.wake(1, fifo, false);
+            assert_eq!(world.cpu_of(sleeper), Some(idle).filter(|_| waits));
+            // Who lost the CPU may use no other.
+            let told = world.told.iter().filter(|cpu| **cpu == CpuId(idle)).count();
+            assert_eq!(told > 0, waits, "CPU {idle}: {:?}", world.told);
+        }
+    }
+}
+
+/// 2: also at the end of a turn, a CPU that idles meanwhile is taken, were it CPU 0.
+#[test]
+fn whose_turn_ends_goes_to_an_idle_cpu() {
+    for idle in [0, 2] {
+        let mut world = cells("");
+        let task = sleepers_on(&mut world, &[1])[0];
+        world.kernel.set_affinity(CpuId(0), task, &only(&[1, idle])).unwrap();
+        let hogs = occupy(&mut world, [idle]);
+        world.wake(0, task, false);
+        let waiting = waits_at(&mut world, 1);
+        world.block(hogs[0]);
+        assert_eq!((world.running(1), world.running(idle)), (task, TaskId::NONE));
+        world.run_ms(20);
+        assert_eq!((world.running(1), world.running(idle)), (waiting, task));
+    }
 }
