@@ -32,7 +32,7 @@
 #define LOOK_NS 10000000ULL
 #define NO_CAP (~0ULL)
 #define NO_QUOTA (~0ULL)
-#define MOST_CAPPED 64
+#define MOST_CAPPED 1000	/* groups of a workload */
 #define ONE_BY_LN_2 94548ULL	/* 1.442695, in units of 2^-16 */
 
 /* The longest period, and more CPU time in it than the largest machine has: both in microseconds. */

@@ -236,6 +236,9 @@ impl Checker {
                 false => self.wait(turn.at, turn.task),
             }
         }
+        if self.promises.caps_half_life.is_some() {
+            self.look_at_caps(now);
+        }
     }
 
     fn wait(&mut self, now: Nanos, task: TaskId) {
