@@ -5,6 +5,7 @@
 //! 2. Or by usage, for whoever says so: an average over the past of the CPUs that a group has, in which what is one half-life
 //!    old counts half. At no time it is more than the cap and two hundredths, and what the CPUs do within a tick. Who had
 //!    little before may have more for a while.
+//!    Tasks of higher classes, to which the scheduler gives nothing, do not count either way.
 //! 3. A group that is at its cap, or less than two hundredths below it, is *held*: its tasks wait for nobody. By seconds nobody
 //!    can tell when in a second a group has its cap: there tasks of such groups are never held to be waiting.
 

@@ -500,7 +500,7 @@ impl Sink for Checker {
         let free = ours && !info.kernel_thread;
         self.gangs.iter_mut().for_each(|gangs| gangs.announce(demand.group, &info.allowed, free));
         self.windows.iter_mut().for_each(|windows| windows.announce(demand.window));
-        self.caps.iter_mut().for_each(|caps| caps.announce(info.id, demand.group));
+        self.caps.iter_mut().for_each(|caps| caps.announce(info.id, demand.group.filter(|_| ours)));
         self.stints.iter_mut().for_each(|stints| stints.announce(&info.allowed));
         self.preemption.iter_mut().for_each(Preemption::announce);
         self.loads.iter_mut().for_each(Loads::announce);
@@ -510,9 +510,9 @@ impl Sink for Checker {
     /// model alone, which shows all tasks) is told with the first name.
     fn renamed(&mut self, time: Nanos, task: TaskId, name: &str) {
         let demand = self.demands.of(name);
-        let runs = self.state.runs(task);
+        let (runs, ours) = (self.state.runs(task), self.state.is_scheduled(task));
         self.windows.iter_mut().for_each(|windows| windows.rename(task, demand.window));
-        self.caps.iter_mut().for_each(|caps| caps.rename(time, task, demand.group, runs));
+        self.caps.iter_mut().for_each(|caps| caps.rename(time, task, demand.group.filter(|_| ours), runs));
     }
 
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet) {

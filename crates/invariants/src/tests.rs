@@ -454,6 +454,21 @@ fn who_is_held_by_a_cap_waits_for_nobody() {
     assert_eq!(found(run, 1_100_000), [(Property::Caps, 1_076)]);
 }
 
+/// What a task of a higher class uses is not the scheduler's to keep below a cap.
+#[test]
+fn tasks_of_higher_classes_count_for_no_cap() {
+    for (policy, found) in [(Policy::Other, 1), (Policy::Fifo(5), 0)] {
+        let group = Group { weight: 100, hard_cap_percent: Some(50), ..Group::default() };
+        let tasks = [("task-0".to_owned(), TaskDemand { group: Some(0), window: None })].into();
+        let demands = Demands { groups: vec![group], tasks };
+        let promises = Promises { caps: true, caps_half_life: Some(Nanos(1_000_000)), ..none() };
+        let mut run = Run::of(promises, CONDITIONS, 0, demands);
+        run.0.task(Nanos(0), &info(0, policy, 0b11));
+        run.wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
+        assert_eq!(run.found(2_000_000).len(), found, "{policy:?}");
+    }
+}
+
 /// Beside them weights do not say what is due to whom, if caps are promised.
 #[test]
 fn no_shares_are_due_beside_a_cap() {

@@ -283,6 +283,7 @@ fn the_queues_of_all_caches_are_sorted() {
         world.run_ms(99);
         let waiting = tasks.iter().find(|task| world.cpu_of(**task).is_none()).copied().unwrap();
         let over = world.last_queued(waiting).dsq;
+        assert_eq!(over / 2, u64::from(cpu), "a cache has the number of its first place");
         world.inserted.clear();
         world.run_ms(1);
         assert_eq!(world.last_queued(waiting).dsq, over - 1, "CPU {cpu}");
