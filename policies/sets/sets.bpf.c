@@ -312,7 +312,7 @@ static int look(void *map, u32 *key, struct clock *clock)
 
 /* 1: by hand. */
 struct assignment {
-	u64 group[4];	/* its name */
+	char group[sizeof(struct name)] __attribute__((aligned(8)));	/* its name */
 	u32 cpus;	/* that it is to have, from now on and for ever; 0: none */
 };
 
@@ -322,9 +322,9 @@ SEC("syscall") int assign(struct assignment *to)
 
 	for_range(number, 1, last_job + 1) {
 		struct set *s = set_at(number);
-		const u64 *name = (const u64 *)s->name.text;
+		const u64 *name = (const u64 *)s->name.text, *wanted = (const u64 *)to->group;
 
-		if (name[0] != to->group[0] || name[1] != to->group[1] || name[2] != to->group[2] || name[3] != to->group[3])
+		if (name[0] != wanted[0] || name[1] != wanted[1] || name[2] != wanted[2] || name[3] != wanted[3])
 			continue;
 		s->reserves.ms = 0;
 		s->to = 0;

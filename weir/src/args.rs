@@ -4,6 +4,7 @@
 use crate::saved::Which;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
+use launch_profile::PlannedCall;
 use machine_model::{Effect, NoiseSource};
 use simulator::KernelName;
 use std::ffi::OsString;
@@ -191,10 +192,12 @@ Examples:
   weir sim ./my.bpf.c fifo -w preempt-mix --watch
   weir sim ./my.bpf.c -w preempt-mix --coverage
   weir sim kernel bfs -w video --report film.html
+  weir sim nix@groups -m server-64 -w hogs --call switch_groups:steal=0@2s
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
 Exit status: 0 fine, 1 a scheduler was ejected, the tasks wait for each other
-for ever, or something was broken that every run owes, 2 bad usage or input."
+for ever, something was broken that every run owes, or a program that --call
+called did not return 0, 2 bad usage or input."
 )]
 pub struct Sim {
     /// Schedulers; several give a comparison
@@ -240,6 +243,10 @@ pub struct Sim {
     /// cpu1:drift+200ppm@0s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
+    /// Call a program of the scheduler while it runs, such as assign:group=db,cpus=3@1s: `assign` after 1 s with these
+    /// members of its context. It may stand several times
+    #[arg(long = "call", value_name = "CALL")]
+    pub calls: Vec<PlannedCall>,
     /// Launch profile of the schedulers that are given as paths
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
@@ -368,6 +375,10 @@ after SIGKILL too. But affinities may change for good: a task that may run on
 such CPUs alone may run anywhere afterwards, unless it slept all the while or
 --keep-affinity renews that; and cpusets of cgroup v1 lose them.
 
+With --call a program of the scheduler in section syscall is called, as its user
+space would call it, at a time that counts from the start as well. One that does
+not return 0 is shown, and is exit status 1.
+
 Groups of a workload are control groups (cgroup v2) below weir.PID while it
 runs, and nothing of them is left afterwards. What a weir leaves that is killed
 is removed when the next one starts.
@@ -377,14 +388,15 @@ Examples:
   sudo weir run bfs -- make -j4
   sudo weir run -- make -j4                 the kernel's own scheduler
   sudo weir run bfs --faults cpu1:offline@2s,cpu1:online@5s -- make -j4
+  sudo weir run nix@groups --call switch_groups:steal=0,donate=0@5s -- make -j4
   sudo weir run bfs -w preempt-mix          the same as weir sim bfs -w ..., real
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
   sudo weir run bfs@gc --keep-affinity      as the -gc branch did it
   sudo weir run --tui -- make -j4           watch it on the whole terminal
   sudo weir run --monitor 5                 only watch
 
-Exit status: 0 fine, 1 the scheduler was ejected, the command failed or events
-were lost, 2 bad usage or input."
+Exit status: 0 fine, 1 the scheduler was ejected, the command or a call failed,
+or events were lost, 2 bad usage or input."
 )]
 pub struct Run {
     /// Scheduler to load [default: none, the one that is there is measured]
@@ -399,6 +411,9 @@ pub struct Run {
     /// Do this to the machine, as weir sim does: cpu3:offline@1s,cpu3:online@2s,suspend@3s+2s, or a TOML file of that
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
+    /// Call a program of the scheduler while it runs, as weir sim does: assign:group=db,cpus=3@1s
+    #[arg(long = "call", value_name = "CALL")]
+    pub calls: Vec<PlannedCall>,
     /// Hold the run to what the scheduler's profile promises, as far as a real kernel shows that; what it does not show is told
     #[arg(long)]
     pub check: bool,
@@ -417,7 +432,7 @@ pub struct Run {
     /// The same as --stats, and do nothing else
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
           conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults",
-                                "check"])]
+                                "calls", "check"])]
     pub monitor: Option<u64>,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -28,7 +28,7 @@ use live::scheduler::KernelExit;
 use live::signals::Signals;
 use live::threads::{Options, Stage};
 use machine_model::Machine;
-use report::RunReport;
+use report::{Called, RunReport};
 use scheduler::{Loaded, tell_exit};
 use screen::Screen;
 use statistics::Statistics;
@@ -72,10 +72,17 @@ impl Outside<'_> {
             screen.look(self.signals)?;
         }
         renew_affinities(&mut self.affinities)?;
-        match &mut self.scheduler {
-            Some(scheduler) => scheduler.ejected(),
-            None => Ok(None),
+        let Some(scheduler) = &mut self.scheduler else { return Ok(None) };
+        let ejected = scheduler.ejected()?;
+        if ejected.is_none() {
+            scheduler.make_calls()?;
         }
+        Ok(ejected)
+    }
+
+    /// How long nothing has to be looked at for the sake of a planned call.
+    fn until_call(&self) -> Duration {
+        self.scheduler.as_ref().and_then(Loaded::until_call).unwrap_or(Duration::MAX)
     }
 
     fn is_time_up(&self) -> bool {
@@ -91,10 +98,11 @@ impl Outside<'_> {
         }
     }
 
-    /// The run begins: so do its time and the fault plan.
+    /// The run begins: so do its time, the fault plan and that of calls.
     fn begin(&mut self) {
         self.deadline = self.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
         self.faults.iter().for_each(Faults::begin);
+        self.scheduler.iter_mut().for_each(Loaded::begin);
     }
 
     /// Time in the scheduler's programs so far.
@@ -121,6 +129,7 @@ pub fn run(args: &Run) -> Result<bool> {
     }
     let named = args.scheduler.as_slice();
     let mut schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
+    plan_calls(args, &mut schedulers)?;
     let signals = Signals::block()?;
     for name in live::threads::remove_stale_cgroups() {
         eprintln!("weir: removed cgroup {name}, which a weir that was killed had left");
@@ -180,6 +189,15 @@ fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
     Screen::start(report::escape(&title).into_owned(), follows)
 }
 
+/// Has programs called while the scheduler runs.
+fn plan_calls(args: &Run, schedulers: &mut [Scheduler]) -> Result<()> {
+    let Some(first) = args.calls.first() else { return Ok(()) };
+    if schedulers.is_empty() {
+        bail!("--call {first}: no scheduler is loaded; expected one that has that program");
+    }
+    select::plan(schedulers, &args.calls)
+}
+
 /// How many CPUs this machine has.
 fn online_cpus() -> Result<u32> {
     Ok(select::machine("host")?.online_cpus().len() as u32)
@@ -231,11 +249,15 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         None => eprintln!("weir: watching the scheduler of kernel {kernel}; Ctrl-C ends that"),
     }
     outside.begin();
+    let mut told = 0;
     while outside.look()?.is_none() {
+        let made = outside.scheduler.as_ref().map(Loaded::made_calls).unwrap_or_default();
+        made[told..].iter().for_each(tell_call);
+        told = made.len();
         if outside.signals.take().is_some() || outside.is_time_up() || outside.unread {
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(LOOK.min(outside.until_call()));
     }
     let Some(loaded) = outside.scheduler else {
         let fine = end_and_tell_faults(outside.faults)?;
@@ -250,12 +272,18 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
         Format::Json => {
             let outcome = if ended.was_ejected { report::Outcome::Ejected } else { report::Outcome::Completed };
             let exit = worlds::real::exit(ended.exit.clone());
-            print(&report::ending_to_json_line(&name, outcome, ended.restarts, &exit))?;
+            print(&report::ending_to_json_line(&name, outcome, ended.restarts, &ended.calls, &exit))?;
         }
         _ if ended.was_ejected => tell_exit(&name, &ended.exit),
         _ => eprintln!("weir: unloaded {name}"),
     }
-    Ok(!ended.was_ejected && faults_fine)
+    Ok(!ended.was_ejected && faults_fine && !ended.calls.iter().any(Called::failed))
+}
+
+/// Says what came of a call of which no report will.
+fn tell_call(called: &Called) {
+    let (made, returned) = (Nanos(called.made_ns.unwrap_or_default()), called.returned.unwrap_or_default());
+    eprintln!("weir: {}: called after {made}, returned {returned}", report::escape(&called.call));
 }
 
 /// Brings back the CPUs, and says what failed. False if something did.
@@ -321,10 +349,11 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
     }
     drop(outside.statistics);
-    let mut restarts = 0;
+    let (mut restarts, mut calls) = (0, Vec::new());
     if let Some(loaded) = outside.scheduler {
-        let ended = loaded.end()?;
+        let mut ended = loaded.end()?;
         restarts = ended.restarts;
+        calls = std::mem::take(&mut ended.calls);
         // It may have been ejected since anybody looked.
         ejected = ejected.or(ended.ejection());
     }
@@ -338,7 +367,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
     let looked_for = checked.looked_for();
     let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
     let failure = failure.or(fault);
-    let outcome = Outcome { checked, measured, played, ejected, restarts, command_status: status, failure, cut };
+    let outcome = Outcome { checked, measured, played, ejected, restarts, calls, command_status: status, failure, cut };
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
     let fine = report.is_fine();
@@ -394,6 +423,7 @@ fn command_line(args: &Run) -> String {
     if let Some(faults) = &args.faults {
         option("faults", faults);
     }
+    args.calls.iter().for_each(|call| option("call", &call.to_string()));
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
     }

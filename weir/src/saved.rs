@@ -11,7 +11,7 @@ use clap::Parser;
 use event_log::{LogReader, Sink};
 use ids::Nanos;
 use machine_model::Machine;
-use report::{Exit, Outcome, Tags, World, counted, escape};
+use report::{Called, Exit, Outcome, Tags, World, counted, escape};
 use saved_run::SavedRun;
 use serde::Deserialize;
 use serde_json::Value;
@@ -54,6 +54,9 @@ pub struct OneRun {
     pub exit: Exit,
     log_hash: String,
     pub elapsed_ns: u64,
+    /// Files of before there were any have none.
+    #[serde(default)]
+    calls: Vec<Called>,
     pub tasks: Vec<SavedTask>,
 }
 
@@ -63,7 +66,9 @@ impl OneRun {
         let Tags { scheduler, machine, workload, seed, draw, .. } = &self.tags;
         let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
         let draw = draw.filter(|draw| *draw > 0).map(|draw| format!(", draw {draw}")).unwrap_or_default();
-        escape(&format!("{scheduler} on {machine}, workload {workload}{seed}{draw}")).into_owned()
+        let calls =
+            if self.calls.is_empty() { String::new() } else { format!(", calls {}", Called::names(&self.calls)) };
+        escape(&format!("{scheduler} on {machine}, workload {workload}{seed}{draw}{calls}")).into_owned()
     }
 
     /// When it ended.
@@ -274,7 +279,8 @@ impl Saved {
             bail!("{} names no scheduler {:?}", save::SETUP, wanted.tags.scheduler);
         };
         let object = saved.object.as_ref().map(|part| self.part(part)).transpose()?;
-        let scheduler = select::saved_scheduler(&saved.name, object, args.profile.as_deref())?;
+        let mut scheduler = select::saved_scheduler(&saved.name, object, args.profile.as_deref())?;
+        select::plan(std::slice::from_mut(&mut scheduler), &args.calls)?;
         let machine = self.machine(run)?;
         let cpus = machine.online_cpus().len() as u32;
         let names = Suites::of(&args.workloads)?.workloads;

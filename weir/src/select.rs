@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{Object, ObjectError};
 use fault_plan::FaultPlan;
 use invariants::{Promises, Property};
-use launch_profile::Profile;
+use launch_profile::{PlannedCall, Profile};
 use machine_model::Machine;
 use report::counted;
 use std::borrow::Cow;
@@ -133,6 +133,21 @@ pub fn schedulers_apart(names: &[String], profile: Option<&Path>) -> Result<(Vec
         }
     }
     Ok((good, broken))
+}
+
+/// Has programs of all of them called while they run.
+///
+/// # Errors
+/// If the kernel's own is among them: it has none.
+pub fn plan(schedulers: &mut [Scheduler], calls: &[PlannedCall]) -> Result<()> {
+    let Some(first) = calls.first() else { return Ok(()) };
+    for scheduler in schedulers {
+        let Some(loadable) = &mut scheduler.loadable else {
+            bail!("--call {first}: {KERNEL} is the kernel's own scheduler, which has no program to call");
+        };
+        loadable.profile.plan(calls);
+    }
+    Ok(())
 }
 
 /// Whether this is neither a policy nor the path of an object.

@@ -64,9 +64,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     if args.save.is_some() || args.report.is_some() {
         input::remember();
     }
-    let (schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
-    check_kernel(&schedulers, args)?;
-    notes::tell(&schedulers);
+    let (schedulers, broken) = schedulers(args)?;
     let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
     notes::tell_needless(&args.without, &nominal);
     let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
@@ -120,6 +118,15 @@ pub fn sim(args: &Sim) -> Result<bool> {
     }
     refusals.fail()?;
     Ok(reports.iter().all(RunReport::is_fine))
+}
+
+/// Those that were asked for, with the calls of their programs; and those that cannot be read.
+fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
+    let (mut schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
+    select::plan(&mut schedulers, &args.calls)?;
+    check_kernel(&schedulers, args)?;
+    notes::tell(&schedulers);
+    Ok((schedulers, broken))
 }
 
 /// The files that are to be written.
@@ -213,6 +220,7 @@ fn command_line(args: &Sim) -> String {
     if let Some(faults) = &args.faults {
         option("faults", faults);
     }
+    args.calls.iter().for_each(|call| option("call", &call.to_string()));
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
     }

@@ -280,7 +280,7 @@ pub trait Sink {
 }
 
 /// The ops of `struct sched_ext_ops`, in the order that [`CallbackSite::op`] counts them.
-const OPS: [&str; 36] = [
+const OPS: [&str; 37] = [
     "select_cpu",
     "enqueue",
     "dequeue",
@@ -317,9 +317,11 @@ const OPS: [&str; 36] = [
     "init",
     "exit",
     "timer",
+    "program",
 ];
 
-/// Name of the op that [`CallbackSite::op`] numbers; "timer" is a `bpf_timer` callback.
+/// Name of the op that [`CallbackSite::op`] numbers; "timer" is a `bpf_timer` callback, "program" one in section
+/// `syscall` that user space calls.
 pub fn op_name(op: u8) -> Option<&'static str> {
     OPS.get(usize::from(op).checked_sub(1)?).copied()
 }

@@ -57,7 +57,11 @@ pub(crate) fn place(story: &Story<'_>, site: CallbackSite) -> Option<(String, u3
 /// `enqueue (bfs.bpf.c:212)`, or `the kernel`.
 pub(crate) fn site_name(story: &Story<'_>, site: CallbackSite) -> String {
     let Some(op) = op_name(site.op) else { return "the kernel".to_owned() };
-    let op = if op == "timer" { "a timer's callback" } else { op };
+    let op = match op {
+        "timer" => "a timer's callback",
+        "program" => "a program that its user called",
+        _ => op,
+    };
     match place(story, site) {
         Some((file, line)) => format!("{op} ({}:{line})", escape(&file)),
         None => op.to_owned(),

@@ -62,10 +62,12 @@ pub(crate) enum Op {
     Exit,
     /// A `bpf_timer` callback; no member of the struct.
     Timer,
+    /// A program in section `syscall` that user space calls; no member either.
+    Program,
 }
 
 /// How many there are.
-pub(crate) const OP_COUNT: usize = Op::Timer as usize + 1;
+pub(crate) const OP_COUNT: usize = Op::Program as usize + 1;
 
 /// All of them, in order.
 const ALL: [Op; OP_COUNT] = [
@@ -105,6 +107,7 @@ const ALL: [Op; OP_COUNT] = [
     Op::Init,
     Op::Exit,
     Op::Timer,
+    Op::Program,
 ];
 
 impl Op {
@@ -125,7 +128,12 @@ impl Op {
 
     /// The op with this name.
     pub fn by_name(name: &str) -> Option<Op> {
-        ALL.into_iter().find(|op| op.name() == name && *op != Op::Timer)
+        ALL.into_iter().find(|op| op.name() == name && !op.is_no_member())
+    }
+
+    /// Whether the struct has no such member.
+    fn is_no_member(self) -> bool {
+        matches!(self, Op::Timer | Op::Program)
     }
 
     /// Whether it may sleep, and its program may be `struct_ops.s` (contract C1).
@@ -193,6 +201,7 @@ impl Op {
                     | CpuOffline
                     | Dump
                     | Timer
+                    | Program
             ),
         }
     }
@@ -206,7 +215,7 @@ mod tests {
     fn ops_and_event_names_agree() {
         for (index, op) in ALL.into_iter().enumerate() {
             assert_eq!(op as usize, index);
-            assert!(op.name() == "timer" || Op::by_name(op.name()) == Some(op), "{op:?}");
+            assert!(op.is_no_member() || Op::by_name(op.name()) == Some(op), "{op:?}");
         }
         assert_eq!(Op::SelectCpu.name(), "select_cpu");
         assert_eq!(Op::Exit.name(), "exit");

@@ -52,18 +52,19 @@ impl Profile {
         for call in &self.calls {
             call.expand(object, machine, if call.attached { &mut steps.calls_attached } else { &mut steps.calls })?;
         }
+        steps.planned = self.planned_steps(object, machine)?;
         Ok(steps)
     }
 }
 
 impl CallSetting {
-    fn expand(
+    pub(crate) fn expand(
         &self,
         object: &LinkedObject,
         machine: &Machine,
         calls: &mut Vec<ProgramCall>,
     ) -> Result<(), ProfileError> {
-        let structure = self.context_type(object)?;
+        let structure = context_type(object, &self.program, &self.place)?;
         let size = structure.map_or(Some(0), |id| object.btf.size_of(id)).filter(|size| *size <= MAX_CONTEXT);
         let size = size.ok_or_else(|| {
             ProfileError::new(
@@ -108,25 +109,25 @@ impl CallSetting {
         calls.extend(contexts.into_iter().map(call));
         Ok(())
     }
+}
 
-    /// The struct to which the program's argument points; `None` if it has none that BTF describes.
-    fn context_type(&self, object: &LinkedObject) -> Result<Option<u32>, ProfileError> {
-        let name_of = |function: u32| object.functions[function as usize].name.as_str();
-        let syscalls = object.programs.iter().filter(|program| program.kind == ProgramKind::Syscall);
-        let names = syscalls.map(|program| name_of(program.function.0));
-        if !names.clone().any(|name| name == self.program) {
-            let what = "program of the object in section `syscall`";
-            return Err(ProfileError::new(&self.place, near::unknown(what, &self.program, names)));
-        }
-        let btf = &object.btf;
-        let Some(Type::Func { proto, .. }) = btf.find(&self.program, Kind::Func).map(|id| btf.type_of(id)) else {
-            return Ok(None);
-        };
-        let argument = btf.parameters(*proto).and_then(|parameters| parameters.first());
-        let Some(Type::Ptr { target }) = argument.map(|argument| btf.resolved(argument.type_id)) else {
-            return Ok(None);
-        };
-        let target = btf.resolve(*target);
-        Ok(matches!(btf.type_of(target), Type::Struct { .. }).then_some(target))
+/// The struct to which the program's argument points; `None` if it has none that BTF describes.
+pub(crate) fn context_type(object: &LinkedObject, program: &str, place: &str) -> Result<Option<u32>, ProfileError> {
+    let name_of = |function: u32| object.functions[function as usize].name.as_str();
+    let syscalls = object.programs.iter().filter(|one| one.kind == ProgramKind::Syscall);
+    let names = syscalls.map(|one| name_of(one.function.0));
+    if !names.clone().any(|name| name == program) {
+        let what = "program of the object in section `syscall`";
+        return Err(ProfileError::new(place, near::unknown(what, program, names)));
     }
+    let btf = &object.btf;
+    let Some(Type::Func { proto, .. }) = btf.find(program, Kind::Func).map(|id| btf.type_of(id)) else {
+        return Ok(None);
+    };
+    let argument = btf.parameters(*proto).and_then(|parameters| parameters.first());
+    let Some(Type::Ptr { target }) = argument.map(|argument| btf.resolved(argument.type_id)) else {
+        return Ok(None);
+    };
+    let target = btf.resolve(*target);
+    Ok(matches!(btf.type_of(target), Type::Struct { .. }).then_some(target))
 }

@@ -15,6 +15,7 @@ mod formula;
 mod near;
 mod nearness;
 mod parse;
+mod planned;
 mod promises;
 mod source;
 mod spread;
@@ -25,10 +26,11 @@ pub use calls::ProgramCall;
 pub use elements::MapElement;
 pub use encode::type_name;
 pub use formula::Formula;
+pub use planned::PlannedCall;
 pub use source::Source;
 pub use workload::{Cap, Group, Lending, Reservation, Told, Window, WorkloadSource};
 
-use ids::CpuSet;
+use ids::{CpuSet, Nanos};
 use invariants::Promises;
 use machine_model::Machine;
 use promises::SomePromises;
@@ -90,6 +92,19 @@ pub struct Steps {
     pub calls: Vec<ProgramCall>,
     /// Programs to call once it is.
     pub calls_attached: Vec<ProgramCall>,
+    /// Programs to call while it runs, by time.
+    pub planned: Vec<PlannedStep>,
+}
+
+/// A call at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedStep {
+    /// When, from the beginning of the run on.
+    pub at: Nanos,
+    /// As it was asked for, with its time.
+    pub name: String,
+    /// The call.
+    pub call: ProgramCall,
 }
 
 /// A value and the place where it was given, for errors.
@@ -151,6 +166,8 @@ pub struct Profile {
     elements: Vec<elements::ElementSetting>,
     /// Programs that are called, in order.
     calls: Vec<calls::CallSetting>,
+    /// Those that the user wants while it runs, by time.
+    planned: Vec<PlannedCall>,
     presets: BTreeMap<String, Preset>,
     tunables: BTreeMap<String, Tunable>,
 }

@@ -497,3 +497,59 @@ fn what_cannot_be_is_refused_before_the_scheduler_is_loaded() {
     }
     assert_eq!(scx("enable_seq"), sequence);
 }
+
+/// Programs of the scheduler are called at their time, and not earlier; what they return is told.
+#[test]
+fn programs_are_called_while_a_scheduler_runs() {
+    let Some(here) = here() else { return };
+    let calls = ["--call", "switch_groups:steal=0@300ms", "--call", "switch_groups:steal=1,donate=1@900ms"];
+    let late = ["--call", "switch_groups@10min"];
+    let ended =
+        here.run(&[&["run", "nix@groups", "--format", "json"], &calls[..], &late, &["--", "sleep", "2"]].concat());
+    let made = documents(&ended.out)[0]["runs"][0]["calls"].clone();
+    let at = |index: usize| made[index]["made_ns"].as_u64().unwrap() / 1_000_000;
+    assert!((300..900).contains(&at(0)) && (900..2_000).contains(&at(1)), "{made}");
+    assert_eq!((&made[0]["returned"], &made[1]["returned"], &made[2]["made_ns"]), (&0.into(), &0.into(), &Value::Null));
+    assert_eq!(ended.status, Some(0));
+
+    // Nobody has that job.
+    let call = ["--call", "assign:group=db,cpus=1@100ms"];
+    let ended = here.run(&[&["run", "sets"], &call[..], &["--", "sleep", "1"]].concat());
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.out.contains("CALL FAILED: assign:group=db,cpus=1@100ms returned -2"), "{}", ended.out);
+
+    // Without work the calls are told as they are made.
+    let child = here.start(&["run", "nix@groups", "--call", "switch_groups:steal=1@100ms"]);
+    here.await_word("err", "switch_groups:steal=1@100ms: called after");
+    signal(&child, Signal::SIGTERM);
+    let ended = here.end(child);
+    assert!(ended.err.contains("returned 0") && ended.status == Some(0), "{}", ended.err);
+
+    let ended = here.run(&["run", "fifo", "--call", "switch_groups@1s", "--", "true"]);
+    assert!(ended.err.contains("unknown program of the object in section `syscall`"), "{}", ended.err);
+    assert_eq!((ended.status, scx("state").as_str()), (Some(2), "disabled"));
+}
+
+/// A job has one CPU of four and then three: as in the model, `db` has half of all.
+#[test]
+fn cpus_are_moved_while_sets_runs() {
+    let Some(here) = here() else { return };
+    if online() != "0-3" {
+        eprintln!("skipped: this test needs four CPUs");
+        return;
+    }
+    let jobs = r#"{"global": {"duration": 6},
+        "taskgroups": {"/db": {"reserve": {"cpus": 1}}, "/rest": {}},
+        "tasks": {"db": {"instance": 4, "taskgroup": "/db", "loop": -1, "run": 10000},
+                  "rest": {"instance": 4, "taskgroup": "/rest", "loop": -1, "run": 10000}}}"#;
+    fs::write(here.path("jobs.json"), jobs).unwrap();
+    let percent = |more: &[&str]| {
+        let ended = here.run(&[&["run", "sets", "-w", "./jobs.json", "--format", "json"], more].concat());
+        assert_eq!(ended.status, Some(0));
+        let run = documents(&ended.out)[0]["runs"][0].clone();
+        let ran = |index: usize| run["groups"][index]["cpu_ns"].as_u64().unwrap();
+        ran(0) * 100 / (ran(0) + ran(1))
+    };
+    let (still, moved) = (percent(&[]), percent(&["--call", "assign:group=db,cpus=3@3s"]));
+    assert!((20..=30).contains(&still) && (44..=56).contains(&moved), "{still} %, {moved} %");
+}

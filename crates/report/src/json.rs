@@ -3,7 +3,7 @@
 //! `run.rs`; `docs/schema/run.json` describes them.
 
 use crate::setups::{Compared, Group, Judgement, Setup};
-use crate::{Exit, Outcome, Record, RunReport};
+use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, PartMeasures, TaskMeasures};
@@ -40,8 +40,10 @@ fn to_text(document: &Value) -> String {
 
 /// How a scheduler ended of which nothing was measured, as one line of JSON. `exit` says why it is gone, also if its
 /// user wanted that.
-pub fn ending_to_json_line(scheduler: &str, outcome: Outcome, restarts: u64, exit: &Exit) -> String {
-    let line = json!({ "weir": 1, "scheduler": scheduler, "outcome": outcome, "restarts": restarts, "exit": exit });
+pub fn ending_to_json_line(scheduler: &str, outcome: Outcome, restarts: u64, calls: &[Called], exit: &Exit) -> String {
+    let line = json!({
+        "weir": 1, "scheduler": scheduler, "outcome": outcome, "restarts": restarts, "calls": calls, "exit": exit,
+    });
     format!("{line}\n")
 }
 
@@ -60,6 +62,7 @@ fn run(run: &RunReport) -> Value {
     object.insert("failed_forks".to_owned(), json!(ending.failed_forks));
     object.insert("refused_changes".to_owned(), json!(ending.refused_changes));
     object.insert("restarts".to_owned(), json!(ending.restarts));
+    object.insert("calls".to_owned(), json!(ending.calls));
     let violations = ending.violations.as_ref();
     object.insert("violations".to_owned(), json!(violations.map(|found| &found.first)));
     object.insert("violation_count".to_owned(), json!(violations.map(|found| found.count)));
@@ -214,6 +217,9 @@ fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measu
         });
         if let Some(part) = &tags.part {
             object["part"] = json!(part);
+        }
+        if !tags.calls.is_empty() {
+            object["calls"] = json!(tags.calls);
         }
         if let Some(file) = &setup.runs[0].file {
             object["file"] = json!(file);

@@ -34,7 +34,7 @@ pub use json::{comparisons_to_json, ending_to_json_line, to_json, to_json_with};
 pub use notes::Note;
 pub use numbers::{count, counted, escape, wrap};
 pub use record::{ReadError, Record, read_json};
-pub use run::{Ending, Exit, Meter, Outcome, RunReport, Tags, Violation, Violations, World};
+pub use run::{Called, Ending, Exit, Meter, Outcome, RunReport, Tags, Violation, Violations, World};
 pub use sanity::{Level, sanity};
 pub use setups::{Judged, Judgement, judge};
 pub use spread::spread;
@@ -119,8 +119,9 @@ fn printable_record(run: &Record) -> Record {
 }
 
 fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Meter>) {
-    let names = [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel];
-    for name in names.into_iter().chain(tags.part.as_mut()) {
+    let names = [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel, &mut tags.calls];
+    let calls = ending.calls.iter_mut().map(|called| &mut called.call);
+    for name in names.into_iter().chain(tags.part.as_mut()).chain(calls) {
         *name = escape(name).into_owned();
     }
     if let Some(failure) = meter.and_then(|meter| meter.failure.as_mut()) {

@@ -3,7 +3,7 @@
 
 use crate::numbers::{count, counted, percent, permille, wrap};
 use crate::setups::Setup;
-use crate::{Ending, Exit, Meter, Record, Violation, Violations};
+use crate::{Called, Ending, Exit, Meter, Record, Violation, Violations};
 use ids::Nanos;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -97,7 +97,19 @@ fn refusals(ending: &Ending) -> Vec<String> {
         (ending.restarts, "restart", "in which the scheduler left and was attached again"),
     ];
     let happened = all.into_iter().filter(|(number, ..)| *number > 0);
-    happened.map(|(number, noun, what)| format!("{} {what}", counted(number, noun))).collect()
+    let mut notes: Vec<String> =
+        happened.map(|(number, noun, what)| format!("{} {what}", counted(number, noun))).collect();
+    notes.extend(ending.calls.iter().filter_map(uncalled));
+    notes
+}
+
+/// What is to be said of a call that was not made, or did not succeed.
+fn uncalled(Called { call, made_ns, returned }: &Called) -> Option<String> {
+    match (made_ns, returned) {
+        (Some(_), Some(0)) => None,
+        (Some(made), Some(returned)) => Some(format!("CALL FAILED: {call} returned {returned} after {}", Nanos(*made))),
+        _ => Some(format!("WARNING: {call} was not called: the run was over before")),
+    }
 }
 
 /// What may be wrong with a measured run.

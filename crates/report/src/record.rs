@@ -2,7 +2,7 @@
 //! A run without its tasks: what comparisons are made of. It comes from a run that was just made, or from the JSON of
 //! an earlier one; nobody can tell which.
 
-use crate::{Doubt, Ending, Exit, Meter, RunReport, Tags, Violation, Violations, doubts};
+use crate::{Called, Doubt, Ending, Exit, Meter, RunReport, Tags, Violation, Violations, doubts};
 use measures::catalogue::CATALOGUE;
 use serde::Deserialize;
 use serde_json::Value;
@@ -133,6 +133,8 @@ struct Rest {
     #[serde(default)]
     restarts: u64,
     #[serde(default)]
+    calls: Vec<Called>,
+    #[serde(default)]
     violations: Option<Vec<Violation>>,
     #[serde(default)]
     violation_count: Option<u64>,
@@ -151,11 +153,14 @@ fn read_run(place: &str, run: &Value) -> Result<Vec<Record>, ReadError> {
     let rest = Rest::deserialize(run).or_else(|error| refuse(place, error.to_string()))?;
     let values = read_values(place, run)?;
     let ejected = (run.get("outcome").and_then(Value::as_str) == Some("ejected")).then_some(rest.exit);
-    let Rest { tags, deadlocked, command_status, failed_forks, refused_changes, restarts, meter, doubtful, .. } = rest;
+    let Rest { mut tags, deadlocked, command_status, failed_forks, refused_changes, restarts, calls, .. } = rest;
+    tags.calls = Called::names(&calls);
     let found = rest.violations.zip(rest.violation_count);
     let (not_seen, useless_migrations) = (rest.not_seen.unwrap_or_default(), rest.useless_migrations);
     let violations = found.map(|(first, count)| Violations { count, first, not_seen, useless_migrations });
-    let ending = Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts, violations };
+    let (meter, doubtful) = (rest.meter, rest.doubtful);
+    let ending =
+        Ending { ejected, deadlocked, command_status, failed_forks, refused_changes, restarts, calls, violations };
     let mut records = vec![Record { tags, file: None, ending, meter, doubtful, values }];
     for (index, part) in run.get("parts").and_then(Value::as_array).into_iter().flatten().enumerate() {
         let part = records[0].of_part(&format!("{place}.parts[{index}]"), part)?;

@@ -63,6 +63,10 @@ pub struct Tags {
     /// Of a composed workload only the part of this label.
     #[serde(skip)]
     pub part: Option<String>,
+    /// Which programs of the scheduler were to be called while it ran, and when: `assign:group=db,cpus=3@1s`. Documents have
+    /// what came of each instead.
+    #[serde(skip)]
+    pub calls: String,
 }
 
 /// Why the kernel put the scheduler out before the work was done (contract E2).
@@ -137,8 +141,33 @@ pub struct Ending {
     pub refused_changes: u64,
     /// How often the scheduler was attached again because its exit asked for that (contract E2).
     pub restarts: u64,
+    /// What came of the calls of its programs that were planned.
+    pub calls: Vec<Called>,
     /// What was found that the scheduler promises or every run owes, and this one did not keep; `None` if nobody looked.
     pub violations: Option<Violations>,
+}
+
+/// A call of a program of the scheduler while that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Called {
+    /// As it was asked for, with its time.
+    pub call: String,
+    /// When it was made, in nanoseconds of the run; `None` if the run was over before.
+    pub made_ns: Option<u64>,
+    /// What the program returned; 0 is fine.
+    pub returned: Option<i32>,
+}
+
+impl Called {
+    /// What all of them are called together ([`Tags::calls`]).
+    pub fn names(all: &[Called]) -> String {
+        all.iter().map(|one| one.call.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether the program was called and said that something was wrong.
+    pub fn failed(&self) -> bool {
+        self.returned.is_some_and(|returned| returned != 0)
+    }
 }
 
 /// What a check of a run found.
@@ -251,6 +280,7 @@ impl RunReport {
     /// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
     pub fn is_fine(&self) -> bool {
         let measured = |meter: &Meter| meter.failure.is_none() && meter.lost_events == 0;
-        self.ending.outcome() == Outcome::Completed && self.meter.as_ref().is_none_or(measured)
+        let called = !self.ending.calls.iter().any(Called::failed);
+        called && self.ending.outcome() == Outcome::Completed && self.meter.as_ref().is_none_or(measured)
     }
 }

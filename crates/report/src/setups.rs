@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which runs are repetitions of one setup, which setups stand in one table, and what their runs can tell apart.
 //!
-//! 1. Runs that agree in scheduler and its object, machine and its effects, workload, world and kernel are repetitions of
-//!    one setup. Those of a
+//! 1. Runs that agree in scheduler and its object, machine and its effects, workload, world, kernel and calls are
+//!    repetitions of one setup. Those of a
 //!    simulated setup have different seeds: one that comes twice begins another setup, such as the same scheduler of
 //!    another day.
 //! 2. Simulated setups are compared along the first of scheduler, machine, workload that has several values; setups
@@ -86,19 +86,21 @@ impl Setup<'_> {
 /// What one run is called where all else is the same.
 type Axis = (&'static str, fn(&Tags) -> &str);
 
-const AXES: [Axis; 6] = [
+const AXES: [Axis; 7] = [
     ("scheduler", |tags| &tags.scheduler),
     ("machine", |tags| &tags.machine),
     ("workload", |tags| &tags.workload),
     ("world", |tags| tags.world.as_str()),
     ("kernel", |tags| &tags.kernel),
+    ("calls", |tags| &tags.calls),
     ("part", |tags| tags.part.as_deref().unwrap_or_default()),
 ];
 const WORKLOAD: usize = 2;
 const WORLD: usize = 3;
-const PART: usize = 5;
+const CALLS: usize = 5;
+const PART: usize = 6;
 
-fn identity(tags: &Tags) -> [&str; 6] {
+fn identity(tags: &Tags) -> [&str; AXES.len()] {
     AXES.map(|(_, value)| value(tags))
 }
 
@@ -201,7 +203,8 @@ fn title(setups: &[Setup<'_>], names: &[usize]) -> String {
     for (index, (name, value)) in AXES.iter().enumerate() {
         let first = value(tags(&setups[0]));
         let common = setups.iter().all(|setup| value(tags(setup)) == first);
-        let goes_without_saying = index == WORLD && first == "sim" || index == PART && first.is_empty();
+        let goes_without_saying =
+            index == WORLD && first == "sim" || [CALLS, PART].contains(&index) && first.is_empty();
         if common && !names.contains(&index) && !goes_without_saying {
             parts.push(format!("{name} {first}"));
         }

@@ -27,8 +27,9 @@ pub fn summary(run: &RunReport) -> String {
     // A run in a real kernel has no seed.
     let tags = &run.tags;
     let seed = tags.seed.map(|seed| format!(" seed {seed},")).unwrap_or_default();
+    let calls = if tags.calls.is_empty() { String::new() } else { format!(", calls {}", tags.calls) };
     let (scheduler, machine) = (&tags.scheduler, &tags.machine);
-    let title = format!("{scheduler} on {machine}, workload {},{seed} kernel {}", tags.workload, tags.kernel);
+    let title = format!("{scheduler} on {machine}, workload {},{seed} kernel {}{calls}", tags.workload, tags.kernel);
     let _ = writeln!(text, "{}", wrap("", &title));
     let record = Record::from(run);
     let _ = writeln!(text, "{}", outcome(&record));

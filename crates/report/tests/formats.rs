@@ -7,7 +7,7 @@ use common::{check, ejected, run, seeds};
 use expect_test::expect;
 use ids::Nanos;
 use measures::{PartMeasures, PeriodSummary, TaskAccount};
-use report::{Meter, Record, RunReport, Tags, View, World, read_json, to_csv, to_json, to_text};
+use report::{Called, Meter, Record, RunReport, Tags, View, World, read_json, to_csv, to_json, to_text};
 
 /// Runs of a workload of two parts under two schedulers, with so many seeds.
 fn composed(seeds: u64) -> Vec<RunReport> {
@@ -167,6 +167,7 @@ fn json_keeps_the_contract() {
               "failed_forks": 0,
               "refused_changes": 0,
               "restarts": 0,
+              "calls": [],
               "violations": null,
               "violation_count": null,
               "not_seen": null,
@@ -268,7 +269,15 @@ fn json_reads_back_as_the_same_records() {
     real.measures.bpf_instructions = None;
     real.meter = Some(Meter { lost_events: 3, probes: Nanos(77), failure: Some("x".to_owned()), ..Meter::default() });
     real.ending.command_status = Some(139);
-    let runs = [run("fifo", 1000, 4), ejected(), real];
+    let mut called = run("sets", 1000, 4);
+    let calls = [("a:x=1@1s", Some((7, -2))), ("b@9s", None)].map(|(call, made): (&str, Option<(u64, i32)>)| Called {
+        call: call.to_owned(),
+        made_ns: made.map(|made| made.0),
+        returned: made.map(|made| made.1),
+    });
+    (called.ending.calls, called.tags.calls) = (calls.to_vec(), Called::names(&calls));
+    assert_eq!(called.tags.calls, "a:x=1@1s b@9s");
+    let runs = [run("fifo", 1000, 4), ejected(), real, called];
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
     assert_eq!(read_json(to_json(&runs).as_bytes()).unwrap(), records);
     for (bytes, place) in [

@@ -201,7 +201,7 @@ impl<M: Model> Run<'_, M> {
         let goes_on = |interrupt: &Interrupt| match interrupt {
             Interrupt::Timer(_) | Interrupt::Fault(_) | Interrupt::Theft(_) => true,
             Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
-            Interrupt::Sleep(_) | Interrupt::Start(_) => false,
+            Interrupt::Sleep(_) | Interrupt::Start(_) | Interrupt::Call => false,
         };
         if self.freezing && !goes_on(&interrupt) {
             return self.faults.missed.push(interrupt);
@@ -246,6 +246,10 @@ impl<M: Model> Run<'_, M> {
                 self.do_load(cpu, load);
                 self.apply(cpu, Charge::default());
             }
+            Interrupt::Call => {
+                self.make_calls(cpu);
+                self.apply(cpu, Charge::default());
+            }
             Interrupt::Theft(_) => unreachable!("the kernel does not see it"),
         }
     }
@@ -262,7 +266,7 @@ impl<M: Model> Run<'_, M> {
     /// Whether the kernel does this at one instant though operations wait, and it may concern them.
     fn interrupt_needs_quiet(&self, interrupt: Interrupt) -> bool {
         match interrupt {
-            Interrupt::Fault(_) | Interrupt::Load(_) => true,
+            Interrupt::Fault(_) | Interrupt::Load(_) | Interrupt::Call => true,
             Interrupt::Start(_) => self.groups.are_there() || self.model.holds_scheduler_lock(),
             Interrupt::Sleep(_) | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
         }

@@ -20,6 +20,8 @@ pub(crate) enum Alarm {
     Fault,
     /// Something is done to the scheduler.
     Load,
+    /// A program of it is called.
+    Call,
     /// The sleep of the task is over.
     Sleep(TaskId),
     /// A timer of the kernel fires on this CPU. There is one alarm for each key.
@@ -31,7 +33,7 @@ pub(crate) enum Alarm {
 }
 
 /// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, what the host takes of them, the
-/// starts, the faults, the scheduler, the speed, then alternately tasks and timers, since both grow.
+/// starts, the faults, the scheduler, the speed, the calls, then alternately tasks and timers, since both grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     queue: EventQueue,
@@ -128,9 +130,10 @@ impl Alarms {
                 1 => Alarm::Fault,
                 2 => Alarm::Load,
                 3 => Alarm::Speed,
-                even if even % 2 == 0 => Alarm::Sleep(TaskId((even - 4) / 2)),
-                odd => {
-                    let (key, cpu) = self.timers[(odd as usize - 5) / 2];
+                4 => Alarm::Call,
+                odd if odd % 2 == 1 => Alarm::Sleep(TaskId((odd - 5) / 2)),
+                even => {
+                    let (key, cpu) = self.timers[(even as usize - 6) / 2];
                     Alarm::Timer(key, cpu)
                 }
             }
@@ -149,8 +152,9 @@ impl Alarms {
             Alarm::Fault => rest + 1,
             Alarm::Load => rest + 2,
             Alarm::Speed => rest + 3,
-            Alarm::Sleep(task) => rest + 4 + 2 * task.0,
-            Alarm::Timer(key, _) => rest + 5 + 2 * self.timer_number(key),
+            Alarm::Call => rest + 4,
+            Alarm::Sleep(task) => rest + 5 + 2 * task.0,
+            Alarm::Timer(key, _) => rest + 6 + 2 * self.timer_number(key),
         }
     }
 
@@ -181,6 +185,7 @@ mod tests {
             Alarm::Start,
             Alarm::Fault,
             Alarm::Load,
+            Alarm::Call,
             Alarm::Sleep(TaskId(0)),
             Alarm::Timer(TimerKey::Bpf(TimerId(7)), CpuId(1)),
             Alarm::Sleep(TaskId(1)),
@@ -196,8 +201,8 @@ mod tests {
         alarms.move_timers(CpuId(2), CpuId(0));
         let order: Vec<(Nanos, Alarm)> = std::iter::from_fn(|| alarms.pop()).collect();
         let moved = Alarm::Timer(TimerKey::Watchdog, CpuId(0));
-        let rest = [all[0], all[1], all[2], all[3], all[4], all[6], all[7], all[8], all[9], moved];
-        assert_eq!(order[0], (Nanos(14), all[10]));
+        let rest = [all[0], all[1], all[2], all[3], all[4], all[6], all[7], all[8], all[9], all[10], moved];
+        assert_eq!(order[0], (Nanos(14), all[11]));
         assert_eq!(order[1..], rest.map(|alarm| (Nanos(15), alarm)));
     }
 

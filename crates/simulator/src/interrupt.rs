@@ -18,6 +18,8 @@ pub(crate) enum Interrupt {
     Fault(Step),
     /// Something is done to the scheduler.
     Load(Load),
+    /// Programs of the scheduler are called.
+    Call,
     /// Somebody who is no task has the CPU for so long: the host, or the parent outside.
     Theft(Nanos),
 }

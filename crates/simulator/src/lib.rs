@@ -8,6 +8,7 @@ mod ahead;
 mod ahead_tests;
 mod alarms;
 mod apply;
+mod calls;
 mod cost;
 mod cpu;
 mod details;
@@ -107,6 +108,17 @@ pub struct Outcome {
     pub refused_changes: u64,
     /// Why the scheduler was attached again, each time: its exit asked for that (contract E2), and the run went on.
     pub restarts: Vec<ExitInfo>,
+    /// The calls that the scheduler's profile plans, by time.
+    pub calls: Vec<CallMade>,
+}
+
+/// A call of a program of the scheduler while that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallMade {
+    /// As it was asked for.
+    pub call: String,
+    /// When it was made, and what the program returned; `None` if the run was over before.
+    pub made: Option<(Nanos, i32)>,
 }
 
 /// Why a run could not begin.

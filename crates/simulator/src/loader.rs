@@ -47,6 +47,7 @@ impl<M: Model> Run<'_, M> {
                 if self.model.is_disabling() {
                     self.load_later(Load::EndDisable, Nanos(self.machine.costs.disable_ns));
                 }
+                self.await_calls();
             }
             Load::Detach => self.model.detach(cpu),
             Load::EndDisable => self.model.end_disable(cpu),

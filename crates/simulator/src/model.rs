@@ -44,6 +44,8 @@ pub(crate) trait Model {
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, steps: &Steps) -> bool;
     /// Calls programs of the attached scheduler. False if one failed.
     fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
+    /// Calls a program of the running scheduler on `cpu`; what it returns.
+    fn call_program(&mut self, cpu: CpuId, object: &LinkedObject, call: &ProgramCall) -> i32;
     fn end_attach(&mut self, cpu: CpuId);
     fn detach(&mut self, cpu: CpuId);
     fn begin(&mut self, cpu: CpuId, operation: Operation) -> Progress;
@@ -156,6 +158,9 @@ impl Model for Kernel {
     }
     fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool {
         calls.iter().all(|call| self.run_program(object, &call.program, &call.context) == Some(0))
+    }
+    fn call_program(&mut self, cpu: CpuId, object: &LinkedObject, call: &ProgramCall) -> i32 {
+        self.run_program_on(cpu, object, &call.program, &call.context).expect("the profile knows the object")
     }
     fn end_attach(&mut self, cpu: CpuId) {
         self.end_attach(cpu);

@@ -11,6 +11,7 @@
 
 use crate::ahead::Spared;
 use crate::alarms::{Alarm, Alarms};
+use crate::calls::Calls;
 use crate::cpu::Cpu;
 use crate::groups::Groups;
 use crate::interrupt::{Interrupt, Load};
@@ -200,6 +201,8 @@ pub(crate) struct Run<'a, M> {
     pub restarts: Vec<ExitInfo>,
     /// What is done next to the scheduler.
     pub load: Option<Load>,
+    /// Which programs of it are called.
+    pub calls: Calls,
     /// When the boot CPU looks after the kernel next if it is still idle; [`Nanos::MAX`]: not now.
     pub housekeeping: Nanos,
 }
@@ -272,6 +275,7 @@ impl<'a, M: Model> Run<'a, M> {
             loader: None,
             restarts: Vec::new(),
             load: None,
+            calls: Calls::default(),
             housekeeping: Nanos::MAX,
         }
     }
@@ -357,6 +361,7 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Start => self.start_due(),
             Alarm::Fault => self.fault_due(),
             Alarm::Load => self.load_due(),
+            Alarm::Call => self.call_due(),
             Alarm::Theft(cpu) => self.theft_due(cpu),
             Alarm::Speed => self.speed_due(),
         }
@@ -506,6 +511,7 @@ impl<'a, M: Model> Run<'a, M> {
             failed_forks: self.failed_forks,
             refused_changes: self.refused_changes,
             restarts: self.restarts,
+            calls: self.calls.finish(),
         };
         Ok((outcome, self.model))
     }

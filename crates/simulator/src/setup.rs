@@ -111,6 +111,7 @@ fn attach<'a>(
         call(&mut run.model, &linked, &steps.calls_attached)?;
     }
     run.loader = Some(Loader { object: linked, profile, calls: vec![] });
+    run.plan_calls(steps.planned);
     run.model.disable_in_steps();
     Ok(())
 }

@@ -322,6 +322,9 @@ impl Model for Fifo {
     fn call_programs(&mut self, _: &LinkedObject, _: &[ProgramCall]) -> bool {
         true
     }
+    fn call_program(&mut self, _: CpuId, _: &LinkedObject, _: &ProgramCall) -> i32 {
+        0
+    }
     fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &Steps) -> bool {
         unreachable!("nothing is loaded into it");
     }

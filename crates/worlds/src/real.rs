@@ -10,7 +10,7 @@ use live::scheduler::KernelExit;
 use live::threads::{End, Played, TaskPlayed};
 use machine_model::Machine;
 use measures::{GroupMeasures, Periods, RunMeasures};
-use report::{Ending, Exit, Meter, RunReport, Tags, World};
+use report::{Called, Ending, Exit, Meter, RunReport, Tags, World};
 
 /// What is run.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,8 @@ pub struct Outcome {
     pub ejected: Option<KernelExit>,
     /// How often it was loaded again.
     pub restarts: u64,
+    /// What came of the calls of its programs that were planned.
+    pub calls: Vec<Called>,
     /// Exit status of the command, if there is one that has ended.
     pub command_status: Option<i32>,
     /// What failed of what was run, if something did.
@@ -79,7 +81,7 @@ pub struct Outcome {
 
 /// The report of a run.
 pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
-    let Outcome { checked, measured, played, ejected, restarts, command_status, failure, cut } = outcome;
+    let Outcome { checked, measured, played, ejected, restarts, calls, command_status, failure, cut } = outcome;
     let Measured { mut measures, threads, log_hash, cost } = measured;
     let checked = checked.map(|checked| believed(checked, &cost));
     if let Some(played) = &played {
@@ -89,6 +91,7 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
     if cut {
         measures.makespan = None;
     }
+    let tags = Tags { calls: Called::names(&calls), ..tags };
     RunReport {
         tags,
         ending: Ending {
@@ -99,6 +102,7 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
             failed_forks: played.as_ref().map_or(0, |played| played.failed_forks),
             refused_changes: played.as_ref().map_or(0, |played| played.refused_changes),
             restarts,
+            calls,
         },
         log_hash,
         meter: Some(meter(cost, failure)),

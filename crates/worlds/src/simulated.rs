@@ -7,8 +7,8 @@ use invariants::{Conditions, Findings, Violation};
 use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
 use measures::RunMeasures;
-use report::{Ending, Exit, RunReport, Tags, Violations, World};
-use simulator::{KernelName, Outcome};
+use report::{Called, Ending, Exit, RunReport, Tags, Violations, World};
+use simulator::{CallMade, KernelName, Outcome};
 
 /// What is run, beside the machine on which it runs.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
         unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
         kernel: kernel.to_string(),
         form: Some(kernel.form.name().to_owned()),
-        part: None,
+        ..Tags::default()
     }
 }
 
@@ -68,6 +68,12 @@ pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option
     // Without a time to stop at, a run ends when all work is done, unless something is wrong.
     let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
     let violations = findings.map(|findings| violations(findings, &outcome.measures));
+    let called = |CallMade { call, made }: CallMade| {
+        let (made_ns, returned) = made.unzip();
+        Called { call, made_ns: made_ns.map(|time| time.0), returned }
+    };
+    let calls: Vec<Called> = outcome.calls.into_iter().map(called).collect();
+    let tags = Tags { calls: Called::names(&calls), ..tags };
     RunReport {
         tags,
         ending: Ending {
@@ -78,6 +84,7 @@ pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option
             failed_forks: outcome.failed_forks,
             refused_changes: outcome.refused_changes,
             restarts: outcome.restarts.len() as u64,
+            calls,
         },
         log_hash: outcome.log_hash,
         meter: None,

@@ -9,8 +9,9 @@ use live::scheduler::KernelExit;
 use live::threads::{Calibration, End, Played, Stuck, TaskPlayed};
 use machine_model::{Effect, Machine};
 use measures::{Collector, Histogram, LatencySummary, RunMeasures, TaskAccount, TaskMeasures, Totals};
-use report::{Outcome, RunReport, Tags, World, to_json};
+use report::{Called, Outcome, RunReport, Tags, World, to_json};
 use serde_json::Value;
+use simulator::CallMade;
 
 /// A run of a second with one task of the workload.
 fn measures() -> RunMeasures {
@@ -62,6 +63,7 @@ fn simulated_outcome() -> simulator::Outcome {
         failed_forks: 3,
         refused_changes: 4,
         restarts: vec![ExitInfo::default(), ExitInfo::default()],
+        calls: vec![CallMade { call: "a@1s".to_owned(), made: Some((Nanos(5), 0)) }],
     }
 }
 
@@ -89,6 +91,7 @@ fn real_outcome() -> real::Outcome {
         played: Some(played(End::Finished)),
         ejected: None,
         restarts: 2,
+        calls: vec![Called { call: "a@1s".to_owned(), made_ns: Some(5), returned: Some(0) }],
         command_status: None,
         failure: None,
         cut: false,
@@ -217,6 +220,9 @@ fn a_real_run_is_fine_unless_something_was_ejected_failed_or_lost() {
     assert!(!fine(&|outcome| outcome.ejected = Some(KernelExit { kind: 1025, ..KernelExit::default() })));
     assert!(!fine(&|outcome| outcome.failure = Some("the command failed: exit status: 2".to_owned())));
     assert!(!fine(&|outcome| outcome.measured.cost.lost_by_cpu = vec![0, 1]));
+    // A call that was not made is no failure of the scheduler.
+    assert!(fine(&|outcome| (outcome.calls[0].made_ns, outcome.calls[0].returned) = (None, None)));
+    assert!(!fine(&|outcome| outcome.calls[0].returned = Some(-2)));
 }
 
 /// Tasks beside others are ended when these have ended: that comes after the end of the work.

@@ -46,7 +46,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
     outside.begin();
     let (mut seen, mut last_news) = (0, Instant::now());
     loop {
-        meter.receive()?;
+        meter.receive_within(outside.until_call())?;
         if meter.own_events() != seen {
             (seen, last_news) = (meter.own_events(), Instant::now());
         }

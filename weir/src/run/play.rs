@@ -47,7 +47,7 @@ struct Watched {
 
 fn watch<S: Sink>(meter: &mut Meter<S>, is_finished: &dyn Fn() -> bool, outside: &mut Outside<'_>) -> Result<Watched> {
     while !is_finished() {
-        meter.receive()?;
+        meter.receive_within(outside.until_call())?;
         let ejected = outside.look()?;
         if ejected.is_some() || outside.signals.take().is_some() {
             return Ok(Watched { ejected, stopped: true });

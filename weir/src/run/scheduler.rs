@@ -5,7 +5,9 @@ use crate::select::{Loadable, Scheduler};
 use anyhow::Result;
 use ids::Nanos;
 use live::scheduler::{Attached, Host, KernelExit, Request, load};
+use report::Called;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// A scheduler in the kernel.
 pub struct Loaded<'a> {
@@ -17,6 +19,10 @@ pub struct Loaded<'a> {
     restarts: u64,
     /// Why it was ejected, once that was seen.
     ejected: Option<KernelExit>,
+    /// When the run began.
+    begun: Option<Instant>,
+    /// The first of the planned calls, made.
+    made: Vec<Called>,
 }
 
 /// How its time in the kernel ended.
@@ -27,6 +33,8 @@ pub struct Ended {
     pub exit: KernelExit,
     /// That was not its user's wish, nor for a CPU that came or went.
     pub was_ejected: bool,
+    /// What came of the planned calls of its programs.
+    pub calls: Vec<Called>,
 }
 
 impl Ended {
@@ -77,7 +85,8 @@ impl<'a> Loaded<'a> {
         for note in attached.notes() {
             eprintln!("weir: {name}: {note}");
         }
-        Ok(Some(Loaded { name, loadable, attached, before: Counts::default(), restarts: 0, ejected: None }))
+        let (before, restarts, ejected, begun, made) = (Counts::default(), 0, None, None, Vec::new());
+        Ok(Some(Loaded { name, loadable, attached, before, restarts, ejected, begun, made }))
     }
 
     /// As it was asked for.
@@ -98,6 +107,33 @@ impl<'a> Loaded<'a> {
             self.ejected = if exit.wants_restart() { self.load_again(exit)? } else { Some(exit) };
         }
         Ok(self.ejected.clone())
+    }
+
+    /// The run begins: times of planned calls count from now.
+    pub fn begin(&mut self) {
+        self.begun = Some(Instant::now());
+    }
+
+    /// How long it is until the next planned call, if there is one.
+    pub fn until_call(&self) -> Option<Duration> {
+        let next = self.attached.planned().get(self.made.len())?;
+        Some(Duration::from_nanos(next.at.0).saturating_sub(self.begun?.elapsed()))
+    }
+
+    /// Makes the planned calls that are due. A scheduler that was loaded again gets those that are left.
+    pub fn make_calls(&mut self) -> Result<()> {
+        while self.until_call().is_some_and(|time| time.is_zero()) {
+            let number = self.made.len();
+            let made_ns = self.begun.map(|begun| begun.elapsed().as_nanos() as u64);
+            let returned = Some(self.attached.call(number)?);
+            self.made.push(Called { call: self.attached.planned()[number].name.clone(), made_ns, returned });
+        }
+        Ok(())
+    }
+
+    /// The planned calls that were made.
+    pub fn made_calls(&self) -> &[Called] {
+        &self.made
     }
 
     /// Loads it again. That this cannot be done makes an ejection of its end.
@@ -135,9 +171,12 @@ impl<'a> Loaded<'a> {
     /// Unloads it, and says why it ended. Whoever is first gives the reason: a scheduler that the kernel began to eject
     /// before was ejected, although nobody could see that until it was gone.
     pub fn end(self) -> Result<Ended> {
+        let not_made = self.attached.planned().get(self.made.len()..).unwrap_or_default().iter();
+        let not_made = not_made.map(|step| Called { call: step.name.clone(), made_ns: None, returned: None });
+        let calls = self.made.into_iter().chain(not_made).collect();
         let exit = self.attached.detach()?;
         let was_ejected = self.ejected.is_some() || exit.is_ejection();
-        Ok(Ended { restarts: self.restarts, exit: self.ejected.unwrap_or(exit), was_ejected })
+        Ok(Ended { restarts: self.restarts, exit: self.ejected.unwrap_or(exit), was_ejected, calls })
     }
 }
 

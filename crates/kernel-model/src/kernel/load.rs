@@ -10,7 +10,7 @@ use crate::{Effect, LaunchError, guest};
 use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
-use ids::Nanos;
+use ids::{CpuId, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest watchdog timeout, and the default (contract O6).
@@ -151,10 +151,20 @@ impl Kernel {
         // Whoever takes no context gets one nevertheless, of zeroes.
         words.resize(words.len().max(1), 0);
         let context = self.machine.argument_block(&self.execution, &words);
-        let running = Running { op: Some(Op::Init), ..Running::NONE };
+        let running = Running { op: Some(Op::Program), ..Running::NONE };
         let result = self.execute(running, program.function, &[context]);
+        self.report_custody();
         self.finish();
         Some(result as i32)
+    }
+
+    /// The same on `cpu` while the scheduler runs.
+    ///
+    /// # Panics
+    /// As [`Kernel::run_program`].
+    pub fn run_program_on(&mut self, cpu: CpuId, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
+        self.core.context.cpu = cpu;
+        self.run_program(object, name, context)
     }
 }
 

@@ -207,7 +207,15 @@ impl<S: Sink> Meter<S> {
     /// # Errors
     /// Says what the kernel answered.
     pub fn receive(&mut self) -> Result<(), LiveError> {
-        self.take(PERIOD)?;
+        self.receive_within(PERIOD)
+    }
+
+    /// The same, but waits for no longer than that.
+    ///
+    /// # Errors
+    /// As [`Meter::receive`].
+    pub fn receive_within(&mut self, time: Duration) -> Result<(), LiveError> {
+        self.take(PERIOD.min(time))?;
         let now = sys::now();
         // What was sent before that.
         self.take(Duration::ZERO)?;

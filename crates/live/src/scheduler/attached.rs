@@ -9,7 +9,7 @@ use crate::cost::Metering;
 use crate::kernel::read;
 use crate::{LiveError, complaints};
 use bpf_object::MapDef;
-use launch_profile::{MapElement, ProgramCall};
+use launch_profile::{MapElement, PlannedStep, ProgramCall};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, MapMut, MapType, Object, OpenObject, ProgramInput};
 use nix::errno::Errno;
 use std::cell::OnceCell;
@@ -33,6 +33,7 @@ pub struct Attached {
     log: Option<KernelLog>,
     logged: OnceCell<KernelExit>,
     notes: Vec<String>,
+    planned: Vec<PlannedStep>,
     /// `enable_seq` of this scheduler: another number means that another one has come after it.
     enable_seq: u64,
     _metering: Option<Metering>,
@@ -71,6 +72,7 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
         log,
         logged: OnceCell::new(),
         notes: prepared.notes,
+        planned: prepared.steps.planned,
         enable_seq: before,
         _metering: metering,
     };
@@ -118,18 +120,23 @@ fn write(name: &str, object: &Object, element: &MapElement) -> Result<(), LiveEr
 
 /// Calls a program of the object, as user space does before attach (contract L3).
 fn run(name: &str, object: &mut Object, call: &ProgramCall) -> Result<(), LiveError> {
-    let program = object.progs_mut().find(|program| program.name() == &*call.program).expect("it was just loaded");
-    let mut context = call.context.clone();
-    let context_in = (!context.is_empty()).then_some(&mut context[..]);
-    let input = ProgramInput { context_in, ..ProgramInput::default() };
-    let output = program.test_run(input).map_err(LiveError::bpf(format!("call program {}", call.program)))?;
-    match output.return_value as i32 {
+    match returned(object, call)? {
         0 => Ok(()),
         returned => {
             let source = call.failed(returned.into());
             Err(SchedulerError::Profile { name: name.to_owned(), source }.into())
         }
     }
+}
+
+/// What the program returns.
+fn returned(object: &mut Object, call: &ProgramCall) -> Result<i32, LiveError> {
+    let program = object.progs_mut().find(|program| program.name() == &*call.program).expect("it was just loaded");
+    let mut context = call.context.clone();
+    let context_in = (!context.is_empty()).then_some(&mut context[..]);
+    let input = ProgramInput { context_in, ..ProgramInput::default() };
+    let output = program.test_run(input).map_err(LiveError::bpf(format!("call program {}", call.program)))?;
+    Ok(output.return_value as i32)
 }
 
 /// The verifier's part.
@@ -255,6 +262,19 @@ impl Attached {
     /// What had to be left out, one sentence each, because this kernel does not have it.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// The calls that its profile plans while it runs, by time.
+    pub fn planned(&self) -> &[PlannedStep] {
+        &self.planned
+    }
+
+    /// Makes the planned call of this number. What the program returns.
+    ///
+    /// # Errors
+    /// If the kernel does not call it.
+    pub fn call(&mut self, number: usize) -> Result<i32, LiveError> {
+        returned(&mut self.object, &self.planned[number].call)
     }
 
     /// Whether the kernel has ejected the scheduler, and why. Never waits: while it is being ejected the answer is no.

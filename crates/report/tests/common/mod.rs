@@ -102,6 +102,7 @@ pub fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
             kernel: "7.2".to_owned(),
             form: Some("instant".to_owned()),
             part: None,
+            calls: String::new(),
         },
         ending: Ending::default(),
         log_hash: 0xfeed_0000_0000_0000_0000_0000_0000_0001,

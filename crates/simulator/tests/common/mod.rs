@@ -9,7 +9,7 @@ use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use fault_plan::FaultPlan;
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use kernel_model::Kernel;
-use launch_profile::Profile;
+use launch_profile::{PlannedCall, Profile};
 use machine_model::{Costs, Machine};
 use simulator::{KernelName, Outcome, Setup, SetupError};
 use std::path::Path;
@@ -88,6 +88,13 @@ impl Scheduler {
         Scheduler::of(Some((Object::parse(policy.object).unwrap(), profile)))
     }
 
+    /// It, whose user calls these programs while it runs.
+    pub fn calling(mut self, calls: &[&str]) -> Scheduler {
+        let calls: Vec<PlannedCall> = calls.iter().map(|call| call.parse().unwrap()).collect();
+        self.loadable.as_mut().expect("the kernel's own has no programs").1.plan(&calls);
+        self
+    }
+
     /// Plays `workload`; what must hold in every run is checked.
     pub fn play(&self, machine: &Machine, workload: &Workload) -> Played {
         self.play_with(machine, workload, 0)
@@ -142,14 +149,28 @@ impl Scheduler {
     pub fn variables(&self, machine: &Machine, workload: &Workload, waiting: bool, names: &[&str]) -> Vec<u64> {
         let faults = FaultPlan::default();
         let kernel = if waiting { self.kernel.waiting() } else { self.kernel };
-        let setup = Setup { kernel, ..self.setup(machine, workload, 0, &faults) };
+        self.variables_of(&Setup { kernel, ..self.setup(machine, workload, 0, &faults) }, names)
+    }
+
+    /// The same on a machine to which things happen.
+    pub fn variables_after(
+        &self,
+        machine: &Machine,
+        workload: &Workload,
+        faults: &FaultPlan,
+        names: &[&str],
+    ) -> Vec<u64> {
+        self.variables_of(&self.setup(machine, workload, 0, faults), names)
+    }
+
+    fn variables_of(&self, setup: &Setup<'_>, names: &[&str]) -> Vec<u64> {
         let mut values = Vec::new();
         let last: &mut dyn FnMut(&mut Kernel, &LinkedObject) = &mut |kernel, object| {
             let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
             values.extend(names.iter().map(|name| number(kernel.variable(object, name).expect("it has that one"))));
         };
-        let mut watcher = Watcher::new(machine.topology.len());
-        let outcome = simulator::run_then(&setup, &mut watcher, &mut |_| (), last);
+        let mut watcher = Watcher::new(setup.machine.topology.len());
+        let outcome = simulator::run_then(setup, &mut watcher, &mut |_| (), last);
         assert_eq!(outcome.unwrap().ejected, None);
         values
     }
