@@ -129,14 +129,14 @@ impl Play {
             _ => (&MIXED, 3, 300 + 100 * dice.below(8)),
         };
         let mut workload = Vec::new();
-        let mut caps = caps::Caps::draw(needs.caps, &mut dice);
+        let mut caps = caps::Caps::draw(needs.caps, dice);
         for _ in 0..=dice.below(parts) {
             let name = *dice.one_of(names);
             let mut part = dice.part(name, last);
             if needs.groups && dice.below(4) > 0 {
                 part += &format!(",group=/g{}", dice.below(3));
             }
-            part += &caps.of_part(&mut dice);
+            part += &caps.of_part(dice);
             workload.push(part);
         }
         if needs.windows && dice.below(4) > 0 {
