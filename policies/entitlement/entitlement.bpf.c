@@ -409,10 +409,10 @@ OP1(void, entitlement_running, struct task_struct *, p)
 	tell(p, t, now);
 }
 
-/* 9: its group has had its cap. */
+/* 9: its group has had its cap. By 10 a turn of who is overdue is as long as it is. */
 static __always_inline bool must_go(struct task *t)
 {
-	return is_parked(t->job) || (is_late(t->job) && scx_bpf_dsq_nr_queued(QUEUE_DSQ));
+	return !t->overdue && (is_parked(t->job) || (is_late(t->job) && scx_bpf_dsq_nr_queued(QUEUE_DSQ)));
 }
 
 OP1(void, entitlement_tick, struct task_struct *, p)
