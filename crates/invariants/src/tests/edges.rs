@@ -304,7 +304,7 @@ fn what_a_workload_does_not_ask_for_is_not_seen() {
     assert_eq!(Run::new(promises, 1).0.finish(Nanos(1_000)).not_seen, all);
     let group = Group { hard_cap_percent: Some(100), ..Group::default() };
     let mut run = Run::of(promises, CONDITIONS, 2, demands(group));
-    run.go(1_000, 0, 0, 1).block(1_500, 0, 0).go(2_000, 0, 0, 1).go(2_000, 1, 1, 2).tick(2 * SECOND);
+    run.go(2_000, 0, 0, 1).go(2_000, 1, 1, 2).tick(2 * SECOND).block(2 * SECOND, 0, 0);
     assert_eq!(run.0.finish(Nanos(2 * SECOND)).not_seen, []);
 }
 
