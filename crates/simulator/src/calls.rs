@@ -54,7 +54,8 @@ impl<M: Model> Run<'_, M> {
         let awake = self.now.since(self.suspended);
         while self.load.is_none()
             && !self.model.is_disabling()
-            && let Some(step) = self.calls.to_come.pop_front_if(|step| step.at <= awake)
+            && self.calls.to_come.front().is_some_and(|step| step.at <= awake)
+            && let Some(step) = self.calls.to_come.pop_front()
         {
             let returned = self.model.call_program(cpu, &loader.object, &step.call);
             self.calls.made.push(CallMade { call: step.name, made: Some((self.now, returned)) });
