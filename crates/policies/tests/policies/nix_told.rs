@@ -194,7 +194,7 @@ fn who_is_bound_to_a_cpu_that_goes_still_runs() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let sleeper = sleepers_on(&mut world, &[1])[0];
-        let thread = TaskAttributes { kernel_thread: true, ..world.pinned(1, 0) };
+        let thread = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(1)), ..world.pinned(1, 0) };
         let threads = world.start(vec![thread.clone(), thread]);
         assert_eq!(world.running(1), threads[0]);
         world.kernel.deactivate_cpu(CpuId(1));
