@@ -71,7 +71,8 @@ static __noinline u64 scale_at(struct cpu *c, const struct feasible *f, u64 now)
 		s64 parts = ns >> 20, change = scale - c->scale;
 
 		/* Signed division is not for all kernels. */
-		change = change < 0 ? -(s64)((u64)-change * parts / (FOLLOWS_NS >> 20)) : (u64)change * parts / (FOLLOWS_NS >> 20);
+		change = change < 0 ? -(s64)((u64)-change * parts / (FOLLOWS_NS >> 20)) :
+				      (u64)change * parts / (FOLLOWS_NS >> 20);
 		scale = c->scale + change;
 	}
 	c->scale = scale;

@@ -208,7 +208,7 @@ const TRIALS: &[Trial] = &[
         ],
     },
     Trial {
-        sim: "entitlement -m core:1_pu:1 --for 20s",
+        sim: "entitlement -m core:1_pu:1 --for 80s",
         workload: TWO_FOR_ONE,
         promises: "",
         broken: "weighted-share-percent",

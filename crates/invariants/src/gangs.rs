@@ -16,8 +16,8 @@ use crate::demands::Demands;
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::BTreeMap;
 
-/// A job needs so long to find its place where nothing else is promised, and is looked at for so long at least: ten turns of the
-/// 10 ms of the fastest tick.
+/// A job needs so long to find its place where nothing else is promised, and is looked at for so long at least: ten turns of
+/// the 10 ms of the fastest tick.
 const SETTLES: Nanos = Nanos::from_ms(500);
 const SHORTEST: Nanos = Nanos::from_ms(500);
 

@@ -485,7 +485,8 @@ fn promises_are_kept_under_either_name() {
     for table in ["promises", "claims"] {
         let text = format!(
             "summary = \"s\"\n[{table}]\nwork-conserving = true\nstarvation-ms = 100\nkey-order = true\n\
-             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\nweighted-share-whole = true\n\
+             preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\n\
+             weighted-share-whole = true\n\
              weighted-share-turn-ms = 100\nweighted-share-settles-ms = 200\nweighted-share-by = \"groups\"\n\
              gang-corun-percent = 98\ngang-settles-ms = 1500\nwindows = true\ncaps = true\ncaps-half-life-ms = 300"
         );

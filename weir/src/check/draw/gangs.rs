@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Jobs, each of no more tasks than there are CPUs, which never sleep: what `gang-corun-percent` is judged by. Beside them may be
-//! tasks of no job, some of them bound to CPUs, so that rows are full or not, and hard to fill.
+//! Jobs, each of no more tasks than there are CPUs, which never sleep: what `gang-corun-percent` is judged by. Beside them may
+//! be tasks of no job, some of them bound to CPUs, so that rows are full or not, and hard to fill.
 
 use super::{ABSENT_MS, Dice, Play, on};
 use ids::{CpuId, Nanos};
