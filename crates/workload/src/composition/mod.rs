@@ -46,11 +46,11 @@ pub(crate) struct Changes {
     pub uid: Option<u32>,
     /// The group around all of its own.
     pub group: Option<String>,
-    /// Most CPU time of that group, in percent of one CPU, and whether it may have more that nobody else wants.
-    pub cap: Option<u32>,
-    pub cap_is_hard: bool,
     /// The weight of that one.
     pub weight: Option<u32>,
+    /// Most CPU time of it, in percent of one CPU, and whether it may not even have more that nobody else wants.
+    pub cap: Option<u32>,
+    pub cap_is_hard: bool,
     /// Tasks of this name get so many thousandths of their work.
     pub slow: Vec<(String, u64)>,
 }
