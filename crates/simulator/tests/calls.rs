@@ -3,30 +3,12 @@
 
 mod common;
 
-use common::{Scheduler, free_machine, rt_app};
+use common::{Scheduler, bypass_machine, hogs};
 use event_log::EventKind;
 use fault_plan::FaultPlan;
 use ids::Nanos;
 use machine_model::Machine;
 use simulator::CallMade;
-use workload::Workload;
-
-const ATTACH: Nanos = Nanos::from_ms(22);
-
-/// Ticks each 4 ms; only bypass costs anything.
-fn machine(cpus: u32) -> Machine {
-    let mut machine = free_machine(&format!("core:{cpus} pu:1"));
-    machine.hz = 250;
-    (machine.costs.attach_ns, machine.costs.disable_ns) = (ATTACH.0, ATTACH.0);
-    machine
-}
-
-fn hogs(count: u32) -> Workload {
-    rt_app(&format!(
-        r#"{{"global": {{"duration": 4}}, "tasks": {{
-        "hog": {{"instance": {count}, "loop": -1, "run": 1000000}}}}}}"#
-    ))
-}
 
 fn turns(calls: &[&str]) -> Scheduler {
     Scheduler::compiled("turns", "").calling(calls)
@@ -39,7 +21,7 @@ fn made(call: &str, at: Nanos, returned: i32) -> CallMade {
 #[test]
 fn programs_are_called_at_their_time_and_what_they_return_is_told() {
     let calls = ["set_turn:us=0@3s", "set_turn:us=8000,at_once=true@1001ms", "set_turn:us=1@5s"];
-    let played = turns(&calls).play(&machine(1), &hogs(2)).completed();
+    let played = turns(&calls).play(&bypass_machine(1), &hogs(2)).completed();
     let never = CallMade { call: calls[2].to_owned(), made: None };
     let expected = [made(calls[1], Nanos::from_ms(1001), 0), made(calls[0], Nanos::from_secs(3), -22), never];
     assert_eq!(played.outcome.calls, expected);
@@ -62,7 +44,7 @@ fn programs_are_called_at_their_time_and_what_they_return_is_told() {
 /// A run without calls, and one whose only call comes after its end, are the same.
 #[test]
 fn what_is_planned_changes_nothing_before_it_happens() {
-    let run = |calls: &[&str]| turns(calls).play(&machine(2), &hogs(3)).completed().events;
+    let run = |calls: &[&str]| turns(calls).play(&bypass_machine(2), &hogs(3)).completed().events;
     assert_eq!(run(&[]), run(&["set_turn:us=1000@4s"]));
     assert_ne!(run(&[]), run(&["set_turn:us=1000@3s"]));
 }
@@ -72,7 +54,7 @@ fn calls_wait_for_a_scheduler_that_comes_back() {
     let plan: FaultPlan = "cpu2:offline@100ms".parse().unwrap();
     let calls = ["set_turn:us=8000@50ms", "set_turn:us=0@160ms", "set_turn:us=12000@170ms"];
     let scheduler = turns(&calls);
-    let played = scheduler.play_faults(&machine(3), &hogs(5), 0, &plan).completed();
+    let played = scheduler.play_faults(&bypass_machine(3), &hogs(5), 0, &plan).completed();
     let attached = played.events.iter().filter(|event| event.kind == EventKind::Attached);
     let attached: Vec<Nanos> = attached.map(|event| event.time).collect();
     let [_, back] = attached[..] else { panic!("{attached:?}") };
@@ -80,7 +62,7 @@ fn calls_wait_for_a_scheduler_that_comes_back() {
     let expected = [made(calls[0], Nanos::from_ms(50), 0), made(calls[1], back, -22), made(calls[2], back, 0)];
     assert_eq!(played.outcome.calls, expected);
     // The first one is forgotten: who is loaded again begins anew.
-    let of_last = |names: &[&str]| scheduler.variables_after(&machine(3), &hogs(5), &plan, names);
+    let of_last = |names: &[&str]| scheduler.variables_after(&bypass_machine(3), &hogs(5), &plan, names);
     assert_eq!(of_last(&["turn_ns", "changes"]), [12_000_000, 1]);
 }
 
@@ -89,7 +71,7 @@ fn calls_wait_for_a_scheduler_that_comes_back() {
 fn calls_wait_while_the_machine_sleeps() {
     let plan: FaultPlan = "suspend@1s+1s".parse().unwrap();
     let calls = ["set_turn:us=8000@1s", "set_turn:us=9000@1500ms", "set_turn:us=10000@2500ms"];
-    let played = turns(&calls).play_faults(&machine(1), &hogs(2), 0, &plan).completed();
+    let played = turns(&calls).play_faults(&bypass_machine(1), &hogs(2), 0, &plan).completed();
     let times: Vec<Nanos> = played.outcome.calls.iter().map(|call| call.made.expect("it is made").0).collect();
     // The first one is due when tasks are frozen already.
     assert!((Nanos::from_secs(2)..Nanos::from_ms(2100)).contains(&times[0]), "{times:?}");
@@ -108,7 +90,7 @@ fn calls_are_made_where_operations_wait() {
 
 #[test]
 fn a_fault_in_a_call_ejects_the_scheduler() {
-    let played = turns(&["scribble@1s"]).play(&machine(1), &hogs(2));
+    let played = turns(&["scribble@1s"]).play(&bypass_machine(1), &hogs(2));
     let exit = played.outcome.ejected.expect("it wrote where nobody reads");
     let fault = exit.fault.expect("a fault ejected it");
     assert!(fault.contains("scribble"), "{fault}");

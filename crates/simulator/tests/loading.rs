@@ -3,31 +3,12 @@
 
 mod common;
 
-use common::{Played, Scheduler, free_machine, rt_app};
+use common::{BYPASS, Played, Scheduler, bypass_machine, hogs};
 use event_log::{Event, EventKind};
 use fault_plan::FaultPlan;
 use ids::{CpuId, Nanos};
-use machine_model::Machine;
-use workload::Workload;
 
 const TICK: Nanos = Nanos::from_ms(4);
-/// Five ticks and a half.
-const BYPASS: Nanos = Nanos::from_ms(22);
-
-/// Costs nothing but bypass.
-fn machine(cpus: u32) -> Machine {
-    let mut machine = free_machine(&format!("core:{cpus} pu:1"));
-    machine.hz = 250;
-    (machine.costs.attach_ns, machine.costs.disable_ns) = (BYPASS.0, BYPASS.0);
-    machine
-}
-
-fn hogs(count: u32) -> Workload {
-    rt_app(&format!(
-        r#"{{"global": {{"duration": 4}}, "tasks": {{
-        "hog": {{"instance": {count}, "loop": -1, "run": 1000000}}}}}}"#
-    ))
-}
 
 /// Whether a callback of the scheduler did this.
 fn decides(event: &Event) -> bool {
@@ -57,7 +38,7 @@ fn check_bypass(played: &Played, begin: Nanos, cpus: u32) {
 
 #[test]
 fn b1_who_is_ejected_is_bypassed_until_the_kernel_is_rid_of_it() {
-    let played = Scheduler::compiled("broken", "mistake = 0").play(&machine(1), &hogs(3));
+    let played = Scheduler::compiled("broken", "mistake = 0").play(&bypass_machine(1), &hogs(3));
     let exit = played.outcome.ejected.clone().expect("it made a mistake");
     assert_eq!((exit.kind, exit.message.as_str()), (1025, "wakeup 100 is one too many"));
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { kind: 1025 }));
@@ -69,7 +50,7 @@ fn b1_who_is_ejected_is_bypassed_until_the_kernel_is_rid_of_it() {
 
 #[test]
 fn b1_a_run_that_ends_while_the_scheduler_leaves_tells_why_it_left() {
-    let (machine, mut workload) = (machine(1), hogs(3));
+    let (machine, mut workload) = (bypass_machine(1), hogs(3));
     let broken = Scheduler::compiled("broken", "mistake = 0");
     let whole = broken.play(&machine, &workload);
     workload.duration = Some(whole.outcome.measures.elapsed - Nanos::from_ms(10));
@@ -84,7 +65,7 @@ fn b1_a_run_that_ends_while_the_scheduler_leaves_tells_why_it_left() {
 #[test]
 fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
     let plan: FaultPlan = "cpu2:offline@100ms".parse().unwrap();
-    let played = Scheduler::shipped("fifo").play_faults(&machine(3), &hogs(5), 0, &plan).completed();
+    let played = Scheduler::shipped("fifo").play_faults(&bypass_machine(3), &hogs(5), 0, &plan).completed();
     assert_eq!(played.outcome.restarts.len(), 1);
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { .. }));
     // The first attach was before the tasks.
@@ -100,7 +81,7 @@ fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
 #[test]
 fn b1_an_attach_is_over_before_a_disable_begins() {
     let plan: FaultPlan = "cpu2:offline@100ms,cpu1:offline@225ms".parse().unwrap();
-    let mut machine = machine(3);
+    let mut machine = bypass_machine(3);
     machine.costs.disable_ns = 0;
     let played = Scheduler::shipped("fifo").play_faults(&machine, &hogs(5), 0, &plan).completed();
     assert_eq!(played.outcome.restarts.len(), 2);
@@ -117,7 +98,7 @@ fn b1_an_attach_is_over_before_a_disable_begins() {
 
 #[test]
 fn x1_who_unloads_waits_until_the_scheduler_is_gone() {
-    let (machine, workload, scheduler) = (machine(1), hogs(3), Scheduler::shipped("bfs"));
+    let (machine, workload, scheduler) = (bypass_machine(1), hogs(3), Scheduler::shipped("bfs"));
     let (outcome, kind) = scheduler.play_and_unload(&machine, &workload);
     assert_eq!((outcome.measures.elapsed, kind), (Nanos::from_secs(4) + BYPASS, Some(64)));
     assert_eq!(outcome.ejected, None);

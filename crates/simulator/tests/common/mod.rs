@@ -300,6 +300,25 @@ pub fn free_machine(shape: &str) -> Machine {
     machine
 }
 
+/// How long a scheduler comes or goes in a [`bypass_machine`]: five ticks and a half.
+pub const BYPASS: Nanos = Nanos::from_ms(22);
+
+/// Cores with ticks each 4 ms, where nothing but bypass costs anything.
+pub fn bypass_machine(cpus: u32) -> Machine {
+    let mut machine = free_machine(&format!("core:{cpus} pu:1"));
+    machine.hz = 250;
+    (machine.costs.attach_ns, machine.costs.disable_ns) = (BYPASS.0, BYPASS.0);
+    machine
+}
+
+/// So many endless tasks, for four seconds.
+pub fn hogs(count: u32) -> Workload {
+    rt_app(&format!(
+        r#"{{"global": {{"duration": 4}}, "tasks": {{
+        "hog": {{"instance": {count}, "loop": -1, "run": 1000000}}}}}}"#
+    ))
+}
+
 /// From rt-app JSON.
 pub fn rt_app(text: &str) -> Workload {
     Workload::from_rt_app("test", text).unwrap()
