@@ -379,7 +379,6 @@ static __always_inline void tell(struct task_struct *p, struct task *t, u64 now)
 OP2(void, entitlement_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
-
 	bool late;
 
 	if (take_overdue(cpu))
@@ -400,7 +399,6 @@ OP2(void, entitlement_dispatch, s32, cpu, struct task_struct *, prev)
 OP1(void, entitlement_running, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
-
 	u64 now = now_ns();
 
 	if (!t)
@@ -429,10 +427,9 @@ OP1(void, entitlement_tick, struct task_struct *, p)
 OP2(void, entitlement_stopping, struct task_struct *, p, bool, runnable)
 {
 	struct task *t = task_of(p);
-
-	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, 0);
 	u64 now = now_ns();
 
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, 0);
 	if (!t)
 		return;
 	update(t, now);
