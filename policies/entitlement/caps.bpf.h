@@ -14,8 +14,9 @@
  *
  * 4. Usage decays in looks, each 10 ms, and who runs is charged at ticks in between. So a group is found above its cap up to
  *    a look's decay too early, and below it up to a look too late: 10 ms * ln 2 / h of the cap, which is a seven-hundredth for
- *    the half-life of 5 s. A look puts each task where it belongs by then. Nobody looks before there is a cap, and
- *    what a group used before it had one does not count.
+ *    the half-life of 5 s. A look puts each task where it belongs by then. When a group has come to its hard cap its waiting tasks
+ *    are parked before that: they would seem to want a CPU. Nobody looks before there is a cap, and what a group used before it
+ *    had one does not count.
  *
  * 5. Groups in a group count for it, and its cap holds for them: bits say which groups are above theirs, and a job knows which
  *    groups it is in.
@@ -75,6 +76,7 @@ u64 looked_soft, looked_hard, looked_change;
 u32 nr_caps;
 u32 looks;
 u64 looked_at;
+u64 next_look;
 
 static __always_inline struct cap *cap_at(u32 job)
 {
@@ -100,6 +102,16 @@ static __always_inline bool is_late(u32 job)
 
 /* ---- 1 ---- */
 
+/* 4: a group has come to its hard cap. No queue may be changed here, but in the callback of a timer. */
+static __noinline void park_soon(void)
+{
+	u32 key = LOOKS;
+	struct loop *loop = bpf_map_lookup_elem(&loops, &key);
+
+	if (loop)
+		bpf_timer_start(&loop->timer, 0, 0);
+}
+
 /* The job, and those that it is in, have used a CPU. */
 static __noinline void charge_caps(u32 job, u64 ns)
 {
@@ -107,16 +119,16 @@ static __noinline void charge_caps(u32 job, u64 ns)
 
 	for_range(level, 0, JOB_DEPTH) {
 		struct cap *c = cap_at(job);
-		u64 usage;
+		u64 bit = 1ULL << job % JOBS, usage;
 
 		if (job == ROOT_JOB)
 			break;
 		if (has_cap(c)) {
 			usage = READ_ONCE(c->usage) + __sync_fetch_and_add(&c->charged, ns) + ns;
-			if (usage >= READ_ONCE(c->hard))
-				__sync_fetch_and_or(&above_hard, 1ULL << job % JOBS);
+			if (usage >= READ_ONCE(c->hard) && !(__sync_fetch_and_or(&above_hard, bit) & bit))
+				park_soon();
 			if (usage >= READ_ONCE(c->soft))
-				__sync_fetch_and_or(&above_soft, 1ULL << job % JOBS);
+				__sync_fetch_and_or(&above_soft, bit);
 		}
 		job = job_at(job)->parent;
 	}
@@ -182,6 +194,7 @@ static __always_inline void set_cap(u32 job, u64 soft, u64 hard)
 	if (!nr_caps || !loop || __sync_lock_test_and_set(&looks, 1))
 		return;
 	looked_at = now_ns();
+	next_look = looked_at + LOOK_NS;
 	bpf_timer_start(&loop->timer, LOOK_NS, 0);
 }
 
@@ -278,12 +291,20 @@ static __always_inline void look(u64 now)
 
 static int each_look(void *map, u32 *key, struct loop *loop)
 {
+	u64 now = now_ns();
+
 	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
 	bpf_rcu_read_lock();
-	look(now_ns());
+	if (now < next_look) {
+		sweep(QUEUE_DSQ, READ_ONCE(above_hard));
+		sweep(LATE_DSQ, READ_ONCE(above_hard));
+	} else {
+		look(now);
+		next_look = now + LOOK_NS;
+	}
 	bpf_rcu_read_unlock();
 	if (READ_ONCE(nr_caps))
-		bpf_timer_start(&loop->timer, LOOK_NS, 0);
+		bpf_timer_start(&loop->timer, next_look - now < LOOK_NS ? next_look - now : LOOK_NS, 0);
 	else
 		WRITE_ONCE(looks, 0);
 	return 0;

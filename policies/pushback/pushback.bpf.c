@@ -30,6 +30,7 @@
  * `depth` 0 nobody waits at a CPU without need.
  */
 #include <weir/hotplug.bpf.h>
+#include <weir/kthread.bpf.h>
 
 LICENSE("GPL");
 
@@ -81,11 +82,6 @@ static __always_inline bool is_shut(s32 cpu)
 static struct task *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
-
-static __always_inline bool is_bound_thread(const struct task_struct *p)
-{
-	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
 
 /* ---- The life of a thread, in order ---- */

@@ -20,7 +20,7 @@
 /* 1 */
 static __always_inline bool is_client(const struct task_struct *p)
 {
-	return !(p->flags & PF_KTHREAD) || p->nr_cpus_allowed != 1 || !belongs_to_cpu(p);
+	return !is_bound_thread(p);
 }
 
 /* 1: before whoever runs there. */

@@ -6,7 +6,7 @@
 #ifndef WEIR_KTHREAD_BPF_H
 #define WEIR_KTHREAD_BPF_H
 
-#include "bpf.bpf.h"
+#include "scx.bpf.h"
 
 struct kthread {
 	u64 flags;
@@ -25,6 +25,12 @@ static __noinline bool belongs_to_cpu(const struct task_struct *p)
 	u64 flags = 0;
 
 	return !bpf_probe_read_kernel(&flags, sizeof(flags), &thread->flags) && (flags & KTHREAD_IS_PER_CPU);
+}
+
+/* Where there is only one CPU, all tasks may use no other one, and most threads of the kernel belong to none. */
+static __always_inline bool is_bound_thread(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1 && belongs_to_cpu(p);
 }
 
 #endif

@@ -6,6 +6,7 @@
 use super::files::Transfer;
 use super::kernel::{Kernel, KernelArgument};
 use super::steps::{self, Step, StepResult};
+use super::topology::Topology;
 use super::{build, machine, parts};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -160,7 +161,7 @@ fn keep(steps: &mut Vec<Step>, named: &[String]) {
 
 fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, cpus: usize, kernel: &Kernel) -> Result<Boot> {
     println!("{policy}:");
-    let outcome = machine::run(&steps::job(list, files, cpus, kernel, TIMEOUT))?;
+    let outcome = machine::run(&steps::job(list, files, Topology::flat(cpus), kernel, TIMEOUT))?;
     let steps = steps::results(list, &outcome)?;
     let failed = steps.iter().find(|step| step.status != Some(0)).map(|step| format!("step {} fails", step.name));
     let problem = outcome.problem.clone().or(failed);

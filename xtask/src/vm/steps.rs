@@ -18,8 +18,8 @@ macro_rules! scripts {
 }
 
 const SCRIPTS: &[(&str, &str)] = scripts! {
-    "affinity" "command" "conformance" "cycles" "ejection" "explain" "hotplug" "kernel" "kill" "late" "measure"
-    "nothing-left" "record" "restart" "stress" "suspend" "sysrq" "tests"
+    "affinity" "call" "command" "conformance" "cycles" "ejection" "explain" "hotplug" "kernel" "kill" "late" "measure"
+    "nothing-left" "record" "restart" "siblings" "stress" "suspend" "sysrq" "tests"
 };
 
 /// One step.
@@ -61,8 +61,8 @@ pub struct StepResult {
     pub numbers: Vec<(String, u64)>,
 }
 
-/// A machine of `cpus` CPUs that runs `steps`.
-pub fn job(steps: &[Step], files: Vec<Transfer>, cpus: usize, kernel: &Kernel, timeout: Duration) -> Job {
+/// A machine of this topology that runs `steps`.
+pub fn job(steps: &[Step], files: Vec<Transfer>, topology: Topology, kernel: &Kernel, timeout: Duration) -> Job {
     let list: String = steps
         .iter()
         .map(|step| format!("{} {} {} {}\n", step.name, step.limit_s, step.script, step.argument))
@@ -73,7 +73,7 @@ pub fn job(steps: &[Step], files: Vec<Transfer>, cpus: usize, kernel: &Kernel, t
         script: RUNNER.to_owned(),
         texts,
         files,
-        topology: Topology::flat(cpus),
+        topology,
         memory_mb: None,
         kernel: kernel.clone(),
         timeout,

@@ -162,6 +162,22 @@ fn background_has_what_nobody_wants() {
     assert_eq!(world.running(0), hog, "it interrupts, though it has had more for its shares");
 }
 
+/// Theory 4: who has come to a hard cap is parked at once, and so is nobody for whom those in the background make way. They have
+/// their slices of 20 ms, and not a tick each.
+#[test]
+fn background_keeps_its_slices_beside_a_hard_cap() {
+    let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(30), &[0, 0]), (May::Soft(0), &[0, 0])]);
+    world.run_ms(10_000);
+    let (mut turns, mut before) = (0, world.running(0));
+    for _ in 0..2_000 {
+        world.run_ms(1);
+        let now = world.running(0);
+        turns += u32::from(now != before && [now, before].iter().all(|task| groups[1].contains(task)));
+        before = now;
+    }
+    assert!(turns <= 1_400 / 20, "{turns} turns follow each other in the background");
+}
+
 /// Caps of several groups hold beside each other and beside who has none.
 #[test]
 fn unequal_caps_hold_side_by_side() {
