@@ -58,11 +58,18 @@ static s32 host_lost_claims;			/* so many claims are lost to others */
 static s32 host_cpu;				/* where this runs */
 static u64 host_kicked[8];			/* CPU << 8 | flags */
 static u32 host_kicks;
+static bool host_belongs;			/* threads of the kernel belong to their CPU */
 static u64 host_ns, host_jiffies;		/* the clock of this CPU, and the count of ticks */
 
 static inline bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask)
 {
 	return mask->bits[cpu / 64] >> cpu % 64 & 1;
+}
+
+static inline bool belongs_to_cpu(const struct task_struct *p)
+{
+	(void)p;
+	return host_belongs;
 }
 
 static inline bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b)

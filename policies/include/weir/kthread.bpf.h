@@ -6,6 +6,7 @@
 #ifndef WEIR_KTHREAD_BPF_H
 #define WEIR_KTHREAD_BPF_H
 
+#ifdef __bpf__
 #include "scx.bpf.h"
 
 struct kthread {
@@ -26,6 +27,10 @@ static __noinline bool belongs_to_cpu(const struct task_struct *p)
 
 	return !bpf_probe_read_kernel(&flags, sizeof(flags), &thread->flags) && (flags & KTHREAD_IS_PER_CPU);
 }
+
+#else
+#include "host.h"
+#endif
 
 /* Where there is only one CPU, all tasks may use no other one, and most threads of the kernel belong to none. */
 static __always_inline bool is_bound_thread(const struct task_struct *p)

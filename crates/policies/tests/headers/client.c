@@ -44,16 +44,6 @@ static s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_
 	return *is_idle ? cpu : prev_cpu;
 }
 
-/* And <weir/kthread.bpf.h>. */
-#define WEIR_KTHREAD_BPF_H
-static bool belongs;
-
-static bool belongs_to_cpu(const struct task_struct *p)
-{
-	(void)p;
-	return belongs;
-}
-
 #include <weir/client.bpf.h>
 #include "machine.h"
 
@@ -82,8 +72,8 @@ int main(void)
 	p.nr_cpus_allowed = 1;
 	CHECK(is_client(&p), "one that is bound");
 	p.flags = PF_KTHREAD;
-	CHECK(is_client(&p), "one that belongs to no CPU");
-	belongs = true;
+	CHECK(is_client(&p), "one that host_belongs to no CPU");
+	host_belongs = true;
 	CHECK(!is_client(&p), "a bound thread of the kernel");
 	for (p.nr_cpus_allowed = 0; p.nr_cpus_allowed < 4; p.nr_cpus_allowed += 2)
 		CHECK(is_client(&p), "a thread of the kernel with %u CPUs", p.nr_cpus_allowed);

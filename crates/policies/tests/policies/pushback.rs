@@ -133,6 +133,37 @@ fn the_kernel_does_not_stop_itself() {
     assert_eq!(world.running(3), threads[0]);
 }
 
+/// 5: where there is one CPU, all are bound to it, and a thread of the kernel that belongs to none waits like them.
+#[test]
+fn who_belongs_to_no_cpu_stops_nobody() {
+    let mut world = World::new("pushback", "core:1 pu:1", 1000);
+    let thread = TaskAttributes { kernel_thread: true, ..world.attributes() };
+    let thread = world.start(vec![thread])[0];
+    world.block(thread);
+    let hogs = occupy(&mut world, [0, 0]);
+    world.run_ms(5);
+    world.wake(0, thread, false);
+    assert_eq!(world.running(0), hogs[0]);
+    world.run_ms(20);
+    assert_eq!(world.running(0), hogs[1], "who waited before");
+    world.run_ms(20);
+    assert_eq!(world.running(0), thread);
+}
+
+/// 5: who goes on alone has another 20 ms, of which it can be pushed back with the rest.
+#[test]
+fn who_is_alone_has_one_slice_after_the_other() {
+    let mut world = cells("");
+    world.run_ms(100);
+    let thread = kernel_thread(&mut world, 3);
+    let hog = occupy(&mut world, [3])[0];
+    world.run_ms(25);
+    world.wake(0, thread, false);
+    assert_eq!(world.running(3), thread);
+    let pushed = world.last_queued(hog);
+    assert_eq!((pushed.dsq, pushed.slice_ns), (PUSHED_DSQ + 3, 15_000_000));
+}
+
 /// 1: whose 20 ms are over, and who yields, is not pushed back.
 #[test]
 fn who_had_its_time_is_not_pushed_back() {
