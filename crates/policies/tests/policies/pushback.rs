@@ -201,9 +201,33 @@ fn the_queue_for_all_has_its_turn() {
     assert!(own.iter().all(|task| world.ran_ms(*task) > 0));
 }
 
-/// A higher class takes a CPU: what waits there is for whoever idles.
+/// 4: whose turn ends then waits like all others at its CPU.
+#[test]
+fn who_gives_way_to_the_queue_for_all_has_had_its_turn() {
+    let mut world = cells(",depth=0");
+    let hogs = occupy(&mut world, (0..8).flat_map(|cpu| [cpu, cpu]));
+    let attributes = vec![world.attributes()];
+    let free = beside(&mut world, attributes)[0];
+    assert_eq!(world.last_queued(free).dsq, 0);
+    let cpu = (0..2_000).find_map(|_| {
+        world.run_ms(1);
+        world.cpu_of(free)
+    });
+    let cpu = cpu.expect("it has waited for a second");
+    for hog in &hogs[2 * cpu as usize..][..2] {
+        assert_eq!(world.last_queued(*hog).dsq, CPU_DSQ + u64::from(cpu));
+    }
+}
+
+/// A higher class takes a CPU: what waits there is for whoever idles, or has had its turn.
 #[test]
 fn what_waits_at_a_taken_cpu_runs_elsewhere() {
+    for idles in [true, false] {
+        what_waits_at_a_taken_cpu_runs(idles);
+    }
+}
+
+fn what_waits_at_a_taken_cpu_runs(idles: bool) {
     let mut world = cells("");
     let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(5, 0) };
     let fifo = world.start(vec![fifo])[0];
@@ -216,7 +240,12 @@ fn what_waits_at_a_taken_cpu_runs_elsewhere() {
     assert_eq!(world.cpu_of(sleeper), None);
     world.wake(0, fifo, false);
     assert_eq!((world.running(5), world.cpu_of(hog)), (fifo, None));
-    world.block(busy);
+    if idles {
+        world.block(busy);
+    } else {
+        world.run_ms(20);
+        assert_eq!(world.last_queued(busy).dsq, CPU_DSQ + 6);
+    }
     assert_eq!(world.cpu_of(sleeper), Some(6));
 }
 
