@@ -14,9 +14,9 @@
  *
  * 4. Usage decays in looks, each 10 ms, and who runs is charged at ticks in between. So a group is found above its cap up to
  *    a look's decay too early, and below it up to a look too late: 10 ms * ln 2 / h of the cap, which is a seven-hundredth for
- *    the half-life of 5 s. A look puts each task where it belongs by then. When a group has come to its hard cap its waiting tasks
- *    are parked before that: they would seem to want a CPU. Nobody looks before there is a cap, and what a group used before it
- *    had one does not count.
+ *    the half-life of 5 s. A look puts each task where it belongs by then. When a group has come to its hard cap its waiting
+ *    tasks are parked before that: they would seem to want a CPU. Nobody looks before there is a cap, and what a group used
+ *    before it had one does not count.
  *
  * 5. Groups in a group count for it, and its cap holds for them: bits say which groups are above theirs, and a job knows which
  *    groups it is in.

@@ -162,8 +162,8 @@ fn background_has_what_nobody_wants() {
     assert_eq!(world.running(0), hog, "it interrupts, though it has had more for its shares");
 }
 
-/// Theory 4: who has come to a hard cap is parked at once, and so is nobody for whom those in the background make way. They have
-/// their slices of 20 ms, and not a tick each.
+/// Theory 4: who has come to a hard cap is parked at once, and so is nobody for whom those in the background make way. They
+/// have their slices of 20 ms, and not a tick each.
 #[test]
 fn background_keeps_its_slices_beside_a_hard_cap() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(30), &[0, 0]), (May::Soft(0), &[0, 0])]);
