@@ -101,14 +101,15 @@ fn a_lone_hog_has_its_hard_cap() {
 /// what theory 4 takes it for more between two looks: a decay of c * 10 ms * ln 2 / h, while usage grows by (1 - c) * ln 2 / h.
 #[test]
 fn who_has_had_less_may_have_more_for_a_while() {
-    for (cap, half_lives) in [(20, 0.3219), (50, 1.0), (75, 2.0)] {
-        let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(cap), &[0])]);
+    for (cap, half_life_ms, half_lives) in [(20, 1_000, 0.3219), (50, 1_000, 1.0), (75, 1_000, 2.0), (50, 50_000, 1.0)] {
+        let spec = format!("entitlement,half_life_ms={half_life_ms},slice_us=20000");
+        let (mut world, groups) = hogs(&spec, ONE, &[(May::Hard(cap), &[0])]);
         while world.running(0) == groups[0][0] {
             world.run_ms(1);
         }
         let alone_ms = world.now_ns as f64 / MS as f64;
         let early_ms = 10.0 * f64::from(cap) / f64::from(100 - cap);
-        let late_ms = alone_ms - 1000.0 * half_lives;
+        let late_ms = alone_ms - f64::from(half_life_ms) * half_lives;
         assert!((-early_ms - 1.0..=2.0).contains(&late_ms), "{cap} %: {alone_ms} ms");
     }
 }
@@ -220,6 +221,31 @@ fn a_cap_holds_for_what_is_within() {
     let all: Vec<Vec<TaskId>> = tasks.iter().map(|task| vec![*task]).collect();
     world.run_ms(20_000);
     assert_near(&percent(&mut world, &all, 60_000), &[10.0, 30.0, 60.0], 2.0);
+}
+
+/// Theory 5: a cap holds for what is three levels within.
+#[test]
+fn a_cap_holds_for_what_is_deep_within() {
+    let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(40)]);
+    let attributes = vec![world.attributes()];
+    let hog = vec![world.start(attributes)];
+    let inner = ["x", "y", "z"].iter().fold(groups[0], |group, name| world.group(group, name, 100));
+    world.place(&hog[0], inner);
+    world.run_ms(10_000);
+    assert_near(&percent(&mut world, &hog, 20_000), &[40.0], 2.0);
+}
+
+/// More time in a period than any machine has is no cap, were it so much that it is small again in 64 bits.
+#[test]
+fn more_than_a_machine_has_is_no_cap() {
+    let (mut world, hogs) = hogs(SPEC, ONE, &[(May::All, &[0])]);
+    let group = world.group(CgroupId::ROOT, "vast", 100);
+    world.place(&hogs[0], group);
+    let quota_us = u64::MAX / 1_000_000 + 1;
+    let knobs = CgroupKnobs { quota_us, period_us: PERIOD_US, ..CgroupKnobs::default() };
+    world.kernel.set_cgroup(ids::CpuId(0), group, knobs);
+    world.settle();
+    assert_near(&percent(&mut world, &hogs, 3_000), &[100.0], 0.0);
 }
 
 /// A cap that is set while tasks run holds from then on, and so does one that is lifted.

@@ -2,6 +2,7 @@
 //! The rules of `policies/entitlement` with preset `share` (policies/entitlement/share.bpf.h). What is expected are Weir's own
 //! computations of the three loops, not published figures.
 
+use crate::headers;
 use crate::world::World;
 use ids::TaskId;
 use kernel_model::{CgroupId, TaskAttributes};
@@ -249,4 +250,10 @@ fn own_processes_are_as_a_group_of_100() {
     world.run_ms(300_000);
     let found = cpus(&mut world, &hogs, 300);
     assert_near(&found, &[0.5, 0.125, 0.375], 0.01);
+}
+
+/// The arithmetic of the loops, number by number.
+#[test]
+fn the_loops_are_exact() {
+    headers::holds("share");
 }
