@@ -109,7 +109,7 @@ static void usage_is_told_every_four_seconds(void)
 	CHECK(users[a].usage == MOST_USAGE, "%llu", N(users[a].usage));
 }
 
-/* 2: after a second 0.9885 (nice + 47) / 66 is left. log(0.70393) / log(0.9885) = 30.35, log(0.70393) / log(0.40439) = 0.38777. */
+/* 2: after a second 0.9885 (nice + 47) / 66 is left: half-lives are 30.35 times and 0.38777 times that of nice 0. */
 static void half_lives_follow_nice_values(void)
 {
 	u64 slow = half_life_at(19, 1000000), quick = half_life_at(-20, 1000000);
