@@ -101,7 +101,8 @@ fn a_lone_hog_has_its_hard_cap() {
 /// what theory 4 takes it for more between two looks: a decay of c * 10 ms * ln 2 / h, while usage grows by (1 - c) * ln 2 / h.
 #[test]
 fn who_has_had_less_may_have_more_for_a_while() {
-    for (cap, half_life_ms, half_lives) in [(20, 1_000, 0.3219), (50, 1_000, 1.0), (75, 1_000, 2.0), (50, 50_000, 1.0)] {
+    for (cap, half_life_ms, half_lives) in [(20, 1_000, 0.3219), (50, 1_000, 1.0), (75, 1_000, 2.0), (50, 50_000, 1.0)]
+    {
         let spec = format!("entitlement,half_life_ms={half_life_ms},slice_us=20000");
         let (mut world, groups) = hogs(&spec, ONE, &[(May::Hard(cap), &[0])]);
         while world.running(0) == groups[0][0] {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/gang`. A row is 100 ms.
 
-use crate::world::{MS, World};
-use ids::TaskId;
+use crate::world::{MS, World, only};
+use ids::{CpuId, TaskId};
 use kernel_model::CgroupId;
 
 /// A machine of CPUs below one cache on which jobs with so many hogs run; their tasks. `more` hogs are of no job.
@@ -84,6 +84,53 @@ fn alternates_are_of_one_job() {
         world.run_ms(1);
     }
     assert!((480..=520).contains(&turns), "{turns}");
+}
+
+/// Theory 4: each CPU knows for itself whether it runs an alternate.
+#[test]
+fn alternates_of_several_cpus_make_way() {
+    let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
+    while running(&world, &jobs)[0] != 2 {
+        world.run_ms(1);
+    }
+    world.run_ms(10);
+    let places: Vec<(TaskId, u32)> = jobs[0].iter().map(|task| (*task, world.cpu_of(*task).unwrap())).collect();
+    for (task, _) in &places {
+        world.block(*task);
+    }
+    assert_eq!(running(&world, &jobs)[..2], [0, 2]);
+    for (task, cpu) in places.into_iter().rev() {
+        world.wake(cpu, task, false);
+        assert_eq!(world.cpu_of(task), Some(cpu));
+    }
+}
+
+/// Theory 4, 5: an alternate runs rather than a task of no job that is bound to that CPU, as soon as that has had its turn.
+#[test]
+fn an_alternate_comes_before_tasks_of_no_job() {
+    let (mut world, jobs) = world("gang", 2, &[2, 1], 1);
+    let (single, free) = (jobs[1][0], jobs[2][0]);
+    let beside = *jobs[0].iter().find(|task| world.cpu_of(**task) != world.cpu_of(single)).unwrap();
+    while world.cpu_of(single).is_none() || world.cpu_of(beside).is_none() {
+        world.run_ms(1);
+    }
+    let cpu = world.cpu_of(beside).unwrap();
+    world.kernel.set_affinity(CpuId(cpu), free, &only(&[cpu])).unwrap();
+    world.settle();
+    // Its own turn, and that of the others, come once more.
+    while world.cpu_of(single).is_some() {
+        world.run_ms(1);
+    }
+    while world.cpu_of(single).is_none() || world.cpu_of(beside).is_none() {
+        world.run_ms(1);
+    }
+    world.run_ms(5);
+    world.block(beside);
+    assert_eq!(world.running(cpu), free);
+    world.wake(cpu, beside, false);
+    assert_eq!(world.running(cpu), free, "it has begun");
+    world.run_ms(25);
+    assert_eq!((world.running(cpu), world.cpu_of(single).is_some()), (beside, true));
 }
 
 /// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in

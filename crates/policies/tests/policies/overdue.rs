@@ -47,7 +47,8 @@ fn longest_waits(world: &mut World, tasks: &[TaskId], ms: u64) -> Vec<u64> {
     longest
 }
 
-/// Theory 2: whoever has waited for 10 s runs within another second, and a quantum.
+/// Theory 2: whoever has waited for 10 s runs within another second, and a quantum. A turn comes soon after a look, so that its
+/// wait has not quite lasted for 10 s at the tenth look from there.
 #[test]
 fn nobody_waits_for_ever_beside_heavy_tasks() {
     for spec in overdue() {
@@ -55,7 +56,7 @@ fn nobody_waits_for_ever_beside_heavy_tasks() {
             let none = World::new(spec, shape, 1000);
             let (mut world, light) = beside_heavy_ones(spec, cpus, shape, vec![light(&none); 3]);
             for waited in longest_waits(&mut world, &light, 70_000) {
-                assert!((9_000..=11_200).contains(&waited), "{spec} on {cpus}: {waited} ms");
+                assert!((10_500..=11_200).contains(&waited), "{spec} on {cpus}: {waited} ms");
             }
         }
     }

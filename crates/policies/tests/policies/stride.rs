@@ -343,6 +343,24 @@ fn weights_of_cgroups_can_change() {
     assert!(ran[0].abs_diff(3_000) <= 2 * QUANTUM_MS, "{ran:?}");
 }
 
+/// Weights that are less than a ticket together are one, so such tasks share alike.
+#[test]
+fn nobody_has_less_than_a_ticket() {
+    let mut world = alone();
+    let group = world.group(CgroupId::ROOT, "a", 1);
+    let attributes = [0, 10, 19].map(|level| nice(&world, level)).to_vec();
+    let tasks = world.start(attributes);
+    world.place(&tasks, group);
+    world.run_ms(3_000);
+    assert!(tasks.iter().all(|task| world.ran_ms(*task).abs_diff(1_000) <= 2 * QUANTUM_MS));
+}
+
+/// The arithmetic of tasks that are bound to a CPU, number by number.
+#[test]
+fn what_bound_tasks_count_for_is_exact() {
+    headers::holds("bound");
+}
+
 /// Theory 5: what tickets count for, held against a search that takes one heavy task away at a time.
 #[test]
 fn feasible_tickets_are_those_of_a_naive_search() {
