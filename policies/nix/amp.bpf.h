@@ -10,7 +10,7 @@
  * 4. If no CPU is free for the task, one shall be. First round, in the order of 3: the first CPU whose task has a lower
  *    priority. Second round: the first whose task has the same and has run for 100 ms, or any that has run for 1 s. That
  *    CPU stops at its next tick, if somebody waits then.
- * 5. On machines of up to 5 CPUs everything is as with one queue and no CPU 0 of this kind.
+ * 5. On machines of up to 5 CPUs, and while no more are left, everything is as with one queue and no CPU 0 of this kind.
  *
  * Where this departs from NIX, and why:
  * - There CPU 0 never stops looking. Here it sleeps, and is told of each task that waits, of each CPU that becomes free while
@@ -37,12 +37,13 @@ RODATA u8 nearest_nodes[MAX_NODES][MAX_NODES];
 u16 places_begin[MAX_NODES];
 u16 places_end[MAX_NODES];
 
+u32 gone_cpus;
 bool central_away;
 u64 told_at;	/* CPU 0 was told then, and has not looked since; or 0 */
 
 static __always_inline bool is_amp_machine(void)
 {
-	return amp && nr_online > SMP_AT_MOST;
+	return amp && nr_online - READ_ONCE(gone_cpus) > SMP_AT_MOST;
 }
 
 static __always_inline bool is_amp(void)
@@ -184,7 +185,7 @@ static __noinline void serve_all(u64 now)
 	}
 }
 
-/* CPU 0 goes to a higher class, or offline: whoever idles looks for itself. */
+/* CPU 0 goes to a higher class, or offline, or too few are left: whoever idles looks for itself. */
 static __always_inline void leave_central(void)
 {
 	int cpu;

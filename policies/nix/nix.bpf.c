@@ -370,11 +370,11 @@ static void dispatch_amp(s32 cpu, struct task_struct *prev, struct task *t, u64 
 		tell_central();
 }
 
-/* 6: CPU 0 has looked. What is bound to it takes turns. */
+/* 6: CPU 0 has looked. What is bound to it takes turns; who began here while too few CPUs were left goes to the others. */
 static void dispatch_central(struct task_struct *prev, struct task *t, u64 now)
 {
 	serve_all(now);
-	if (!dsq_move_to_local(CENTRAL_DSQ) && t)
+	if (!dsq_move_to_local(CENTRAL_DSQ) && t && prev->nr_cpus_allowed == 1)
 		task_set_slice(prev, QUANTUM_NS);
 }
 
@@ -408,7 +408,7 @@ OP2(void, nix_dispatch, s32, cpu, struct task_struct *, prev)
 	}
 	if (take_told(cpu) || take_readied(cpu) || take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL) || steal_for(cpu))
 		return;
-	if (is_central(cpu))
+	if (amp && cpu == CENTRAL)
 		dsq_move_to_local(CENTRAL_DSQ);
 }
 
@@ -502,21 +502,27 @@ SLEEPABLE_OP1(void, nix_cpu_online, s32, cpu)
 	struct cpu *c = cpu_of(cpu);
 
 	c->busy = c->taken = c->closed = false;
+	if (is_leaving(cpu))
+		__sync_fetch_and_add(&gone_cpus, -1);
 	if (!cpu_comes(cpu))
 		scx_restart("CPU %d was offline when nix was loaded", cpu);
 	if (is_central(cpu))
 		WRITE_ONCE(central_away, false);
+	if (is_amp_machine())
+		tell_central();
 }
 
 OP1(void, nix_cpu_offline, s32, cpu)
 {
+	bool was_amp = is_amp_machine();
 	int i;
 
 	cpu_goes(cpu);
+	__sync_fetch_and_add(&gone_cpus, 1);
 	WRITE_ONCE(look_until, now_ns() + SECOND_NS);
 	for_range(i, 0, nr_groups)
 		give_away(cpu, QUEUE_DSQ + i);
-	if (is_central(cpu)) {
+	if (was_amp && (cpu == CENTRAL || !is_amp_machine())) {
 		leave_central();
 		give_all_away(CENTRAL_DSQ);
 	}

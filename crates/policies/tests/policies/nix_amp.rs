@@ -40,6 +40,37 @@ fn cpu_0_only_gives_from_6_cpus_on() {
     }
 }
 
+/// 5: CPUs go until one is left, and come again. From 5 CPUs down CPU 0 works as well, and nobody waits for ever.
+#[test]
+fn few_cpus_that_are_left_are_as_with_one_queue() {
+    let mut world = amp("node:1 core:8 pu:1");
+    let attributes = vec![world.attributes(); 12];
+    let hogs = world.start(attributes);
+    world.run_ms(300);
+    assert_eq!(world.running(0), TaskId::NONE);
+    let all_run = |world: &mut World| {
+        let before: Vec<u64> = hogs.iter().map(|hog| world.ran_ms(*hog)).collect();
+        world.run_ms(10_000);
+        hogs.iter().zip(before).all(|(hog, before)| world.ran_ms(*hog) > before)
+    };
+    for left in (1..8).rev() {
+        world.offline(left);
+        world.run_ms(300);
+        assert!(left > 5 || world.running(0) != TaskId::NONE, "{left} CPUs are left");
+    }
+    assert!(all_run(&mut world), "on one CPU");
+    (1..8).for_each(|cpu| world.online(cpu));
+    assert!(all_run(&mut world), "on all");
+    for hog in &hogs[4..] {
+        while world.cpu_of(*hog).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*hog);
+    }
+    world.run_ms(1_000);
+    assert_eq!(world.running(0), TaskId::NONE, "others are free, and CPU 0 gives again");
+}
+
 /// Amp 2: one free CPU goes to the highest. Of several that become free at once the first does, and then those come before
 /// higher ones whose last CPU is free, or who never ran. In NIX core 0 counts its looks since it gave a task last, and any task
 /// will do after the first one, which is over long before anything else happens.
