@@ -32,11 +32,6 @@ fn deadlines_and_slices_are_those_of_the_sources() {
 }
 
 #[test]
-fn threads_of_the_kernel_that_belong_to_their_one_cpu_are_bound() {
-    holds("kthread");
-}
-
-#[test]
 fn cpus_that_leave_are_told_and_do_not_tell() {
     holds("hotplug");
 }

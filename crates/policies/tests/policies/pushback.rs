@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `policies/pushback`: three queues, from near to far.
 
+use crate::headers;
 use crate::nix::{beside, sleepers_on};
 use crate::world::{World, only};
 use ids::{CpuId, Policy, TaskId};
@@ -131,6 +132,11 @@ fn the_kernel_does_not_stop_itself() {
     threads.iter().for_each(|thread| world.wake(0, *thread, false));
     world.run_ms(5);
     assert_eq!(world.running(3), threads[0]);
+}
+
+#[test]
+fn threads_of_the_kernel_that_belong_to_their_one_cpu_are_bound() {
+    headers::holds("kthread");
 }
 
 /// 5: where there is one CPU, all are bound to it, and a thread of the kernel that belongs to none waits like them.
