@@ -101,7 +101,9 @@ fn storm(time: Duration) {
                         map.set(block, State::Free).unwrap();
                     }
                 }
+                // Another thread may still allocate.
                 for block in mine {
+                    taken[block].store(false, Ordering::Relaxed);
                     map.set(block, State::Free).unwrap();
                 }
             });
