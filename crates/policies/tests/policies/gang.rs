@@ -106,40 +106,40 @@ fn alternates_of_several_cpus_make_way() {
 }
 
 /// Theory 4, 5: an alternate runs rather than a task of no job that is bound to that CPU, as soon as that has had its turn,
-/// whichever of the jobs has the first row.
+/// also if the alternate's row is before the one whose turn it is.
 #[test]
 fn an_alternate_comes_before_tasks_of_no_job() {
-    for pair in [0, 1] {
-        let mut sizes = [1; 2];
-        sizes[pair] = 2;
-        let (mut world, jobs) = world("gang", 2, &sizes, 1);
-        let (single, free) = (jobs[1 - pair][0], jobs[2][0]);
-        // In the turn of the one that is alone, one of the pair is an alternate on the other CPU.
-        let alternate = |world: &World| {
-            let beside = jobs[pair].iter().find(|task| world.cpu_of(**task).is_some())?;
-            world.cpu_of(single).map(|_| (*beside, world.cpu_of(*beside).unwrap()))
-        };
-        let next_turn = |world: &mut World| {
-            while alternate(world).is_some() {
-                world.run_ms(1);
-            }
-            while alternate(world).is_none() {
-                world.run_ms(1);
-            }
-        };
-        next_turn(&mut world);
-        let (beside, cpu) = alternate(&world).unwrap();
-        world.kernel.set_affinity(CpuId(cpu), free, &only(&[cpu])).unwrap();
-        world.settle();
-        next_turn(&mut world);
-        world.run_ms(5);
-        world.block(beside);
-        assert_eq!(world.running(cpu), free);
-        world.wake(cpu, beside, false);
-        assert_eq!(world.running(cpu), free, "it has begun");
-        world.run_ms(25);
-        assert_eq!((world.running(cpu), world.cpu_of(single).is_some()), (beside, true));
-    }
+    let (mut world, jobs) = world("gang", 2, &[2], 2);
+    let [single, free] = jobs[1][..] else { unreachable!("two of no job") };
+    let group = world.group(CgroupId::ROOT, "single", 100);
+    world.place(&[single], group);
+    // In the turn of the one that is alone, one of the pair is an alternate on the other CPU.
+    let alternate = |world: &World| {
+        let beside = jobs[0].iter().find(|task| world.cpu_of(**task).is_some())?;
+        world.cpu_of(single).map(|_| (*beside, world.cpu_of(*beside).unwrap()))
+    };
+    let next_turn = |world: &mut World| {
+        while alternate(world).is_some() {
+            world.run_ms(1);
+        }
+        while alternate(world).is_none() {
+            world.run_ms(1);
+        }
+    };
+    next_turn(&mut world);
+    let (beside, cpu) = alternate(&world).unwrap();
+    world.kernel.set_affinity(CpuId(cpu), free, &only(&[cpu])).unwrap();
+    world.settle();
+    next_turn(&mut world);
+    let row = |task| world.last_queued(task).dsq / 2;
+    assert_eq!((row(beside), row(single)), (0, 1));
+    world.run_ms(5);
+    world.block(beside);
+    assert_eq!(world.running(cpu), free);
+    world.wake(cpu, beside, false);
+    assert_eq!(world.running(cpu), free, "it has begun");
+    world.run_ms(25);
+    assert_eq!((world.running(cpu), world.cpu_of(single).is_some()), (beside, true));
 }
 
 /// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in
