@@ -508,7 +508,7 @@ SLEEPABLE_OP1(void, nix_cpu_online, s32, cpu)
 		scx_restart("CPU %d was offline when nix was loaded", cpu);
 	if (is_central(cpu))
 		WRITE_ONCE(central_away, false);
-	if (is_amp_machine())
+	if (is_amp_machine() && !is_leaving(CENTRAL))
 		tell_central();
 }
 
