@@ -72,7 +72,7 @@ int main(void)
 	p.nr_cpus_allowed = 1;
 	CHECK(is_client(&p), "one that is bound");
 	p.flags = PF_KTHREAD;
-	CHECK(is_client(&p), "one that host_belongs to no CPU");
+	CHECK(is_client(&p), "one that belongs to no CPU");
 	host_belongs = true;
 	CHECK(!is_client(&p), "a bound thread of the kernel");
 	for (p.nr_cpus_allowed = 0; p.nr_cpus_allowed < 4; p.nr_cpus_allowed += 2)
