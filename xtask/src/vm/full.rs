@@ -66,7 +66,7 @@ fn list_of_preset(policy: &str, cpus: usize, cycles: u32, stress_s: u32) -> Vec<
         Step::new("kernel", &cpus.to_string(), 10),
         Step::new("command", policy, 60),
         Step::new("cycles", &format!("{policy}:{cycles}"), 600),
-        Step::new("hotplug", policy, 480),
+        Step::new("hotplug", policy, 180),
         Step::new("affinity", policy, 90),
         Step::new("suspend", policy, 90),
         Step::new("stress", &format!("{policy}:{stress_s}"), 600),
