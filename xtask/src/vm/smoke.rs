@@ -27,8 +27,11 @@ pub struct SmokeArguments {
 
 /// Machines and what is done on them.
 fn boots() -> [(Topology, Vec<Step>); 2] {
-    let threads = vec![Step::new("kernel", "4", 10), Step::new("siblings", "", 60), Step::new("nothing-left", "", 60)];
-    [(Topology::flat(CPUS), list()), (Topology::named("laptop-2c4t").expect("it ships"), threads)]
+    let laptop = Topology::named("laptop-2c4t").expect("it ships");
+    let cpus = laptop.cpus().to_string();
+    let threads =
+        vec![Step::new("kernel", &cpus, 10), Step::new("siblings", "", 60), Step::new("nothing-left", "", 60)];
+    [(Topology::flat(CPUS), list()), (laptop, threads)]
 }
 
 fn list() -> Vec<Step> {
