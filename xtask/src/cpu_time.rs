@@ -2,26 +2,27 @@
 //! CPU time of programs that a command starts: unlike the time that passes, it does not depend on what else the host does.
 
 use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use std::fs;
 use std::time::Duration;
 
 /// User and system time of all children that have ended, theirs included.
 pub fn of_children() -> Result<Duration> {
-    let path = "/proc/self/stat";
-    let stat = fs::read_to_string(path).context(path)?;
-    sum(&stat, 16).context("/proc/self/stat makes no sense")
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the CPU time of children")?;
+    let micros = |time: TimeVal| (time.tv_sec() * 1_000_000 + time.tv_usec()).unsigned_abs();
+    Ok(Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
 }
 
 /// User and system time of a child that runs, with all its threads; nothing if there is none.
 pub fn of(child: u32) -> Option<Duration> {
-    sum(&fs::read_to_string(format!("/proc/{child}/stat")).ok()?, 14)
+    sum(&fs::read_to_string(format!("/proc/{child}/stat")).ok()?)
 }
 
-/// Two fields of proc(5), the first of that number, in ticks of 10 ms. The second field, the name in parentheses, may
-/// contain anything.
-fn sum(stat: &str, first: usize) -> Option<Duration> {
+/// Fields 14 and 15 of proc(5), in ticks of 10 ms. The second field, the name in parentheses, may contain anything.
+fn sum(stat: &str) -> Option<Duration> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(first - 3).map(|field| field.parse::<u64>().ok());
+    let mut fields = rest.split_whitespace().skip(14 - 3).map(|field| field.parse::<u64>().ok());
     Some(Duration::from_millis((fields.next()?? + fields.next()??) * 10))
 }
 
@@ -32,9 +33,8 @@ mod tests {
     #[test]
     fn fields_are_counted_behind_the_name() {
         let stat = "7 (a) b) R 1 7 7 0 -1 4194304 1 2 3 4 110 12 13 14 20 0 1 0 99 1000";
-        assert_eq!(sum(stat, 14), Some(Duration::from_millis(1220)));
-        assert_eq!(sum(stat, 16), Some(Duration::from_millis(270)));
-        assert_eq!(sum("7 (a) R 1", 14), None);
+        assert_eq!(sum(stat), Some(Duration::from_millis(1220)));
+        assert_eq!(sum("7 (a) R 1"), None);
     }
 
     #[test]

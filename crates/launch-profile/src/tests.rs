@@ -40,6 +40,7 @@ pub(crate) fn machine() -> Machine {
             fork_ns: 0,
             clone_ns: 0,
             ipi_send_ns: 0,
+            halt: None,
             attach_ns: 0,
             disable_ns: 0,
         },

@@ -8,7 +8,7 @@
  *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
  *    that had not left its CPU yet sends nothing.
  * 3. What the schedule costs the tasks is counted: how often each got a CPU, and how many interrupts it sent to other CPUs,
- *    which on a virtual machine take many times as long as the wakeup that needs them.
+ *    which on a virtual machine take many times as long as the wakeup that needs them (see idle.bpf.h).
  * 4. A kernel may keep its tracepoints quiet while certain tasks have a CPU: see meter.bpf.c. A task that runs without
  *    having been seen to wake was woken, by nobody in the tree, when it got its CPU; and one that was not seen to get
  *    its CPU got it as long ago as it has run since.
@@ -19,6 +19,7 @@
  */
 #include "tree.bpf.h"
 #include "siblings.bpf.h"
+#include "idle.bpf.h"
 
 enum {
 	ARGUMENTS_MAX = 4096, /* bytes of a command line that are kept */
@@ -29,16 +30,23 @@ enum {
 	TICK_MAX_NS = 10000000,
 };
 
+/* What a task's schedule has made it do so far. */
+struct scheduled {
+	__u32 switches;             /* how often it got a CPU */
+	__u32 interrupts;           /* that it sent to other CPUs, in its own context */
+	__u32 interrupts_to_halted; /* those of them that went to a halted CPU */
+	__u32 unused;
+};
+
 struct sleep {
 	struct head head;
 	__u64 wake_ns;
 	__u64 waker_work_ns;
 	__u32 waker;
 	__u32 flags;
-	__u32 switches; /* how often the task had got a CPU when it fell asleep */
-	__u32 interrupts; /* and how many interrupts it had sent to other CPUs */
-	__u32 cpu;        /* the one that it left */
-	__u32 timer;      /* which one ended it, to tell them apart */
+	struct scheduled scheduled; /* when the task fell asleep */
+	__u32 cpu;                  /* the one that it left */
+	__u32 timer;                /* which one ended it, to tell them apart */
 	__u64 expires_ns; /* when that was to be, on the timer's own clock */
 	__u64 limit_ns;   /* the sleep would have ended after this time by a timer of its own; 0: it had none */
 	struct counters counters; /* what the task had touched when it fell asleep */
@@ -72,14 +80,12 @@ struct alarm {
 
 struct end {
 	struct head head;
-	__u32 switches;
-	__u32 interrupts;
+	struct scheduled scheduled;
 };
 
 struct last {
 	struct head head;
-	__u32 switches;
-	__u32 interrupts;
+	struct scheduled scheduled;
 	__u64 utime_ns;
 	__u64 stime_ns;
 };
@@ -108,8 +114,7 @@ struct note {
 	struct member member;
 	__u32 waker;
 	__u32 wake_flags;
-	__u32 switches;   /* how often it got a CPU */
-	__u32 interrupts; /* sent to other CPUs in its own context */
+	struct scheduled scheduled;
 	__u64 switched_in_ns;
 	__u64 work_ns; /* at that time */
 	/* The sleep that has begun. */
@@ -343,8 +348,7 @@ static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 	event->waker_work_ns = seen ? note->waker_work_ns : 0;
 	event->waker = seen ? note->waker : NOBODY;
 	event->flags = note->flags | (seen ? note->wake_flags : WAKE_UNSEEN);
-	event->switches = note->switches;
-	event->interrupts = note->interrupts;
+	event->scheduled = note->scheduled;
 	event->cpu = note->blocked_cpu;
 	event->timer = note->timer;
 	event->expires_ns = note->expires_ns;
@@ -544,8 +548,7 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 		if (!event)
 			return;
 		fill_head(&event->head, KIND_END, note->member.task, now, work_ns);
-		event->switches = note->switches;
-		event->interrupts = note->interrupts;
+		event->scheduled = note->scheduled;
 		bpf_ringbuf_submit(event, wakeup_flag());
 		return;
 	}
@@ -567,7 +570,7 @@ static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 		report_sleep(task, note, now);
 	if (has_siblings)
 		note->beside_before_ns = busy_beside(now) + 1;
-	note->switches++;
+	note->scheduled.switches++;
 	note->switched_in_ns = now;
 	note->work_ns = task->se.sum_exec_runtime;
 }
@@ -592,6 +595,8 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	struct note *note;
 	__u64 now = has_siblings ? look_beside(prev, next) : 0;
 
+	if (!prev->pid || !next->pid)
+		note_idle(!next->pid);
 	if (!preempted && state) {
 		note = note_of(prev);
 		if (note) {
@@ -611,8 +616,10 @@ int BPF_PROG(on_interrupt_sent, unsigned int cpu)
 {
 	struct note *note = note_of(bpf_get_current_task_btf());
 
-	if (note)
-		note->interrupts++;
+	if (note) {
+		note->scheduled.interrupts++;
+		note->scheduled.interrupts_to_halted += is_halted(cpu);
+	}
 	return 0;
 }
 
@@ -718,8 +725,7 @@ int on_last(struct bpf_iter__task *context)
 	if (!event)
 		return 0;
 	fill_head(&event->head, KIND_LAST, note->member.task, now, work_ns);
-	event->switches = note->switches;
-	event->interrupts = note->interrupts;
+	event->scheduled = note->scheduled;
 	event->utime_ns = task->utime;
 	event->stime_ns = task->stime;
 	bpf_ringbuf_submit(event, wakeup_flag());

@@ -5,7 +5,7 @@
 //! them; so these programs' own time is in the numbers. It takes less than half a second.
 
 use crate::LiveError;
-use crate::event::{self, Kind};
+use crate::event::{Kind, Scheduled, Slept};
 use crate::hardware::{Quantiles, handover};
 use crate::kernel;
 use crate::overhead::Overheads;
@@ -13,6 +13,7 @@ use crate::probes::{Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::wire;
 use ids::{CpuId, CpuSet, Nanos};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use workload::{Cost, Costs};
@@ -31,6 +32,8 @@ pub struct Calibration {
     pub wake: Quantiles,
     /// Sending an interrupt to another CPU. `None` if this process may use one CPU only, or nothing was ever sent.
     pub interrupt: Option<Quantiles>,
+    /// The same to a CPU that is halted (`idle.bpf.h`).
+    pub interrupt_to_halted: Option<Quantiles>,
     /// Being seen to write bytes to a pipe or socket, or to read some.
     pub pass: Quantiles,
     /// A tick, or another interrupt that a task cannot help.
@@ -52,26 +55,27 @@ impl Calibration {
         let _links = probes.attach()?;
         let inbox = Rc::default();
         let ring = probes.listen(&inbox)?;
-        let interrupts_since = || -> Result<u64, LiveError> {
-            receive(&ring, PERIOD)?;
-            interrupts(&inbox)
-        };
         let switch = handover::switch(here);
         let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
         let wake = near.less(switch.median);
-        interrupts_since()?;
-        let interrupt = match usable.iter().nth(1) {
-            None => None,
-            Some(there) => {
-                let far = handover::handover(here, there, FAR_HANDOVERS, handover::APART);
-                let sent = interrupts_since()? as f64 / f64::from(2 * FAR_HANDOVERS);
-                // Where hardly any was sent, another CPU is woken without.
-                (sent >= 0.5).then(|| far.less(near.median).divided(sent))
-            }
+        // Those between two CPUs, each after so much work, and which interrupts count.
+        let far = |times: u32, work: Duration, count: fn(Scheduled) -> u32| -> Result<_, LiveError> {
+            let Some(there) = usable.iter().nth(1) else { return Ok(None) };
+            receive(&ring, PERIOD)?;
+            scheduled(&inbox)?;
+            let far = handover::handover(here, there, times, work);
+            receive(&ring, PERIOD)?;
+            let sent: u32 = scheduled(&inbox)?.into_iter().map(count).sum();
+            let sent = f64::from(sent) / f64::from(2 * times);
+            // Where hardly any was sent, another CPU is woken without.
+            Ok((sent >= 0.5).then(|| far.less(near.median).divided(sent)))
         };
+        let awake = |scheduled: Scheduled| scheduled.interrupts - scheduled.interrupts_to_halted;
+        let interrupt = far(HANDOVERS, handover::CLOSE, awake)?;
+        let interrupt_to_halted = far(FAR_HANDOVERS, handover::APART, |scheduled| scheduled.interrupts_to_halted)?;
         let pass = handover::pass(here).map_err(LiveError::file("a pipe"))?.less(unseen.median);
         let (tick, ticks_a_second) = handover::ticks(here);
-        Ok(Calibration { switch, wake, interrupt, pass, tick, ticks_a_second })
+        Ok(Calibration { switch, wake, interrupt, interrupt_to_halted, pass, tick, ticks_a_second })
     }
 
     /// As a recording keeps them.
@@ -84,6 +88,7 @@ impl Calibration {
             switch: Some(cost(self.switch)),
             wake: Some(cost(self.wake)),
             interrupt: self.interrupt.map(cost),
+            interrupt_to_halted: self.interrupt_to_halted.map(cost),
             pass: Some(cost(self.pass)),
             ticks: Some(cost(self.tick.divided(1.0 / self.ticks_a_second.max(1e-9)))),
             probe: None,
@@ -95,22 +100,27 @@ impl Calibration {
         Overheads {
             switch_ns: self.switch.median as u64,
             wake_ns: self.wake.median as u64,
-            interrupt_ns: self.interrupt.map_or(0, |quantiles| quantiles.median as u64),
+            interrupt_ns: median_or_0(self.interrupt),
+            interrupt_to_halted_ns: median_or_0(self.interrupt_to_halted),
             pass_ns: self.pass.median as u64,
             tick_ns_in_s: (self.tick.median * self.ticks_a_second) as u64,
         }
     }
 }
 
-/// How many interrupts the tasks in these events had sent when they were heard of last.
-fn interrupts(inbox: &RefCell<Inbox>) -> Result<u64, LiveError> {
-    let mut last = std::collections::BTreeMap::new();
+fn median_or_0(quantiles: Option<Quantiles>) -> u64 {
+    quantiles.map_or(0, |quantiles| quantiles.median as u64)
+}
+
+/// What each task in these events had done when it was heard of last.
+fn scheduled(inbox: &RefCell<Inbox>) -> Result<Vec<Scheduled>, LiveError> {
+    let mut last = BTreeMap::new();
     inbox.borrow_mut().drain(|raw| {
         let event = wire::parse(raw).map_err(LiveError::Malformed)?;
-        if let Kind::Sleep(event::Slept { interrupts, .. }) | Kind::End { interrupts, .. } = event.kind {
-            last.insert(event.task, u64::from(interrupts));
+        if let Kind::Sleep(Slept { scheduled, .. }) | Kind::End(scheduled) = event.kind {
+            last.insert(event.task, scheduled);
         }
         Ok(())
     })?;
-    Ok(last.values().sum())
+    Ok(last.into_values().collect())
 }

@@ -18,7 +18,7 @@
 //! Replay in this order cannot deadlock: every step stands at a time, and each waits only for what stands no later.
 
 use crate::channels::{Channels, Posts};
-use crate::event::{Event, Kind, Number, Slept, Waker};
+use crate::event::{Event, Kind, Number, Scheduled, Slept, Waker};
 use crate::family;
 use crate::life::{self, Attributes, Life, Step};
 use crate::overhead::Overheads;
@@ -259,10 +259,10 @@ impl Conversion {
                     self.step(index, step);
                 }
             }
-            Kind::End { switches, interrupts } => self.end(index, event, (*switches, *interrupts)),
-            Kind::Last { switches, interrupts, ticks } => {
+            Kind::End(scheduled) => self.end(index, event, *scheduled),
+            Kind::Last { scheduled, ticks } => {
                 if life.end.is_none() {
-                    life.seen = Some((event.work, (*switches, *interrupts)));
+                    life.seen = Some((event.work, *scheduled));
                     life.parts.ends_with(*ticks);
                 }
             }
@@ -292,10 +292,10 @@ impl Conversion {
         }
     }
 
-    /// The task at `index` has ended; how often it had got a CPU, and how many interrupts it had sent.
-    fn end(&mut self, index: usize, event: &Event, counts: (u32, u32)) {
+    /// The task at `index` has ended.
+    fn end(&mut self, index: usize, event: &Event, scheduled: Scheduled) {
         let life = &mut self.lives[index];
-        life.end = Some((event.work, counts));
+        life.end = Some((event.work, scheduled));
         life.ended = event.time;
         self.threads.ends(life.tgid);
         if let Some(parent) = life.parent {
@@ -389,10 +389,9 @@ impl Conversion {
         if matches!(slept.waker, Waker::SoftInterrupt(NET_RX) | Waker::Unseen) && !slept.io_wait {
             life.arrivals.insert(event.time.max(self.horizon), slept.wake);
         }
-        let counts = Some((slept.switches, slept.interrupts));
         let reading = Some(life.readings.len() as u32);
         life.readings.push(Reading { cpu: slept.cpu, counters: slept.counters });
-        self.step(index, Step { counts, reading, ..Step::new(time, event.work, op) });
+        self.step(index, Step { scheduled: Some(slept.scheduled), reading, ..Step::new(time, event.work, op) });
     }
 
     fn attributes(&mut self, index: usize, event: &Event, new: Attributes) {

@@ -2,7 +2,7 @@
 //! Hand-made recordings whose workload is known.
 
 use super::*;
-use crate::event::{Counters, Requested, Ticks};
+use crate::event::{Counters, Requested, Scheduled, Ticks};
 use ids::{CpuId, Policy};
 use proptest::prelude::*;
 
@@ -39,8 +39,7 @@ pub(crate) fn sleep(time_us: u64, task: Number, work_us: u64, wake_us: u64, wake
         io_wait: false,
         uninterruptible: false,
         names_child: false,
-        switches: 0,
-        interrupts: 0,
+        scheduled: Scheduled::default(),
         cpu: CpuId(0),
         expiry: None,
         limit: None,
@@ -63,7 +62,7 @@ pub(crate) fn exit(time_us: u64, task: Number, work_us: u64, comm: &str, peak_rs
 }
 
 pub(crate) fn end(time_us: u64, task: Number, work_us: u64) -> Event {
-    event(time_us, task, work_us, Kind::End { switches: 0, interrupts: 0 })
+    event(time_us, task, work_us, Kind::End(Scheduled::default()))
 }
 
 /// A script in short: microseconds of work, and what stands between.
@@ -378,18 +377,24 @@ fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
     assert_eq!(seen, [whose(100), whose(101)]);
 }
 
-/// 10 us for a switch, 3 for a wakeup, 7 for an interrupt, 1 ms of ticks in a second.
-const OVERHEADS: Overheads =
-    Overheads { switch_ns: 10_000, wake_ns: 3_000, interrupt_ns: 7_000, pass_ns: 0, tick_ns_in_s: 1_000_000 };
+/// 10 us for a switch, 3 for a wakeup, 7 for an interrupt, 30 for one to a halted CPU, 1 ms of ticks in a second.
+const OVERHEADS: Overheads = Overheads {
+    switch_ns: 10_000,
+    wake_ns: 3_000,
+    interrupt_ns: 7_000,
+    interrupt_to_halted_ns: 30_000,
+    pass_ns: 0,
+    tick_ns_in_s: 1_000_000,
+};
 
 fn slept(mut event: Event, switches: u32, interrupts: u32) -> Event {
     let Kind::Sleep(slept) = &mut event.kind else { panic!("a sleep") };
-    (slept.switches, slept.interrupts) = (switches, interrupts);
+    slept.scheduled = Scheduled { switches, interrupts, interrupts_to_halted: 0 };
     event
 }
 
 fn ended(time_us: u64, task: Number, work_us: u64, switches: u32, interrupts: u32) -> Event {
-    event(time_us, task, work_us, Kind::End { switches, interrupts })
+    event(time_us, task, work_us, Kind::End(Scheduled { switches, interrupts, interrupts_to_halted: 0 }))
 }
 
 #[test]
@@ -399,8 +404,8 @@ fn what_the_schedule_cost_is_no_work() {
         birth(1_000, 1, Some(0), 1_000),
         // The parent got a CPU once, and sent an interrupt for the child.
         slept(sleep(2_000, 0, 2_000, 5_000, by(1, 3_000)), 1, 1),
-        // The child was preempted four times.
-        ended(6_000, 1, 4_000, 5, 1),
+        // The child was preempted four times, and the CPU to which it sent an interrupt was halted.
+        event(6_000, 1, 4_000, Kind::End(Scheduled { switches: 5, interrupts: 1, interrupts_to_halted: 1 })),
         ended(6_500, 0, 3_000, 2, 1),
     ];
     let converted = convert("test", &events, &host(), &OVERHEADS);
@@ -409,8 +414,8 @@ fn what_the_schedule_cost_is_no_work() {
     // then a switch and 1 us.
     assert_eq!(short(&parent.script), "996 fork(1) 982 await(0) 989");
     // Until it wakes its parent 3 us for that and 3 of ticks. Then switches and an interrupt that nobody saw before its end.
-    assert_eq!(short(&child.script), "2994 post(0) 942");
-    let taken = 4 + 18 + 11 + 6 + 58;
+    assert_eq!(short(&child.script), "2994 post(0) 919");
+    let taken = 4 + 18 + 11 + 6 + 81;
     assert_eq!((converted.cpu, converted.scheduling), (Nanos::from_us(7_000), Nanos::from_us(taken)));
 }
 
@@ -431,8 +436,9 @@ fn a_piece_of_work_that_cannot_pay_leaves_that_to_the_next_ones() {
 /// A task had 5 ms of CPU time when the recording began, sleeps, and works when it ends; another one sleeps all the time.
 #[test]
 fn who_was_there_before_begins_at_zero_and_who_goes_on_ends_where_it_is() {
-    let last =
-        |task, work_us| event(900, task, work_us, Kind::Last { switches: 0, interrupts: 0, ticks: Ticks::default() });
+    let last = |task, work_us| {
+        event(900, task, work_us, Kind::Last { scheduled: Scheduled::default(), ticks: Ticks::default() })
+    };
     let there = |time_us, task, work_us| birth(time_us, task, None, work_us);
     let events = [
         there(0, 0, 5_000),

@@ -112,20 +112,13 @@ pub enum Kind {
         interval: Nanos,
     },
     /// The task left its CPU for the last time.
-    End {
-        /// How often it had got a CPU.
-        switches: u32,
-        /// How many interrupts it had sent to other CPUs.
-        interrupts: u32,
-    },
+    End(Scheduled),
     /// The task lives when the recording ends.
     Last {
         /// CPU time by ticks.
         ticks: Ticks,
-        /// How often it had got a CPU.
-        switches: u32,
-        /// How many interrupts it had sent to other CPUs.
-        interrupts: u32,
+        /// Until then.
+        scheduled: Scheduled,
     },
     /// A CPU went from one task to another, one of which is idle or in the tree. `Event::work` is the CPU time of the
     /// one that left. From the meter, as all that follow.
@@ -170,6 +163,17 @@ pub enum Kind {
     },
 }
 
+/// What a task's schedule has made it do since its birth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scheduled {
+    /// How often it got a CPU.
+    pub switches: u32,
+    /// How many interrupts it sent to other CPUs.
+    pub interrupts: u32,
+    /// How many of these went to a CPU that had idled for so long that its hypervisor may have put it to sleep.
+    pub interrupts_to_halted: u32,
+}
+
 /// A sleep that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slept {
@@ -183,10 +187,8 @@ pub struct Slept {
     pub uninterruptible: bool,
     /// It waited for the end of a child that it named.
     pub names_child: bool,
-    /// How often the task had got a CPU when it fell asleep.
-    pub switches: u32,
-    /// How many interrupts it had sent to other CPUs.
-    pub interrupts: u32,
+    /// Until the task fell asleep.
+    pub scheduled: Scheduled,
     /// The CPU that it left.
     pub cpu: CpuId,
     /// The timer whose function ended it, if one did.

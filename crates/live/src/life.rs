@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One recorded task: what it did, step by step, and the script that this makes.
 
-use crate::event::{Counters, Footprint};
+use crate::event::{Counters, Footprint, Scheduled};
 use crate::family::Children;
 use crate::overhead::{Counts, Overheads};
 use crate::split::{Parts, Pool};
@@ -29,8 +29,8 @@ pub(crate) struct Step {
     pub time: Nanos,
     /// Its CPU time at that moment.
     pub work: Nanos,
-    /// How often it had got a CPU, and how many interrupts it had sent, if that is known here.
-    pub counts: Option<(u32, u32)>,
+    /// What its schedule had made it do, if that is known here.
+    pub scheduled: Option<Scheduled>,
     /// What the task had touched, if that is known here.
     pub reading: Option<u32>,
     /// If it is a post or a fork: somebody was woken by it.
@@ -40,7 +40,7 @@ pub(crate) struct Step {
 
 impl Step {
     pub fn new(time: Nanos, work: Nanos, op: Op) -> Step {
-        Step { time, work, counts: None, reading: None, woke: true, op }
+        Step { time, work, scheduled: None, reading: None, woke: true, op }
     }
 
     /// Order at one instant: a task that sleeps does nothing more before it is woken.
@@ -68,15 +68,15 @@ pub(crate) struct Life {
     pub peak_rss_bytes: u64,
     pub steps: Vec<Step>,
     pub parts: Parts,
-    /// Its CPU time when it ended, how often it had got a CPU, and how many interrupts it had sent.
-    pub end: Option<(Nanos, (u32, u32))>,
+    /// Its CPU time when it ended, and what its schedule had made it do.
+    pub end: Option<(Nanos, Scheduled)>,
     /// When that was.
     pub ended: Nanos,
     /// When it began to end.
     pub exited: Option<Nanos>,
     pub children: Children,
     /// The same when the recording ended, if it lived and did not sleep then.
-    pub seen: Option<(Nanos, (u32, u32))>,
+    pub seen: Option<(Nanos, Scheduled)>,
     /// CPU time that it had before the recording began.
     pub before: Nanos,
     /// Its session, user and control group, if that was told.
@@ -260,8 +260,8 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until:
     let left = passes.len() - now;
     progress.counts.passes += now as u64;
     if is_last {
-        if let Some((_, counts)) = last {
-            progress.counts.set(counts);
+        if let Some((_, scheduled)) = last {
+            progress.counts.set(scheduled);
         }
         work_until(&mut progress, total, &mut script);
         if let Some((_, reading)) = &life.touched_last {
@@ -277,13 +277,15 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until:
 }
 
 impl Counts {
-    fn set(&mut self, (switches, interrupts): (u32, u32)) {
-        (self.switches, self.interrupts) = (switches.into(), interrupts.into());
+    fn set(&mut self, Scheduled { switches, interrupts, interrupts_to_halted }: Scheduled) {
+        self.switches = switches.into();
+        self.interrupts_to_halted = interrupts_to_halted.into();
+        self.interrupts = u64::from(interrupts).saturating_sub(self.interrupts_to_halted);
     }
 
     /// Takes in what a step says. A fork wakes the child.
     fn count(&mut self, step: &Step) {
-        step.counts.into_iter().for_each(|counts| self.set(counts));
+        step.scheduled.into_iter().for_each(|scheduled| self.set(scheduled));
         self.wakes += u64::from(step.woke && matches!(step.op, Op::Post(_) | Op::Fork(_)));
     }
 }

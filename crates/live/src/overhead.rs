@@ -21,6 +21,8 @@ pub struct Overheads {
     pub wake_ns: u64,
     /// For an interrupt sent to another CPU, beyond that.
     pub interrupt_ns: u64,
+    /// The same to a CPU that is halted.
+    pub interrupt_to_halted_ns: u64,
     /// For being seen to write or read bytes.
     pub pass_ns: u64,
     /// For ticks, in each second of its own time.
@@ -34,8 +36,10 @@ pub struct Counts {
     pub switches: u64,
     /// Wakeups that it caused, of recorded tasks.
     pub wakes: u64,
-    /// Interrupts that it sent to other CPUs.
+    /// Interrupts that it sent to other CPUs that were not halted.
     pub interrupts: u64,
+    /// And to others.
+    pub interrupts_to_halted: u64,
     /// How often bytes passed that it wrote or read.
     pub passes: u64,
 }
@@ -45,7 +49,9 @@ impl Overheads {
     pub fn of(&self, counts: Counts, time: Nanos) -> Nanos {
         let ticks = u128::from(time.0) * u128::from(self.tick_ns_in_s) / 1_000_000_000;
         let switches = counts.switches * self.switch_ns;
-        let (wakes, interrupts) = (counts.wakes * self.wake_ns, counts.interrupts * self.interrupt_ns);
+        let wakes = counts.wakes * self.wake_ns;
+        let interrupts =
+            counts.interrupts * self.interrupt_ns + counts.interrupts_to_halted * self.interrupt_to_halted_ns;
         Nanos(switches + wakes + interrupts + counts.passes * self.pass_ns + ticks as u64)
     }
 }

@@ -86,10 +86,12 @@ impl Probes {
         let siblings = siblings(cpus);
         let mut values =
             vec![(SETTINGS, settings(roots, mask_words)), (OFFSETS, preempt_count_from_rq.to_ne_bytes().to_vec())];
-        if let Some(mut threads) = open.maps_mut().find(|map| map.name() == THREADS) {
-            let most = cpus.iter().last().map_or(0, |cpu| cpu.0);
-            threads.set_max_entries(most + 1).map_err(LiveError::bpf("set up Weir's own programs"))?;
-            values.push((SIBLINGS, u32::from(!siblings.is_empty()).to_ne_bytes().to_vec()));
+        let most = cpus.iter().last().map_or(0, |cpu| cpu.0);
+        for mut by_cpu in open.maps_mut().filter(|map| [THREADS, IDLE_CPUS].iter().any(|name| map.name() == *name)) {
+            by_cpu.set_max_entries(most + 1).map_err(LiveError::bpf("set up Weir's own programs"))?;
+            if by_cpu.name() == THREADS {
+                values.push((SIBLINGS, u32::from(!siblings.is_empty()).to_ne_bytes().to_vec()));
+            }
         }
         for (section, value) in values {
             let named = |map: &libbpf_rs::OpenMapMut<'_>| map.name().to_string_lossy().ends_with(section);
@@ -209,6 +211,9 @@ fn siblings(cpus: &CpuSet) -> Vec<(CpuId, CpuId)> {
 /// Of `siblings.bpf.h`.
 const THREADS: &str = "threads_of_cores";
 const SIBLINGS: &str = ".rodata.siblings";
+
+/// Of `idle.bpf.h`.
+const IDLE_CPUS: &str = "idle_cpus";
 
 /// Sections of `tree.bpf.h`. libbpf puts the object's name before that of a section of data, as far as there is room.
 const SETTINGS: &str = ".data.settings";

@@ -2,7 +2,7 @@
 //! The bytes of events: fixed layouts in the machine's byte order, parsed by hand.
 
 use crate::event::{
-    Amount, Counters, Event, Expiry, Footprint, Kind, Left, Occupant, Passed, Requested, Slept, Ticks, Waker,
+    Amount, Counters, Event, Expiry, Footprint, Kind, Left, Occupant, Passed, Requested, Scheduled, Slept, Ticks, Waker,
 };
 use ids::{CpuId, CpuSet, Nanos, Policy};
 use workload::Operation;
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
             layout::SIGNAL => self.signal()?,
             layout::DELIVERY => Kind::Alarm,
             layout::ALARM => Kind::SetAlarm { after: self.nanos()?, interval: self.nanos()? },
-            layout::END => Kind::End { switches: self.u32()?, interrupts: self.u32()? },
+            layout::END => Kind::End(self.scheduled()?),
             layout::LAST => self.last()?,
             layout::PASS => self.pass()?,
             layout::TOUCHED => Kind::Touched { counters: self.counters()?, cpu: CpuId(self.u32()?) },
@@ -208,8 +208,14 @@ impl<'a> Reader<'a> {
     }
 
     fn last(&mut self) -> Option<Kind> {
-        let (switches, interrupts) = (self.u32()?, self.u32()?);
-        Some(Kind::Last { switches, interrupts, ticks: self.ticks()? })
+        let scheduled = self.scheduled()?;
+        Some(Kind::Last { scheduled, ticks: self.ticks()? })
+    }
+
+    fn scheduled(&mut self) -> Option<Scheduled> {
+        let (switches, interrupts, interrupts_to_halted) = (self.u32()?, self.u32()?, self.u32()?);
+        let _unused = self.u32()?;
+        Some(Scheduled { switches, interrupts, interrupts_to_halted })
     }
 
     fn pass(&mut self) -> Option<Kind> {
@@ -271,7 +277,7 @@ impl<'a> Reader<'a> {
         let waker = self.u32()?;
         let flags = self.u32()?;
         let has = |flag| flags & flag != 0;
-        let (switches, interrupts, cpu) = (self.u32()?, self.u32()?, CpuId(self.u32()?));
+        let (scheduled, cpu) = (self.scheduled()?, CpuId(self.u32()?));
         let (timer, due, limit) = (self.u32()?, self.nanos()?, self.nanos()?);
         let counters = self.counters()?;
         Some(Kind::Sleep(Slept {
@@ -280,8 +286,7 @@ impl<'a> Reader<'a> {
             io_wait: has(layout::IO_WAIT),
             uninterruptible: has(layout::UNINTERRUPTIBLE),
             names_child: has(layout::NAMES_CHILD),
-            switches,
-            interrupts,
+            scheduled,
             cpu,
             expiry: has(layout::WAKE_TIMER).then(|| Expiry { timer, own: has(layout::WAKE_OWN_TIMER), due }),
             limit: (limit > Nanos::ZERO).then_some(limit),
@@ -367,22 +372,15 @@ mod tests {
 
     fn sleep(waker: u32, flags: u32) -> Waker {
         let parts = [2_000u64.to_ne_bytes(), 300u64.to_ne_bytes()].concat();
-        let rest = [waker, flags, 9, 4, 1, 77, 5, 0, 6, 0].map(u32::to_ne_bytes).concat();
+        let rest = [waker, flags, 9, 4, 3, 0, 1, 77, 5, 0, 6, 0].map(u32::to_ne_bytes).concat();
         let (bytes, numbers) =
             ([8u64, 7].map(u64::to_ne_bytes).concat(), [6u32, 5, 4, 3].map(u32::to_ne_bytes).concat());
         let counters = [bytes, numbers, 2u64.to_ne_bytes().to_vec()].concat();
         let event = parse(&raw(2, &[&parts, &rest, &counters])).expect("complete");
         assert_eq!((event.time, event.task, event.work), (Nanos(1_000), 7, Nanos(500)));
         match event.kind {
-            Kind::Sleep(Slept {
-                wake: Nanos(2_000),
-                waker,
-                switches: 9,
-                interrupts: 4,
-                cpu: CpuId(1),
-                counters,
-                ..
-            }) => {
+            Kind::Sleep(Slept { wake: Nanos(2_000), waker, scheduled, cpu: CpuId(1), counters, .. }) => {
+                assert_eq!(scheduled, Scheduled { switches: 9, interrupts: 4, interrupts_to_halted: 3 });
                 let Counters { read, written, device_read, device_written, minor_faults, major_faults, beside } =
                     counters;
                 assert_eq!((read, written, device_read, device_written), (8, 7, 6, 5));
@@ -435,7 +433,7 @@ mod tests {
 
     #[test]
     fn short_or_unknown_events_are_errors() {
-        let end = raw(6, &[&[0; 8]]);
+        let end = raw(6, &[&[0; 16]]);
         assert!(parse(&end).is_ok());
         for length in 0..end.len() {
             assert!(parse(&end[..length]).is_err(), "{length}");

@@ -20,6 +20,19 @@ pub enum Nature {
     Clock,
 }
 
+/// What becomes of an idle CPU of a virtual machine. At first its hypervisor, or the guest itself, looks out for work on its
+/// behalf; then it gives the CPU away, and whoever has work for it has to wake it up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Halt {
+    /// How long it idles before that, in nanoseconds. KVM's default is 200 us (`halt_poll_ns` of x86), as is that of a guest
+    /// that polls itself (`guest_halt_poll_ns` of `haltpoll`).
+    pub after_ns: u64,
+    /// In place of [`Costs::ipi_send_ns`] for an interrupt to such a CPU.
+    pub send_ns: u64,
+    /// In place of [`Costs::idle_exit_ns`] and of idle states for such a CPU.
+    pub exit_ns: u64,
+}
+
 /// Costs of a machine. They are charged once per event and do not contain one another.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Costs {
@@ -32,6 +45,8 @@ pub struct Costs {
     pub ipi_send_ns: u64,
     /// From the wakeup interrupt of an idle CPU to its scheduler's start (idle state exit).
     pub idle_exit_ns: u64,
+    /// What is different once a CPU has idled for long. `None`: nothing, as on metal.
+    pub halt: Option<Halt>,
     /// A timer or device interrupt: handler and return.
     pub interrupt_ns: u64,
     /// The periodic tick: handler and return.
@@ -63,6 +78,7 @@ impl Costs {
             ipi_ns: [0; 3],
             ipi_send_ns: 0,
             idle_exit_ns: 0,
+            halt: None,
             interrupt_ns: 0,
             tick_ns: 0,
             instruction_ps: 0,

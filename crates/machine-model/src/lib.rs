@@ -59,6 +59,11 @@
 //! deep = false                            # a core in a deep state is not active for the turbo
 //! power_percent = [20, 40, 60]
 //!
+//! [halt]                                  # of a virtual machine: idle CPUs are given away; default: they are not
+//! after_ns = 200000                       # once they have idled for so long
+//! send_ns = 11000                         # for an interrupt to such a CPU, in place of costs.ipi_send_ns
+//! exit_ns = 25000                         # until it is awake, in place of costs.idle_exit_ns
+//!
 //! [power]                                 # ratios: 100 is all cores busy at the last frequency without turbo
 //! idle_percent = [20, 35, 60]
 //! voltage_slope_percent = [30, 50, 70]
@@ -88,7 +93,7 @@ mod sysfs;
 mod to_toml;
 mod toml_file;
 
-pub use cost::{Costs, Nature};
+pub use cost::{Costs, Halt, Nature};
 pub use effects::{
     Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Passage, Power, Smt, Standing,
 };

@@ -58,10 +58,12 @@ impl Machine {
         self.all_cpus().iter().filter(|cpu| !self.absent.contains(*cpu)).collect()
     }
 
-    /// How long the way out of the deepest idle state can take, in nanoseconds; `noisy`: in a run that draws its noise.
+    /// How long the way out of the deepest idle state, or of a halt, can take, in nanoseconds; `noisy`: in a run that draws
+    /// its noise.
     pub fn longest_idle_exit_ns(&self, noisy: bool) -> u64 {
         let states = self.effects.idle_states.iter().map(|state| state.exit_ns.typical);
-        let nominal = states.chain([self.costs.idle_exit_ns]).max().unwrap_or(0);
+        let nominal =
+            states.chain([self.costs.idle_exit_ns]).chain(self.costs.halt.map(|halt| halt.exit_ns)).max().unwrap_or(0);
         let most_ppm = if noisy { self.noise.idle_exit_ppm.quantiles()[10].max(0) } else { 0 };
         nominal + (u128::from(nominal) * most_ppm as u128 / 1_000_000) as u64
     }

@@ -4,7 +4,7 @@
 mod effects;
 
 use crate::synthetic::Tree;
-use crate::{Costs, Machine, Noise, Spread};
+use crate::{Costs, Halt, Machine, Noise, Spread};
 use ids::{CpuId, CpuSet, Place, Topology};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -130,6 +130,7 @@ fn write_costs(text: &mut String, costs: &Costs) {
         ipi_ns,
         ipi_send_ns,
         idle_exit_ns,
+        halt,
         interrupt_ns,
         tick_ns,
         instruction_ps,
@@ -156,6 +157,12 @@ fn write_costs(text: &mut String, costs: &Costs) {
     line(text, "clone_ns", clone_ns, "a parent outside makes one task after another");
     line(text, "attach_ns", attach_ns, "a scheduler is bypassed when it is attached");
     line(text, "disable_ns", disable_ns, "and before it is gone");
+    if let Some(Halt { after_ns, send_ns, exit_ns }) = halt {
+        text.push_str("\n[halt]\n");
+        line(text, "after_ns", after_ns, "an idle CPU of a virtual machine is given away");
+        line(text, "send_ns", send_ns, "an interrupt to such a CPU, in place of ipi_send_ns");
+        line(text, "exit_ns", exit_ns, "such a CPU wakes up, in place of idle_exit_ns");
+    }
 }
 
 fn write_noise(text: &mut String, noise: &Noise) {
@@ -244,9 +251,10 @@ mod tests {
             sampling_us = 8\ntransition_us = 9\nmemory_bound_percent = [1, 20, 30]\n[power]\nidle_percent = 30\n\
             voltage_slope_percent = [40, 50, 60]\n[[idle]]\nname = \"C1\"\nexit_ns = [1, 2, 3]\nresidency_ns = 2000\n\
             deep = false\npower_percent = 40\n[[idle]]\nname = \"C6\"\nexit_ns = 5\nresidency_ns = 600000\ndeep = true\n\
-            power_percent = [0, 1, 2]\n";
+            power_percent = [0, 1, 2]\n[halt]\nafter_ns = 200000\nsend_ns = 0\nexit_ns = 1000\n";
         let machine = Machine::from_toml("t", &format!("{head}{tables}")).unwrap();
         assert_eq!(machine.effects.modelled().count(), 3);
+        assert_eq!(machine.costs.halt, Some(Halt { after_ns: 200_000, send_ns: 0, exit_ns: 1_000 }));
         assert_eq!(back(&machine), machine);
     }
 

@@ -7,7 +7,7 @@ mod noise;
 mod topology;
 
 use crate::machine::HZ;
-use crate::{Costs, Machine, MachineError};
+use crate::{Costs, Halt, Machine, MachineError};
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -127,10 +127,11 @@ impl Machine {
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
         let (topology, offline, absent) = topology::read(topology)?;
-        let costs = match file.table("costs", "[costs]")? {
+        let mut costs = match file.table("costs", "[costs]")? {
             Some(table) => read_costs(table)?,
             None => Machine::reference().costs,
         };
+        costs.halt = file.table("halt", "[halt]")?.map(read_halt).transpose()?;
         let noise = match file.table("noise", "[noise]")? {
             Some(table) => noise::read(table)?,
             None => Machine::reference().noise,
@@ -179,6 +180,7 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
         ipi_ns,
         ipi_send_ns,
         idle_exit_ns,
+        halt: None,
         interrupt_ns,
         tick_ns,
         instruction_ps,
@@ -190,6 +192,13 @@ fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
         attach_ns,
         disable_ns,
     })
+}
+
+fn read_halt(mut table: Table<'_, '_>) -> Result<Halt, MachineError> {
+    let mut one = |key| table.required(key).and_then(|value| table.integer(key, value, COST_NS));
+    let halt = Halt { after_ns: one("after_ns")?, send_ns: one("send_ns")?, exit_ns: one("exit_ns")? };
+    table.finish()?;
+    Ok(halt)
 }
 
 fn array<const N: usize>(

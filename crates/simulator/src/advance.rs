@@ -35,6 +35,7 @@ impl<M: Model> Run<'_, M> {
         if !entry.is_busy() && !completes && entry.next_tick <= self.now {
             self.tick(cpu);
         }
+        let halt = self.halt(cpu, self.now);
         let entry = &mut self.cpus[cpu.index()];
         if entry.sleeps() {
             let own = matches!(interrupt, Some(Interrupt::Sleep(_) | Interrupt::Timer(_)));
@@ -42,7 +43,10 @@ impl<M: Model> Run<'_, M> {
                 Some(speed) => speed.leave_idle(self.now, cpu, own, entry),
                 None => None,
             };
-            let nominal = nominal.unwrap_or(Nanos(self.machine.costs.idle_exit_ns));
+            let nominal = match halt {
+                Some(halt) => Nanos(halt.exit_ns),
+                None => nominal.unwrap_or(Nanos(self.machine.costs.idle_exit_ns)),
+            };
             let idle_exit = self.noise.idle_exit(cpu, nominal);
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }

@@ -146,11 +146,13 @@ impl<M: Model> Run<'_, M> {
     /// than another that is on its way is not sent.
     pub fn send(&mut self, cpu: CpuId, target: CpuId) {
         let way = ipi(self.machine, cpu, target);
-        let arrives = self.cpus[cpu.index()].free_at() + way;
+        let leaves = self.cpus[cpu.index()].free_at();
+        let arrives = leaves + way;
         let alarm = Alarm::Resched(target);
         if self.alarms.due(alarm).is_none_or(|due| arrives < due) {
             self.alarms.set(alarm, arrives);
-            let scheduler = Nanos(self.machine.costs.ipi_send_ns);
+            let costs = &self.machine.costs;
+            let scheduler = Nanos(self.halt(target, leaves).map_or(costs.ipi_send_ns, |halt| halt.send_ns));
             self.cpus[cpu.index()].charge(Charge { scheduler, ..Charge::default() });
         }
     }

@@ -29,6 +29,7 @@ mod tests {
             ipi_ns: [0; 3],
             ipi_send_ns: 0,
             idle_exit_ns: 0,
+            halt: None,
             interrupt_ns: 0,
             tick_ns: 0,
             instruction_ps: 300,

@@ -60,6 +60,8 @@ pub(crate) struct Cpu {
     pub rate: Rate,
     /// It executes something, as far as others on its core are concerned.
     pub executes: bool,
+    /// Since when it idles; [`Nanos::MAX`]: it does not. Of machines whose CPUs are halted.
+    pub idle_since: Nanos,
     /// It does nothing: it is offline, or the whole machine sleeps.
     pub offline: bool,
     /// A reschedule was asked for and has arrived.
@@ -99,6 +101,7 @@ impl Cpu {
             next_tick,
             rate: Rate::ONE,
             executes: false,
+            idle_since: Nanos::ZERO,
             offline: false,
             resched: false,
             inbox: VecDeque::new(),

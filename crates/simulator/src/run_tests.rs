@@ -201,6 +201,27 @@ fn who_sends_an_interrupt_pays_for_it() {
     assert_eq!(played.cpu(0)[2], 1_500);
 }
 
+/// CPU 1 has idled for no time when the first child comes, for 0.4 ms when the second one does, and for 0.6 at the third. An
+/// interrupt takes its sender 500 ns once a CPU has idled for half a millisecond, 40 before, and the CPU 700 ns in place of 60.
+#[test]
+fn a_cpu_that_idles_for_long_is_given_away() {
+    let mut machine = free_machine(2);
+    machine.costs.ipi_send_ns = 40;
+    machine.costs.idle_exit_ns = 60;
+    let mut switches = |halt| {
+        machine.costs.halt = halt;
+        let parent = vec![Op::Fork(1), work(MS / 2), Op::Fork(1), work(7 * MS / 10), Op::Fork(1), work(MS)];
+        let child = spec("child", Start::Forked, vec![work(MS / 10)]);
+        play(&machine, &workload(vec![spec("parent", Start::At(Nanos(0)), parent), child])).switches()
+    };
+    let halt = |after_ns| Some(machine_model::Halt { after_ns, send_ns: 500, exit_ns: 700 });
+    let never = "60 0:1, 120 1:2, 100120 1:-, 500160 1:3, 600160 1:-, 1200200 1:4, 1300200 1:-, 2200180 0:-";
+    assert_eq!(switches(None), never);
+    assert_eq!(switches(halt(10 * MS)), never);
+    let third = "60 0:1, 120 1:2, 100120 1:-, 500160 1:3, 600160 1:-, 1200840 1:4, 1300840 1:-, 2200640 0:-";
+    assert_eq!(switches(halt(MS / 2)), third);
+}
+
 /// A parent outside makes one task after another, and has CPU 0 until it made the last one. The first one comes at its
 /// time, as does one that comes alone, at 9 ms. The one of 8.0015 ms is due while the parent makes that of 8 ms.
 #[test]
@@ -330,9 +351,10 @@ fn random_machine() -> impl Strategy<Value = Machine> {
     let interrupt = (0..1_000u64, prop_oneof![Just(0), 0..20_000u64]);
     let times = (0..9_000u64, interrupt, 0..200_000u64, 0..2_000u64, 0..40_000u64);
     let costs = (0..3_000u64, [0..900u64, 0..900u64, 0..900u64], times);
-    let costs = (costs, prop::bool::weighted(0.3));
+    let halt = prop::option::of((0..2 * MS, 0..30_000u64, 0..60_000u64));
+    let costs = (costs, halt, prop::bool::weighted(0.3));
     (1u32..5, any::<bool>(), prop::sample::select(vec![100u32, 250, 300, 1000]), costs).prop_map(
-        |(cpus, no_hz_idle, hz, (costs, free))| {
+        |(cpus, no_hz_idle, hz, (costs, halt, free))| {
             let (context_switch_ns, ipi_ns, times) = costs;
             let (idle_exit_ns, (interrupt_ns, ipi_send_ns), tick_ns, wakeup_ns, clone_ns) = times;
             let mut machine = Machine { hz, no_hz_idle, ..free_machine(cpus) };
@@ -345,6 +367,7 @@ fn random_machine() -> impl Strategy<Value = Machine> {
                 ipi_ns,
                 ipi_send_ns,
                 idle_exit_ns,
+                halt: halt.map(|(after_ns, send_ns, exit_ns)| machine_model::Halt { after_ns, send_ns, exit_ns }),
                 interrupt_ns,
                 tick_ns,
                 wakeup_ns,

@@ -12,7 +12,7 @@ use crate::cpu::Cpu;
 use crate::model::Model;
 use crate::run::Run;
 use ids::{CpuId, Nanos, TaskId};
-use machine_model::Machine;
+use machine_model::{Halt, Machine};
 use speed::{Processor, Signal};
 
 /// How fast the CPUs are.
@@ -50,6 +50,10 @@ impl Speed {
 impl<M: Model> Run<'_, M> {
     /// Notes whether `cpu` executes now.
     pub fn watch(&mut self, cpu: CpuId) {
+        if self.machine.costs.halt.is_some() {
+            let entry = &mut self.cpus[cpu.index()];
+            entry.idle_since = if entry.sleeps() { entry.idle_since.min(self.now) } else { Nanos::MAX };
+        }
         let Some(speed) = &mut self.speed else { return };
         let entry = &mut self.cpus[cpu.index()];
         if entry.executes && entry.sleeps() {
@@ -59,6 +63,12 @@ impl<M: Model> Run<'_, M> {
             entry.executes = true;
             speed.processor.begin(self.now, cpu, false);
         }
+    }
+
+    /// What holds for `cpu` at this time, if it is given away by then because it idles.
+    pub fn halt(&self, cpu: CpuId, at: Nanos) -> Option<Halt> {
+        let since = self.cpus[cpu.index()].idle_since;
+        self.machine.costs.halt.filter(|halt| since < Nanos::MAX && at >= since + Nanos(halt.after_ns))
     }
 
     /// The hardware or its governor looks at frequencies.

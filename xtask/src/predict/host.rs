@@ -4,9 +4,9 @@
 //! 1. The kernel's own scheduler is that of the kernel model.
 //! 2. The machine is the one that sysfs shows, as a machine file. Its costs of a switch, a wakeup and an interrupt sent to
 //!    another CPU are those of `weir machine measure`.
-//! 3. What it takes until an idle CPU runs a task that another CPU woke is measured, too. That is where machines differ
-//!    most, a virtual one by ten times. Two threads on two CPUs wake each other for real and in the model without that
-//!    cost, and the cost is what is missing.
+//! 3. What it takes until an idle CPU runs a task that another CPU woke is measured, too, once when it has idled for a short
+//!    time and once for a long one. That is where machines differ most, a virtual one by ten times. Two threads on two CPUs
+//!    wake each other for real and in the model without that cost, and the cost is what is missing.
 
 use super::Weir;
 use anyhow::{Context, Result};
@@ -15,6 +15,13 @@ use std::fs;
 
 /// Times that it is measured. Others who want the CPUs only make wakeups longer, so the least counts.
 const ROUNDS: u32 = 5;
+
+/// How long CPUs idle then: half as long and twice as long as it takes until KVM gives them away.
+const SOON_US: u32 = 100;
+const LATE_US: u32 = 400;
+
+/// As `bpf/idle.bpf.h` of the recorder has it, with the source.
+const HALTED_AFTER_NS: u64 = 200_000;
 
 /// The kernel's own scheduler.
 pub const KERNEL: &str = "kernel";
@@ -44,41 +51,57 @@ impl Host {
             return Ok(plain("host: costs of server-64, as there is no second CPU to wake".into()));
         };
         let costs = measured(weir)?;
-        let file = |name: &str, topology: &str, idle_exit_ns: u64| -> Result<String> {
+        let file = |name: &str, topology: &str, exits: Option<Exits>| -> Result<String> {
             let path = weir.scratch.join(format!("{name}.toml"));
-            fs::write(&path, machine_file(&machine, topology, &costs, idle_exit_ns))?;
+            fs::write(&path, machine_file(&machine, topology, &costs, exits))?;
             Ok(path.display().to_string())
         };
-        let game = weir.scratch.join("pingpong.json");
-        fs::write(&game, pingpong(first.0, second.0))?;
-        let game = game.display().to_string();
         let median = |arguments: &[&str]| -> Result<u64> {
             let document = weir.document(arguments)?;
             document["runs"][0]["wakeup_latency_ns"]["p50"].as_u64().context("no wakeup latency")
         };
-        let bare = file("host", &topology, 0)?;
-        let predicted = median(&["sim", "--format", "json", KERNEL, "--kernel", "host", "-m", &bare, "-w", &game])?;
-        let measured = (0..ROUNDS).map(|_| median(&["run", "--format", "json", "-w", &game]));
-        let real = measured.collect::<Result<Vec<_>>>()?.into_iter().min().expect("there is a round");
-        let idle_exit_ns = real.saturating_sub(predicted);
+        let bare = file("host", &topology, None)?;
+        // For real and predicted, when each CPU idles for so long.
+        let wakeup = |idle_us: u32| -> Result<(u64, u64)> {
+            let game = weir.scratch.join("pingpong.json");
+            fs::write(&game, pingpong(first.0, second.0, idle_us))?;
+            let game = game.display().to_string();
+            let predicted = median(&["sim", "--format", "json", KERNEL, "--kernel", "host", "-m", &bare, "-w", &game])?;
+            let measured = (0..ROUNDS).map(|_| median(&["run", "--format", "json", "-w", &game]));
+            Ok((measured.collect::<Result<Vec<_>>>()?.into_iter().min().expect("there is a round"), predicted))
+        };
+        let (soon, late) = (wakeup(SOON_US)?, wakeup(LATE_US)?);
+        let rest = |(real, predicted): (u64, u64)| real.saturating_sub(predicted);
+        let exits = Some(Exits { idle_ns: rest(soon), halt_ns: rest(late) });
+        let us = |ns: u64| ns as f64 / 1e3;
         let note = format!(
-            "host: an idle CPU runs a task {:.1} us after another woke it, the model's {:.1} us; the rest is\n\
-             idle_exit_ns; measured: {}",
-            real as f64 / 1e3,
-            predicted as f64 / 1e3,
+            "host: a CPU that idles for {SOON_US} us runs a task {:.1} us after another woke it, one that idles for {LATE_US} us\n\
+             {:.1} us; the model's {:.1} us without idle_exit_ns and exit_ns of `[halt]`, which are the rest. Measured:\n{}",
+            us(soon.0),
+            us(late.0),
+            us(soon.1),
             costs.iter().map(|(key, ns)| format!("{key} {ns}")).collect::<Vec<_>>().join(", ")
         );
-        let whole = file("host", &topology, idle_exit_ns)?;
-        Ok(Host { whole, single: file("host-1", "shape = \"core:1 pu:1\"", idle_exit_ns)?, note })
+        let whole = file("host", &topology, exits)?;
+        Ok(Host { whole, single: file("host-1", "shape = \"core:1 pu:1\"", exits)?, note })
     }
 }
 
-/// Two threads that wake each other in turn, each on a CPU of its own.
-fn pingpong(first: u32, second: u32) -> String {
+/// How long an idle CPU needs until it executes.
+#[derive(Clone, Copy)]
+struct Exits {
+    /// When it has idled for a short time.
+    idle_ns: u64,
+    /// When it has idled for so long that the host of this machine has given it away.
+    halt_ns: u64,
+}
+
+/// Two threads that wake each other in turn, each on a CPU of its own, which idles for so long meanwhile.
+fn pingpong(first: u32, second: u32, idle_us: u32) -> String {
     let task = |cpu: u32| {
         format!(
             r#"{{ "loop": -1, "cpus": [{cpu}], "lock": "turn", "sync": {{ "ref": "over", "mutex": "turn" }},
-             "unlock": "turn", "run": 100 }}"#
+             "unlock": "turn", "run": {idle_us} }}"#
         )
     };
     format!(r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "ping": {}, "pong": {} }} }}"#, task(first), task(second))
@@ -86,21 +109,33 @@ fn pingpong(first: u32, second: u32) -> String {
 
 /// Costs of this machine that `weir machine measure` finds, by their keys in a machine file: the medians.
 fn measured(weir: &Weir<'_>) -> Result<Vec<(&'static str, u64)>> {
-    const KEYS: [&str; 3] = ["context_switch_ns", "wakeup_ns", "ipi_send_ns"];
+    const KEYS: [&str; 4] = ["costs.context_switch_ns", "costs.wakeup_ns", "costs.ipi_send_ns", "halt.send_ns"];
     let document = weir.document(&["machine", "measure", "--format", "json"])?;
     let all = document["measured"].as_array().context("weir machine measure measured nothing")?;
     let find = |key: &'static str| {
-        let row = all.iter().find(|row| row["key"].as_str() == Some(&format!("costs.{key}")));
+        let row = all.iter().find(|row| row["key"].as_str() == Some(key));
         row.and_then(|row| Some((key, row["median"].as_f64()? as u64)))
     };
     Ok(KEYS.into_iter().filter_map(find).collect())
 }
 
-fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], idle_exit_ns: u64) -> String {
-    let costs: String = costs.iter().map(|(key, ns)| format!("{key} = {ns}\n")).collect();
+/// Without exits nothing is known of idle CPUs, and none is given away.
+fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], exits: Option<Exits>) -> String {
+    let table = |name: &str| -> String {
+        let keys = costs.iter().filter_map(|(key, ns)| Some((key.strip_prefix(name)?.strip_prefix('.')?, ns)));
+        keys.map(|(key, ns)| format!("{key} = {ns}\n")).collect()
+    };
+    let (costs, halt) = (table("costs"), table("halt"));
+    let idle_exit_ns = exits.map_or(0, |exits| exits.idle_ns);
+    let halt = match exits {
+        Some(Exits { halt_ns, .. }) if !halt.is_empty() => {
+            format!("\n[halt]\nafter_ns = {HALTED_AFTER_NS}\n{halt}exit_ns = {halt_ns}\n")
+        }
+        _ => String::new(),
+    };
     format!(
         "description = \"the machine of the prediction\"\nhz = {}\nno_hz_idle = {}\n\n[topology]\n{topology}\n\n[costs]\n\
-         {costs}idle_exit_ns = {idle_exit_ns}\n",
+         {costs}idle_exit_ns = {idle_exit_ns}\n{halt}",
         machine.hz, machine.no_hz_idle
     )
 }
@@ -116,7 +151,7 @@ fn topology(machine: &Machine) -> Option<String> {
         format!("shape = \"{shape}\"\nnumbering = \"{numbering}\"\ndistances = {distances:?}")
     });
     let same = |text: &String| {
-        let made = Machine::from_toml("host.toml", &machine_file(machine, text, &[], 0));
+        let made = Machine::from_toml("host.toml", &machine_file(machine, text, &[], None));
         made.is_ok_and(|made| made.topology.places == topology.places && machine.offline.is_empty())
     };
     texts.find(same)
@@ -125,15 +160,23 @@ fn topology(machine: &Machine) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use machine_model::Halt;
 
     #[test]
     fn a_uniform_machine_becomes_a_file_and_comes_back() {
         for shape in ["core:2 pu:1", "core:4 pu:2", "node:2 l3:2 core:4 pu:2"] {
             let machine = Machine::from_synthetic(shape).unwrap();
-            let text = machine_file(&machine, &topology(&machine).expect(shape), &[("wakeup_ns", 333)], 7_000);
-            let back = Machine::from_toml("host.toml", &text).unwrap();
-            assert_eq!(back.topology, machine.topology, "{shape}");
-            assert_eq!((back.costs.wakeup_ns, back.costs.idle_exit_ns), (333, 7_000));
+            let topology = topology(&machine).expect(shape);
+            let costs = [("costs.wakeup_ns", 333), ("halt.send_ns", 555)];
+            let exits = Exits { idle_ns: 7_000, halt_ns: 9_000 };
+            let file = |costs, exits| machine_file(&machine, &topology, costs, exits);
+            let back = |text: &str| Machine::from_toml("host.toml", text).unwrap();
+            let all = back(&file(&costs, Some(exits)));
+            assert_eq!(all.topology, machine.topology, "{shape}");
+            assert_eq!((all.costs.wakeup_ns, all.costs.idle_exit_ns), (333, 7_000));
+            assert_eq!(all.costs.halt, Some(Halt { after_ns: 200_000, send_ns: 555, exit_ns: 9_000 }));
+            assert_eq!(back(&file(&costs[..1], Some(exits))).costs.halt, None);
+            assert_eq!(back(&file(&costs, None)).costs.halt, None);
         }
         // The laptop's threads are numbered last.
         let laptop = Machine::preset("laptop-2c4t").unwrap();

@@ -13,13 +13,15 @@ mod host;
 mod run;
 pub(crate) mod suite;
 
+use crate::cpu_time;
 use anyhow::{Context, Result, bail, ensure};
 use compare::Comparison;
 pub(crate) use host::Host;
-use run::Run;
+use run::{Plain, Run};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// `predict`.
 #[derive(clap::Args, Debug)]
@@ -170,6 +172,14 @@ impl<'a> Weir<'a> {
 
     fn record(&self, file: &Path, shell: &str) -> Result<()> {
         run_to_end(self.command().arg("record").arg("-o").arg(file).args(["--", "sh", "-c", shell]))
+    }
+
+    /// Runs it without anything that measures beside the clock.
+    fn run_plain(&self, shell: &str) -> Result<Plain> {
+        let (start, before) = (Instant::now(), cpu_time::of_children()?);
+        run_to_end(Command::new("sh").args(["-c", shell]).current_dir(self.directory))?;
+        let (makespan, cpu) = (start.elapsed(), cpu_time::of_children()? - before);
+        Ok(Plain { makespan_ns: makespan.as_nanos() as u64, cpu_ns: cpu.as_nanos() as u64 })
     }
 
     fn measure(&self, shell: &str) -> Result<Run> {

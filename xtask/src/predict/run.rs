@@ -22,6 +22,15 @@ pub struct Run {
     pub scheduler_ns: u64,
 }
 
+/// A real run that nobody looked at. Times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plain {
+    /// From the start of the command to its end.
+    pub makespan_ns: u64,
+    /// CPU time of the command and of all that it waited for.
+    pub cpu_ns: u64,
+}
+
 impl Run {
     /// From the document that `weir sim` and `weir run` print.
     pub fn from_json(text: &[u8]) -> Result<Run> {

@@ -6,8 +6,11 @@
 //!
 //! A machine on which others work is slower than it was in another minute, and no recording knows of that. So beside the error
 //! of the makespan stands the one that is left when the ratio of the CPU times, predicted to real, is divided out.
+//!
+//! What `weir run` measures wakeups with takes some 2 us of each switch, which is more than half of the time of a program that
+//! does nothing but switch. So makespans and CPU times are those of runs that nobody looks at, and wakeups those of others.
 
-use super::run::Run;
+use super::run::{Plain, Run};
 use super::{Host, Weir, host, run_to_end};
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -206,14 +209,16 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A question to a kind: its real runs, and what was predicted for each from the recording of its round.
+/// A question to a kind: its real runs, those of them that were measured by `weir run`, and what was predicted for each from
+/// the recording of its round.
 struct Row {
     kind: String,
     what: String,
     steady: bool,
     timed: bool,
     question: &'static str,
-    real: Vec<Run>,
+    real: Vec<Plain>,
+    measured: Vec<Run>,
     predicted: Vec<Run>,
 }
 
@@ -226,6 +231,7 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
         timed: kind.timed,
         question: question.name(),
         real: Vec::new(),
+        measured: Vec::new(),
         predicted: Vec::new(),
     };
     let mut rows: Vec<Row> = QUESTIONS.map(row).into();
@@ -236,8 +242,14 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
         place.prepare(kind)?;
         weir.record(&file, &format!("{}{}", place.environment(), Question::Again.shell(place, kind)))?;
         for (question, row) in QUESTIONS.into_iter().zip(&mut rows) {
+            let shell = format!("{}{}", place.environment(), question.shell(place, kind));
             place.prepare(kind)?;
-            let real = weir.measure(&format!("{}{}", place.environment(), question.shell(place, kind)))?;
+            let real = weir.run_plain(&shell)?;
+            // Wakeups do not vary so much that each round would have to tell them.
+            if round % 2 == 1 {
+                place.prepare(kind)?;
+                row.measured.push(weir.measure(&shell)?);
+            }
             let workload = format!("{}{}", file.display(), question.change());
             let machine = question.machine(host);
             let predicted = weir.report(&[
@@ -262,22 +274,12 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
 }
 
 impl Row {
-    fn of(runs: &[Run], value: impl Fn(&Run) -> u64) -> Vec<f64> {
-        let mut values: Vec<f64> = runs.iter().map(|run| value(run) as f64).collect();
-        values.sort_by(f64::total_cmp);
-        values
-    }
-
-    /// The middle of the real runs, the middle of the predicted ones.
-    fn medians(&self, value: impl Fn(&Run) -> u64) -> (f64, f64) {
-        let middle = |values: Vec<f64>| (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
-        (middle(Row::of(&self.real, &value)), middle(Row::of(&self.predicted, &value)))
-    }
-
     /// By how many percent the prediction of the makespan is off, and by how many with the CPU times' ratio divided out.
     fn errors(&self) -> (f64, f64) {
-        let (real, predicted) = self.medians(|run| run.makespan_ns);
-        let (real_cpu, predicted_cpu) = self.medians(Run::counted_ns);
+        let real = middle(&sorted(&self.real, |run| run.makespan_ns));
+        let real_cpu = middle(&sorted(&self.real, |run| run.cpu_ns));
+        let predicted = middle(&sorted(&self.predicted, |run| run.makespan_ns));
+        let predicted_cpu = middle(&sorted(&self.predicted, Run::counted_ns));
         let ratio = predicted / real;
         (100.0 * (ratio - 1.0), 100.0 * (ratio / (predicted_cpu / real_cpu) - 1.0))
     }
@@ -289,16 +291,17 @@ impl Row {
     }
 
     fn cells(&self) -> [String; 8] {
-        let (makespan, _) = self.medians(|run| run.makespan_ns);
-        let spread = Row::of(&self.real, |run| run.makespan_ns);
+        let spread = sorted(&self.real, |run| run.makespan_ns);
+        let makespan = middle(&spread);
         let percent = |value: f64| format!("{:+.0}", 100.0 * (value / makespan - 1.0));
         let (error, over_cpu) = self.errors();
-        let (wakeups, predicted) = self.medians(|run| run.wakeups);
+        let wakeups = middle(&sorted(&self.measured, |run| run.wakeups));
+        let predicted = middle(&sorted(&self.predicted, |run| run.wakeups));
         let wakeups = if wakeups > 0.0 { format!("{:+.0} %", 100.0 * (predicted / wakeups - 1.0)) } else { "-".into() };
         let latency = |which: usize| {
-            let (real, predicted) = self.medians(|run| run.latency_ns[which]);
-            let all = Row::of(&self.real, |run| run.latency_ns[which]);
-            format!("{} ({}..{}) → {}", us(real), us(all[0]), us(all[all.len() - 1]), us(predicted))
+            let real = sorted(&self.measured, |run| run.latency_ns[which]);
+            let predicted = middle(&sorted(&self.predicted, |run| run.latency_ns[which]));
+            format!("{} ({}..{}) → {}", us(middle(&real)), us(real[0]), us(real[real.len() - 1]), us(predicted))
         };
         [
             self.question.to_owned(),
@@ -311,6 +314,18 @@ impl Row {
             latency(2),
         ]
     }
+}
+
+/// A value of all runs, in ascending order.
+fn sorted<T>(runs: &[T], value: impl Fn(&T) -> u64) -> Vec<f64> {
+    let mut values: Vec<f64> = runs.iter().map(|run| value(run) as f64).collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
+/// The middle of values in ascending order.
+fn middle(values: &[f64]) -> f64 {
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
 /// Microseconds.
@@ -328,8 +343,10 @@ fn page(rows: &[Row], failed: &[String], host: &Host, runs: u32) -> String {
         CPUs, {runs} times, and the model of the kernel's scheduler played it again, on one CPU, with another nice value,\n\
         and two of it at once; each time in turn with real runs. Numbers are medians; the spread is of the real runs\n\
         alone, from the least to the most. The error of the makespan stands there plain, and with the ratio of the CPU\n\
-        times (predicted to real) divided out, since a machine is not always equally fast. Latencies in microseconds:\n\
-        real (least..most) → predicted.\n\n{}.\n",
+        times (predicted to real) divided out, since a machine is not always equally fast. Makespans are of runs that\n\
+        nobody looked at, wakeups of {} others under `weir run`, which slows down what switches much. Latencies in\n\
+        microseconds: real (least..most) → predicted.\n\n{}.\n",
+        runs.div_ceil(2),
         host.note
     );
     for group in rows.chunk_by(|a, b| a.kind == b.kind) {
@@ -371,6 +388,10 @@ fn verdict(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
+    fn plain(makespan_ms: u64, cpu_ms: u64) -> Plain {
+        Plain { makespan_ns: makespan_ms * 1_000_000, cpu_ns: cpu_ms * 1_000_000 }
+    }
+
     fn run(makespan_ms: u64, cpu_ms: u64) -> Run {
         Run {
             makespan_ns: makespan_ms * 1_000_000,
@@ -389,7 +410,8 @@ mod tests {
             steady: true,
             timed: false,
             question: "again",
-            real: vec![run(100, 100), run(90, 100), run(110, 100)],
+            real: vec![plain(100, 100), plain(90, 100), plain(110, 100)],
+            measured: vec![run(300, 400), run(200, 500)],
             predicted: vec![run(120, 110); 3],
         };
         let (plain, over_cpu) = row.errors();

@@ -13,9 +13,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a thread works before it hands over to another CPU. An idle CPU of a virtual machine looks out for work for up to
-/// 200 us before it sleeps (`haltpoll`'s `guest_halt_poll_ns`), and needs no interrupt as long as it does.
+/// How long a thread works before it hands over to another CPU that is to be halted by then: `bpf/idle.bpf.h` says after how
+/// long a CPU is.
 pub(crate) const APART: Duration = Duration::from_micros(300);
+
+/// And to one that idles and is not.
+pub(crate) const CLOSE: Duration = Duration::from_micros(20);
 
 /// CPU time of the calling thread, in nanoseconds.
 fn own_ns() -> f64 {

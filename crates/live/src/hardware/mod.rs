@@ -98,8 +98,10 @@ pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&s
         progress(&format!("CPUs {a} and {b}, {distance}"));
         add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
         add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
-        let far = handover::handover(a, b, HANDOVERS, handover::APART).less(near.median);
-        add(Some("costs.ipi_send_ns"), &format!("what waking CPU {b} takes {a} more than waking its own"), far);
+        let far = |work| handover::handover(a, b, HANDOVERS, work).less(near.median);
+        let what = format!("what waking CPU {b} takes {a} more than waking its own");
+        add(Some("costs.ipi_send_ns"), &what, far(handover::CLOSE));
+        add(Some("halt.send_ns"), &format!("the same when CPU {b} has idled for 300 us"), far(handover::APART));
         add(None, &format!("additions while CPU {a} or {b} keeps the line, both adding"), threads::residency(a, b));
         for row in locks::all(a, b) {
             add(None, &row.what, row.value);

@@ -61,11 +61,11 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Kind;
+    use crate::event::{Kind, Scheduled};
     use proptest::prelude::*;
 
     fn event(time: u64, task: u32) -> Event {
-        Event { time: Nanos(time), task, work: Nanos::ZERO, kind: Kind::End { switches: 0, interrupts: 0 } }
+        Event { time: Nanos(time), task, work: Nanos::ZERO, kind: Kind::End(Scheduled::default()) }
     }
 
     proptest! {

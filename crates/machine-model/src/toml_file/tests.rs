@@ -86,7 +86,7 @@ fn every_mistake_is_named_with_its_line() {
         (
             "[costs]",
             "[caches]",
-            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, llc_kb, topology, costs, noise, smt, frequency, power, idle, locks",
+            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks",
         ),
     ];
     for (from, to, expected) in cases {

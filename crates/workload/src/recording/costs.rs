@@ -24,6 +24,8 @@ pub struct Costs {
     pub wake: Option<Cost>,
     /// An interrupt that a task sent to another CPU, mostly since it woke a task there, beyond the wakeup itself.
     pub interrupt: Option<Cost>,
+    /// The same to a CPU that had idled so long that its hypervisor may have put it to sleep.
+    pub interrupt_to_halted: Option<Cost>,
     /// For being seen by the recorder to write bytes to a pipe or socket, or to read some.
     pub pass: Option<Cost>,
     /// Ticks and other interrupts that a task cannot help, in each second of its time.
@@ -34,11 +36,12 @@ pub struct Costs {
 
 impl Costs {
     /// All of them with their names in files, in the order of the struct.
-    pub fn named(&self) -> [(&'static str, Option<Cost>); 6] {
+    pub fn named(&self) -> [(&'static str, Option<Cost>); 7] {
         [
             ("switch", self.switch),
             ("wake", self.wake),
             ("interrupt", self.interrupt),
+            ("interrupt_to_halted", self.interrupt_to_halted),
             ("pass", self.pass),
             ("ticks", self.ticks),
             ("probe", self.probe),
@@ -51,6 +54,7 @@ impl Costs {
             "switch" => &mut self.switch,
             "wake" => &mut self.wake,
             "interrupt" => &mut self.interrupt,
+            "interrupt_to_halted" => &mut self.interrupt_to_halted,
             "pass" => &mut self.pass,
             "ticks" => &mut self.ticks,
             "probe" => &mut self.probe,
@@ -70,7 +74,7 @@ mod tests {
             let mut costs = Costs::default();
             let cost = Cost { low: Nanos(1), typical: Nanos(2), high: Nanos(3) };
             *costs.named_mut(name).expect("its own name") = Some(cost);
-            let set: Vec<usize> = (0..6).filter(|&other| costs.named()[other].1.is_some()).collect();
+            let set: Vec<usize> = (0..7).filter(|&other| costs.named()[other].1.is_some()).collect();
             assert_eq!((set, costs.named()[index]), (vec![index], (name, Some(cost))));
         }
         assert_eq!(Costs::default().named_mut("nonsense"), None);

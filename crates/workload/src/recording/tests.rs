@@ -143,7 +143,9 @@ fn costs(number: u64) -> Costs {
         0 => Costs::default(),
         1 => Costs { switch: cost(number), probe: cost(1), ..Costs::default() },
         _ => {
-            Costs { switch: cost(2), wake: cost(3), interrupt: cost(4), ticks: cost(5), probe: cost(6), pass: cost(7) }
+            let (interrupt, interrupt_to_halted) = (cost(4), cost(8));
+            let (ticks, probe, pass) = (cost(5), cost(6), cost(7));
+            Costs { switch: cost(2), wake: cost(3), interrupt, interrupt_to_halted, ticks, probe, pass }
         }
     }
 }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Since when CPUs idle, to tell which interrupts went to a CPU that was halted.
+ *
+ * Who sends an interrupt to an idle CPU of a virtual machine leaves the machine for it. While the hypervisor still looks out
+ * for work on that CPU's behalf, that is all; later it has put the CPU to sleep, and the sender wakes it up, which takes some
+ * times as long. KVM looks out for 200 us by default (`halt_poll_ns`), and so does a guest that does it itself
+ * (`guest_halt_poll_ns` of haltpoll). On metal both kinds cost the same.
+ */
+#ifndef WEIR_IDLE_BPF_H
+#define WEIR_IDLE_BPF_H
+
+#include "probe.bpf.h"
+
+enum {
+	HALTED_AFTER_NS = 200000,
+};
+
+struct idle_cpu {
+	__u64 since; /* 0: it does not idle, or has since before the recording */
+	__u64 padding[7]; /* a cache line for each CPU */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct idle_cpu);
+} idle_cpus SEC(".maps");
+
+/* This CPU begins or ends to idle. */
+static void note_idle(bool idles)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct idle_cpu *own = bpf_map_lookup_elem(&idle_cpus, &cpu);
+
+	if (own)
+		*(volatile __u64 *)&own->since = idles ? bpf_ktime_get_ns() : 0;
+}
+
+static bool is_halted(__u32 cpu)
+{
+	struct idle_cpu *other = bpf_map_lookup_elem(&idle_cpus, &cpu);
+	__u64 since = other ? *(volatile __u64 *)&other->since : 0;
+
+	return since && bpf_ktime_get_ns() >= since + HALTED_AFTER_NS;
+}
+
+#endif
