@@ -98,10 +98,14 @@ pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&s
         progress(&format!("CPUs {a} and {b}, {distance}"));
         add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
         add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
-        let far = |work| handover::handover(a, b, HANDOVERS, work).less(near.median);
-        let what = format!("what waking CPU {b} takes {a} more than waking its own");
-        add(Some("costs.ipi_send_ns"), &what, far(handover::CLOSE));
-        add(Some("halt.send_ns"), &format!("the same when CPU {b} has idled for 300 us"), far(handover::APART));
+        let mut far = |key, work: Duration| {
+            let what = format!("what waking CPU {b} takes {a} more than its own, after {} us", work.as_micros());
+            add(key, &what, handover::handover(a, b, FAR_HANDOVERS, work).less(near.median));
+        };
+        far(Some("costs.ipi_send_ns"), handover::CLOSE);
+        // Where a hypervisor gives idle CPUs away, there is a step among these.
+        BETWEEN_US.iter().for_each(|us| far(None, Duration::from_micros(*us)));
+        far(Some("halt.send_ns"), handover::APART);
         add(None, &format!("additions while CPU {a} or {b} keeps the line, both adding"), threads::residency(a, b));
         for row in locks::all(a, b) {
             add(None, &row.what, row.value);
@@ -130,6 +134,12 @@ fn pairs(topology: &Topology, usable: &CpuSet) -> Vec<(&'static str, &'static st
 
 /// How often a thread hands over to another.
 const HANDOVERS: u32 = 400;
+
+/// The same to another CPU.
+const FAR_HANDOVERS: u32 = 200;
+
+/// How long that CPU idles before it, beside the two lengths that recordings tell apart.
+const BETWEEN_US: [u64; 3] = [100, 150, 200];
 
 /// How long a loop of a lock benchmark runs.
 const LOCK_ROUND: Duration = Duration::from_millis(2);
