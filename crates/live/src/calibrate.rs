@@ -59,20 +59,20 @@ impl Calibration {
         let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
         let wake = near.less(switch.median);
         // Those between two CPUs, each after so much work, and which interrupts count.
-        let far = |times: u32, work: Duration, count: fn(Scheduled) -> u32| -> Result<_, LiveError> {
+        let far = |work: Duration, count: fn(Scheduled) -> u32| -> Result<_, LiveError> {
             let Some(there) = usable.iter().nth(1) else { return Ok(None) };
             receive(&ring, PERIOD)?;
             scheduled(&inbox)?;
-            let far = handover::handover(here, there, times, work);
+            let far = handover::handover(here, there, FAR_HANDOVERS, work);
             receive(&ring, PERIOD)?;
             let sent: u32 = scheduled(&inbox)?.into_iter().map(count).sum();
-            let sent = f64::from(sent) / f64::from(2 * times);
+            let sent = f64::from(sent) / f64::from(2 * FAR_HANDOVERS);
             // Where hardly any was sent, another CPU is woken without.
             Ok((sent >= 0.5).then(|| far.less(near.median).divided(sent)))
         };
         let awake = |scheduled: Scheduled| scheduled.interrupts - scheduled.interrupts_to_halted;
-        let interrupt = far(HANDOVERS, handover::CLOSE, awake)?;
-        let interrupt_to_halted = far(FAR_HANDOVERS, handover::APART, |scheduled| scheduled.interrupts_to_halted)?;
+        let interrupt = far(handover::CLOSE, awake)?;
+        let interrupt_to_halted = far(handover::APART, |scheduled| scheduled.interrupts_to_halted)?;
         let pass = handover::pass(here).map_err(LiveError::file("a pipe"))?.less(unseen.median);
         let (tick, ticks_a_second) = handover::ticks(here);
         Ok(Calibration { switch, wake, interrupt, interrupt_to_halted, pass, tick, ticks_a_second })
@@ -100,8 +100,8 @@ impl Calibration {
         Overheads {
             switch_ns: self.switch.median as u64,
             wake_ns: self.wake.median as u64,
-            interrupt_ns: median_or_0(self.interrupt),
-            interrupt_to_halted_ns: median_or_0(self.interrupt_to_halted),
+            interrupt_ns: median_or_0(self.interrupt.or(self.interrupt_to_halted)),
+            interrupt_to_halted_ns: median_or_0(self.interrupt_to_halted.or(self.interrupt)),
             pass_ns: self.pass.median as u64,
             tick_ns_in_s: (self.tick.median * self.ticks_a_second) as u64,
         }
