@@ -94,11 +94,11 @@ pub fn headers() -> PathBuf {
 }
 
 /// Compiles `source` as a program of this host with headers of `include`: for tests of what BPF programs share. Undefined
-/// behaviour ends it.
+/// behaviour ends it. `arguments` come last.
 ///
 /// # Errors
 /// If there is no clang, or it refuses the source, with its own words.
-pub fn compile_program(source: &Path, include: &Path, program: &Path) -> Result<(), ClangError> {
+pub fn compile_program(source: &Path, include: &Path, program: &Path, arguments: &[&str]) -> Result<(), ClangError> {
     let clang = find()?;
     let output = Command::new(&clang)
         .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=all", "-I"])
@@ -107,6 +107,7 @@ pub fn compile_program(source: &Path, include: &Path, program: &Path) -> Result<
         .arg("-o")
         .arg(program)
         .arg("-lm")
+        .args(arguments)
         .output()
         .map_err(|error| ClangError::Io(clang.clone(), error))?;
     if output.status.success() {

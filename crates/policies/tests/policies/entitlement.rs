@@ -94,6 +94,26 @@ fn keys_are_right_for_as_long_as_a_task_waits() {
     assert!((put.key as f64 - expected).abs() < 100_000.0, "{} and {expected}", put.key);
 }
 
+/// Theory 2, 3, to the nanosecond: who has had nothing has a usage of 2^-20, and 16 shares at nice 4. So its key is 48 - 20 - 4
+/// half-lives from now. So it is again for who has slept for long enough.
+#[test]
+fn who_has_had_nothing_has_a_millionth() {
+    for half_life_ms in [1_000, 5_000] {
+        let mut world = alone(&format!("entitlement,half_life_ms={half_life_ms},slice_us=20000"));
+        let attributes = vec![nice(&world, 4); 2];
+        let tasks = world.start(attributes);
+        let due_ns = 24 * half_life_ms * MS;
+        assert_eq!(world.last_queued(tasks[1]).key, due_ns, "{half_life_ms} ms");
+        while world.running(0) != tasks[1] {
+            world.run_ms(1);
+        }
+        world.block(tasks[1]);
+        world.run_ms(33 * half_life_ms);
+        world.wake(0, tasks[1], false);
+        assert_eq!(world.last_queued(tasks[1]).key, world.now_ns + due_ns, "{half_life_ms} ms");
+    }
+}
+
 /// Theory 6: forking gains nothing: the child has its parent's usage.
 #[test]
 fn a_child_has_its_parents_past() {

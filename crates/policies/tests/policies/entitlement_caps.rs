@@ -2,6 +2,7 @@
 //! The rules of `policies/entitlement` about caps (policies/entitlement/caps.bpf.h). Half-lives are 1 s here unless a test
 //! says otherwise. What is expected are Weir's own computations, not published figures.
 
+use crate::headers;
 use crate::world::{MS, World};
 use ids::TaskId;
 use kernel_model::{CgroupId, CgroupKnobs, TaskAttributes};
@@ -282,6 +283,72 @@ fn user_space_tells_hard_caps_as_well() {
     world.place(&hog[0], group);
     world.run_ms(10_000);
     assert_near(&percent(&mut world, &hog, 30_000), &[30.0], 2.0);
+}
+
+/// As many groups as a workload can have are told, by names as long as they may be, and each has its own cap; a group that
+/// nobody spoke of has none.
+#[test]
+fn every_group_that_is_told_has_its_cap() {
+    let name = |number: u32| format!("{number:0>31}");
+    let cap = |number| Cap { group: name(number), percent: number % 7 * 10 + 20, hard: true };
+    let caps: Vec<Cap> = (0..1000).map(cap).collect();
+    let machine = Machine::from_synthetic("node:1 core:4 pu:1").unwrap();
+    let mut world = World::told(SPEC, machine, (6, 12), &Told { caps: caps.clone(), ..Told::default() });
+    let attributes = vec![world.attributes(); 4];
+    let tasks = world.start(attributes);
+    let told = [0, 555, 999];
+    let names = told.map(name).into_iter().chain([name(1000)]);
+    let hogs: Vec<Vec<TaskId>> = tasks.iter().map(|task| vec![*task]).collect();
+    for (name, hog) in names.zip(&hogs) {
+        let group = world.group(CgroupId::ROOT, &name, 100);
+        world.place(hog, group);
+    }
+    world.run_ms(10_000);
+    let due = told.map(|number| f64::from(caps[number as usize].percent));
+    assert_near(&percent(&mut world, &hogs, 20_000), &[due[0], due[1], due[2], 100.0], 2.0);
+}
+
+/// Theory 4: other groups' caps hold, and let go, as before while somebody changes one of a group again and again.
+#[test]
+fn a_cap_that_changes_often_leaves_others_alone() {
+    let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Hard(10)]);
+    let attributes = vec![world.attributes()];
+    let hog = vec![world.start(attributes)];
+    world.place(&hog[0], groups[0]);
+    world.run_ms(5_000);
+    let before = ran_ms(&world, &hog[0]);
+    for change in 0..4_000 {
+        set_max(&mut world, groups[1], 10 + change % 2);
+        world.run_ms(5);
+    }
+    let found = (ran_ms(&world, &hog[0]) - before) as f64 / 200.0;
+    assert_near(&[found], &[50.0], 2.0);
+}
+
+/// Theory 4: nobody looks at caps any more when the last group that had one is gone: a machine that idles is left alone.
+#[test]
+fn looks_end_with_the_last_cap() {
+    let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Soft(30)]);
+    let in_100_ms = |world: &mut World| {
+        let before = world.armed;
+        world.run_ms(100);
+        world.armed - before
+    };
+    world.run_ms(110);
+    assert!((9..=11).contains(&in_100_ms(&mut world)));
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
+    world.settle();
+    assert!((9..=11).contains(&in_100_ms(&mut world)), "one has a cap still");
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[1]).unwrap();
+    world.settle();
+    world.run_ms(10);
+    assert_eq!(in_100_ms(&mut world), 0);
+}
+
+/// The arithmetic of caps, number by number.
+#[test]
+fn caps_are_exact() {
+    headers::holds("caps");
 }
 
 /// A task that wakes into a group above its cap is parked, though CPUs idle, and somebody else has one at once.

@@ -6,6 +6,8 @@ use crate::headers;
 use crate::world::World;
 use ids::TaskId;
 use kernel_model::{CgroupId, TaskAttributes};
+use launch_profile::Told;
+use machine_model::Machine;
 
 /// Users with these shares, and the nice values of their hogs.
 fn users(shape: &str, users: &[(u32, &[i8])]) -> (World, Vec<Vec<TaskId>>) {
@@ -250,6 +252,25 @@ fn own_processes_are_as_a_group_of_100() {
     world.run_ms(300_000);
     let found = cpus(&mut world, &hogs, 300);
     assert_near(&found, &[0.5, 0.125, 0.375], 0.01);
+}
+
+/// Loops 1 and 2 go round once in each second from when the policy was loaded on, whenever that is; whoever is overdue is looked
+/// for as often.
+#[test]
+fn loops_go_round_each_second() {
+    const S: u64 = 1_000_000_000;
+    for begin in [0, 5 * S + 7] {
+        let machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
+        let mut world = World::begun("entitlement@share", machine, (7, 2), &Told::default(), begin);
+        let timers = world.armed;
+        assert_eq!(timers, 2);
+        for second in 1..=100 {
+            world.run_until(begin + second * S - 1);
+            assert_eq!(world.armed, timers * second as usize, "before second {second} from {begin} ns on");
+            world.run_until(begin + second * S);
+            assert_eq!(world.armed, timers * (second as usize + 1), "second {second} from {begin} ns on");
+        }
+    }
 }
 
 /// The arithmetic of the loops, number by number.

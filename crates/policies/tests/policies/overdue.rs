@@ -2,6 +2,7 @@
 //! That nobody waits for ever, however small its share is: what the policies have in common that include `overdue.bpf.h`.
 //! The watchdog looks on, and ends a test that leaves a task waiting for 30 s.
 
+use crate::headers;
 use crate::world::{MS, World, among, only};
 use ids::TaskId;
 use kernel_model::{CgroupId, TaskAttributes};
@@ -94,4 +95,10 @@ fn who_is_overdue_runs_where_it_may() {
             assert!((9_000..=11_200).contains(&waited), "{spec}: {waited} ms");
         }
     }
+}
+
+/// Who is overdue, and what is done about it, to the nanosecond.
+#[test]
+fn ten_seconds_are_enough() {
+    headers::holds("overdue");
 }

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The rules of <weir/overdue.bpf.h>, without a kernel: queues are lists. */
+#include <weir/host.h>
+
+/* What <weir/client.bpf.h> and <weir/scx.bpf.h> give. */
+#define WEIR_CLIENT_BPF_H
+#define SEC(name)
+#define MAP_NUMBER(name, value) int (*name)[value]
+#define MAP_TYPE(name, type) __typeof__(type) *name
+#define BPF_MAP_TYPE_ARRAY 1
+#define CLOCK_MONOTONIC 1
+#define SCX_DSQ_LOCAL 7
+#define SCX_ENQ_IMMED 8
+
+#define OVERDUE_DSQ 3
+
+enum { TASKS = 6 };
+
+struct task {
+	u64 waits_since;
+	bool overdue;
+};
+
+/* A task by itself: where it waits, and what it may have of a CPU. */
+static struct task_struct tasks[TASKS];
+static struct task known[TASKS];
+static u64 queue_of[TASKS], slice_of[TASKS];
+static struct cpumask allowed[TASKS];
+static u32 told;
+
+static struct task *task_of(struct task_struct *p)
+{
+	return p->pid ? &known[p - tasks] : NULL;
+}
+
+static struct task_struct *next_in(u64 dsq_id, int *at)
+{
+	while (++*at < TASKS)
+		if (queue_of[*at] == dsq_id)
+			return &tasks[*at];
+	return NULL;
+}
+
+#define for_each_queued(p, dsq_id) for (int p_it = -1; (p = next_in(dsq_id, &p_it));)
+
+static u32 scx_bpf_dsq_nr_queued(u64 dsq_id)
+{
+	u32 count = 0;
+
+	for (u32 i = 0; i < TASKS; i++)
+		count += queue_of[i] == dsq_id;
+	return count;
+}
+
+static bool dsq_move(int *it, struct task_struct *p, u64 to)
+{
+	(void)it;
+	queue_of[p - tasks] = to;
+	return true;
+}
+
+static bool dsq_move_as(int *it, struct task_struct *p, u64 to, u64 flags)
+{
+	return flags == SCX_ENQ_IMMED && dsq_move(it, p, to);
+}
+
+static void task_set_slice(struct task_struct *p, u64 ns)
+{
+	slice_of[p - tasks] = ns;
+}
+
+static bool tell_idle_cpu(struct task_struct *p, u64 flags)
+{
+	(void)p;
+	(void)flags;
+	return ++told;
+}
+
+static u64 now_ns(void)
+{
+	return host_ns;
+}
+
+/* One timer, and one queue. */
+struct bpf_timer {
+	u64 ns, flags;
+};
+
+#define bpf_map_lookup_elem(map, key) ((void)(key), (void *)(map))
+#define bpf_timer_init(timer, map, clock) ((void)(timer))
+#define bpf_timer_set_callback(timer, callback) ((void)(callback))
+#define bpf_timer_start(timer, time, how) (*(timer) = (struct bpf_timer){ time, how })
+#define scx_bpf_create_dsq(dsq_id, node) ((dsq_id) == OVERDUE_DSQ ? 0 : (node))
+
+/* A timer's callback is given more than it needs. */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wunused-parameter"
+#include <weir/overdue.bpf.h>
+#pragma clang diagnostic pop
+#include "machine.h"
+
+#define N(number) ((unsigned long long)(number))
+#define S 1000000000ULL
+
+enum { OWN_DSQ = 1, OTHER_DSQ = 2 };
+
+static void look_for_overdue(u64 now)
+{
+	move_overdue(OWN_DSQ, now);
+}
+
+/* Task `i` waits in a queue since then, for one CPU. */
+static void wait_in(u32 i, u64 dsq_id, u64 since, u32 cpu)
+{
+	tasks[i] = (struct task_struct){ .pid = i + 1, .cpus_ptr = &allowed[i] };
+	allowed[i] = (struct cpumask){ .bits = { 1ULL << cpu } };
+	queue_of[i] = dsq_id;
+	waits_from(&known[i], since);
+	CHECK(known[i].waits_since == since && !known[i].overdue, "%u", i);
+}
+
+/* 2: at a look each who has waited for 10 s by then goes, of the queue that is looked into; the next look is in a second. */
+static void who_has_waited_for_ten_seconds_goes(void)
+{
+	struct overdue_look timer = {};
+
+	wait_in(0, OWN_DSQ, 5 * S, 0);
+	wait_in(1, OWN_DSQ, 5 * S + 1, 0);
+	wait_in(2, OTHER_DSQ, 0, 0);
+	wait_in(3, OWN_DSQ, 4 * S, 1);
+	wait_in(4, OWN_DSQ, 15 * S, 1);
+	wait_in(5, OWN_DSQ, 0, 1);
+	tasks[5].pid = 0;
+	host_ns = 15 * S;
+	CHECK(each_overdue_look(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0, "a second");
+	CHECK(queue_of[0] == OVERDUE_DSQ && queue_of[3] == OVERDUE_DSQ, "10 s and 11");
+	CHECK(queue_of[1] == OWN_DSQ && queue_of[4] == OWN_DSQ, "a nanosecond less, and none");
+	CHECK(queue_of[2] == OTHER_DSQ && queue_of[5] == OWN_DSQ && told == 2, "%u; of another queue, and unknown", told);
+	known[0].overdue = false;
+}
+
+/* 1, 3: a CPU takes the first one that may use it, for 1 ms. */
+static void a_turn_is_a_millisecond(void)
+{
+	CHECK(take_overdue(1), "the second one is for it");
+	CHECK(queue_of[3] == SCX_DSQ_LOCAL && slice_of[3] == S / 1000 && known[3].overdue, "%llu", N(slice_of[3]));
+	CHECK(queue_of[0] == OVERDUE_DSQ && !known[0].overdue, "which is not for the first one");
+	CHECK(!take_overdue(1) && take_overdue(0) && queue_of[0] == SCX_DSQ_LOCAL && known[0].overdue, "its own");
+	CHECK(!take_overdue(0), "nobody is left");
+}
+
+int main(void)
+{
+	CHECK(overdue_init() == 0, "the queue and its timer");
+	who_has_waited_for_ten_seconds_goes();
+	a_turn_is_a_millisecond();
+	return 0;
+}
