@@ -3,7 +3,9 @@
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
-use kernel_model::CgroupId;
+use kernel_model::{CgroupId, TaskAttributes};
+use launch_profile::Told;
+use machine_model::Machine;
 
 /// A machine of CPUs below one cache on which jobs with so many hogs run; their tasks. `more` hogs are of no job.
 fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<Vec<TaskId>>) {
@@ -350,4 +352,83 @@ fn tasks_of_no_job_fill_what_rows_leave() {
         world.wake(0, running, false);
         world.run_ms(17);
     }
+}
+
+/// Theory 4: who goes on as an alternate, as its own row's turn ends, makes way as one that was taken does.
+#[test]
+fn who_goes_on_as_an_alternate_makes_way() {
+    let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
+    while running(&world, &jobs)[1] != 2 {
+        world.run_ms(1);
+    }
+    world.run_ms(10);
+    let sleeper = jobs[1][1];
+    let cpu = world.cpu_of(sleeper).unwrap();
+    world.block(sleeper);
+    while running(&world, &jobs)[0] != 2 {
+        world.run_ms(1);
+    }
+    // Now the second job's turn begins, and the CPU of its sleeper has nobody else.
+    while running(&world, &jobs)[1] != 1 {
+        world.run_ms(1);
+    }
+    assert_eq!(running(&world, &jobs)[..2], [1, 1]);
+    world.run_ms(5);
+    world.wake(cpu, sleeper, false);
+    assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![0, 2, 0], Some(cpu)));
+}
+
+/// Theory 3, 4: whoever goes on in its own row's turn has the whole of it; out of turn it is asked again after a turn of its kind.
+#[test]
+fn who_goes_on_has_its_turns() {
+    let (mut world, jobs) = world("gang,turn_us=10000", 2, &[2, 1], 0);
+    let beside =
+        *jobs[0].iter().find(|task| world.last_queued(**task).dsq % 2 == 1).expect("one is in the second column");
+    let alone = jobs[1][0];
+    while world.cpu_of(alone).is_none() {
+        world.run_ms(1);
+    }
+    let cpu = world.cpu_of(beside).expect("it is an alternate");
+    // Of the next turns those in which the other job runs, and those in which it does not.
+    let mut told = [0, 0];
+    for _ in 0..2_000 {
+        world.told.clear();
+        let out_of_turn = world.cpu_of(alone).is_some();
+        world.run_ms(1);
+        assert_eq!(world.running(cpu), beside, "nobody else is there for this CPU");
+        told[usize::from(out_of_turn)] += world.told.iter().filter(|told| told.0 == cpu).count();
+    }
+    // Ten turns of 100 ms each: once at the beginning; and after each 10 ms.
+    assert!((9..=21).contains(&told[0]) && (90..=121).contains(&told[1]), "{told:?}");
+}
+
+/// Turns of 100 ms follow each other from when the policy is loaded on, whenever that is; threads of the kernel run for 20 ms.
+#[test]
+fn turns_begin_when_the_policy_does() {
+    let begin = 5_000 * MS + 7;
+    let machine = Machine::from_synthetic("node:1 core:2 pu:1").unwrap();
+    let mut world = World::begun("gang", machine, (7, 2), &Told::default(), begin);
+    for turn in 1..=20 {
+        world.run_until(begin + 100 * turn * MS - 1);
+        assert_eq!(world.armed, turn as usize);
+        world.run_until(begin + 100 * turn * MS);
+        assert_eq!(world.armed, turn as usize + 1);
+    }
+    let thread = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(1)), ..world.pinned(1, 0) };
+    let attributes = vec![world.pinned(1, 0), thread];
+    let tasks = world.start(attributes);
+    assert_eq!(world.last_insert(tasks[1]).slice_ns, 20 * MS);
+}
+
+/// There are 4096 cells: on the largest machine one for each CPU, also for the last, and so a row.
+#[test]
+fn the_largest_machine_has_a_row() {
+    let mut world = World::new("gang", "node:1 l3:1 core:4096 pu:1", 1000);
+    let attributes = vec![world.pinned(4095, 0); 3];
+    let tasks = world.start(attributes);
+    let group = world.group(CgroupId::ROOT, "job", 100);
+    world.place(&tasks[..2], group);
+    world.run_ms(30);
+    let cells: Vec<u64> = tasks.iter().map(|task| world.last_queued(*task).dsq).collect();
+    assert_eq!(cells, [4095, 4095, 4096], "the last one is of no job");
 }
