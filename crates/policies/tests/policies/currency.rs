@@ -289,3 +289,31 @@ fn the_queues_of_all_caches_are_sorted() {
         assert_eq!(world.last_queued(waiting).dsq, over - 1, "CPU {cpu}");
     }
 }
+
+/// Theory 2: what is charged is time and not ticks. A task that sleeps whenever a tick comes would be charged nothing by ticks,
+/// and have all that it wants: this one, which wants nine tenths, has its half beside a hog of another job.
+#[test]
+fn who_dodges_the_tick_pays_all_the_same() {
+    let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (100, 1)]);
+    let dodger = jobs[0][0];
+    world.run_ms(1_000);
+    let part = |world: &mut World, dodges: bool| {
+        let before = world.ran_ns[dodger.0 as usize];
+        for _ in 0..6_000 {
+            let tick_ns = (world.now_ns / MS + 1) * MS;
+            world.run_until(tick_ns - MS / 20);
+            let asleep = dodges && world.cpu_of(dodger).is_some();
+            if asleep {
+                world.block(dodger);
+            }
+            world.run_until(tick_ns + MS / 20);
+            if asleep {
+                world.wake(0, dodger, false);
+            }
+        }
+        (world.ran_ns[dodger.0 as usize] - before) as f64 / (6_000 * MS) as f64
+    };
+    assert!((part(&mut world, false) - 0.5).abs() < 0.02);
+    let found = part(&mut world, true);
+    assert!((0.4..0.52).contains(&found), "{found}");
+}
