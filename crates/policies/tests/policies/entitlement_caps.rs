@@ -313,7 +313,7 @@ fn every_group_that_is_told_has_its_cap() {
 fn a_cap_that_changes_often_leaves_others_alone() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Hard(10)]);
     let attributes = vec![world.attributes()];
-    let hog = vec![world.start(attributes)];
+    let hog = [world.start(attributes)];
     world.place(&hog[0], groups[0]);
     world.run_ms(5_000);
     let before = ran_ms(&world, &hog[0]);
