@@ -153,7 +153,8 @@ static void caps_are_usages(void)
 {
 	static const struct {
 		u64 quota, period;
-	} all[] = { { 50000, 100000 }, { 100000, 100000 }, { 7, 100 }, { 33, 100 }, { 4096000000, 1000000 }, { 5000, 1000000 } };
+	} all[] = { { 50000, 100000 }, { 100000, 100000 }, { 7, 100 }, { 33, 100 }, { 4096000000, 1000000 },
+		    { 5000, 1000000 } };
 	static const u32 half_lives[] = { 1000, 1970, 5000, 100000 };
 
 	for (u32 h = 0; h < 4; h++) {
@@ -162,7 +163,8 @@ static void caps_are_usages(void)
 			double due = H / log(2) * all[i].quota / all[i].period;
 			u64 found = usage_at(all[i].quota, all[i].period);
 
-			CHECK(fabs(found - due) <= 1e-5 * due + 400, "%u ms, %u: %llu, not %.0f", half_life_ms, i, N(found), due);
+			CHECK(fabs(found - due) <= 1e-5 * due + 400, "%u ms, %u: %llu, not %.0f", half_lives[h], i, N(found),
+			      due);
 		}
 	}
 	half_life_ms = 1000;

@@ -254,8 +254,8 @@ fn own_processes_are_as_a_group_of_100() {
     assert_near(&found, &[0.5, 0.125, 0.375], 0.01);
 }
 
-/// Loops 1 and 2 go round once in each second from when the policy was loaded on, whenever that is; whoever is overdue is looked
-/// for as often.
+/// Loops 1 and 2 go round once in each second from when the policy was loaded on, whenever that is; whoever is overdue is
+/// looked for as often.
 #[test]
 fn loops_go_round_each_second() {
     const S: u64 = 1_000_000_000;

@@ -379,7 +379,8 @@ fn who_goes_on_as_an_alternate_makes_way() {
     assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![0, 2, 0], Some(cpu)));
 }
 
-/// Theory 3, 4: whoever goes on in its own row's turn has the whole of it; out of turn it is asked again after a turn of its kind.
+/// Theory 3, 4: whoever goes on in its own row's turn has the whole of it; out of turn it is asked again after a turn of its
+/// kind.
 #[test]
 fn who_goes_on_has_its_turns() {
     let (mut world, jobs) = world("gang,turn_us=10000", 2, &[2, 1], 0);
