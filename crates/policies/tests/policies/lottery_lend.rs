@@ -226,3 +226,17 @@ fn what_is_taken_back_is_gone_at_once() {
     // It has one ticket of the root's 101, and the root every other draw.
     assert!(had <= 3, "{had}");
 }
+
+/// Rule 1: a task is known by its whole name, as long as a kernel keeps it: the one who lends, and not one whose name differs
+/// in the last of 15 letters.
+#[test]
+fn who_lends_is_known_by_its_whole_name() {
+    let mut world = world(&[("a-long-client-1", "a-long-server-1")]);
+    let names = ["a-long-server-1", "a-long-client-1", "a-long-client-2", "hog"];
+    let attributes = names.iter().map(|name| named(&world, name, 0)).collect();
+    let tasks = world.start(attributes);
+    sleep(&mut world, tasks[1]);
+    sleep(&mut world, tasks[2]);
+    let found = shares(&mut world, &[tasks[0], tasks[3]], 2_000);
+    assert_shares(&found, &[200.0, 100.0], 2_000);
+}

@@ -97,6 +97,21 @@ fn who_is_overdue_runs_where_it_may() {
     }
 }
 
+/// Theory 2: tasks of no group are looked for as well, beside heavier ones of none and a group of the highest weight.
+#[test]
+fn nobody_of_the_root_waits_for_ever() {
+    for spec in overdue() {
+        let mut world = World::new(spec, "node:1 core:1 pu:1", 1000);
+        let heavy = TaskAttributes { nice: -20, ..world.attributes() };
+        let attributes = vec![light(&world), heavy.clone(), heavy.clone(), heavy];
+        let tasks = world.start(attributes);
+        let group = world.group(CgroupId::ROOT, "heavy", 10_000);
+        world.place(&tasks[3..], group);
+        let waited = longest_waits(&mut world, &tasks[..1], 60_000)[0];
+        assert!(waited <= 11_200, "{spec}: {waited} ms");
+    }
+}
+
 /// Who is overdue, and what is done about it, to the nanosecond.
 #[test]
 fn ten_seconds_are_enough() {
