@@ -2,6 +2,7 @@
 //! Turns the instructions of an object into [`Op`]s: branch targets become indices, symbols become addresses or
 //! numbers, a 64-bit immediate load becomes one op. What no engine could execute is refused here.
 
+use crate::execution::STACK_BYTES;
 use crate::lines::{self, Files, SourceLine};
 use crate::op::{Atomic, Code, Op, Reg};
 use crate::{GuestAddr, LoadError, Resolver};
@@ -35,8 +36,8 @@ pub(crate) struct FunctionCode {
     pub name: String,
     /// Index of its first op.
     pub entry: u32,
-    /// Whether it mentions r10: its frame must start out zeroed.
-    pub uses_stack: bool,
+    /// So many bytes of its frame it can reach, from the end: they must start out zeroed.
+    pub stack: u32,
     /// Source lines in ascending order of slot.
     pub lines: Vec<LineInfo>,
     /// Calls that were inlined into it.
@@ -114,13 +115,13 @@ impl Decoder<'_> {
     fn function(&mut self, program: &mut Program) -> Result<(), (u32, Problem)> {
         let function = self.function;
         self.number_slots()?;
-        let mut uses_stack = false;
+        let mut stack = 0;
         for slot in 0..function.insns.len() as u32 {
             if self.starts[slot as usize] == SECOND_HALF {
                 continue;
             }
             let op = self.op(slot, program).map_err(|problem| (slot, problem))?;
-            uses_stack |= op.dst == Reg::FRAME || op.src == Reg::FRAME;
+            stack = stack.max(reach(&op));
             program.ops.push(op);
             program.slots.push(slot);
         }
@@ -131,7 +132,7 @@ impl Decoder<'_> {
         program.stated.extend(stated);
         let (name, entry) = (function.name.clone(), self.base as u32);
         let (lines, inlined) = (function.lines.clone(), function.inlined.clone());
-        program.functions.push(FunctionCode { name, entry, uses_stack, lines, inlined });
+        program.functions.push(FunctionCode { name, entry, stack, lines, inlined });
         Ok(())
     }
 
@@ -292,6 +293,22 @@ impl Decoder<'_> {
 fn op(code: Code, insn: &Insn) -> Op {
     let [dst, src] = [insn.dst, insn.src].map(|number| Reg::new(number).expect("both were looked at"));
     Op { code, dst, src, probe: false, at: i32::from(insn.off), imm: i64::from(insn.imm) }
+}
+
+/// How many bytes of its frame an op can reach, or make others reach: all of them, if it does not just load or store.
+fn reach(op: &Op) -> u32 {
+    use Code::*;
+    let goes_on = match op.code {
+        Load8 | Load16 | Load32 | Load64 | LoadSx8 | LoadSx16 | LoadSx32 => op.src == Reg::FRAME,
+        Store8K | Store16K | Store32K | Store64K => op.dst == Reg::FRAME,
+        Store8X | Store16X | Store32X | Store64X => op.dst == Reg::FRAME && op.src != Reg::FRAME,
+        _ => false,
+    };
+    match op.at {
+        at if goes_on && -(STACK_BYTES as i32) < at && at < 0 => at.unsigned_abs(),
+        _ if op.dst == Reg::FRAME || op.src == Reg::FRAME => STACK_BYTES,
+        _ => 0,
+    }
 }
 
 /// An op that faults with a text when it is reached.

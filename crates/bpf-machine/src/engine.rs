@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A machine, taken apart for a run, and the frames of its executions: what the interpreter and the helpers share.
 
-use crate::decode::Program;
-use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, STACK_BYTES, Step, Then};
+use crate::decode::{FunctionCode, Program};
+use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, SAVED, STACK_BYTES, Step, Then};
 use crate::maps::ElementKey;
+use crate::memory::pitch;
 use crate::{FaultKind, GuestAddr, MapHandle, Maps, Memory, RegionId};
 use bpf_object::FunctionId;
+
+/// Bytes from one frame to the next in the storage of their region.
+pub(crate) const FRAME_PITCH: usize = pitch(STACK_BYTES) as usize;
 
 /// Regions of what engines need.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,7 @@ impl Regions {
 
 impl Engine<'_> {
     /// Enters the outermost function.
+    #[inline(always)]
     pub fn begin(&mut self, x: &mut Execution) {
         // The first time; stacks stay where they are.
         if x.stack_addr == 0 {
@@ -70,7 +75,7 @@ impl Engine<'_> {
         frame.caller = caller;
         frame.function = function;
         frame.return_pc = x.pc as u32 + 1;
-        frame.saved.copy_from_slice(&x.regs[6..10]);
+        frame.saved.copy_from_slice(&x.regs[SAVED]);
         frame.then = then;
         x.depth += 1;
         self.enter_frame(x);
@@ -78,18 +83,23 @@ impl Engine<'_> {
     }
 
     /// Goes to the start of the innermost frame's function.
-    #[inline]
+    #[inline(always)]
     fn enter_frame(&mut self, x: &mut Execution) {
         let frame = x.frame();
         frame.loops_left = MAX_LOOPS;
         let code = &self.program.functions[frame.function.0 as usize];
         x.pc = code.entry as usize;
-        if code.uses_stack {
-            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
-            let slot = self.frame_slot(x, x.depth - 1);
-            self.memory.slot_mut(self.regions.stacks, slot).fill(0);
-        }
+        self.clear_frame(code, self.frame_end(x));
         self.point_to_frame(x);
+    }
+
+    /// A function begins whose frame ends there.
+    #[inline]
+    pub fn clear_frame(&mut self, code: &FunctionCode, end: usize) {
+        if code.stack > 0 {
+            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
+            self.memory.zero(self.regions.stacks, end - code.stack as usize..end);
+        }
     }
 
     fn frame_slot(&self, x: &Execution, depth: u32) -> u32 {
@@ -159,7 +169,7 @@ impl Engine<'_> {
         x.depth -= 1;
         x.pc = return_pc as usize;
         x.regs[0] = value;
-        x.regs[6..10].copy_from_slice(&saved);
+        x.regs[SAVED].copy_from_slice(&saved);
         self.point_to_frame(x);
     }
 

@@ -17,6 +17,9 @@ pub(crate) const FRAME_STRIDE: u32 = 2 * STACK_BYTES;
 /// r0 to r10, and more, so that a number of four bits needs no check.
 pub(crate) const REGS: usize = 16;
 
+/// r6 to r9, which a function leaves as they were.
+pub(crate) const SAVED: std::ops::Range<usize> = 6..10;
+
 /// How often each activation of a function may pass `may_goto`, and how long loops of helpers and iterators may be, as
 /// `BPF_MAX_LOOPS` of the kernel.
 pub(crate) const MAX_LOOPS: u32 = 8 << 20;
@@ -127,6 +130,26 @@ impl Execution {
     /// The innermost frame.
     pub(crate) fn frame(&mut self) -> &mut Frame {
         &mut self.frames[self.depth as usize - 1]
+    }
+
+    /// A plain call from the innermost frame: a frame for the function, if there is room for one.
+    #[inline(always)]
+    pub(crate) fn call(
+        &mut self,
+        function: FunctionId,
+        return_pc: u32,
+        regs: &[u64; REGS],
+        caller: SourceLine,
+    ) -> bool {
+        let Some(frame) = self.frames.get_mut(self.depth as usize) else { return false };
+        frame.function = function;
+        frame.return_pc = return_pc;
+        frame.saved.copy_from_slice(&regs[SAVED]);
+        frame.loops_left = MAX_LOOPS;
+        frame.then = Then::Return;
+        frame.caller = caller;
+        self.depth += 1;
+        true
     }
 
     /// r1 to r5.

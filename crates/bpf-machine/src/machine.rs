@@ -163,7 +163,7 @@ impl Machine {
         assert!(cpu < self.maps.cpus, "CPU {cpu} of {}", self.maps.cpus);
         let entry = self.program.functions[function.0 as usize].entry;
         execution.regs = [0; REGS];
-        execution.regs[1..=args.len()].copy_from_slice(args);
+        execution.regs[1..].iter_mut().zip(args).for_each(|(reg, arg)| *reg = *arg);
         execution.pc = entry as usize;
         execution.cpu = cpu;
         execution.executed = 0;

@@ -40,7 +40,7 @@ pub struct Region {
     data: Vec<u8>,
     /// Bytes of storage for a slot. Guest addresses have power-of-two strides; storage that had them too would put the
     /// same field of all tasks into a handful of cache sets. Large objects take an odd number of cache lines instead.
-    pitch: usize,
+    pitch: u32,
     /// Stride less one: gives the offset in a slot.
     mask: u32,
     /// Log2 of the stride.
@@ -58,7 +58,7 @@ impl Region {
         let (slot, inside) = (offset >> self.shift, offset & self.mask);
         // The stride is at most 2 GiB, so the sum cannot wrap for lengths up to 2 GiB.
         let fits = len <= self.size && inside <= self.size - len;
-        (fits && slot < self.slots).then_some(slot as usize * self.pitch + inside as usize)
+        (fits && slot < self.slots).then_some(slot as usize * self.pitch as usize + inside as usize)
     }
 
     /// The same for a few bytes whose number is known. A slot that does not exist lies beyond `data`.
@@ -66,7 +66,7 @@ impl Region {
     fn find_few<const N: usize>(&self, offset: u32) -> Option<usize> {
         const { assert!(N <= 8) };
         let (slot, inside) = (offset >> self.shift, offset & self.mask);
-        (inside + N as u32 <= self.size).then_some(slot as usize * self.pitch + inside as usize)
+        (inside + N as u32 <= self.size).then_some(slot as usize * self.pitch as usize + inside as usize)
     }
 
     /// Slot and offset in it of the object that `offset` falls into.
@@ -77,11 +77,11 @@ impl Region {
 }
 
 /// Bytes of storage for objects of `size` bytes: from four cache lines on, an odd number of lines.
-fn pitch(size: u32) -> usize {
-    const LINE: usize = 64;
-    let lines = (size as usize).div_ceil(LINE);
+pub(crate) const fn pitch(size: u32) -> u32 {
+    const LINE: u32 = 64;
+    let lines = size.div_ceil(LINE);
     match lines {
-        0..4 => size as usize,
+        0..4 => size,
         _ => (lines | 1) * LINE,
     }
 }
@@ -145,7 +145,7 @@ impl Memory {
         let last = u64::from(slots.saturating_sub(1));
         let end = (last << r.shift) + u64::from(r.size);
         assert!(end <= REGION_SPAN, "region {}: {slots} slots do not fit", self.name(region));
-        slots as usize * r.pitch
+        slots as usize * r.pitch as usize
     }
 
     /// Makes room for at least `slots` objects, the new ones zeroed. Addresses stay valid.
@@ -281,7 +281,7 @@ impl Memory {
     #[inline]
     pub fn slot(&self, region: RegionId, slot: u32) -> &[u8] {
         let r = self.region(region);
-        let at = slot as usize * r.pitch;
+        let at = slot as usize * r.pitch as usize;
         &r.data[at..at + r.size as usize]
     }
 
@@ -289,7 +289,7 @@ impl Memory {
     #[inline]
     pub fn slot_mut(&mut self, region: RegionId, slot: u32) -> &mut [u8] {
         let r = self.region_mut(region);
-        let at = slot as usize * r.pitch;
+        let at = slot as usize * r.pitch as usize;
         &mut r.data[at..at + r.size as usize]
     }
 
@@ -325,8 +325,8 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn load_le<const N: usize>(&self, addr: GuestAddr) -> Option<u64> {
         let (_, region, offset) = self.split(addr)?;
-        let bytes = region.data.get(region.find_few::<N>(offset)?..)?.first_chunk::<N>()?;
-        Some(word(*bytes))
+        let at = region.find_few::<N>(offset)?;
+        Some(word(*region.data.get(at..at + N)?.first_chunk::<N>()?))
     }
 
     /// Stores the low `N` bytes; `None` where [`Memory::bad_store`] says why.
@@ -337,7 +337,7 @@ impl Memory {
         if region.access != Access::ReadWrite {
             return None;
         }
-        region.data.get_mut(at..)?.first_chunk_mut::<N>()?.copy_from_slice(&value.to_le_bytes()[..N]);
+        region.data.get_mut(at..at + N)?.copy_from_slice(&value.to_le_bytes()[..N]);
         Some(())
     }
 
@@ -351,7 +351,13 @@ impl Memory {
     #[inline]
     pub(crate) fn storage_end(&self, region: RegionId, slot: u32) -> usize {
         let r = self.region(region);
-        slot as usize * r.pitch + r.size as usize
+        slot as usize * r.pitch as usize + r.size as usize
+    }
+
+    /// Fills a part of a region's storage with zeros.
+    #[inline]
+    pub(crate) fn zero(&mut self, region: RegionId, part: std::ops::Range<usize>) {
+        self.region_mut(region).data[part].fill(0);
     }
 
     /// Loads `N` bytes from a [`Memory::place`].

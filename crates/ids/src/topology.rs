@@ -130,10 +130,11 @@ impl Topology {
 
     /// How far apart two CPUs are. Both must exist.
     pub fn locality(&self, a: CpuId, b: CpuId) -> Locality {
-        let (x, y) = (self.place(a), self.place(b));
         if a == b {
-            Locality::Same
-        } else if x.core == y.core {
+            return Locality::Same;
+        }
+        let (x, y) = (self.place(a), self.place(b));
+        if x.core == y.core {
             Locality::Smt
         } else if x.llc == y.llc {
             Locality::Llc

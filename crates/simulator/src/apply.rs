@@ -28,11 +28,13 @@ impl<M: Model> Run<'_, M> {
             self.write_script(cpu, charge);
         }
         self.tell_output();
-        let mut effects = std::mem::take(&mut self.output.effects);
-        for effect in effects.drain(..) {
-            self.carry(cpu, effect);
+        if !self.output.effects.is_empty() {
+            let mut effects = std::mem::take(&mut self.output.effects);
+            for effect in effects.drain(..) {
+                self.carry(cpu, effect);
+            }
+            self.output.effects = effects;
         }
-        self.output.effects = effects;
         if !self.cpus[cpu.index()].script.is_empty() && !self.cpus[cpu.index()].waits_for_lock {
             self.follow_script(cpu);
         }

@@ -292,6 +292,9 @@ impl Entry {
 
     /// Place of this caller's row. There are few callers, and mostly a name is the same string.
     fn row_of(&mut self, caller: &'static str) -> usize {
+        if self.rows.get(self.row).is_some_and(|row| std::ptr::eq(row.caller, caller)) {
+            return self.row;
+        }
         let is_it = |row: &Row| std::ptr::eq(row.caller, caller) || row.caller == caller;
         self.rows.iter().position(is_it).unwrap_or_else(|| {
             let zero = Nanos::ZERO;

@@ -89,11 +89,10 @@ impl EventQueue {
 
     /// When the next alarm is due.
     pub fn next_due(&self) -> Option<Nanos> {
-        let first = match self.gap_at_root {
-            true => self.heap.get(1..)?.iter().take(ARITY).min(),
-            false => self.heap.first(),
-        };
-        first.map(|entry| entry.time())
+        match self.gap_at_root {
+            true => self.heap.get(1..)?.iter().take(ARITY).map(|entry| entry.time()).min(),
+            false => self.heap.first().map(|entry| entry.time()),
+        }
     }
 
     /// Takes the next alarm.

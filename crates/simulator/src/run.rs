@@ -328,16 +328,19 @@ impl<'a, M: Model> Run<'a, M> {
     }
 
     fn has_more(&mut self) -> bool {
-        if self.alarms.next_due().is_none() && self.spared.is_any() {
+        let mut due = self.alarms.next_due();
+        if due.is_none() && self.spared.is_any() {
             self.take_all_back();
+            due = self.alarms.next_due();
+        }
+        if due.is_none_or(|due| self.deadline.is_some_and(|end| due >= end)) {
+            return false;
         }
         let Left { alive, ready, asleep, starts, spinning } = self.left.without(self.beside);
         // Those that spin wait for the others. Frozen ones are not ready.
         let ready = ready.saturating_sub(spinning);
-        let can_move = ready + asleep + starts > 0 || self.faults.holds_tasks() || self.operations.are_planned();
-        let waits_for_deadline = alive > 0 && self.deadline.is_some();
-        let due = self.alarms.next_due();
-        (can_move || waits_for_deadline) && due.is_some_and(|due| self.deadline.is_none_or(|end| due < end))
+        let can_move = ready + asleep + starts > 0 || alive > 0 && self.deadline.is_some();
+        can_move || self.faults.holds_tasks() || self.operations.are_planned()
     }
 
     /// What was set for now happens.

@@ -78,8 +78,8 @@ impl Engine<'_> {
     #[inline(always)]
     fn straight<H: Host>(&mut self, x: &mut Execution, host: &mut H, left: u64, quick: bool) -> (Stop, u64) {
         let program = self.program;
-        let (ops, loops_left) = (&program.ops, x.frame().loops_left);
-        let mut progress = Progress { pc: x.pc, left, loops_left, probe_reads: x.probe_reads };
+        let ops = &program.ops;
+        let mut progress = Progress { pc: x.pc, left, probe_reads: x.probe_reads };
         let stop = match self.counts.take() {
             Some(counts) => {
                 let stop = straight::run(ops, self, x, host, &mut progress, &mut *counts);
@@ -92,7 +92,6 @@ impl Engine<'_> {
         };
         x.pc = progress.pc;
         x.probe_reads = progress.probe_reads;
-        x.frame().loops_left = progress.loops_left;
         (stop, progress.left)
     }
 

@@ -6,10 +6,10 @@
 //! shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and where lines
 //! are counted, each op is looked at. So the loop is compiled for each [`Count`].
 
-use crate::engine::Engine;
-use crate::execution::{Execution, REGS, Then};
+use crate::engine::{Engine, FRAME_PITCH};
+use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, REGS, SAVED, Then};
 use crate::op::{Code, Op};
-use crate::{Context, FaultKind, Host, helpers, iter_num};
+use crate::{Context, FaultKind, Host, SourceLine, helpers, iter_num};
 use bpf_object::FunctionId;
 
 /// Why the inner loop stopped.
@@ -30,12 +30,24 @@ pub(super) enum Stop {
     BadCall(FaultKind),
 }
 
+/// The own line of the op at `pc`, or of the call that led there.
+#[inline(always)]
+fn line(engine: &Engine<'_>, x: &Execution, pc: usize) -> SourceLine {
+    let own = engine.program.own[pc];
+    if own.is_known() { own } else { x.frames[x.depth as usize - 1].caller }
+}
+
 /// What the host may touch in a call of the op at `pc`, up to which so many instructions were executed.
 #[inline(always)]
 fn context<'c>(engine: &'c mut Engine<'_>, x: &Execution, pc: usize, executed: u64) -> Context<'c> {
-    let own = engine.program.own[pc];
-    let line = if own.is_known() { own } else { x.frames[x.depth as usize - 1].caller };
+    let line = line(engine, x, pc);
     Context { memory: engine.memory, maps: engine.maps, cpu: x.cpu, line, executed: x.executed + executed }
+}
+
+/// r1 to r5.
+#[inline(always)]
+fn arguments(regs: &[u64; REGS]) -> [u64; 5] {
+    [regs[1], regs[2], regs[3], regs[4], regs[5]]
 }
 
 /// What the inner loop changes besides registers and memory.
@@ -44,8 +56,6 @@ pub(super) struct Progress {
     pub pc: usize,
     /// Instructions left of the budget.
     pub left: u64,
-    /// How often `may_goto` may still fall through (contract 3.1).
-    pub loops_left: u32,
     /// Loads that gave 0 instead of a fault.
     pub probe_reads: u64,
 }
@@ -112,29 +122,58 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
     count: &mut C,
 ) -> Stop {
     use Code::*;
-    let mut pc = progress.pc;
-    let mut left = progress.left;
-    let all = left;
+    let all = progress.left;
     let stacks = engine.regions.stacks.0;
     let mut frame_end = engine.frame_end(x);
-    // Ops from here to `pc` are executed and not yet taken from `left`.
-    let mut from = pc;
-    let stop = loop {
-        let op = &ops[pc];
-        if C::EACH && left == (pc - from) as u64 {
-            break Stop::Budget;
+    // Here they are nearer than behind `x`.
+    let mut regs = x.regs;
+    // The ops from the next one on. That is all that changes from op to op: with `spare` it says what is left of the budget.
+    let mut rest = ops[progress.pc..].iter();
+    let mut spare = all.wrapping_sub(rest.len() as u64);
+    let (stop, pc) = loop {
+        // Index of the next op, and what is left of the budget before it.
+        macro_rules! pc {
+            () => {
+                ops.len() - rest.len()
+            };
         }
-        count.executes(pc);
-        pc += 1;
+        macro_rules! left {
+            () => {
+                spare.wrapping_add(rest.len() as u64)
+            };
+        }
+        if C::EACH && left!() == 0 {
+            break (Stop::Budget, pc!());
+        }
+        count.executes(pc!());
+        let op = rest.next().expect("a function ends with an exit or a jump");
         let k = op.imm as u64;
+        // Stops at this op, or at number `$nth` of those that it stands for.
+        macro_rules! stop {
+            ($stop:expr) => {
+                stop!($stop, 1)
+            };
+            ($stop:expr, $nth:literal) => {
+                break ($stop, pc!() + $nth - 2)
+            };
+        }
+        // Passes over ops that this one stands for.
+        macro_rules! skip {
+            (1) => {
+                rest.next()
+            };
+            (2) => {
+                rest.nth(1)
+            };
+        }
         macro_rules! dst {
             () => {
-                x.regs[op.dst as usize]
+                regs[op.dst as usize]
             };
         }
         macro_rules! src {
             () => {
-                x.regs[op.src as usize]
+                regs[op.src as usize]
             };
         }
 
@@ -159,15 +198,20 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 dst!() = u64::from($f(dst!() as u32, src!() as u32))
             };
         }
+        macro_rules! go_on_at {
+            ($pc:expr) => {{
+                let left = left!();
+                rest = ops[$pc..].iter();
+                spare = left.wrapping_sub(rest.len() as u64);
+                if !C::EACH && left < ops.len() as u64 {
+                    break (Stop::NearBudget, pc!());
+                }
+            }};
+        }
         macro_rules! jump {
             ($condition:expr) => {
                 if $condition {
-                    left -= (pc - from) as u64;
-                    pc = op.at as usize;
-                    from = pc;
-                    if !C::EACH && left < ops.len() as u64 {
-                        break Stop::NearBudget;
-                    }
+                    go_on_at!(op.at as usize);
                 }
             };
         }
@@ -180,10 +224,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                         progress.probe_reads += 1;
                         dst!() = 0;
                     }
-                    None => {
-                        pc -= 1;
-                        break Stop::BadLoad { addr, size: $bytes };
-                    }
+                    None => stop!(Stop::BadLoad { addr, size: $bytes }),
                 }
             }};
         }
@@ -191,8 +232,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             ($bytes:literal, $value:expr) => {{
                 let addr = dst!().wrapping_add(i64::from(op.at) as u64);
                 if engine.memory.store_le::<$bytes>(addr, $value).is_none() {
-                    pc -= 1;
-                    break Stop::BadStore { addr, size: $bytes };
+                    stop!(Stop::BadStore { addr, size: $bytes });
                 }
             }};
         }
@@ -202,29 +242,26 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 let addr = $addr;
                 match engine.memory.load_le::<$bytes>(addr) {
                     Some(value) => dst!() = value,
-                    None => {
-                        pc = pc + $nth - 2;
-                        break Stop::BadLoad { addr, size: $bytes };
-                    }
+                    None => stop!(Stop::BadLoad { addr, size: $bytes }, $nth),
                 }
             }};
         }
         macro_rules! table {
             ($bytes:literal) => {{
                 load_from!($bytes, k.wrapping_add(src!()), 3);
-                pc += 2;
+                skip!(2);
             }};
         }
         macro_rules! global {
             ($bytes:literal) => {{
                 dst!() = engine.memory.load_at::<$bytes>(op.at as u16, k as usize).expect(STAYS);
-                pc += 1;
+                skip!(1);
             }};
         }
         macro_rules! load_and_jump {
             ($bytes:literal, $compare:ident) => {{
                 load_from!($bytes, src!().wrapping_add((op.imm >> 32) as u64), 1);
-                pc += 1;
+                skip!(1);
                 jump!((dst!() as u32).$compare(&(k as u32)))
             }};
         }
@@ -246,13 +283,10 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         // A call whose value is that of `$call`, which gets the host and its context.
         macro_rules! call {
             ($call:expr) => {{
-                let mut context = context(engine, x, pc - 1, all - left + (pc - from) as u64);
-                match $call(&mut *host, x.arguments(), &mut context) {
-                    Ok(value) => x.regs[0] = value,
-                    Err(fault) => {
-                        pc -= 1;
-                        break Stop::BadCall(fault);
-                    }
+                let mut context = context(engine, x, pc!() - 1, all.wrapping_sub(left!()));
+                match $call(&mut *host, arguments(&regs), &mut context) {
+                    Ok(value) => regs[0] = value,
+                    Err(fault) => stop!(Stop::BadCall(fault)),
                 }
             }};
         }
@@ -263,8 +297,8 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         }
         macro_rules! plain {
             () => {
-                match host.plain((k >> 32) as u32, k as u32, [x.regs[1], x.regs[2]], engine.memory) {
-                    Some(value) => x.regs[0] = value,
+                match host.plain((k >> 32) as u32, k as u32, [regs[1], regs[2]], engine.memory) {
+                    Some(value) => regs[0] = value,
                     None => kfunc!(),
                 }
             };
@@ -278,64 +312,54 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             };
         }
 
-        // The innermost frame is another one from here on.
-        macro_rules! go_on_elsewhere {
-            () => {{
-                left -= (pc - from) as u64;
-                pc = x.pc;
-                from = pc;
-                progress.loops_left = x.frame().loops_left;
-                frame_end = engine.frame_end(x);
-                if left < ops.len() as u64 {
-                    break Stop::NearBudget;
-                }
-            }};
-        }
-
         match op.code {
             Call if C::CALLS => {
-                x.pc = pc - 1;
-                x.frame().loops_left = progress.loops_left;
-                if let Err(fault) = engine.push(x, FunctionId(op.at as u32), Then::Return) {
-                    pc -= 1;
-                    break Stop::BadCall(fault);
+                let code = &engine.program.functions[op.at as usize];
+                let caller = line(engine, x, pc!() - 1);
+                if !x.call(FunctionId(op.at as u32), pc!() as u32, &regs, caller) {
+                    stop!(Stop::BadCall(FaultKind::CallDepth(MAX_FRAMES)));
                 }
-                go_on_elsewhere!()
+                regs[10] += u64::from(FRAME_STRIDE);
+                frame_end += FRAME_PITCH;
+                engine.clear_frame(code, frame_end);
+                go_on_at!(code.entry as usize);
             }
             Exit if C::CALLS && x.depth > 1 && matches!(x.frame().then, Then::Return) => {
-                engine.pop(x, x.regs[0]);
-                go_on_elsewhere!()
+                let frame = x.frame();
+                regs[SAVED].copy_from_slice(&frame.saved);
+                let return_pc = frame.return_pc as usize;
+                x.depth -= 1;
+                regs[10] -= u64::from(FRAME_STRIDE);
+                frame_end -= FRAME_PITCH;
+                go_on_at!(return_pc);
             }
-            Exit if C::CALLS && x.depth == 1 && x.lock == 0 => break Stop::Returned,
+            Exit if C::CALLS && x.depth == 1 && x.lock == 0 => break (Stop::Returned, pc!()),
             Kfunc if C::CALLS => kfunc!(),
             MovKfunc2 => {
                 dst!() = src!();
-                pc += 1;
+                skip!(1);
                 kfunc!()
             }
             MovwKfunc2 => {
                 dst!() = u64::from(src!() as u32);
-                pc += 1;
+                skip!(1);
                 kfunc!()
             }
             PlainKfunc => plain!(),
             MovPlain2 => {
                 dst!() = src!();
-                pc += 1;
+                skip!(1);
                 plain!()
             }
             MovwPlain2 => {
                 dst!() = u64::from(src!() as u32);
-                pc += 1;
+                skip!(1);
                 plain!()
             }
             HostHelper => call!(|host: &mut H, args, context: &mut Context<'_>| host.helper(k as u32, args, context)),
-            StorageGet => match helpers::storage_get(engine.memory, engine.maps, x.arguments()) {
-                Ok(value) => x.regs[0] = value,
-                Err(fault) => {
-                    pc -= 1;
-                    break Stop::BadCall(fault);
-                }
+            StorageGet => match helpers::storage_get(engine.memory, engine.maps, arguments(&regs)) {
+                Ok(value) => regs[0] = value,
+                Err(fault) => stop!(Stop::BadCall(fault)),
             },
             IterNext => iterate!(iter_num::next),
             IterNew => iterate!(iter_num::new),
@@ -343,61 +367,61 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
 
             Const2 => {
                 dst!() = k;
-                pc += 1;
+                skip!(1);
             }
             Const3 => {
                 dst!() = k;
-                pc += 2;
+                skip!(2);
             }
             ConstJump2 => {
                 dst!() = k;
-                pc += 1;
+                skip!(1);
                 jump!(true)
             }
             ConstJump3 => {
                 dst!() = k;
-                pc += 2;
+                skip!(2);
                 jump!(true)
             }
             Sum2 => {
                 dst!() = src!().wrapping_add(k);
-                pc += 1;
+                skip!(1);
             }
             MovLsh2 => {
                 dst!() = src!().wrapping_shl(k as u32);
-                pc += 1;
+                skip!(1);
             }
             AndLsh2 => {
                 dst!() = u64::from(dst!() as u32 & k as u32).wrapping_shl((k >> 32) as u32);
-                pc += 1;
+                skip!(1);
             }
             MovMov2 => {
                 dst!() = src!();
-                x.regs[op.at as usize % REGS] = x.regs[(op.at >> 8) as usize % REGS];
-                pc += 1;
+                regs[op.at as usize % REGS] = regs[(op.at >> 8) as usize % REGS];
+                skip!(1);
             }
             SetSet2 => {
                 dst!() = k;
                 src!() = i64::from(op.at) as u64;
-                pc += 1;
+                skip!(1);
             }
             SetMov2 => {
                 dst!() = k;
-                x.regs[op.at as usize % REGS] = x.regs[(op.at >> 8) as usize % REGS];
-                pc += 1;
+                regs[op.at as usize % REGS] = regs[(op.at >> 8) as usize % REGS];
+                skip!(1);
             }
             Difference2 => {
-                dst!() = src!().wrapping_sub(x.regs[op.at as usize % REGS]);
-                pc += 1;
+                dst!() = src!().wrapping_sub(regs[op.at as usize % REGS]);
+                skip!(1);
             }
             AndJz2 => {
                 dst!() = u64::from(dst!() as u32 & k as u32);
-                pc += 1;
+                skip!(1);
                 jump!(dst!() == 0)
             }
             AndJnz2 => {
                 dst!() = u64::from(dst!() as u32 & k as u32);
-                pc += 1;
+                skip!(1);
                 jump!(dst!() != 0)
             }
             Load8Jeq2 => load_and_jump!(1, eq),
@@ -412,11 +436,10 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 dst!() = k.wrapping_add(src!());
                 let addr = dst!().wrapping_add(i64::from(op.at >> 8) as u64);
                 let Some(value) = engine.memory.load_le::<8>(addr) else {
-                    pc += 1;
-                    break Stop::BadLoad { addr, size: 8 };
+                    stop!(Stop::BadLoad { addr, size: 8 }, 3);
                 };
-                x.regs[op.at as usize % REGS] = value;
-                pc += 2;
+                regs[op.at as usize % REGS] = value;
+                skip!(2);
             }
             Global8x2 => global!(1),
             Global16x2 => global!(2),
@@ -505,8 +528,8 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             CastUser => dst!() = if src!() as u32 == 0 { 0 } else { u64::from(src!() as u32) | ARENA_USER_BASE },
 
             Ja => jump!(true),
-            MayGoto if progress.loops_left == 0 => jump!(true),
-            MayGoto => progress.loops_left -= 1,
+            MayGoto if x.frame().loops_left == 0 => jump!(true),
+            MayGoto => x.frame().loops_left -= 1,
             Jeq64K => jump!(dst!() == k),
             Jeq64X => jump!(dst!() == src!()),
             Jeq32K => jump!(dst!() as u32 == k as u32),
@@ -569,16 +592,19 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             Store64X => store!(8, src!()),
 
             Atomic | Call | Helper | Kfunc | Exit | Poison | MissingKfunc => {
-                pc -= 1;
-                count.takes_back(pc);
-                break Stop::Special;
+                count.takes_back(pc!() - 1);
+                stop!(Stop::Special);
             }
         }
     };
+    match stop {
+        Stop::Returned => x.regs[0] = regs[0],
+        _ => x.regs = regs,
+    }
     // An op that faults has been executed; the next one to look at is that one.
     let faulted = matches!(stop, Stop::BadLoad { .. } | Stop::BadStore { .. } | Stop::BadCall(_));
     progress.pc = pc;
-    progress.left = left - (pc - from) as u64 - u64::from(faulted);
+    progress.left = spare.wrapping_add((ops.len() - pc) as u64) - u64::from(faulted);
     stop
 }
 

@@ -78,8 +78,8 @@ impl Kernel {
         let block = self.machine.argument_block(&self.execution, args);
         let locked = op.locks_runqueue().then_some(cpu);
         let running = Running { op: Some(op), direct, locked, subjects, ..Running::NONE };
-        let watched = subjects[0].some().or_else(|| self.core.current(self.core.context.cpu).some());
-        let watched = watched.filter(|_| self.core.details_told);
+        let subject = || subjects[0].some().or_else(|| self.core.current(self.core.context.cpu).some());
+        let watched = self.core.details_told.then(subject).flatten();
         let before = watched.map_or(Vec::new(), |task| self.kept_for(op, task));
         let result = self.execute(running, function, &[block]).await;
         if let Some(task) = watched {
