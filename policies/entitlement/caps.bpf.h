@@ -30,6 +30,8 @@
 #ifndef CAPS_BPF_H
 #define CAPS_BPF_H
 
+#include <weir/group-name.bpf.h>
+
 #define LOOK_NS 10000000ULL
 #define NO_CAP (~0ULL)
 #define NO_QUOTA (~0ULL)
@@ -39,10 +41,6 @@
 /* The longest period, and more CPU time in it than the largest machine has: both in microseconds. */
 #define MOST_PERIOD_US 1000000ULL
 #define MOST_QUOTA_US (MAX_CPUS * MOST_PERIOD_US)
-
-struct name {
-	char text[32];
-};
 
 struct told_cap {
 	u32 percent;
@@ -204,11 +202,11 @@ static __always_inline void first_cap(struct cgroup *cgrp, struct scx_cgroup_ini
 	u32 number = number_of(cgrp);
 	u64 soft = NO_CAP, hard = NO_CAP;
 	struct told_cap *told;
-	struct name name = {};
+	struct name name;
 
 	if (number == ROOT_JOB || !is_own(cgrp, number))
 		return;
-	bpf_probe_read_kernel_str(name.text, sizeof(name.text), cgrp->kn->name);
+	read_name(&name, cgrp);
 	told = bpf_map_lookup_elem(&told_caps, &name);
 	if (told && told->hard)
 		hard = usage_at(told->percent, 100);

@@ -167,7 +167,7 @@ static u64 redrawn(struct task_struct *p, u64 key)
 /* ---- 7: currencies ---- */
 
 /* Jobs of which somebody waits, as bits. */
-static __noinline u64 jobs_that_wait(void)
+VERIFIED_ONCE u64 jobs_that_wait(void)
 {
 	u64 found = 0;
 	int number;
@@ -227,7 +227,7 @@ static __noinline u32 draw_in(u32 at, u64 some, u64 all)
 }
 
 /* Of the jobs `some`, of which somebody wants the CPU, the one that wins. */
-static __noinline u32 draw_job(u64 some)
+VERIFIED_ONCE u32 draw_job(u64 some)
 {
 	u64 all = with_ancestors(some);
 	u32 at = ROOT_JOB, next;

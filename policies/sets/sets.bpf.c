@@ -32,6 +32,7 @@
  */
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
+#include <weir/group-name.bpf.h>
 #include <weir/topology.bpf.h>
 
 LICENSE("GPL");
@@ -44,10 +45,6 @@ RODATA bool lend = true;
 #define MS_NS 1000000ULL
 #define DEFAULT_SET ROOT_JOB
 #define MOST_RESERVATIONS 64
-
-struct name {
-	char text[32];
-};
 
 /* What user space knows of jobs, by the names of their cgroups. */
 struct reservation {
@@ -320,6 +317,8 @@ SEC("syscall") int assign(struct assignment *to)
 {
 	int number;
 
+	if (!to->group[0])
+		return -2; /* ENOENT */
 	for_range(number, 1, last_job + 1) {
 		struct set *s = set_at(number);
 		const u64 *name = (const u64 *)s->name.text, *wanted = (const u64 *)to->group;
@@ -478,11 +477,11 @@ SLEEPABLE_OP2(s32, sets_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_in
 	u32 number = number_of(cgrp);
 	struct set *s = set_at(number);
 	struct reservation *reservation;
-	struct name name = {};
+	struct name name;
 
 	if (error || number == ROOT_JOB || !is_own(cgrp, number))
 		return error;
-	bpf_probe_read_kernel_str(name.text, sizeof(name.text), cgrp->kn->name);
+	read_name(&name, cgrp);
 	reservation = bpf_map_lookup_elem(&reservations, &name);
 	s->name = name;
 	s->reserves = reservation ? *reservation : (struct reservation){};

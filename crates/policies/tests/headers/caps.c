@@ -51,10 +51,10 @@ static bool is_own(struct cgroup *cgrp, u32 number)
 	return cgrp && number;
 }
 
-static void bpf_probe_read_kernel_str(char *to, u32 size, const char *from)
+static void bpf_probe_read_kernel_str(void *to, u32 size, const char *from)
 {
 	(void)from;
-	to[size - 1] = 0;
+	((char *)to)[size - 1] = 0;
 }
 
 /* Nobody waits here: a queue is a number. */
