@@ -124,7 +124,7 @@ static __always_inline bool take_from(u32 cache, enum band band)
 }
 
 /* The caches whose first places are from `begin` on and before `end`, but for `own`. */
-VERIFIED_ONCE u32 take_between(u32 begin, u32 end, u32 own, enum band band)
+static __noinline bool take_between(u32 begin, u32 end, u32 own, enum band band)
 {
 	u32 at = begin;
 	int steps;

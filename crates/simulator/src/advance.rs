@@ -47,6 +47,7 @@ impl<M: Model> Run<'_, M> {
                 Some(halt) => Nanos(halt.exit_ns),
                 None => nominal.unwrap_or(Nanos(self.machine.costs.idle_exit_ns)),
             };
+            entry.idle_since = Nanos::MAX;
             let idle_exit = self.noise.idle_exit(cpu, nominal);
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }

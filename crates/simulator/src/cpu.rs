@@ -60,7 +60,7 @@ pub(crate) struct Cpu {
     pub rate: Rate,
     /// It executes something, as far as others on its core are concerned.
     pub executes: bool,
-    /// Since when it idles; [`Nanos::MAX`]: it does not. Of machines whose CPUs are halted.
+    /// Since when it idles, ticks left aside; [`Nanos::MAX`]: it does not. Of machines whose CPUs are halted.
     pub idle_since: Nanos,
     /// It does nothing: it is offline, or the whole machine sleeps.
     pub offline: bool,

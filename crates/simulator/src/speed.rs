@@ -52,7 +52,11 @@ impl<M: Model> Run<'_, M> {
     pub fn watch(&mut self, cpu: CpuId) {
         if self.machine.costs.halt.is_some() {
             let entry = &mut self.cpus[cpu.index()];
-            entry.idle_since = if entry.sleeps() { entry.idle_since.min(self.now) } else { Nanos::MAX };
+            if entry.sleeps() {
+                entry.idle_since = entry.idle_since.min(self.now);
+            } else if entry.current != TaskId::NONE {
+                entry.idle_since = Nanos::MAX;
+            }
         }
         let Some(speed) = &mut self.speed else { return };
         let entry = &mut self.cpus[cpu.index()];
