@@ -95,7 +95,6 @@ TASK_STORAGE(tasks, struct task);
 struct cpu {
 	u64 key;	/* of the task that runs; 0 if nobody runs who could be preempted */
 	u64 last_tick;
-	u64 ends_at;	/* 5: ticks from then on end the turn */
 	s32 sticky;	/* 10: the task's number */
 	bool early;	/* 5: that task began in the first half of a tick period */
 } __attribute__((aligned(64)));
@@ -227,6 +226,17 @@ static void preempt_latest(struct task_struct *p, struct task *t)
 }
 
 /* ---- The life of a task, in order ---- */
+
+/* 8: the child takes half of what its parent has left, or, if that is too little, the parent has to stop. */
+static void split(struct task *t, struct task_struct *parent, u64 now)
+{
+	struct task *from = task_of(parent);
+
+	if (!from)
+		return;
+	if (!share(&t->turn, &from->turn, now))
+		kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
+}
 
 SLEEPABLE_OP2(s32, bfs_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {

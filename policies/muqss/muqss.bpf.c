@@ -85,7 +85,6 @@ TASK_STORAGE(tasks, struct task);
 struct cpu {
 	u64 key;	/* of the task that runs; 0 if nobody runs who could be preempted */
 	u64 last_tick;
-	u64 ends_at;	/* ticks from then on end the turn */
 	u64 stopped_at;	/* 6: when somebody last stopped here, in ticks */
 	u32 load;	/* 6: tasks that wait or run and were put here last */
 	s32 hint;	/* 7: for whom it was told to pick again */
@@ -261,6 +260,15 @@ static void preempt(struct task_struct *p, struct task *t, s32 target)
 }
 
 /* ---- The life of a task, in order ---- */
+
+/* 8: the child takes half of what its parent has left, or, if that is too little, the parent has to stop. */
+static void split(struct task *t, struct task_struct *parent, u64 now)
+{
+	struct task *from = task_of(parent);
+
+	if (from && !share(&t->turn, &from->turn, now))
+		kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
+}
 
 SLEEPABLE_OP2(s32, muqss_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {

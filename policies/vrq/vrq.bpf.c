@@ -90,7 +90,6 @@ TASK_STORAGE(tasks, struct task);
 struct cpu {
 	u64 key;	/* of the task that runs; 0 if the CPU is no victim */
 	u64 last_tick;
-	u64 ends_at;	/* ticks from then on end the turn */
 	u32 spent;	/* switches, or what they cost */
 	s32 sticky;	/* the task's number */
 	bool early;	/* its task began in the first half of a tick period */
@@ -235,7 +234,8 @@ static void tell_victim(s32 cpu, u64 key)
 
 SLEEPABLE_OP2(s32, vrq_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE), *from;
+	struct task_struct *parent = bpf_get_current_task_btf();
 	u64 now = vrq_now();
 
 	if (!t)
@@ -244,7 +244,9 @@ SLEEPABLE_OP2(s32, vrq_init_task, struct task_struct *, p, struct scx_init_task_
 	renew(&t->turn, now);
 	if (args->fork) {
 		t->child = true;
-		split(t, bpf_get_current_task_btf(), now);
+		from = task_of(parent);
+		if (from && !share(&t->turn, &from->turn, now))
+			kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
 		if (cache_all)
 			cache(p, t, scx_bpf_task_cpu(p), now);
 	}

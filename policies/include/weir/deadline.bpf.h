@@ -8,7 +8,7 @@
  *
  *    ratio is 128 for nice -20 and grows by 11/10 with every step, rounded down. The slice is the same for all.
  * 2. Units are binary: 1 ms is 2^20 ns and 1 us 2^10 ns, in slices as in deadlines. So a slice of 6 ms is 6.291 ms.
- *    What a charge has below 1 us is dropped. BFS charges at each tick, too, and so drops a little more.
+ *    What a charge has below 1 us is dropped.
  * 3. Both are kept until less than 100 us of the slice are left, also across sleep; then both are renewed together.
  * 4. A tick ends the slice of which less than 100 us are left. As ticks are coarse, a task that began in the first half
  *    of a tick period ends already when less than half a period is left: half of the tasks stop a little early, the
@@ -92,12 +92,10 @@ static __always_inline void charge(struct turn *t, u64 now)
 	t->since = now;
 }
 
-/* 4: from when on a tick ends the turn of a task that runs. `early`: it began in the first half of a tick period. */
-static __always_inline u64 ending_ticks(const struct turn *t, bool early)
+/* 4: whether the tick that is now ends the turn. `early`: it began in the first half of a tick period. */
+static __always_inline bool tick_ends(const struct turn *t, bool early)
 {
-	u64 least = early ? half_tick_ns : SLICE_EMPTY_NS;
-
-	return t->slice_ns < least ? t->since : t->since + ((t->slice_ns - least) & ~(US_NS - 1)) + US_NS;
+	return t->slice_ns < (early ? half_tick_ns : SLICE_EMPTY_NS);
 }
 
 /* 5: whether there was enough to share. The child has a whole turn if not. */

@@ -8,7 +8,6 @@
  * 3. A tick ends slices by the rule of <weir/deadline.bpf.h>.
  * 4. A new nice value moves the deadline of a task that waits by the difference; one that runs keeps its deadline, but
  *    picks again if the value is worse.
- * 5. Parent and child share the parent's slice, and its deadline.
  *
  * A policy defines before it includes this:
  * - struct task with the members that are used here, in the storage `tasks`; struct cpu likewise, in the array `cpus`;
@@ -26,7 +25,6 @@
 #include "deadline.bpf.h"
 #include "hotplug.bpf.h"
 #include "idle.bpf.h"
-#include "kthread.bpf.h"
 #include "pick.bpf.h"
 
 #define QUEUE_DSQ 0
@@ -156,7 +154,7 @@ static __always_inline void enqueue(struct task_struct *p, u64 enq_flags)
 	}
 	count_at(&t->counted_at, scx_bpf_task_cpu(p));
 	set_key(p, t);
-	if (is_bound_thread(p))
+	if ((p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1)
 		enqueue_pinned(p, t, enq_flags);
 	else
 		enqueue_shared(p, t, enq_flags);
@@ -185,14 +183,6 @@ static __noinline bool take_by_level(s32 cpu, u64 limit, u64 idle_limit, u64 now
 	return idle_limit && take(IDLE_DSQ, cpu, idle_limit);
 }
 
-/* 3: the slice of the task that runs on `cpu` has changed. */
-static __always_inline void set_ending(const struct task *t, s32 cpu)
-{
-	struct cpu *c = cpu_of(cpu);
-
-	c->ends_at = ending_ticks(&t->turn, c->early);
-}
-
 /* The task begins, or goes on with what it has left. */
 static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
 {
@@ -201,30 +191,24 @@ static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
 	t->turn.since = now;
 	t->displaced = t->child = false;
 	c->early = TICKS_DITHER && now - c->last_tick <= half_tick_ns;
-	set_ending(t, cpu);
 	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
 }
 
-/* 3: a turn is over. The kernel looks at the slice after this. */
-static __noinline void end_turn(struct task_struct *p)
-{
-	struct task *t = task_of(p);
-
-	if (!t)
-		return;
-	t->turn.slice_ns = 0;
-	task_set_slice(p, 0);
-}
-
-/* 3: what ops.tick does. Most ticks end nothing, so they are short. */
+/* 3: what ops.tick does. The kernel looks at the slice after this. */
 static __always_inline void tick(struct task_struct *p)
 {
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
+	struct task *t = task_of(p);
 	u64 now = POLICY_NOW();
 
 	c->last_tick = now;
-	if (now >= c->ends_at)
-		end_turn(p);
+	if (!t)
+		return;
+	charge(&t->turn, now);
+	if (tick_ends(&t->turn, c->early)) {
+		t->turn.slice_ns = 0;
+		task_set_slice(p, 0);
+	}
 }
 
 /* 4: what ops.set_weight does. The kernel queues a waiting task anew after this. */
@@ -240,19 +224,6 @@ static __always_inline void change_nice(struct task_struct *p, struct task *t)
 	if (running && later > 0)
 		kick(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	set_key(p, t);
-}
-
-/* 5: the child takes half of what its parent has left, or, if that is too little, the parent has to stop. */
-static __noinline void split(struct task *t, struct task_struct *parent, u64 now)
-{
-	struct task *from = task_of(parent);
-	s32 cpu = scx_bpf_task_cpu(parent);
-
-	if (!from)
-		return;
-	if (!share(&t->turn, &from->turn, now))
-		kick(cpu, SCX_KICK_PREEMPT);
-	set_ending(from, cpu);
 }
 
 /* A CPU goes: nobody's victim, and what is counted there is for others. */

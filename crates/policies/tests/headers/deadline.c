@@ -50,25 +50,14 @@ int main(void)
 	CHECK(t.slice_ns == 0, "%llu", (unsigned long long)t.slice_ns);
 
 	/* Theory 4 */
-	for (u32 early = 0; early < 2; early++) {
-		u64 least = early ? 512000 : 102400;
-
-		for (u64 slice = least - 1; slice < least + 4096; slice += 97) {
-			u64 ends, used;
-
-			t = (struct turn){ .slice_ns = slice, .since = 777 };
-			ends = ending_ticks(&t, early);
-			for (used = 0; used < 8192; used++) {
-				struct turn charged = t;
-
-				charge(&charged, t.since + used);
-				if ((charged.slice_ns < least) != (t.since + used >= ends))
-					break;
-			}
-			CHECK(used == 8192, "%llu of %llu left, after %llu", (unsigned long long)slice,
-			      (unsigned long long)least, (unsigned long long)used);
-		}
-	}
+	t.slice_ns = 102400;
+	CHECK(!tick_ends(&t, false) && tick_ends(&t, true), "100 us are not empty");
+	t.slice_ns = 102399;
+	CHECK(tick_ends(&t, false), "less is");
+	t.slice_ns = 512000;
+	CHECK(!tick_ends(&t, true), "half a period");
+	t.slice_ns = 511999;
+	CHECK(tick_ends(&t, true), "less than half a period");
 
 	/* Theory 5: 200 us are shared, less is not. */
 	for (u64 left = 199; left <= 201; left++) {
