@@ -18,10 +18,9 @@ const INIT: &str = include_str!("guest/init.sh");
 /// Memory besides what the files take, which are in memory twice while the kernel unpacks them.
 const MEMORY_MB: u64 = 512;
 /// Tells the kernel what it cannot measure under emulation (without `lpj` each CPU costs half a second of failing to),
-/// ends the machine at the first oops, and is patient where a busy host steals time from the guest. Without huge pages: an
-/// emulated CPU copies so slowly that `khugepaged`, at nice 19 beside others, reads under RCU for minutes.
+/// ends the machine at the first oops, and is patient where a busy host steals time from the guest.
 const KERNEL_WORDS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic log_buf_len=4M tsc=reliable no_timer_check \
-                            watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 transparent_hugepage=never";
+                            watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120";
 /// Everything that would differ from one run to the next: addresses, random numbers, the date.
 const DETERMINISTIC_WORDS: &str = "lpj=4000000 nokaslr norandmaps";
 const POLL: Duration = Duration::from_millis(20);
