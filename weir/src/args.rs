@@ -141,6 +141,7 @@ Examples:
   weir machine server-64                          with the source of each number
   weir machine other.xml > other.toml             from lstopo other.xml, there
   weir machine measure                            what user space can measure here
+  weir machine measure --keys --format json       in a second: costs for a file
   weir machine 'node:2 core:8 pu:2' --format json | jq .summary"
 )]
 pub struct Machine {
@@ -150,6 +151,9 @@ pub struct Machine {
     /// How to print it
     #[arg(long, value_enum, default_value_t = MachineFormat::Toml)]
     pub format: MachineFormat,
+    /// Of what can be measured, only what has a key in machine files
+    #[arg(long)]
+    pub keys: bool,
 }
 
 /// How a machine is printed.

@@ -4,8 +4,8 @@
 use crate::args::{Machine as Args, MachineFormat};
 use crate::output::print;
 use crate::select;
-use anyhow::{Context, Result};
-use live::hardware::{self, Quantiles, Quantity};
+use anyhow::{Context, Result, ensure};
+use live::hardware::{self, Quantiles, Quantity, Scope};
 use machine_model::Machine;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -16,8 +16,9 @@ const MEASURE: &str = "measure";
 /// Prints the machine.
 pub fn machine(args: &Args) -> Result<()> {
     if args.machine == MEASURE {
-        return measure(args.format);
+        return measure(args);
     }
+    ensure!(!args.keys, "--keys is for weir machine {MEASURE}; the file of a machine has all keys");
     let machine = select::machine(&args.machine)?;
     let text = match args.format {
         // The file of a preset also names the source of each number.
@@ -59,11 +60,12 @@ fn document(machine: &Machine) -> Result<Value> {
 }
 
 /// Measures this machine.
-fn measure(format: MachineFormat) -> Result<()> {
+fn measure(args: &Args) -> Result<()> {
     let host = select::machine("host")?;
     let usable = hardware::usable().context("which CPUs may be used")?;
-    let quantities = hardware::measure(&host.topology, &usable, &mut |what| eprintln!("measuring {what}"));
-    let text = match format {
+    let scope = if args.keys { Scope::Keys } else { Scope::All };
+    let quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
+    let text = match args.format {
         MachineFormat::Toml => lines(&quantities),
         MachineFormat::Json => format!("{:#}\n", measured(&quantities)),
     };

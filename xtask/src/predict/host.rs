@@ -3,7 +3,8 @@
 //!
 //! 1. The kernel's own scheduler is that of the kernel model.
 //! 2. The machine is the one that sysfs shows, as a machine file. Its costs of a switch, a wakeup and an interrupt sent to
-//!    another CPU are those of `weir machine measure`.
+//!    another CPU are those of `weir machine measure`, in each round anew: a virtual machine is 20 % slower in one minute than
+//!    in the next, and what a program that only switches takes is such costs and nothing else.
 //! 3. What it takes until an idle CPU runs a task that another CPU woke is measured, too, once when it has idled for a short
 //!    time and once for a long one. That is where machines differ most, a virtual one by ten times. Two threads on two CPUs
 //!    wake each other for real and in the model without that cost, and the cost is what is missing.
@@ -34,6 +35,30 @@ pub struct Host {
     pub single: String,
     /// What was measured, for people.
     pub note: String,
+    /// For [`Host::price`]; `None` if the costs are not those of this machine.
+    files: Option<Files>,
+}
+
+/// What the machine files have besides costs.
+struct Files {
+    machine: Machine,
+    topology: String,
+    exits: Option<Exits>,
+}
+
+impl Files {
+    /// Writes the file of the whole machine, or of one CPU of it, and says where it is.
+    fn write(&self, weir: &Weir<'_>, name: &str, topology: &str, costs: &[(&str, u64)]) -> Result<String> {
+        let path = weir.scratch.join(format!("{name}.toml"));
+        fs::write(&path, machine_file(&self.machine, topology, costs, self.exits))?;
+        Ok(path.display().to_string())
+    }
+
+    /// Both, with these costs.
+    fn write_both(&self, weir: &Weir<'_>, costs: &[(&str, u64)]) -> Result<[String; 2]> {
+        let whole = self.write(weir, "host", &self.topology, costs)?;
+        Ok([whole, self.write(weir, "host-1", "shape = \"core:1 pu:1\"", costs)?])
+    }
 }
 
 impl Host {
@@ -41,7 +66,7 @@ impl Host {
     /// itself, which then counts with the costs of another machine.
     pub fn measure(weir: &Weir<'_>) -> Result<Host> {
         let machine = Machine::from_sysfs(&|path| fs::read_to_string(path).ok())?;
-        let plain = |note: String| Host { whole: "host".into(), single: "core:1 pu:1".into(), note };
+        let plain = |note: String| Host { whole: "host".into(), single: "core:1 pu:1".into(), note, files: None };
         let Some(topology) = topology(&machine) else {
             return Ok(plain("host: costs of server-64, as its CPUs fit no machine file".into()));
         };
@@ -51,16 +76,12 @@ impl Host {
             return Ok(plain("host: costs of server-64, as there is no second CPU to wake".into()));
         };
         let costs = measured(weir)?;
-        let file = |name: &str, topology: &str, exits: Option<Exits>| -> Result<String> {
-            let path = weir.scratch.join(format!("{name}.toml"));
-            fs::write(&path, machine_file(&machine, topology, &costs, exits))?;
-            Ok(path.display().to_string())
-        };
+        let mut files = Files { machine, topology, exits: None };
         let median = |arguments: &[&str]| -> Result<u64> {
             let document = weir.document(arguments)?;
             document["runs"][0]["wakeup_latency_ns"]["p50"].as_u64().context("no wakeup latency")
         };
-        let bare = file("host", &topology, None)?;
+        let [bare, _] = files.write_both(weir, &costs)?;
         // For real and predicted, when each CPU idles for so long.
         let wakeup = |idle_us: u32| -> Result<(u64, u64)> {
             let game = weir.scratch.join("pingpong.json");
@@ -72,18 +93,27 @@ impl Host {
         };
         let (soon, late) = (wakeup(SOON_US)?, wakeup(LATE_US)?);
         let rest = |(real, predicted): (u64, u64)| real.saturating_sub(predicted);
-        let exits = Some(Exits { idle_ns: rest(soon), halt_ns: rest(late) });
+        files.exits = Some(Exits { idle_ns: rest(soon), halt_ns: rest(late) });
         let us = |ns: u64| ns as f64 / 1e3;
         let note = format!(
             "host: a CPU that idles for {SOON_US} us runs a task {:.1} us after another woke it, one that idles for {LATE_US} us\n\
-             {:.1} us; the model's {:.1} us without idle_exit_ns and exit_ns of `[halt]`, which are the rest. Measured:\n{}",
+             {:.1} us; the model's {:.1} us without idle_exit_ns and exit_ns of `[halt]`, which are the rest. Measured\n\
+             in each round anew, at first: {}",
             us(soon.0),
             us(late.0),
             us(soon.1),
             costs.iter().map(|(key, ns)| format!("{key} {ns}")).collect::<Vec<_>>().join(", ")
         );
-        let whole = file("host", &topology, exits)?;
-        Ok(Host { whole, single: file("host-1", "shape = \"core:1 pu:1\"", exits)?, note })
+        let [whole, single] = files.write_both(weir, &costs)?;
+        Ok(Host { whole, single, note, files: Some(files) })
+    }
+
+    /// Measures what switches, wakeups and interrupts cost now, and writes the machines with that.
+    pub fn price(&self, weir: &Weir<'_>) -> Result<()> {
+        if let Some(files) = &self.files {
+            files.write_both(weir, &measured(weir)?)?;
+        }
+        Ok(())
     }
 }
 
@@ -110,7 +140,7 @@ fn pingpong(first: u32, second: u32, idle_us: u32) -> String {
 /// Costs of this machine that `weir machine measure` finds, by their keys in a machine file: the medians.
 fn measured(weir: &Weir<'_>) -> Result<Vec<(&'static str, u64)>> {
     const KEYS: [&str; 4] = ["costs.context_switch_ns", "costs.wakeup_ns", "costs.ipi_send_ns", "halt.send_ns"];
-    let document = weir.document(&["machine", "measure", "--format", "json"])?;
+    let document = weir.document(&["machine", "measure", "--keys", "--format", "json"])?;
     let all = document["measured"].as_array().context("weir machine measure measured nothing")?;
     let find = |key: &'static str| {
         let row = all.iter().find(|row| row["key"].as_str() == Some(key));

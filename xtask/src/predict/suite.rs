@@ -244,6 +244,7 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         eprintln!("{}: round {round} of {runs}, load {}", kind.name, load.split(' ').next().unwrap_or("unknown"));
         let file = weir.scratch.join("kind.weir");
+        host.price(weir)?;
         place.prepare(kind)?;
         weir.record(&file, &format!("{}{}", place.environment(), Question::Again.shell(place, kind)))?;
         for (question, row) in QUESTIONS.into_iter().zip(&mut rows) {
@@ -279,14 +280,15 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
 }
 
 impl Row {
-    /// By how many percent the prediction of the makespan is off, and by how many with the CPU times' ratio divided out.
+    /// By how many percent the prediction of the makespan is off, and by how many with the CPU times' ratio divided out. Real
+    /// and predicted are compared round by round, as a machine changes from one to the next.
     fn errors(&self) -> (f64, f64) {
-        let real = middle(&sorted(&self.real, |run| run.makespan_ns));
-        let real_cpu = middle(&sorted(&self.real, |run| run.cpu_ns));
-        let predicted = middle(&sorted(&self.predicted, |run| run.makespan_ns));
-        let predicted_cpu = middle(&sorted(&self.predicted, Run::counted_ns));
-        let ratio = predicted / real;
-        (100.0 * (ratio - 1.0), 100.0 * (ratio / (predicted_cpu / real_cpu) - 1.0))
+        let rounds = || self.real.iter().zip(&self.predicted);
+        let plain = rounds().map(|(real, predicted)| predicted.makespan_ns as f64 / real.makespan_ns as f64);
+        let cpu = rounds().map(|(real, predicted)| predicted.counted_ns() as f64 / real.cpu_ns as f64);
+        let over_cpu = plain.clone().zip(cpu).map(|(makespan, cpu)| makespan / cpu);
+        let percent = |ratios: Vec<f64>| 100.0 * (median(ratios) - 1.0);
+        (percent(plain.collect()), percent(over_cpu.collect()))
     }
 
     /// The one that counts.
@@ -328,6 +330,12 @@ fn sorted<T>(runs: &[T], value: impl Fn(&T) -> u64) -> Vec<f64> {
     values
 }
 
+/// The median of ratios.
+fn median(mut ratios: Vec<f64>) -> f64 {
+    ratios.sort_by(f64::total_cmp);
+    middle(&ratios)
+}
+
 /// The middle of values in ascending order.
 fn middle(values: &[f64]) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
@@ -347,10 +355,10 @@ fn page(rows: &[Row], failed: &[String], host: &Host, runs: u32) -> String {
         Written by `cargo xtask predictions`: do not edit. Each kind of program was recorded on this machine with all its\n\
         CPUs, {runs} times, and the model of the kernel's scheduler played it again, on one CPU, with another nice value,\n\
         and two of it at once; each time in turn with real runs. Numbers are medians; the spread is of the real runs\n\
-        alone, from the least to the most. The error of the makespan stands there plain, and with the ratio of the CPU\n\
-        times (predicted to real) divided out, since a machine is not always equally fast. Makespans are of runs that\n\
-        nobody looked at, wakeups of {} others under `weir run`, which slows down what switches much. Latencies in\n\
-        microseconds: real (least..most) → predicted.\n\n{}.\n",
+        alone, from the least to the most. The error of the makespan, round by round, stands there plain, and with the\n\
+        ratio of the CPU times (predicted to real) divided out, since a machine is not always equally fast. Makespans\n\
+        are of runs that nobody looked at, wakeups of {} others under `weir run`, which slows down what switches much.\n\
+        Latencies in microseconds: real (least..most) → predicted.\n\n{}.\n",
         runs.div_ceil(2),
         host.note
     );
@@ -442,6 +450,23 @@ mod tests {
             "{verdict}"
         );
         assert!(verdict.contains("\n- k, again: +9.1 % (asked: 9, **not met**)\n"), "{verdict}");
+    }
+
+    #[test]
+    fn a_run_is_compared_with_the_prediction_of_its_own_round() {
+        let row = Row {
+            kind: "k".into(),
+            what: "w".into(),
+            steady: false,
+            within_percent: None,
+            plain: true,
+            question: "again",
+            real: vec![plain(100, 1), plain(200, 1), plain(300, 1)],
+            measured: vec![],
+            predicted: vec![run(300, 1), run(100, 1), run(150, 1)],
+        };
+        // Three times as long, and twice half as long; the medians alone would be 150 to 200.
+        assert!((row.error() + 50.0).abs() < 1e-9, "{}", row.error());
     }
 
     #[test]

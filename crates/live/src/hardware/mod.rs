@@ -69,6 +69,15 @@ pub const UNMEASURED: [&str; 6] = [
     "locks.wakeup_hold_ns: the kernel's locks cannot be timed from outside",
 ];
 
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// All that there is: some seven seconds on two CPUs.
+    All,
+    /// What has a key in machine files: less than a second there.
+    Keys,
+}
+
 /// The CPUs that this process may use.
 ///
 /// # Errors
@@ -77,18 +86,24 @@ pub fn usable() -> std::io::Result<CpuSet> {
     threads::usable()
 }
 
-/// Measures all that there is, on CPUs that are online and that this process may use. Takes some seconds.
-pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&str)) -> Vec<Quantity> {
-    let mut all = Vec::new();
+/// Measures on CPUs that are online and that this process may use.
+pub fn measure(topology: &Topology, usable: &CpuSet, scope: Scope, progress: &mut dyn FnMut(&str)) -> Vec<Quantity> {
+    let (mut all, whole) = (Vec::new(), scope == Scope::All);
     let mut add = |key, what: &str, value| all.push(Quantity { key, what: what.to_owned(), value });
     let here = usable.first().expect("this program runs somewhere");
     progress("the clock, and gaps in a loop that reads it");
-    add(None, "reading the clock", threads::clock(here));
+    if whole {
+        add(None, "reading the clock", threads::clock(here));
+    }
     let (gap, each_second) = threads::gaps(here);
     add(Some("costs.tick_ns"), "gaps above 400 ns of a spinning reader", gap);
-    add(None, "how many such gaps a second", each_second);
+    if whole {
+        add(None, "how many such gaps a second", each_second);
+    }
     progress("switches and wakeups");
-    add(None, "sched_yield() alone, CPU time", handover::yields(here, 1));
+    if whole {
+        add(None, "sched_yield() alone, CPU time", handover::yields(here, 1));
+    }
     let switch = handover::switch(here);
     add(Some("costs.context_switch_ns"), "the same to another thread, less that", switch);
     let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
@@ -97,22 +112,30 @@ pub fn measure(topology: &Topology, usable: &CpuSet, progress: &mut dyn FnMut(&s
     for (distance, key, a, b) in pairs(topology, usable) {
         progress(&format!("CPUs {a} and {b}, {distance}"));
         add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
-        add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
+        if whole {
+            add(None, &format!("wakeup of idle CPU {b} by {a}"), threads::wakeup(a, b));
+        }
         let mut far = |key, work: Duration| {
             let what = format!("what waking CPU {b} takes {a} more than its own, after {} us", work.as_micros());
             add(key, &what, handover::handover(a, b, FAR_HANDOVERS, work).less(near.median));
         };
         far(Some("costs.ipi_send_ns"), handover::CLOSE);
         // Where a hypervisor gives idle CPUs away, there is a step among these.
-        BETWEEN_US.iter().for_each(|us| far(None, Duration::from_micros(*us)));
+        let between = BETWEEN_US.iter().filter(|_| whole);
+        between.for_each(|us| far(None, Duration::from_micros(*us)));
         far(Some("halt.send_ns"), handover::APART);
+        if !whole {
+            continue;
+        }
         add(None, &format!("additions while CPU {a} or {b} keeps the line, both adding"), threads::residency(a, b));
         for row in locks::all(a, b) {
             add(None, &row.what, row.value);
         }
     }
-    progress("the speed of a CPU after idling");
-    add(None, "percent slower at first after 300 ms idle", threads::ramp(here));
+    if whole {
+        progress("the speed of a CPU after idling");
+        add(None, "percent slower at first after 300 ms idle", threads::ramp(here));
+    }
     all
 }
 
@@ -170,8 +193,12 @@ mod tests {
         let usable = crate::hardware::usable().unwrap();
         let topology = Topology::flat(usable.iter().map(|cpu| cpu.0 + 1).max().unwrap());
         let mut steps = 0;
-        let all = measure(&topology, &usable, &mut |_| steps += 1);
+        let all = measure(&topology, &usable, Scope::All, &mut |_| steps += 1);
         assert!(steps >= 3);
+        let keys = |all: &[Quantity]| all.iter().filter_map(|quantity| quantity.key).collect::<Vec<_>>();
+        let few = measure(&topology, &usable, Scope::Keys, &mut |_| ());
+        assert_eq!(keys(&few), keys(&all));
+        assert_eq!(few.len(), keys(&all).len(), "nothing else");
         for quantity in &all {
             let Quantiles { p10, median, p90 } = quantity.value;
             assert!(0.0 <= p10 && p10 <= median && median <= p90 && p90.is_finite(), "{quantity:?}");
