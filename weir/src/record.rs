@@ -90,7 +90,12 @@ fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
 /// What was taken out of the tasks' work, and the prices that were used for it.
 fn scheduling(summary: &RecordSummary) -> String {
     let costs = summary.calibration.costs();
-    let named = [("a switch", costs.switch), ("a wakeup", costs.wake), ("an interrupt sent", costs.interrupt)];
+    let named = [
+        ("a switch", costs.switch),
+        ("a wakeup", costs.wake),
+        ("an interrupt sent", costs.interrupt),
+        ("one sent to a halted CPU", costs.interrupt_to_halted),
+    ];
     let named = named.iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost.as_ref()?.typical)));
     format!(
         "weir: {} of the CPU time was scheduling and was taken out; measured before: {}\n",

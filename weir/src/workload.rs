@@ -163,8 +163,11 @@ fn to_text(known: &Known) -> String {
 
 /// What a switch and the like cost on the machine of the recording.
 fn prices(costs: &Costs) -> String {
-    let costs = costs.named().into_iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost?.typical)));
-    costs.collect::<Vec<_>>().join(", ")
+    let price = |(name, cost): (&str, Option<Cost>)| {
+        let each = if name == "ticks" { " a second" } else { "" };
+        Some(format!("{} {}{each}", name.replace('_', " "), cost?.typical))
+    };
+    costs.named().into_iter().filter_map(price).collect::<Vec<_>>().join(", ")
 }
 
 fn percent(part: Nanos, whole: Nanos) -> String {
