@@ -140,7 +140,7 @@ Examples:
   weir sim bfs -m my.toml                         the same as -m host
   weir machine server-64                          with the source of each number
   weir machine other.xml > other.toml             from lstopo other.xml, there
-  weir machine measure                            what user space can measure here
+  weir machine measure                            what can be measured of it
   weir machine measure --keys --format json       in a second: costs for a file
   weir machine 'node:2 core:8 pu:2' --format json | jq .summary"
 )]
@@ -286,9 +286,9 @@ pub struct Sim {
     max_term_width = 80,
     after_help = "\
 SCHED is written as for weir sim; what it promises stands in its launch profile
-(docs/launch-profile.md). Each seed draws a machine, a workload, and now and then
-a CPU that goes and comes. A run that breaks something is shown as the command
-line that makes it again.
+(docs/launch-profile.md). Each seed draws a machine, a workload, and now and
+then a CPU that goes and comes. A run that breaks something is shown as the
+command line that makes it again.
 
 Examples:
   weir check bfs
@@ -352,8 +352,8 @@ pub struct Inspect {
     max_term_width = 80,
     after_help = "\
 SCHED is written as for weir sim. Without it, or with kernel, the scheduler that
-is there is measured, on any kernel with BTF; with it, a kernel with sched_ext is needed
-(6.12 or later). Both need root.
+is there is measured, on any kernel with BTF; with it, a kernel with sched_ext
+(6.12 or later) is needed. Both need root.
 
 With a command or a workload, its tasks are measured as in a simulated run, and
 the report follows when all have ended. With --format json what the command
@@ -365,12 +365,12 @@ under the kernel's own, no longer measured. Ctrl-C and SIGTERM reach the command
 as well, and the report follows when that has ended. If a CPU comes or goes and
 the kernel wants that, the scheduler is loaded again.
 
-With --tui the terminal shows the run as it passes: how busy each CPU is with the
-run's tasks and with others, who waits there, how long woken tasks waited, who
-waited most, and how many waited over time. q and Ctrl-C end the run. What the
-command writes follows when the screen has gone, and the command reads nothing.
-Without a terminal there are lines as of --stats 1. The queues of a scheduler are
-not seen in a real kernel.
+With --tui the terminal shows the run as it passes: how busy each CPU is with
+the run's tasks and with others, who waits there, how long woken tasks waited,
+who waited most, and how many waited over time. q and Ctrl-C end the run. What
+the command writes follows when the screen has gone, and the command reads
+nothing. Without a terminal there are lines as of --stats 1. The queues of a
+scheduler are not seen in a real kernel.
 
 With --faults CPUs go and come, and the machine sleeps, for real. Times count
 from the start of the command or the workload. What this machine cannot do is
@@ -393,7 +393,7 @@ Examples:
   sudo weir run -- make -j4                 the kernel's own scheduler
   sudo weir run bfs --faults cpu1:offline@2s,cpu1:online@5s -- make -j4
   sudo weir run nix@groups --call switch_groups:steal=0,donate=0@5s -- make -j4
-  sudo weir run bfs -w preempt-mix          the same as weir sim bfs -w ..., real
+  sudo weir run bfs -w preempt-mix          weir sim bfs -w ..., but real
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
   sudo weir run bfs@gc --keep-affinity      as the -gc branch did it
   sudo weir run --tui -- make -j4           watch it on the whole terminal
