@@ -332,9 +332,6 @@ OP2(void, cfs_stopping, struct task_struct *, p, bool, runnable)
 		t->preempted = runnable;
 	}
 	c->current = 0;
-	/* 2: whoever sleeps counts no more. */
-	if (!runnable && c->waits)
-		c->min_vruntime = later(c->min_vruntime, c->first);
 }
 
 OP2(void, cfs_quiescent, struct task_struct *, p, u64, deq_flags)

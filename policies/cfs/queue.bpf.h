@@ -177,15 +177,16 @@ VERIFIED_ONCE u32 see_first(s32 cpu)
 	return 0;
 }
 
-/*
- * While nobody runs it stays: tasks that are made at the same time for an idle CPU stand where each was placed, though the
- * first of them may be light, and so stand far behind.
- */
 static __always_inline void update_min_vruntime(struct cpu *c, s32 cpu)
 {
+	u64 least = c->vruntime;
+
 	see_first(cpu);
-	if (c->current)
-		c->min_vruntime = later(c->min_vruntime, c->waits && before(c->first, c->vruntime) ? c->first : c->vruntime);
+	if (!c->waits && !c->current)
+		return;
+	if (c->waits && (!c->current || before(c->first, least)))
+		least = c->first;
+	c->min_vruntime = later(c->min_vruntime, least);
 }
 
 /* Whoever runs is charged. */

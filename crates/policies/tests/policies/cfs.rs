@@ -70,22 +70,6 @@ fn shares_follow_weights() {
     }
 }
 
-/// "queue.bpf.h" 2: a light task that comes first to an idle CPU is placed far behind; min_vruntime does not follow it before
-/// somebody runs. Else whoever comes later would stand behind it, and wait for half a second here.
-#[test]
-fn a_light_task_that_waits_for_an_idle_cpu_delays_nobody() {
-    for preset in PRESETS {
-        let mut world = alone(&format!("cfs@{preset}"), 250);
-        let first = world.start_before_cpus_act(vec![world.pinned(0, 16), world.pinned(0, -4)]);
-        world.run_ms(6);
-        let late = world.spawn(0, world.pinned(0, -4));
-        world.run_ms(200);
-        let [first, late] = [first[1], late].map(|task| world.ran_ms(task));
-        // Half of 200 ms each, but for a turn of two ticks, and the 6 ms before.
-        assert!((98..=114).contains(&first) && (92..=108).contains(&late), "{preset}: {first} and {late} ms");
-    }
-}
-
 /// "queue.bpf.h" 3, 4 and "pick.bpf.h" 5: turns by the number of tasks, at ticks. P3 of a model of our own.
 #[test]
 fn turns_share_a_latency() {

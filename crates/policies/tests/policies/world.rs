@@ -180,19 +180,6 @@ impl World {
         tasks
     }
 
-    /// Makes tasks and wakes them, all before any CPU acts on it.
-    pub fn start_before_cpus_act(&mut self, attributes: Vec<TaskAttributes>) -> Vec<TaskId> {
-        assert_eq!(self.running(0), TaskId::NONE);
-        let make = |attributes| {
-            let task = self.kernel.fork(CpuId(0), attributes).unwrap();
-            self.kernel.wake_new(CpuId(0), task);
-            task
-        };
-        let tasks = attributes.into_iter().map(make).collect();
-        self.settle();
-        tasks
-    }
-
     /// Makes a task as a child of whoever runs on `cpu`, and wakes it for the first time.
     pub fn spawn(&mut self, cpu: u32, attributes: TaskAttributes) -> TaskId {
         let task = self.kernel.fork(CpuId(cpu), attributes).unwrap();
