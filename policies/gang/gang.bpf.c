@@ -2,8 +2,9 @@
 /*
  * gang: all tasks of a job run at the same time, after J. K. Ousterhout, "Scheduling techniques for concurrent systems" (1982).
  *
- * 1. A job is a cgroup below the root. Its tasks may wait for each other in short loops; if one of them does not run, the
- *    others wait in vain. So they run together or not at all.
+ * 1. A job is a cgroup below the root, or by a preset a memory space, which is a process of several threads (spaces.bpf.h).
+ *    Its tasks may wait for each other in short loops; if one of them does not run, the others wait in vain. So they run
+ *    together or not at all.
  *
  * 2. The matrix. Its columns are the CPUs, its rows are slices of time. Each task of a job has a cell, and all cells of a job
  *    are in one row: the first row with as many free columns as the job has tasks. A job that grows beyond what is free in
@@ -23,9 +24,14 @@
  * 6. Near CPUs: columns are in the order of places (<weir/topology.bpf.h>), and a job looks for cells from its first one on. So
  *    a job has neighbours, as far as they are free.
  *
+ * 7. Tasks that share a cell take turns of 20 ms, or by a preset are first come, first served: whoever has begun goes on until
+ *    it sleeps, in each turn of its row. The next one could wait for ever, so whoever has waited for 10 s has a turn of 1 ms
+ *    before all others, and then stands last (overdue.bpf.h).
+ *
+ * 8. When a job leaves cells, a later one that fits there moves up (pack.bpf.h).
+ *
  * Where this departs from the paper, and why:
  * - Ousterhout places a task force as a whole, when it is made. Here jobs grow task by task, as a kernel makes them.
- * - Cells are never packed anew when a job ends: the next one fills the gap.
  * - There are at most 4096 cells, so 64 rows on 64 CPUs and one on 4096. A task that finds no cell is as one of no job.
  * - Threads of the kernel that belong to one CPU run at once.
  */
@@ -38,16 +44,22 @@ LICENSE("GPL");
 /* Set by the preset. */
 RODATA u32 row_ms = 100;
 RODATA u32 turn_us = 20000;
+RODATA bool spaces = false;	/* 1 */
+RODATA bool fifo = false;	/* 7 */
 
 #define CELLS 4096
 #define NO_CELL CELLS
 #define MOST_ROWS 64
 #define COMMON_DSQ CELLS	/* queues of cells have their numbers */
+#define OVERDUE_DSQ (CELLS + 1)	/* 7 */
 
 struct task {
+	u64 waits_since;	/* 7 */
 	u32 cell;
 	u32 job;
 	u32 moves;	/* 2: how often its job had moved when it got the cell */
+	bool overdue;
+	bool has_begun;	/* 7: since it last woke */
 };
 
 TASK_STORAGE(tasks, struct task);
@@ -64,6 +76,7 @@ struct gang {
 	u32 row;
 	u32 tasks;
 	u32 moves;
+	bool is_bound;	/* some task of it may not use all CPUs */
 };
 
 struct gang gangs[JOBS];
@@ -118,6 +131,21 @@ static __always_inline u64 row_ns(void)
 	return row_ms * 1000000ULL;
 }
 
+static __always_inline u64 turn_ns(void)
+{
+	return turn_us * 1000ULL;
+}
+
+/* 2: so many cells a job of so many tasks has. */
+static __always_inline u32 columns_of(u32 tasks)
+{
+	return tasks < nr_online ? tasks : nr_online;
+}
+
+#include <weir/overdue.bpf.h>
+#include "pack.bpf.h"
+#include "spaces.bpf.h"
+
 /* ---- 2: cells ---- */
 
 static __noinline void leave_cell(struct task *t)
@@ -127,8 +155,10 @@ static __noinline void leave_cell(struct task *t)
 	if (t->cell >= CELLS)
 		return;
 	__sync_fetch_and_add(&row_tasks[row_of(t->cell) % MOST_ROWS], -1);
-	if (__sync_fetch_and_add(&cell->tasks, -1) == 1)
+	if (__sync_fetch_and_add(&cell->tasks, -1) == 1) {
 		WRITE_ONCE(cell->job, 0);
+		WRITE_ONCE(unpacked, nr_rows + 1);
+	}
 	t->cell = NO_CELL;
 }
 
@@ -198,9 +228,11 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 	gang = gang_of(t->job);
 	leave_cell(t);
 	t->moves = READ_ONCE(gang->moves);
+	if (p->nr_cpus_allowed < nr_online)
+		WRITE_ONCE(gang->is_bound, true);
 	if (find_cell(p, t, READ_ONCE(gang->row), 0))
 		return t->cell;
-	row = row_for(t->job, gang->tasks < nr_online ? gang->tasks : nr_online);
+	row = row_for(t->job, columns_of(gang->tasks));
 	if (row < nr_rows && row != gang->row) {
 		WRITE_ONCE(gang->row, row);
 		__sync_fetch_and_add(&gang->moves, 1);
@@ -222,14 +254,20 @@ static __noinline void join(struct task *t, u32 job)
 
 static __noinline void part(struct task *t)
 {
+	struct gang *gang = gang_of(t->job);
+
 	leave_cell(t);
-	if (t->job != ROOT_JOB)
-		__sync_fetch_and_add(&gang_of(t->job)->tasks, -1);
+	if (t->job == ROOT_JOB || __sync_fetch_and_add(&gang->tasks, -1) != 1)
+		return;
+	WRITE_ONCE(gang->is_bound, false);
+	WRITE_ONCE(*space_of(t->job), 0);
 }
 
 /* Whether the task has a cell, in the row of its job by now. */
 static __always_inline bool has_cell(struct task_struct *p, struct task *t)
 {
+	if (spaces)
+		follow_space(p, t);
 	if (t->job != ROOT_JOB && t->moves != READ_ONCE(gang_of(t->job)->moves))
 		find_place(p);
 	return t->cell < CELLS;
@@ -268,6 +306,7 @@ static int rotate(void *map, u32 *key, struct rotation *rotation)
 	int cpu;
 
 	if (row != active_row) {
+		pack(active_row);
 		WRITE_ONCE(active_row, row);
 		for_range(cpu, 0, nr_cpus) {
 			if (has_place(cpu))
@@ -295,12 +334,27 @@ VERIFIED_ONCE u32 take_alternate(u32 column, u32 active, u32 own)
 	for_range(steps, 1, nr_rows + 1) {
 		u32 row = (active + steps) % (nr_rows + 1);
 
+		if (fifo && row == own)
+			return GOES_ON;
 		if (row < nr_rows && row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
 			return TAKEN;
 		if (row == own)
 			return GOES_ON;
 	}
 	return NOBODY;
+}
+
+/* ---- 7: nobody waits for ever ---- */
+
+static void look_for_overdue(u64 now)
+{
+	int number;
+
+	move_overdue(COMMON_DSQ, now);
+	for_range(number, 0, nr_rows * nr_online) {
+		if (READ_ONCE(cell_at(number)->tasks) > 1)
+			move_overdue(number, now);
+	}
 }
 
 /* ---- The life of a task, in order ---- */
@@ -311,7 +365,7 @@ SLEEPABLE_OP2(s32, gang_init_task, struct task_struct *, p, struct scx_init_task
 
 	if (!t)
 		return -12; /* ENOMEM */
-	join(t, first_job(args));
+	join(t, spaces ? ROOT_JOB : first_job(args));
 	return 0;
 }
 
@@ -335,9 +389,23 @@ OP3(s32, gang_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 	} else {
 		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 	}
+	if (t)
+		t->has_begun = false;
 	if (is_idle)
-		dsq_insert(p, SCX_DSQ_LOCAL, turn_us * 1000ULL, SCX_ENQ_IMMED);
+		dsq_insert(p, SCX_DSQ_LOCAL, turn_ns(), SCX_ENQ_IMMED);
 	return cpu;
+}
+
+/* 7: who has to leave in between comes back before those who wait. Others wait from now on. */
+static __always_inline bool goes_on_first(struct task *t, u64 enq_flags)
+{
+	if (!fifo)
+		return false;
+	if (t->has_begun && !(enq_flags & SCX_ENQ_WAKEUP))
+		return true;
+	t->has_begun = false;
+	waits_from(t, now_ns());
+	return false;
 }
 
 /* 4: in its row's turn an alternate makes way; in another's it is for a CPU that idles. */
@@ -345,8 +413,9 @@ static __always_inline void enqueue_in_cell(struct task_struct *p, struct task *
 {
 	s32 cpu = cpu_of_cell(t->cell);
 	bool now = row_of(t->cell) == READ_ONCE(active_row) && READ_ONCE(cpu_of(cpu)->alternate);
+	u64 ns = !fifo && cell_at(t->cell)->tasks > 1 ? turn_ns() : row_ns();
 
-	dsq_insert(p, t->cell, cell_at(t->cell)->tasks > 1 ? turn_us * 1000ULL : row_ns(), enq_flags);
+	dsq_insert(p, t->cell, ns, enq_flags | (goes_on_first(t, enq_flags) ? SCX_ENQ_HEAD : 0));
 	scx_bpf_kick_cpu(cpu, now ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
 
@@ -355,29 +424,33 @@ OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 	struct task *t = task_of(p);
 
 	if (!t || !is_client(p)) {
-		run_at_once(p, turn_us * 1000ULL, enq_flags);
+		run_at_once(p, turn_ns(), enq_flags);
 		return;
 	}
 	if (has_cell(p, t) && bpf_cpumask_test_cpu(cpu_of_cell(t->cell), p->cpus_ptr)) {
 		enqueue_in_cell(p, t, enq_flags);
 		return;
 	}
-	dsq_insert(p, COMMON_DSQ, turn_us * 1000ULL, enq_flags);
+	if (fifo)
+		waits_from(t, now_ns());
+	dsq_insert(p, COMMON_DSQ, turn_ns(), enq_flags);
 	tell_idle_cpu(p, enq_flags);
 }
 
-/* Who ran goes on if it is its row's turn and nobody shares its cell; or if there is nobody else. */
+/* Who ran goes on if it is its row's turn and nobody shares its cell, or by 7 if somebody does; or if there is nobody else. */
 OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
 	u32 own = !t ? NO_CELL : has_cell(prev, t) ? row_of(t->cell) : nr_rows;
-	bool in_turn = own == active, taken;
+	bool in_turn = own == active, taken = false;
 	u32 alternate = NOBODY;
 
+	if (fifo && take_overdue(cpu))
+		return;
 	if (active == nr_rows)
 		taken = take_from(COMMON_DSQ);
-	else
+	else if (!fifo || !in_turn)
 		taken = take_from(active * nr_online + column);
 	if (!taken && !in_turn)
 		alternate = take_alternate(column, active, own < nr_rows ? own : NO_CELL);
@@ -387,7 +460,7 @@ OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 	if (taken || !t)
 		return;
 	WRITE_ONCE(cpu_of(cpu)->alternate, !in_turn);
-	task_set_slice(prev, in_turn ? row_ns() : turn_us * 1000ULL);
+	task_set_slice(prev, in_turn ? row_ns() : turn_ns());
 }
 
 OP1(void, gang_running, struct task_struct *, p)
@@ -396,6 +469,8 @@ OP1(void, gang_running, struct task_struct *, p)
 	bool in_turn = t && (t->cell < CELLS ? row_of(t->cell) : nr_rows) == READ_ONCE(active_row);
 
 	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->alternate, !in_turn && is_client(p));
+	if (t)
+		t->has_begun = !t->overdue;
 }
 
 /* ---- The life of a job ---- */
@@ -415,7 +490,7 @@ OP3(void, gang_cgroup_move, struct task_struct *, p, struct cgroup *, from, stru
 {
 	struct task *t = task_of(p);
 
-	if (!t)
+	if (!t || spaces)
 		return;
 	part(t);
 	join(t, number_of(to));
@@ -439,6 +514,8 @@ SLEEPABLE_OP0(s32, gang_init)
 	bpf_timer_init(&rotation->timer, &rotations, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&rotation->timer, rotate);
 	bpf_timer_start(&rotation->timer, row_ns(), 0);
+	if (fifo && !error)
+		error = overdue_init();
 	return error;
 }
 

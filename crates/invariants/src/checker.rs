@@ -7,7 +7,7 @@ use crate::findings::{Findings, Property, Violation};
 use crate::gangs::Gangs;
 use crate::loads::Loads;
 use crate::preemption::Preemption;
-use crate::promises::{Conditions, Promises, WorkConserving};
+use crate::promises::{Conditions, GangsBy, Promises, WorkConserving};
 use crate::queues::Queues;
 use crate::shares::Shares;
 use crate::state::{self, State};
@@ -54,6 +54,10 @@ impl Checker {
         let beyond = |ticks: u32| Nanos(conditions.tick.0 * u64::from(ticks) + conditions.tolerance.0);
         let sees_shares = promises.weighted_share.filter(|_| conditions.all_tasks);
         let sees_gangs = promises.corun_percent.filter(|_| conditions.all_tasks);
+        let jobs = match promises.gang_by {
+            GangsBy::Groups => demands.groups.len(),
+            GangsBy::Processes => demands.processes,
+        };
         let sees_slices = promises.stint_ticks.filter(|_| conditions.has_queues);
         let mut checker = Checker {
             promises,
@@ -66,7 +70,7 @@ impl Checker {
             stints: sees_slices.map(|ticks| Stints::new(cpus, beyond(ticks))),
             preemption: promises.preemption.map(|_| Preemption::new(cpus)),
             loads: (promises != Promises::default()).then(|| Loads::new(cpus)),
-            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, promises.gang_settles, &demands)),
+            gangs: sees_gangs.map(|percent| Gangs::new(online, percent, promises.gang_settles, jobs)),
             windows: promises.windows.then(Windows::default),
             caps: promises.caps.then(|| Caps::new(&demands, promises.caps_half_life, cpus, conditions.tick)),
             demands,
@@ -498,7 +502,11 @@ impl Sink for Checker {
             shares.announce(&info.allowed, weight, demand.group);
         }
         let free = ours && !info.kernel_thread;
-        self.gangs.iter_mut().for_each(|gangs| gangs.announce(demand.group, &info.allowed, free));
+        let job = match self.promises.gang_by {
+            GangsBy::Groups => demand.group,
+            GangsBy::Processes => demand.process,
+        };
+        self.gangs.iter_mut().for_each(|gangs| gangs.announce(job, &info.allowed, free));
         self.windows.iter_mut().for_each(|windows| windows.announce(demand.window));
         self.caps.iter_mut().for_each(|caps| caps.announce(info.id, demand.group.filter(|_| ours)));
         self.stints.iter_mut().for_each(|stints| stints.announce(&info.allowed));

@@ -12,6 +12,8 @@ const KEPT: usize = 15;
 pub struct Demands {
     /// Its groups, those around others first.
     pub groups: Vec<Group>,
+    /// How many processes it names.
+    pub processes: usize,
     /// Of its tasks, by name.
     pub tasks: BTreeMap<String, TaskDemand>,
 }
@@ -34,6 +36,8 @@ pub struct Group {
 pub struct TaskDemand {
     /// Its group, as a place in [`Demands::groups`].
     pub group: Option<usize>,
+    /// Its process, as a number below [`Demands::processes`].
+    pub process: Option<usize>,
     /// Which of its requests may be late.
     pub window: Option<Window>,
 }
@@ -75,10 +79,10 @@ mod tests {
 
     #[test]
     fn a_name_that_the_kernel_cut_is_found_if_it_is_one_tasks() {
-        let task = |group| TaskDemand { group: Some(group), window: None };
+        let task = |group| TaskDemand { group: Some(group), ..TaskDemand::default() };
         let names = ["film", "a-name-of-seventeen", "fifteen-letters", "twice-the-same-1", "twice-the-same-2"];
         let tasks = names.iter().map(|name| name.to_string()).zip((0..).map(task)).collect();
-        let demands = Demands { groups: Vec::new(), tasks };
+        let demands = Demands { tasks, ..Demands::default() };
         let found = |name| demands.of(name).group;
         assert_eq!([found("film"), found("a-name-of-seventeen")], [Some(0), Some(1)]);
         assert_eq!([found("a-name-of-seven"), found("fifteen-letters")], [Some(1), Some(2)]);

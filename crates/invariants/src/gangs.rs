@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whether the tasks of a job run at the same time.
 //!
-//! 1. A job is a group of two tasks or more that may use every CPU, with a CPU for each.
+//! 1. A job is a group or a process of two tasks or more that may use every CPU, with a CPU for each.
 //! 2. A *window* is a time in which the same tasks of a job wanted to run. It begins a while after the last of them came: rows
 //!    are given anew then. It is judged when it is over, if it was long enough.
 //! 3. A task may run while others of its job do not, where nobody else has a use for its CPU: an alternate. Some CPU has a
@@ -12,7 +12,6 @@
 //!    length on different CPUs, and what a task ran in one is not counted for it.
 //! 5. Time in which a thread of the kernel or a task of a higher class has some CPU does not count: no scheduler can help it.
 
-use crate::demands::Demands;
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::BTreeMap;
 
@@ -73,8 +72,8 @@ pub(crate) struct Gangs {
 
 impl Gangs {
     /// On these CPUs.
-    pub(crate) fn new(online: &CpuSet, percent: u32, settles: Option<Nanos>, demands: &Demands) -> Gangs {
-        let jobs = demands.groups.iter().map(|_| Job::default()).collect();
+    pub(crate) fn new(online: &CpuSet, percent: u32, settles: Option<Nanos>, jobs: usize) -> Gangs {
+        let jobs = (0..jobs).map(|_| Job::default()).collect();
         let (all, online, reckoned) = (online.clone(), online.len(), Nanos::ZERO);
         let (tasks, gaps, settles) = (Vec::new(), CpuSet::new(), settles.unwrap_or(SETTLES));
         Gangs { percent, settles, all, online, tasks, jobs, taken: 0, gaps, reckoned, has_judged: false }

@@ -42,7 +42,7 @@ mod windows;
 pub use checker::Checker;
 pub use demands::{Demands, Group, TaskDemand, Window};
 pub use findings::{Findings, MOST, Property, Violation};
-pub use promises::{Conditions, Promises, WeightedShare, Weights, WorkConserving};
+pub use promises::{Conditions, GangsBy, Promises, WeightedShare, Weights, WorkConserving};
 
 #[cfg(test)]
 mod tests;

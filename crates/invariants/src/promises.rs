@@ -56,6 +56,16 @@ pub enum Weights {
     Groups,
 }
 
+/// What a job is whose tasks run together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GangsBy {
+    /// A group.
+    #[default]
+    Groups,
+    /// A process that the workload names.
+    Processes,
+}
+
 /// What a scheduler promises of every run. Beside that each run owes what no profile names: see [`crate::Property`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
@@ -75,6 +85,8 @@ pub struct Promises {
     pub corun_percent: Option<u32>,
     /// A job needs so long to find its place after one of its tasks came or went; nothing for half a second.
     pub gang_settles: Option<Nanos>,
+    /// What a job is.
+    pub gang_by: GangsBy,
     /// No window of a task has more late requests than it may.
     pub windows: bool,
     /// Groups with a hard cap keep below it.

@@ -416,8 +416,8 @@ fn what_balancing_never_mends_takes_ten_seconds_to_be_found() {
 fn capped(promises: Promises) -> Run {
     let group = |hard_cap_percent, has_soft_cap| Group { weight: 100, hard_cap_percent, has_soft_cap, within: vec![] };
     let groups = vec![group(Some(50), false), group(None, true)];
-    let task = |task: usize| (format!("task-{task}"), TaskDemand { group: Some(task), window: None });
-    let demands = Demands { groups, tasks: [0, 1].map(task).into() };
+    let task = |task: usize| (format!("task-{task}"), TaskDemand { group: Some(task), ..TaskDemand::default() });
+    let demands = Demands { groups, tasks: [0, 1].map(task).into(), ..Demands::default() };
     Run::of(promises, CONDITIONS, 2, demands)
 }
 
@@ -459,8 +459,8 @@ fn who_is_held_by_a_cap_waits_for_nobody() {
 fn tasks_of_higher_classes_count_for_no_cap() {
     for (policy, found) in [(Policy::Other, 1), (Policy::Fifo(5), 0)] {
         let group = Group { weight: 100, hard_cap_percent: Some(50), ..Group::default() };
-        let tasks = [("task-0".to_owned(), TaskDemand { group: Some(0), window: None })].into();
-        let demands = Demands { groups: vec![group], tasks };
+        let tasks = [("task-0".to_owned(), TaskDemand { group: Some(0), ..TaskDemand::default() })].into();
+        let demands = Demands { groups: vec![group], tasks, ..Demands::default() };
         let promises = Promises { caps: true, caps_half_life: Some(Nanos(1_000_000)), ..none() };
         let mut run = Run::of(promises, CONDITIONS, 0, demands);
         run.0.task(Nanos(0), &info(0, policy, 0b11));

@@ -60,6 +60,8 @@ pub struct Identity {
     pub session: Option<u32>,
     /// Its cgroup; `None`: its parent's, or else the root (`CLONE_INTO_CGROUP`).
     pub cgroup: Option<CgroupId>,
+    /// A task that lives and whose process it is a thread of, though its parent is not: where nobody says who made it.
+    pub process: Option<TaskId>,
 }
 
 /// What a new task is given.

@@ -209,7 +209,7 @@ fn g1_a_task_is_born_where_its_parent_is_and_programs_find_it_there() {
     let a = make(&mut bench, ROOT, "a");
     let x = make(&mut bench, a, "x");
     weight(&mut bench, x, 250);
-    let parent = born(&mut bench, "p", Identity { cgroup: Some(x), uid: Some(1001), session: Some(77) });
+    let parent = born(&mut bench, "p", Identity { cgroup: Some(x), uid: Some(1001), session: Some(77), process: None });
     bench.kernel.wake_new(CpuId(0), parent);
     bench.settle();
     assert_eq!((bench.variable("last_cgroup"), bench.variable("found") as u32), (3, 3));
@@ -227,7 +227,8 @@ fn g1_a_task_is_born_where_its_parent_is_and_programs_find_it_there() {
     };
     printed(&mut bench);
     bench.kernel.fork(CpuId(0), child(Identity::default())).unwrap();
-    bench.kernel.fork(CpuId(0), child(Identity { uid: Some(5), session: Some(6), cgroup: Some(ROOT) })).unwrap();
+    let other = Identity { uid: Some(5), session: Some(6), cgroup: Some(ROOT), process: None };
+    bench.kernel.fork(CpuId(0), child(other)).unwrap();
     bench.settle();
     let expected =
         ["c of user 1001, session 77", "c is born in x, level 2", "c of user 5, session 6", "c is born in , level 0"];

@@ -4,10 +4,10 @@
 use crate::ProfileError;
 use crate::parse::{Node, Reader};
 use ids::Nanos;
-use invariants::{Promises, WeightedShare, Weights, WorkConserving};
+use invariants::{GangsBy, Promises, WeightedShare, Weights, WorkConserving};
 use toml::de::{DeTable, DeValue};
 
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 17] = [
     "work-conserving",
     "starvation-ms",
     "weighted-share-percent",
@@ -21,6 +21,7 @@ const WORDS: [&str; 16] = [
     "stint-ticks",
     "gang-corun-percent",
     "gang-settles-ms",
+    "gang-by",
     "windows",
     "caps",
     "caps-half-life-ms",
@@ -42,6 +43,7 @@ pub(crate) struct SomePromises {
     stint_ticks: Option<Option<u32>>,
     corun_percent: Option<Option<u32>>,
     gang_settles: Option<Option<Nanos>>,
+    gang_by: Option<GangsBy>,
     windows: Option<bool>,
     caps: Option<bool>,
     caps_half_life: Option<Option<Nanos>>,
@@ -67,6 +69,7 @@ impl SomePromises {
         promises.stint_ticks = self.stint_ticks.unwrap_or(promises.stint_ticks);
         promises.corun_percent = self.corun_percent.unwrap_or(promises.corun_percent);
         promises.gang_settles = self.gang_settles.unwrap_or(promises.gang_settles);
+        promises.gang_by = self.gang_by.unwrap_or(promises.gang_by);
         promises.windows = self.windows.unwrap_or(promises.windows);
         promises.caps = self.caps.unwrap_or(promises.caps);
         promises.caps_half_life = self.caps_half_life.unwrap_or(promises.caps_half_life);
@@ -98,6 +101,7 @@ impl Reader<'_> {
                     promises.gang_settles =
                         Some(self.number(value, "milliseconds, 1 to 4294967295")?.map(milliseconds));
                 }
+                "gang-by" => promises.gang_by = Some(self.gangs_by(value)?),
                 "windows" => promises.windows = Some(self.bool(value)?),
                 "caps" => promises.caps = Some(self.bool(value)?),
                 "caps-half-life-ms" => {
@@ -126,6 +130,14 @@ impl Reader<'_> {
             DeValue::String(word) if word == "shares" => Ok(Weights::Shares),
             DeValue::String(word) if word == "groups" => Ok(Weights::Groups),
             _ => Err(self.error(value.span(), "expected \"nice\", \"scx\", \"shares\" or \"groups\"")),
+        }
+    }
+
+    fn gangs_by(&self, value: &Node<'_>) -> Result<GangsBy, ProfileError> {
+        match value.get_ref() {
+            DeValue::String(word) if word == "groups" => Ok(GangsBy::Groups),
+            DeValue::String(word) if word == "processes" => Ok(GangsBy::Processes),
+            _ => Err(self.error(value.span(), "expected \"groups\" or \"processes\"")),
         }
     }
 

@@ -9,7 +9,7 @@ use bpf_object::{
 };
 use expect_test::{Expect, expect};
 use ids::{CpuSet, Nanos, Place, Topology};
-use invariants::{Promises, WeightedShare, Weights, WorkConserving};
+use invariants::{GangsBy, Promises, WeightedShare, Weights, WorkConserving};
 use machine_model::{Costs, Machine};
 
 /// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
@@ -489,7 +489,8 @@ fn promises_are_kept_under_either_name() {
              preemption-us = 7\nstint-ticks = 2\nweighted-share-percent = 6\nweighted-share-cpus = 1\n\
              weighted-share-whole = true\n\
              weighted-share-turn-ms = 100\nweighted-share-settles-ms = 200\nweighted-share-by = \"groups\"\n\
-             gang-corun-percent = 98\ngang-settles-ms = 1500\nwindows = true\ncaps = true\ncaps-half-life-ms = 300"
+             gang-corun-percent = 98\ngang-settles-ms = 1500\n\
+             gang-by = \"processes\"\nwindows = true\ncaps = true\ncaps-half-life-ms = 300"
         );
         let profile = Profile::from_toml("p.toml", &text).unwrap();
         let expected = Promises {
@@ -508,6 +509,7 @@ fn promises_are_kept_under_either_name() {
             stint_ticks: Some(2),
             corun_percent: Some(98),
             gang_settles: Some(Nanos::from_ms(1_500)),
+            gang_by: GangsBy::Processes,
             windows: true,
             caps: true,
             caps_half_life: Some(Nanos::from_ms(300)),

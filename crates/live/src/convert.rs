@@ -538,7 +538,7 @@ fn task(life: Life, script: Vec<Op>, first: Nanos, host: &Host) -> TaskSpec {
         nice: life.first.nice,
         cpus: life.first.cpus,
         peak_rss_bytes: life.peak_rss_bytes,
-        who: Who { tgid: Some(life.tgid), session, uid, group },
+        who: Who { tgid: Some(life.tgid), session, uid, group, process: None },
         window: None,
         lends: None,
         script,

@@ -372,7 +372,8 @@ fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
     let converted = convert("test", &events, &host(), &Overheads::default());
     let expected = "40 Timeout(Nanos(500000)) External(40) 5 fork(1) 45";
     assert_eq!(short(&converted.workload.tasks[0].script), expected);
-    let whose = |tgid| Who { tgid: Some(tgid), session: Some(7), uid: Some(1000), group: Some("/build".into()) };
+    let whose =
+        |tgid| Who { tgid: Some(tgid), session: Some(7), uid: Some(1000), group: Some("/build".into()), process: None };
     let seen: Vec<_> = converted.workload.tasks.iter().map(|task| task.who.clone()).collect();
     assert_eq!(seen, [whose(100), whose(101)]);
 }

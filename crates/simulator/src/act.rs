@@ -10,7 +10,7 @@ use crate::setup::existing;
 use crate::tasks::{Later, Phase, Role, State, Task};
 use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Leave, Operation, TaskAttributes};
+use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use std::collections::VecDeque;
 use workload::{Demand, Sleep};
 
@@ -168,6 +168,8 @@ impl<M: Model> Run<'_, M> {
         let what = self.player.spec(spec);
         let allowed = existing(what.cpus.as_ref(), &self.all_cpus);
         let next = TaskId(self.tasks.len() as u32);
+        let lives = |task: TaskId| self.tasks[task.index()].state() != State::Ended;
+        let process = self.groups.process(self.workload, spec, next, lives);
         let attributes = TaskAttributes {
             name: what.name.clone(),
             policy: what.policy,
@@ -177,7 +179,7 @@ impl<M: Model> Run<'_, M> {
             own_cpu: None,
             thread: parent.is_some_and(|parent| self.player.is_thread(spec, parent)),
             parent,
-            identity: self.groups.identity(self.workload, spec, parent, next),
+            identity: Identity { process, ..self.groups.identity(self.workload, spec, parent, next) },
         };
         self.tell_time();
         let (child, result) = self.fork(cpu, attributes);

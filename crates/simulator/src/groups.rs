@@ -25,6 +25,8 @@ pub(crate) struct Groups {
     by_path: BTreeMap<String, CgroupId>,
     /// Leaders of sessions, by part and by the number that the recording has for them.
     sessions: BTreeMap<(usize, u32), u32>,
+    /// The tasks of each process that the workload names.
+    processes: BTreeMap<String, Vec<TaskId>>,
 }
 
 impl Groups {
@@ -66,7 +68,23 @@ impl Groups {
             uid: None,
             session: own.or(parent.is_none().then_some(PLAYER)),
             cgroup: self.around.filter(|_| parent.is_none()),
+            process: None,
         }
+    }
+
+    /// A living task of the process that the workload names for the task `next` of this spec, if it does and there is one.
+    pub fn process(
+        &mut self,
+        workload: &Workload,
+        spec: u32,
+        next: TaskId,
+        lives: impl Fn(TaskId) -> bool,
+    ) -> Option<TaskId> {
+        let name = workload.tasks[spec as usize].who.process.as_ref()?;
+        let tasks = self.processes.entry(name.clone()).or_default();
+        tasks.retain(|task| lives(*task));
+        tasks.push(next);
+        tasks.first().copied().filter(|first| *first != next)
     }
 
     /// The cgroup of a task of this spec, if it has one of its own.

@@ -182,6 +182,8 @@ pub struct Who {
     pub uid: Option<u32>,
     /// Its control group, as a path from the root of the hierarchy (`/`).
     pub group: Option<String>,
+    /// Its process by name, where the tasks of a workload were put into some. A recording has a number.
+    pub process: Option<String>,
 }
 
 /// A task and what it does.

@@ -55,6 +55,7 @@ struct pid {
 
 /* What the threads of a process share. */
 struct signal_struct {
+	s32 nr_threads;	/* those that have not ended */
 	struct pid *pids[4];
 };
 

@@ -13,7 +13,7 @@ mod shares;
 use crate::select;
 use anyhow::Result;
 use ids::{CpuId, CpuSet, Nanos};
-use invariants::{Promises, WeightedShare, Weights};
+use invariants::{GangsBy, Promises, WeightedShare, Weights};
 
 /// One run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,15 +68,23 @@ pub struct Needs {
     windows: bool,
     /// Tasks that share CPUs by weight.
     share: Option<WeightedShare>,
-    /// Jobs that fit on a machine, and how long they settle.
-    jobs: Option<Nanos>,
+    /// Jobs that fit on a machine.
+    jobs: Option<Jobs>,
+}
+
+/// What jobs are, and how long they settle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Jobs {
+    by: GangsBy,
+    settles: Nanos,
 }
 
 impl Needs {
     pub fn of(promises: &Promises) -> Needs {
         let share = promises.weighted_share;
         let by_groups = share.is_some_and(|share| share.by == Weights::Groups);
-        let jobs = promises.corun_percent.map(|_| promises.gang_settles.unwrap_or(GANG_SETTLES));
+        let (by, settles) = (promises.gang_by, promises.gang_settles.unwrap_or(GANG_SETTLES));
+        let jobs = promises.corun_percent.map(|_| Jobs { by, settles });
         Needs { groups: jobs.is_some() || by_groups, caps: promises.caps, windows: promises.windows, share, jobs }
     }
 }
@@ -110,7 +118,7 @@ impl Case {
         };
         let online: Vec<CpuId> = select::machine(&machine)?.online_cpus().iter().collect();
         let play = match (jobs, share) {
-            (Some(settles), _) => gangs::draw(&mut dice, &online, settles),
+            (Some(jobs), _) => gangs::draw(&mut dice, &online, jobs),
             (None, Some(share)) => shares::draw(&mut dice, &online, share),
             (None, None) => Play::draw(&mut dice, &online, kind, needs),
         };
@@ -251,7 +259,7 @@ mod tests {
         let share = |by| WeightedShare { by, ..WeightedShare::new(2, 1) };
         let [shares, by_groups] = [Weights::Nice, Weights::Groups].map(|by| Needs { share: Some(share(by)), ..groups });
         let whole = Needs { share: Some(WeightedShare { whole: true, ..share(Weights::Groups) }), ..groups };
-        let jobs = Needs { jobs: Some(GANG_SETTLES), ..groups };
+        let jobs = Needs { jobs: Some(Jobs { by: GangsBy::Groups, settles: GANG_SETTLES }), ..groups };
         let capped = Needs { caps: true, ..Needs::default() };
         let all = [Needs::default(), groups, shares, by_groups, jobs, whole, capped];
         let drawn = |number| all.map(|needs| Case::draw(number, needs).unwrap());

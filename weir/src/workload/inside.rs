@@ -200,7 +200,13 @@ mod tests {
     #[test]
     fn what_is_in_a_recording_is_told() {
         let found = inside(|workload| {
-            let who = |tgid, uid| Who { tgid: Some(tgid), session: Some(1), uid: Some(uid), group: Some("/a".into()) };
+            let who = |tgid, uid| Who {
+                tgid: Some(tgid),
+                session: Some(1),
+                uid: Some(uid),
+                group: Some("/a".into()),
+                process: None,
+            };
             for (task, (tgid, uid)) in workload.tasks.iter_mut().zip([(7, 0), (7, 0), (8, 1000)]) {
                 (task.who, task.command) = (who(tgid, uid), Some("a".into()));
             }

@@ -2,14 +2,12 @@
 //! Jobs, made up: who is found to run apart.
 
 use super::*;
-use crate::demands::Group;
 
 const MS: u64 = 1_000_000;
 
 /// One job of two tasks on two CPUs, a task of no job, and a thread of the kernel.
 fn two() -> Gangs {
-    let demands = Demands { groups: vec![Group::default()], ..Demands::default() };
-    let mut gangs = Gangs::new(&CpuSet::first_n(2), 98, None, &demands);
+    let mut gangs = Gangs::new(&CpuSet::first_n(2), 98, None, 1);
     let all = CpuSet::first_n(2);
     [Some(0), Some(0), None].iter().for_each(|job| gangs.announce(*job, &all, true));
     gangs.announce(None, &all, false);

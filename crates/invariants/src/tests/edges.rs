@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::demands::{Group, TaskDemand, Window};
+use crate::promises::GangsBy;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -248,8 +249,8 @@ fn a_slice_without_end_is_the_default_one() {
 fn demands(group: Group) -> Demands {
     let window = Some(Window { late: 0, of: 1, request: Nanos(1_000) });
     let names = ["task-0", "task-1"].map(str::to_owned);
-    let tasks = names.into_iter().map(|name| (name, TaskDemand { group: Some(0), window })).collect();
-    Demands { groups: vec![group], tasks }
+    let tasks = names.into_iter().map(|name| (name, TaskDemand { group: Some(0), process: Some(0), window })).collect();
+    Demands { groups: vec![group], processes: 1, tasks }
 }
 
 #[test]
@@ -279,12 +280,19 @@ fn caps_are_judged_by_events() {
     }
 }
 
-/// In turns on one CPU, or each on its own.
+/// In turns on one CPU, or each on its own. A process is a job where that is promised, and nothing else.
 #[test]
 fn jobs_are_judged_by_events() {
-    for (cpus, found) in [(1, 1), (2, 0)] {
-        let promises = Promises { corun_percent: Some(98), ..none() };
-        let mut run = Run::of(promises, CONDITIONS, 2, demands(Group::default()));
+    let all = [(1, true, false, 1), (2, true, false, 0), (1, false, true, 1), (1, true, true, 0), (1, false, false, 0)];
+    for (cpus, in_group, by_processes, found) in all {
+        let gang_by = if by_processes { GangsBy::Processes } else { GangsBy::Groups };
+        let promises = Promises { corun_percent: Some(98), gang_by, ..none() };
+        let mut demands = demands(Group::default());
+        for task in demands.tasks.values_mut() {
+            task.group = task.group.filter(|_| in_group);
+            task.process = task.process.filter(|_| !in_group);
+        }
+        let mut run = Run::of(promises, CONDITIONS, 2, demands);
         run.go(1_000, 0, 0, 1).wake(1_000, 1).insert(1_000, 1, 2);
         if cpus == 2 {
             run.dispatch(1_000, 1, 1).run(1_000, 1, 1);

@@ -153,6 +153,8 @@ pub(crate) struct Task {
     pub own_cpu: Option<CpuId>,
     /// Who forked it.
     pub parent: TaskId,
+    /// The same, or else a task of its process.
+    pub sibling: TaskId,
     /// PF_EXITING.
     pub exiting: bool,
     /// Its user.

@@ -67,11 +67,12 @@ impl Kernel {
             let parent = self.core.task(parent);
             (parent.uid, parent.session, parent.cgroup)
         });
+        let sibling = identity.process.or(parent.filter(|_| thread));
         Task {
             blocks: false,
             comm,
             pid,
-            tgid: parent.filter(|_| thread).map_or(pid, |parent| self.core.task(parent).tgid),
+            tgid: sibling.map_or(pid, |sibling| self.core.task(sibling).tgid),
             policy,
             nice,
             allowed_count: allowed.len() as u32,
@@ -79,6 +80,7 @@ impl Kernel {
             kernel_thread,
             own_cpu,
             parent: parent.unwrap_or(TaskId::NONE),
+            sibling: sibling.or(parent).unwrap_or(TaskId::NONE),
             exiting: false,
             uid: identity.uid.unwrap_or(uid),
             session: identity.session.unwrap_or(session),
@@ -128,7 +130,7 @@ impl Kernel {
             policy: entry.policy_number(),
             weight: ext_weight(entry.policy, entry.nice),
             allowed: &entry.allowed,
-            parent: entry.parent,
+            parent: entry.sibling,
             tgid: entry.tgid,
             uid: entry.uid,
             session: entry.session,

@@ -9,7 +9,7 @@ use machine_model::Machine;
 use std::collections::BTreeSet;
 
 /// A machine of CPUs below one cache on which jobs with so many hogs run; their tasks. `more` hogs are of no job.
-fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<Vec<TaskId>>) {
+pub fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<Vec<TaskId>>) {
     let mut world = World::new(spec, &format!("node:1 l3:1 core:{cpus} pu:1"), 1000);
     let count = jobs.iter().sum::<usize>() + more;
     let attributes = vec![world.attributes(); count];
@@ -28,7 +28,7 @@ fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<Vec<
 }
 
 /// Tasks of each job that run now.
-fn running(world: &World, jobs: &[Vec<TaskId>]) -> Vec<usize> {
+pub fn running(world: &World, jobs: &[Vec<TaskId>]) -> Vec<usize> {
     jobs.iter().map(|job| job.iter().filter(|task| world.cpu_of(**task).is_some()).count()).collect()
 }
 

@@ -5,6 +5,7 @@
 //!    machine: mutexes, signals and so on of one are not those of another.
 //! 2. What is asked of a part is done to it as from outside: `nice` as nice(1) does it, `cpus` as a cpuset does, `policy` as
 //!    a shell that has it hands it on, `group` as a group around its own, `uid` as setuid(2) of all its tasks.
+//!    `process` makes them threads of one process, which those of other parts can be as well.
 //! 3. The run is over when all parts have ended that can; those that go on for ever play beside them. If all go on for
 //!    ever, it is over when the last of them is, as its file says.
 
@@ -46,6 +47,8 @@ pub(crate) struct Changes {
     pub uid: Option<u32>,
     /// The group around all of its own.
     pub group: Option<String>,
+    /// The process of all its tasks.
+    pub process: Option<String>,
     /// The weight of that one.
     pub weight: Option<u32>,
     /// Most CPU time of it, in percent of one CPU, and whether it may not even have more that nobody else wants.
@@ -202,6 +205,7 @@ impl Changes {
         }
         for task in &mut workload.tasks {
             task.who.uid = self.uid.or(task.who.uid);
+            task.who.process = self.process.clone().or(task.who.process.take());
             if let Some(around) = &self.group {
                 let own = task.who.group.take().filter(|_| workload.is_grouped);
                 task.who.group = Some(format!("{around}{}", own.unwrap_or_default()));

@@ -21,7 +21,7 @@ pub struct PartSpec {
 }
 
 const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, \
-                    hard-cap=PERCENT, start=TIME, count=N or slow=TASK:FACTOR";
+                    hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR";
 
 /// Most that `load` may ask for.
 const MAX_LOAD: u32 = 100_000;
@@ -122,6 +122,8 @@ impl Changes {
                 check_path(value).map_err(|_| expected("PATH, such as /a or /a/x"))?;
                 self.group = Some(value.to_owned());
             }
+            "process" if value.is_empty() => return Err(expected("NAME of a process")),
+            "process" => self.process = Some(value.to_owned()),
             "cap" | "hard-cap" if self.cap.is_some() => return Err("two caps; expected one".into()),
             "cap" | "hard-cap" => {
                 self.cap_is_hard = key == "hard-cap";

@@ -158,7 +158,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         ("all,jobs=2,load=50", r#"workload "all,jobs=2,load=50": jobs and load; expected one of them"#),
         ("all,load=0", r#"workload "all,load=0": load=0; expected load=PERCENT of the machine's CPUs, such as 150"#),

@@ -158,6 +158,7 @@ impl Reader<'_> {
             session: self.option("session", |reader| reader.small("session"))?,
             uid: self.option("user", |reader| reader.small("user"))?,
             group: self.option("control group", |reader| reader.text("control group"))?,
+            process: None,
         })
     }
 

@@ -80,6 +80,7 @@ fn who() -> impl Strategy<Value = Who> {
         session,
         uid,
         group,
+        process: None,
     })
 }
 
@@ -243,7 +244,7 @@ fn small() -> Recording {
 /// The same with what version 1 did not know.
 fn small_2() -> Recording {
     let mut recording = small();
-    let who = Who { tgid: Some(300), session: Some(2), uid: Some(0), group: Some("/a".into()) };
+    let who = Who { tgid: Some(300), session: Some(2), uid: Some(0), group: Some("/a".into()), process: None };
     recording.workload.tasks[0].who = who;
     let cost = Cost { low: Nanos(3), typical: Nanos(4), high: Nanos(5) };
     recording.meta.costs = Costs { wake: Some(cost), ..Costs::default() };

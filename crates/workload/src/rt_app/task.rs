@@ -151,6 +151,7 @@ impl<'a> Task<'a> {
         let times = read_loop(&mut object)?;
         let own = read_parameters(&mut object, Known::Default(self.default_policy))?;
         let group = groups::taskgroup(&mut object)?;
+        let process = object.string("process")?.map(|(_, name)| name.to_owned());
         let window = windows::window(&mut object)?;
         let lends = self.lends(&mut object, tasks)?;
         let (policy, nice) = own.policy.expect("a task always has a policy");
@@ -180,7 +181,7 @@ impl<'a> Task<'a> {
             nice,
             cpus,
             peak_rss_bytes: 0,
-            who: crate::Who { group, ..crate::Who::default() },
+            who: crate::Who { group, process, ..crate::Who::default() },
             window,
             lends,
             script,

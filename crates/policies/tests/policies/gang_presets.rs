@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules of `policies/gang` for cells that become free, for tasks that share one, and for jobs that are processes.
+
+use crate::gang::{running, world};
+use crate::world::{MS, World, only};
+use ids::{CpuId, TaskId};
+use kernel_model::{CgroupId, Identity, Leave, TaskAttributes};
+use std::collections::BTreeSet;
+
+/// All of these sleep, each as soon as it runs.
+fn sleep(world: &mut World, tasks: &[TaskId]) {
+    for task in tasks {
+        while world.cpu_of(*task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*task);
+    }
+}
+
+/// The job is no more.
+fn end(world: &mut World, job: &[TaskId]) {
+    world.place(job, CgroupId::ROOT);
+    sleep(world, job);
+}
+
+/// The rows in which the tasks of a job were last put in line.
+fn rows(world: &World, job: &[TaskId]) -> BTreeSet<u64> {
+    job.iter().map(|task| world.last_queued(*task).dsq / u64::from(world.cpus())).collect()
+}
+
+/// Theory 8: when a job ends there is a row less, and what moves up does so as a whole: there is no moment in which a job runs
+/// in part.
+#[test]
+fn jobs_move_up_as_a_whole() {
+    for first in 0..4 {
+        let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
+        let taken = |world: &World, jobs: &[Vec<TaskId>]| {
+            let mut taken: Vec<Vec<u64>> = jobs.iter().map(|job| rows(world, job).into_iter().collect()).collect();
+            taken.sort_unstable();
+            taken
+        };
+        assert_eq!(taken(&world, &jobs[..4]), [[0], [1], [2], [3]]);
+        end(&mut world, &jobs[first]);
+        for _ in 0..2_000 {
+            let running = running(&world, &jobs);
+            assert!(running[..4].iter().all(|tasks| [0, 4].contains(tasks)), "{running:?}");
+            world.run_ms(1);
+        }
+        let left = [&jobs[..first], &jobs[first + 1..4]].concat();
+        assert_eq!(taken(&world, &left), [[0], [1], [2]]);
+    }
+}
+
+/// Theory 8: what does not fit stays, and a later one that does takes the room.
+#[test]
+fn a_job_that_does_not_fit_stays() {
+    // One after the other, so that they stand in this order: 2 and 2, 3, 2.
+    let (mut world, mut jobs) = world("gang", 4, &[], 9);
+    let mut tasks = jobs.remove(0);
+    for (number, size) in [2, 2, 3, 2].into_iter().enumerate() {
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+        let job: Vec<TaskId> = tasks.drain(..size).collect();
+        world.place(&job, group);
+        jobs.push(job);
+        world.run_ms(1_000);
+    }
+    let all = |world: &World| jobs.iter().map(|job| rows(world, job)).collect::<Vec<_>>();
+    assert_eq!(all(&world), [0, 0, 1, 2].map(|row| [row].into()));
+    end(&mut world, &jobs[0]);
+    world.run_ms(2_000);
+    assert_eq!(all(&world)[1..], [0, 1, 0].map(|row| [row].into()));
+    // Now there are two rows with all of the time but for what fills gaps.
+    let mut whole = [0; 4];
+    for _ in 0..2_000 {
+        for (whole, (running, job)) in whole.iter_mut().zip(running(&world, &jobs).into_iter().zip(&jobs)) {
+            *whole += usize::from(running == job.len());
+        }
+        world.run_ms(1);
+    }
+    assert!(whole[1..].iter().all(|whole| *whole >= 980), "{whole:?}");
+}
+
+/// Theory 8: a job with a task that may not use all CPUs stays where it is, though there is room for as many.
+#[test]
+fn a_job_with_a_bound_task_stays() {
+    for bound in [true, false] {
+        let mut world = World::new("gang", "node:1 l3:1 core:2 pu:1", 1000);
+        let last = if bound { world.pinned(1, 0) } else { world.attributes() };
+        let mut attributes = vec![world.attributes(); 3];
+        attributes.push(last);
+        let tasks = world.start(attributes);
+        for (number, job) in tasks.chunks(2).enumerate() {
+            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+            world.place(job, group);
+            world.run_ms(1_000);
+        }
+        assert_eq!(tasks.chunks(2).map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
+        // Somebody is left who has the other turns.
+        let third = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
+        world.kernel.wake_new(CpuId(0), third);
+        world.settle();
+        end(&mut world, &tasks[..2]);
+        world.run_ms(3_000);
+        assert_eq!(rows(&world, &tasks[2..]), [u64::from(bound)].into(), "bound: {bound}");
+        // Its number is somebody else's one day, who is not bound.
+        if bound {
+            world.kernel.set_affinity(CpuId(0), tasks[3], &only(&[0, 1])).unwrap();
+            world.settle();
+            end(&mut world, &tasks[2..]);
+        }
+    }
+}
+
+/// Who ran on CPU 0 in turn, for so long in each stint.
+fn stints(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
+    let mut stints: Vec<(TaskId, u64)> = vec![];
+    for _ in 0..ms {
+        let now = world.running(0);
+        match stints.last_mut() {
+            Some((task, ms)) if *task == now => *ms += 1,
+            _ => stints.push((now, 1)),
+        }
+        world.run_ms(1);
+    }
+    stints
+}
+
+/// Theory 7: in its job's turn whoever has begun goes on until it sleeps, also after other jobs' turns; then the one that has
+/// waited longest. In turns of 20 ms without the preset.
+#[test]
+fn who_has_begun_goes_on_until_it_sleeps() {
+    let (mut world, jobs) = world("gang@fifo", 1, &[3, 1], 0);
+    let job = &jobs[0];
+    let ran: Vec<u64> = job.iter().map(|task| world.ran_ms(*task)).collect();
+    let first = job[(0..3).max_by_key(|at| ran[*at]).unwrap()];
+    let of_job = |stints: &[(TaskId, u64)]| -> BTreeSet<TaskId> {
+        stints.iter().map(|(task, _)| *task).filter(|task| job.contains(task)).collect()
+    };
+    let seen = stints(&mut world, 2_000);
+    assert_eq!(of_job(&seen), [first].into(), "{seen:?}");
+    assert!(seen[1..seen.len() - 1].iter().all(|(_, ms)| (98..=102).contains(ms)), "{seen:?}");
+    // The next one comes at once, and when the first one comes back it stands last.
+    sleep(&mut world, &[first]);
+    let second = world.running(0);
+    assert!(job.contains(&second) && second != first);
+    world.run_ms(5);
+    world.wake(0, first, false);
+    assert_eq!(of_job(&stints(&mut world, 1_000)), [second].into());
+    sleep(&mut world, &[second]);
+    let third = world.running(0);
+    assert!(job.contains(&third) && third != first);
+    assert_eq!(of_job(&stints(&mut world, 1_000)), [third].into());
+    sleep(&mut world, &[third]);
+    assert_eq!(of_job(&stints(&mut world, 1_000)), [first].into());
+    let (mut world, jobs) = self::world("gang", 1, &[3, 1], 0);
+    let seen = stints(&mut world, 2_000);
+    assert!(seen[1..seen.len() - 1].iter().all(|(task, ms)| jobs[1].contains(task) || *ms == 20), "{seen:?}");
+}
+
+/// Theory 7: as an alternate, too, whoever has begun goes on.
+#[test]
+fn who_has_begun_goes_on_as_an_alternate() {
+    let (mut world, jobs) = world("gang@fifo", 1, &[3, 1], 0);
+    let alone = jobs[1][0];
+    sleep(&mut world, &[alone]);
+    let seen = stints(&mut world, 1_000);
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    let first = seen[0].0;
+    world.wake(0, alone, false);
+    let seen = stints(&mut world, 1_000);
+    assert_eq!(seen.iter().map(|(task, _)| *task).collect::<BTreeSet<_>>(), [first, alone].into());
+}
+
+/// Theory 7: those behind it have 1 ms when they have waited for 10 s, and again 10 s later: nobody is ejected.
+#[test]
+fn nobody_waits_for_ever_behind_who_has_begun() {
+    let (mut world, jobs) = world("gang@fifo", 2, &[5], 3);
+    let all: Vec<TaskId> = jobs.iter().flatten().copied().collect();
+    world.began.clear();
+    let begun = world.now_ns;
+    let before: Vec<u64> = all.iter().map(|task| world.ran_ms(*task)).collect();
+    world.run_ms(60_000);
+    let ran: Vec<u64> = all.iter().zip(before).map(|(task, before)| world.ran_ms(*task) - before).collect();
+    for (task, ran) in all.iter().zip(&ran) {
+        let times = world.began.iter().filter(|(_, began)| began == task).map(|(at, _)| *at);
+        let times: Vec<u64> = [begun].into_iter().chain(times).collect();
+        let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().expect("it ran");
+        assert!(*ran > 20_000 || longest <= 11_200 * MS, "{ran} ms, {longest} ns");
+    }
+    let waited: Vec<u64> = ran[..5].iter().copied().filter(|ran| *ran < 20_000).collect();
+    assert_eq!(waited.len(), 3, "two have the cells: {ran:?}");
+    assert!(waited.iter().all(|ran| (5..=6).contains(ran)), "1 ms every 11 s: {ran:?}");
+}
+
+/// A process of so many hogs.
+fn process(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
+    let mut tasks: Vec<TaskId> = vec![];
+    for _ in 0..threads {
+        let identity = Identity { process: tasks.first().copied(), ..Identity::default() };
+        let task = world.kernel.fork(CpuId(0), TaskAttributes { identity, ..attributes.clone() }).unwrap();
+        tasks.push(task);
+    }
+    for task in &tasks {
+        world.kernel.wake_new(CpuId(0), *task);
+        world.settle();
+    }
+    tasks
+}
+
+/// Spaces, theory 1, 2: processes run as a whole or not at all, whatever cgroups their tasks are in.
+#[test]
+fn processes_are_jobs() {
+    let mut world = World::new("gang@spaces", "node:1 l3:1 core:4 pu:1", 1000);
+    let attributes = world.attributes();
+    let jobs: Vec<Vec<TaskId>> = (0..2).map(|_| process(&mut world, 4, &attributes)).collect();
+    let group = world.group(CgroupId::ROOT, "half-of-each", 100);
+    world.place(&[jobs[0][0], jobs[0][1], jobs[1][2], jobs[1][3]], group);
+    world.run_ms(2_000);
+    let mut whole = [0; 2];
+    for _ in 0..4_000 {
+        let running = running(&world, &jobs);
+        assert!(running == [4, 0] || running == [0, 4], "{running:?}");
+        whole[usize::from(running[0] == 0)] += 1;
+        world.run_ms(1);
+    }
+    assert!((1_960..=2_040).contains(&whole[0]), "{whole:?}");
+}
+
+/// Spaces, theory 2: a process becomes a job with its second thread, and is none any more when it has one left. Those of one
+/// thread have a row together.
+#[test]
+fn a_process_of_one_thread_is_no_job_of_its_own() {
+    let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
+    let attributes = world.attributes();
+    let single: Vec<TaskId> = (0..2).map(|_| process(&mut world, 1, &attributes)[0]).collect();
+    let mut pair = process(&mut world, 2, &attributes);
+    world.run_ms(2_000);
+    let together = |world: &mut World, jobs: &[Vec<TaskId>]| {
+        let mut whole = vec![0; jobs.len()];
+        for _ in 0..2_000 {
+            let running = running(world, jobs);
+            whole.iter_mut().zip(running).for_each(|(whole, tasks)| *whole += usize::from(tasks == 2));
+            world.run_ms(1);
+        }
+        whole
+    };
+    let whole = together(&mut world, &[single.clone(), pair.clone()]);
+    assert!(whole.iter().all(|whole| (980..=1_020).contains(whole)), "{whole:?}");
+    // One of the pair ends: what is left of it is one of three that share two cells.
+    let last = pair.pop().unwrap();
+    while world.cpu_of(last).is_none() {
+        world.run_ms(1);
+    }
+    let cpu = world.cpu_of(last).unwrap();
+    world.leave(cpu, Leave::Exit);
+    world.run_ms(2_000);
+    let cells: BTreeSet<u64> = single.iter().chain(&pair).map(|task| world.last_queued(*task).dsq).collect();
+    assert_eq!(cells, [0, 1].into());
+    let thread = TaskAttributes { kernel_thread: true, ..attributes };
+    let thread = process(&mut world, 1, &thread)[0];
+    world.run_ms(1_000);
+    assert_eq!(world.last_queued(thread).dsq, 4096, "a thread of the kernel is of no job");
+}
+
+/// Spaces, theory 3: numbers are given again. More processes than there are numbers come one after the other, each beside one
+/// that stays, and runs as a whole in half of the time.
+#[test]
+fn numbers_of_processes_are_given_again() {
+    let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
+    let attributes = world.attributes();
+    let stays = process(&mut world, 2, &attributes);
+    for round in 0..80 {
+        let jobs = [stays.clone(), process(&mut world, 2, &attributes)];
+        world.run_ms(400);
+        let mut whole = [0; 2];
+        for _ in 0..400 {
+            let running = running(&world, &jobs);
+            whole.iter_mut().zip(running).for_each(|(whole, tasks)| *whole += usize::from(tasks == 2));
+            world.run_ms(1);
+        }
+        assert_eq!(whole, [200; 2], "round {round}");
+        for task in &jobs[1] {
+            while world.cpu_of(*task).is_none() {
+                world.run_ms(1);
+            }
+            let cpu = world.cpu_of(*task).unwrap();
+            world.leave(cpu, Leave::Exit);
+        }
+    }
+}
