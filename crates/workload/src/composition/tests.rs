@@ -181,6 +181,21 @@ proptest! {
     }
 }
 
+/// What is said of a part is so of all its tasks, in every copy; a file says it of a task.
+#[test]
+fn a_part_can_be_one_process() {
+    let shown = |text: &str| {
+        let workload = compose(text).unwrap();
+        workload.tasks.iter().map(|task| task.who.process.clone().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown("grouped,process=p"), ["p", "p"]);
+    assert_eq!(shown("grouped,count=2,process=p+endless+x=endless,process=q"), ["p", "p", "p", "p", "", "q"]);
+    assert!(compose("all,process=").unwrap_err().problem.contains("expected process=NAME"));
+    let text = r#"{"tasks": {"a": {"process": "p", "run": 1}, "b": {"run": 1}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!([0, 1].map(|task: usize| workload.tasks[task].who.process.clone()), [Some("p".to_owned()), None]);
+}
+
 #[test]
 fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
     let shown = |text: &str| {

@@ -136,6 +136,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         kernel_thread: false,
         own_cpu: None,
         parent: TaskId::NONE,
+        sibling: TaskId::NONE,
         exiting: false,
         uid: 0,
         session: 0,
