@@ -42,8 +42,8 @@ fn whole_by_chance(cpus: u32, draws: u64) -> f64 {
     100.0 * whole as f64 / (draws * 2 * SLICE_MS) as f64
 }
 
-/// What `gang` is for: where each CPU takes turns for itself a job of P tasks is whole for 2^-P of the time, 6.25 % on 4 CPUs and
-/// 0.39 % on 8. `gang` has them together in all of their row's time (`a_job_runs_as_a_whole_or_not_at_all`).
+/// What `gang` is for: where each CPU takes turns for itself a job of P tasks is whole for 2^-P of the time, 6.25 % on 4 CPUs
+/// and 0.39 % on 8. `gang` has them together in all of their row's time (`a_job_runs_as_a_whole_or_not_at_all`).
 #[test]
 fn without_rows_a_job_is_whole_by_chance() {
     for (cpus, draws, within) in [(2, 400, 3.0), (4, 600, 1.4), (8, 600, 0.3)] {
