@@ -242,12 +242,15 @@ static __noinline void pay_jobs(bool all)
 	}
 }
 
+/* In memory, since a number in a register is another state in each round: the verifier would go through all of them. */
+u32 moved;
+
 /* 4: tasks whose job is in the other band by now go there. */
-static __noinline u32 sort_queue(u32 cache, enum band band)
+static __noinline void sort_queue(u32 cache, enum band band)
 {
 	struct task_struct *p;
-	u32 moved = 0;
 
+	moved = 0;
 	for_each_queued(p, QUEUE(cache, band)) {
 		struct task *t = task_of(p);
 
@@ -256,7 +259,6 @@ static __noinline u32 sort_queue(u32 cache, enum band band)
 		if (dsq_move(&p_it, p, QUEUE(cache, !band)) && ++moved >= MOVED_AT_MOST)
 			break;
 	}
-	return moved;
 }
 
 #define ROUNDS 4
