@@ -99,19 +99,21 @@ impl Source {
         Ok(compile(tree, self.files(mutant))?.is_some())
     }
 
-    /// The same with one change of the policy's own text; gives the object.
+    /// The same with some changes of the policy's own text; gives the object.
     ///
     /// # Errors
-    /// If the text is not there exactly once, a file cannot be written, or clang does not take it.
-    pub fn compile_changed(&self, tree: &Path, from: &str, to: &str) -> Result<PathBuf> {
+    /// If a text is not there exactly once, a file cannot be written, or clang does not take it.
+    pub fn compile_changed(&self, tree: &Path, changes: &[(&str, &str)]) -> Result<PathBuf> {
         let mut files: Vec<(&str, String)> = self.files(None).collect();
         let (path, text) = &mut files[0];
-        if text.matches(from).count() != 1 {
-            bail!("{path}: `{from}` is there {} times; expected once", text.matches(from).count());
+        for (from, to) in changes {
+            if text.matches(from).count() != 1 {
+                bail!("{path}: `{from}` is there {} times; expected once", text.matches(from).count());
+            }
+            *text = text.replace(from, to);
         }
-        *text = text.replace(from, to);
         let path = *path;
-        compile(tree, files.into_iter())?.with_context(|| format!("clang does not take {path} without `{from}`"))
+        compile(tree, files.into_iter())?.with_context(|| format!("clang does not take {path} with {changes:?}"))
     }
 
     /// All files with, or without, a mutant.

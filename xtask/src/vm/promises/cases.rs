@@ -35,9 +35,13 @@ const CROWD: &str = r#"{"tasks": {
   "long": {"instance": 5, "loop": -1, "run": 30000, "sleep": 4000}
 }}"#;
 
-/// One task of CPU 0 beside one that may go anywhere; somebody has CPU 1 now and then.
+/// One task of CPU 0, and one that has to be beside it by turns and then may go anywhere: it is on CPU 0 then, whatever the
+/// scheduler, and its next slice ends beside idle CPUs. Somebody has CPU 1 now and then.
 const BESIDE_A_PINNED_ONE: &str = r#"{"tasks": {
-  "free": {"loop": -1, "run": 100000},
+  "free": {"loop": -1, "phases": {
+    "beside": {"cpus": [0], "run": 60000},
+    "anywhere": {"cpus": [0, 1, 2, 3], "run": 200000}
+  }},
   "pinned": {"loop": -1, "cpus": [0], "run": 100000},
   "guest": {"loop": -1, "cpus": [1], "run": 5000, "sleep": 90000}
 }}"#;
@@ -130,8 +134,8 @@ pub const CASES: &[Case] = &[
     // Whether jobs run as one is judged in the model alone, which shows all tasks.
     kept("gang", TWO_JOBS, &["affinity"]),
     Case {
-        name: "fifo-without-kick",
-        scheduler: "/in/fifo-without-kick.bpf.o",
+        name: "fifo-blind",
+        scheduler: "/in/fifo-blind.bpf.o",
         cpus: 4,
         workload: BESIDE_A_PINNED_ONE,
         time: "2s",

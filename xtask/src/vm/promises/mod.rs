@@ -24,9 +24,13 @@ const TIMEOUT: Duration = Duration::from_secs(1800);
 const POINTS: f64 = 2.0;
 /// The deterministic machine with one CPU, for the model.
 const MACHINE: &str = "conformance/shares/icount.toml";
-/// The object of a policy that breaks its promise, and what is taken away from it.
-const BROKEN: &str = "fifo-without-kick";
-const KICK: &str = "scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);";
+/// The object of a policy that breaks its promise, and what is changed in it. A task whose slice is over goes straight to a CPU
+/// that idles; the kick is for one that began to idle after that look. So it has to lose both.
+const BROKEN: &str = "fifo-blind";
+const BLINDED: [(&str, &str); 2] = [
+    ("enq_flags & SCX_ENQ_WAKEUP ? -1 : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);", "-1;"),
+    ("scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);", ";"),
+];
 
 /// Arguments of `vm promises`.
 #[derive(clap::Args)]
@@ -42,7 +46,7 @@ pub fn promises(arguments: &PromisesArguments) -> Result<u8> {
     machine::provide(&arguments.kernel.kernel)?;
     let chosen = chosen(&arguments.cases)?;
     let weir = build::program("weir")?;
-    let broken = without_kick()?;
+    let broken = blinded()?;
     let mut fine = true;
     for cpus in [1, 4] {
         let cases: Vec<&Case> = chosen.iter().filter(|case| case.cpus == cpus).copied().collect();
@@ -109,12 +113,12 @@ fn job(cases: &[&Case], cpus: usize, files: Vec<Transfer>, arguments: &PromisesA
     }
 }
 
-/// `fifo` without the kick of an idle CPU: tasks whose slice is over wait beside idle CPUs.
-fn without_kick() -> Result<Transfer> {
+/// `fifo` that never looks for an idle CPU when a slice is over: such tasks wait beside idle CPUs.
+fn blinded() -> Result<Transfer> {
     let tree = parts::state().join(BROKEN);
     fs::create_dir_all(&tree)?;
     let source = Source::read(crate::root(), "fifo")?;
-    let object = source.compile_changed(&tree, KICK, ";")?;
+    let object = source.compile_changed(&tree, &BLINDED)?;
     Ok(Transfer { host: object, guest: format!("/in/{BROKEN}.bpf.o") })
 }
 
