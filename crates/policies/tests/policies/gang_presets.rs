@@ -111,6 +111,28 @@ fn a_job_with_a_bound_task_stays() {
     }
 }
 
+/// Theory 8: it stays, too, when one of it leaves who is not bound; the one who is has not left.
+#[test]
+fn a_job_stays_while_its_bound_task_does() {
+    let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
+    let mut attributes = vec![world.attributes(); 5];
+    attributes.push(world.pinned(1, 0));
+    let tasks = world.start(attributes);
+    for (number, job) in tasks.chunks(3).enumerate() {
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+        world.place(job, group);
+        world.run_ms(1_000);
+    }
+    let (first, second) = tasks.split_at(3);
+    assert_eq!([first, second].map(|job| rows(&world, job)), [[0].into(), [1].into()]);
+    // He has the common turns from now on.
+    world.place(&second[..1], CgroupId::ROOT);
+    world.run_ms(1_000);
+    end(&mut world, first);
+    world.run_ms(3_000);
+    assert_eq!(rows(&world, &second[1..]), [1].into());
+}
+
 /// Who ran on CPU 0 in turn, for so long in each stint.
 fn stints(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
     let mut stints: Vec<(TaskId, u64)> = vec![];
@@ -216,6 +238,8 @@ fn processes_are_jobs() {
     let group = world.group(CgroupId::ROOT, "half-of-each", 100);
     world.place(&[jobs[0][0], jobs[0][1], jobs[1][2], jobs[1][3]], group);
     world.run_ms(2_000);
+    // In turns of one row they would run like that as well: eight tasks of one job in four cells, two in each.
+    assert_eq!(jobs.iter().map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
     let mut whole = [0; 2];
     for _ in 0..4_000 {
         let running = running(&world, &jobs);
@@ -279,6 +303,7 @@ fn numbers_of_processes_are_given_again() {
             world.run_ms(1);
         }
         assert_eq!(whole, [200; 2], "round {round}");
+        assert_eq!(jobs.iter().map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
         for task in &jobs[1] {
             while world.cpu_of(*task).is_none() {
                 world.run_ms(1);
