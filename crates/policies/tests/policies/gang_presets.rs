@@ -114,23 +114,30 @@ fn a_job_with_a_bound_task_stays() {
 /// Theory 8: it stays, too, when one of it leaves who is not bound; the one who is has not left.
 #[test]
 fn a_job_stays_while_its_bound_task_does() {
-    let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
-    let mut attributes = vec![world.attributes(); 5];
-    attributes.push(world.pinned(1, 0));
-    let tasks = world.start(attributes);
-    for (number, job) in tasks.chunks(3).enumerate() {
-        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-        world.place(job, group);
+    for bound in [true, false] {
+        let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
+        let last = if bound { world.pinned(1, 0) } else { world.attributes() };
+        let mut attributes = vec![world.attributes(); 5];
+        attributes.push(last);
+        let tasks = world.start(attributes);
+        for (number, job) in tasks.chunks(3).enumerate() {
+            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+            world.place(job, group);
+            world.run_ms(1_000);
+        }
+        let (first, second) = tasks.split_at(3);
+        assert_eq!([first, second].map(|job| rows(&world, job)), [[0].into(), [1].into()]);
+        // Together with another one it has the turns between those of the job.
+        world.place(&second[..1], CgroupId::ROOT);
+        let other = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
+        world.kernel.wake_new(CpuId(0), other);
+        world.settle();
         world.run_ms(1_000);
+        end(&mut world, first);
+        world.run_ms(3_000);
+        // Who runs on without being put in line again is not seen to go.
+        assert_eq!(rows(&world, &second[1..]).contains(&0), !bound, "bound: {bound}");
     }
-    let (first, second) = tasks.split_at(3);
-    assert_eq!([first, second].map(|job| rows(&world, job)), [[0].into(), [1].into()]);
-    // He has the common turns from now on.
-    world.place(&second[..1], CgroupId::ROOT);
-    world.run_ms(1_000);
-    end(&mut world, first);
-    world.run_ms(3_000);
-    assert_eq!(rows(&world, &second[1..]), [1].into());
 }
 
 /// Who ran on CPU 0 in turn, for so long in each stint.
@@ -286,25 +293,26 @@ fn a_process_of_one_thread_is_no_job_of_its_own() {
     assert_eq!(world.last_queued(thread).dsq, 4096, "a thread of the kernel is of no job");
 }
 
-/// Spaces, theory 3: numbers are given again. More processes than there are numbers come one after the other, each beside one
-/// that stays, and runs as a whole in half of the time.
+/// Spaces, theory 3: numbers are given again. More processes than there are numbers come by twos, beside one that stays, and
+/// each has a row and a third of the time. Without numbers they would be one job together.
 #[test]
 fn numbers_of_processes_are_given_again() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();
     let stays = process(&mut world, 2, &attributes);
-    for round in 0..80 {
-        let jobs = [stays.clone(), process(&mut world, 2, &attributes)];
-        world.run_ms(400);
-        let mut whole = [0; 2];
-        for _ in 0..400 {
+    for round in 0..40 {
+        let jobs = [stays.clone(), process(&mut world, 2, &attributes), process(&mut world, 2, &attributes)];
+        world.run_ms(600);
+        let mut whole = [0; 3];
+        for _ in 0..600 {
             let running = running(&world, &jobs);
             whole.iter_mut().zip(running).for_each(|(whole, tasks)| *whole += usize::from(tasks == 2));
             world.run_ms(1);
         }
-        assert_eq!(whole, [200; 2], "round {round}");
-        assert_eq!(jobs.iter().map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
-        for task in &jobs[1] {
+        assert_eq!(whole, [200; 3], "round {round}");
+        let taken: BTreeSet<u64> = jobs.iter().flat_map(|job| rows(&world, job)).collect();
+        assert_eq!(taken, [0, 1, 2].into(), "round {round}");
+        for task in jobs[1..].iter().flatten() {
             while world.cpu_of(*task).is_none() {
                 world.run_ms(1);
             }
