@@ -291,6 +291,13 @@ impl<'w> Player<'w> {
         process(index).is_some() && process(index) == process(self.spec_of(parent))
     }
 
+    /// Whether a task of this spec that `parent` forks, or that starts by itself, begins a session: its own is known, and
+    /// is not that of its parent.
+    pub fn begins_session(&self, index: u32, parent: Option<TaskId>) -> bool {
+        let session = |index| self.spec(index).who.session;
+        session(index).is_some() && session(index) != parent.and_then(|parent| session(self.spec_of(parent)))
+    }
+
     /// Index of the spec that `task` plays.
     pub fn spec_of(&self, task: TaskId) -> u32 {
         self.tasks[task.index()].spec

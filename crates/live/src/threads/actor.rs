@@ -1,44 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One task: its thread asks the Player and does what it answers.
+//! One task: it asks the Player and does what it answers.
 
 use super::prepare::describe;
-use super::shared::{Bells, Seat, Shared};
+use super::process::Scope;
+use super::shared::{Role, Seat, Shared};
 use super::{Calibration, PlayError, TaskPlayed, sys, work};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 use std::hint::spin_loop;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread;
 use workload::{Demand, Passages};
 
-/// A thread that works looks so often whether the play is over.
+/// A task that works looks so often whether the play is over.
 const CHUNK: Nanos = Nanos::from_us(50);
 
-/// Virtual memory for the stack of a task; workloads have thousands of tasks, and none nests calls deeply.
-const STACK_BYTES: usize = 256 << 10;
-
-/// The thread of a task.
-pub type Handle<'scope> = ScopedJoinHandle<'scope, Performance<'scope>>;
-
-/// What a task leaves behind.
-pub struct Performance<'scope> {
-    pub task: TaskId,
-    pub played: TaskPlayed,
-    /// Threads that it created.
-    pub children: Vec<Handle<'scope>>,
-}
-
-/// A task and all that its thread needs.
+/// A task and all that it needs.
 pub struct Actor<'scope, 'env, 'w> {
     shared: &'env Shared<'w>,
     scope: &'scope Scope<'scope, 'env>,
-    task: TaskId,
-    seat: Arc<Seat>,
-    spec: u32,
+    role: Role,
     gate: bool,
     played: TaskPlayed,
-    children: Vec<Handle<'scope>>,
     /// Memory for whom an operation wakes.
     woken: Vec<TaskId>,
     rung: Vec<Arc<Seat>>,
@@ -46,32 +31,18 @@ pub struct Actor<'scope, 'env, 'w> {
     chunk: u64,
 }
 
-/// Ends the play if its owner panics: else the others might wait for it for ever.
-struct Alarm(Arc<Bells>);
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.end();
-        }
-    }
-}
-
 impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
     pub fn new(
         shared: &'env Shared<'w>,
         scope: &'scope Scope<'scope, 'env>,
-        task: TaskId,
-        seat: Arc<Seat>,
-        spec: u32,
+        role: Role,
         gate: bool,
     ) -> Actor<'scope, 'env, 'w> {
+        let spec = role.spec;
         Actor {
             shared,
             scope,
-            task,
-            seat,
-            spec,
+            role,
             gate,
             played: TaskPlayed {
                 spec,
@@ -80,34 +51,42 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 group: shared.workload.group_of(spec).map(str::to_owned),
                 ..TaskPlayed::default()
             },
-            children: Vec::new(),
             woken: Vec::new(),
             rung: Vec::new(),
             chunk: shared.prepared.calibration.rounds_of(CHUNK).max(1),
         }
     }
 
-    /// Creates its thread, as a child of the calling one.
-    pub fn begin_thread(self) -> io::Result<Handle<'scope>> {
-        // The kernel keeps 15 bytes of it.
-        let name = self.played.name.replace('\0', "?");
-        let scope = self.scope;
-        thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn_scoped(scope, move || self.perform())
+    /// Lets it begin, created by the calling thread.
+    ///
+    /// # Errors
+    /// Why the kernel created no thread.
+    pub fn enter(self) -> io::Result<()> {
+        let (scope, kinship, spec) = (self.scope, self.role.kinship, self.role.spec);
+        scope.spawn(kinship, spec, move || self.live()).map(|_| ())
     }
 
-    /// The thread's whole life.
-    fn perform(mut self) -> Performance<'scope> {
-        let _alarm = Alarm(self.shared.bells.clone());
+    /// Its whole life.
+    fn live(self) {
+        let (seat, bells) = (self.role.seat.clone(), self.shared.bells.clone());
+        match catch_unwind(AssertUnwindSafe(|| self.perform())) {
+            Ok(played) => seat.leave(played),
+            Err(panic) => bells.end_by_panic(panic),
+        }
+    }
+
+    fn perform(mut self) -> TaskPlayed {
+        sys::set_name(&self.played.name);
         self.played.tid = sys::thread_id();
-        self.seat.thread.store(self.played.tid, SeqCst);
+        self.role.seat.thread.store(self.played.tid, SeqCst);
         if let Err(error) = self.begin() {
             self.shared.fail(error);
         }
         let before = sys::own_status();
         if self.gate {
-            self.seat.asleep_from.store(before.voluntary + 1, SeqCst);
+            self.role.seat.asleep_from.store(before.voluntary + 1, SeqCst);
             self.shared.pass_gate();
-            self.seat.asleep_from.store(0, SeqCst);
+            self.role.seat.asleep_from.store(0, SeqCst);
         }
         let cpu = sys::cpu_time();
         self.played.started = self.shared.now();
@@ -117,15 +96,18 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         let after = sys::own_status();
         self.played.voluntary_switches = after.voluntary - before.voluntary;
         self.played.involuntary_switches = after.involuntary - before.involuntary;
-        Performance { task: self.task, played: self.played, children: self.children }
+        self.played
     }
 
     /// Takes the affinity, policy, nice value, group and user of its spec. What the kernel refuses is an error before the play
     /// has begun, and counted afterwards, as a change would be.
     fn begin(&mut self) -> Result<(), PlayError> {
         sys::exact_timers().map_err(|source| PlayError::System { action: "set the slack of timers", source })?;
-        let spec = &self.shared.workload.tasks[self.spec as usize];
-        let (workload, task) = (&self.shared.workload.name, describe(self.shared.workload, self.spec as usize));
+        if self.role.begins_session {
+            sys::begin_session().map_err(|source| PlayError::System { action: "begin a session", source })?;
+        }
+        let spec = &self.shared.workload.tasks[self.role.spec as usize];
+        let (workload, task) = (&self.shared.workload.name, describe(self.shared.workload, self.role.spec as usize));
         if let Some(cpus) = &spec.cpus
             && let Err(source) = self.set_cpus(0, cpus)
         {
@@ -148,7 +130,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
     fn belong(&self, task: &str) -> Result<(), PlayError> {
         let group = self.played.group.as_deref().zip(self.shared.prepared.cgroups.as_ref());
         let joined = group.map_or(Ok(()), |(path, cgroups)| cgroups.join(path).map_err(PlayError::from));
-        let uid = self.shared.workload.tasks[self.spec as usize].who.uid;
+        let uid = self.shared.workload.tasks[self.role.spec as usize].who.uid;
         let became = uid.map_or(Ok(()), sys::set_user).map_err(|source| {
             let (workload, task, uid) = (self.shared.workload.name.clone(), task.to_owned(), uid.unwrap_or_default());
             PlayError::User { workload, task, uid, source }
@@ -167,7 +149,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 self.look_for_waiter(limit);
             }
             let asked_at = self.shared.now();
-            let step = self.shared.advance(self.task, asked_at, &mut self.woken, &mut self.rung);
+            let step = self.shared.advance(self.role.task, asked_at, &mut self.woken, &mut self.rung);
             self.played.late_timers += u64::from(step.late);
             if let Some(period) = step.period {
                 self.played.periods.get_or_insert_default().end(period.length, period.response);
@@ -216,7 +198,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
     fn pass(&mut self, op: &Passages) {
         let (calibration, shared) = (*self.calibration(), self.shared);
         let work = |time: Nanos| work::spin(calibration.rounds_of(time));
-        let made = shared.locks.pass(self.task, op, work, || shared.is_over());
+        let made = shared.locks.pass(self.role.task, op, work, || shared.is_over());
         let each = op.hold + op.between;
         self.played.work_asked += Nanos(each.0 * op.times);
         self.played.work_done += Nanos(each.0 * made);
@@ -233,25 +215,25 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         self.played.sleeps += 1;
         let until = self.shared.clock_at(Nanos(asked_at.0.saturating_add(time.0)));
         while sys::now() < until && !self.shared.is_over() {
-            sys::wait(&self.seat.word, 0, until.min(self.shared.end()));
+            sys::wait(&self.role.seat.word, 0, until.min(self.shared.end()));
         }
     }
 
     fn wait(&mut self) {
         self.played.waits += 1;
         if self.shared.options.settle.is_some() {
-            self.seat.asleep_from.store(sys::own_status().voluntary + 1, SeqCst);
+            self.role.seat.asleep_from.store(sys::own_status().voluntary + 1, SeqCst);
         }
-        while self.seat.word.swap(0, SeqCst) == 0 && !self.shared.is_over() {
-            sys::wait(&self.seat.word, 0, self.shared.end());
+        while self.role.seat.word.swap(0, SeqCst) == 0 && !self.shared.is_over() {
+            sys::wait(&self.role.seat.word, 0, self.shared.end());
         }
-        self.seat.asleep_from.store(0, SeqCst);
+        self.role.seat.asleep_from.store(0, SeqCst);
     }
 
     /// Until another task tells it to go on.
     fn look_all_the_time(&mut self) {
         self.played.waits += 1;
-        while self.seat.word.swap(0, SeqCst) == 0 && !self.shared.is_over() {
+        while self.role.seat.word.swap(0, SeqCst) == 0 && !self.shared.is_over() {
             (0..100).for_each(|_| spin_loop());
         }
     }
@@ -270,7 +252,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
 
     /// Spins while the upcoming operation would wake nobody although it is there for that.
     fn look_for_waiter(&mut self, limit: Nanos) {
-        self.spin_until(limit, |actor| !actor.shared.state().player.wakes_nobody_yet(actor.task));
+        self.spin_until(limit, |actor| !actor.shared.state().player.wakes_nobody_yet(actor.role.task));
     }
 
     fn spin_until(&mut self, limit: Nanos, done: impl Fn(&Self) -> bool) {
@@ -286,11 +268,10 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
 
     fn fork(&mut self, spec: u32) {
         self.played.forks += 1;
-        let (shared, scope) = (self.shared, self.scope);
-        let (task, seat) = shared.enroll(spec, Some(self.task));
-        match Actor::new(shared, scope, task, seat, spec, false).begin_thread() {
-            Ok(handle) => self.children.push(handle),
-            Err(_) => shared.dismiss(task),
+        let role = self.shared.enroll(spec, Some(self.role.task));
+        let task = role.task;
+        if Actor::new(self.shared, self.scope, role, false).enter().is_err() {
+            self.shared.dismiss(task);
         }
     }
 

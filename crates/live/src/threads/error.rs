@@ -96,6 +96,12 @@ pub enum PlayError {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// Somebody killed it, or it crashed; the others were ended.
+    #[error("{task} was killed, and with it the play")]
+    Killed {
+        /// Number and name of the task.
+        task: String,
+    },
     /// Something about the calling thread.
     #[error("cannot {action}: {source}")]
     System {

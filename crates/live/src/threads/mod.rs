@@ -30,13 +30,16 @@
 mod actor;
 mod cgroups;
 mod error;
+mod lenders;
 mod locks;
 mod prepare;
+mod process;
 mod shared;
 mod stage;
 pub(crate) mod sys;
 #[cfg(test)]
 mod tests;
+mod will;
 mod work;
 
 pub use cgroups::{CgroupError, remove_stale_cgroups};
@@ -194,5 +197,5 @@ pub struct TaskPlayed {
 /// [`LiveError::Play`] if it cannot be played here; see [`PlayError`].
 pub fn play(workload: &Workload, options: &Options) -> Result<Played, LiveError> {
     let stage = Stage::prepare(workload, options)?;
-    Ok(std::thread::scope(|scope| stage.begin(scope).join())?)
+    Ok(stage.begin(|running| running.join())?)
 }

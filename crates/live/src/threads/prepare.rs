@@ -2,10 +2,11 @@
 //! Everything that can be known before a play: whether the workload fits this machine and this user.
 
 use super::cgroups::Cgroups;
+use super::lenders::Lenders;
 use super::{Calibration, Options, PlayError, sys};
-use ids::{CpuSet, Policy};
+use ids::{CpuSet, Nanos, Policy};
 use std::thread;
-use workload::{LockKind, Op, TaskSpec, Workload};
+use workload::{LockKind, Op, Start, TaskSpec, Workload};
 
 /// What preparing found out.
 pub struct Prepared {
@@ -14,6 +15,8 @@ pub struct Prepared {
     pub cpus: CpuSet,
     /// Where its groups are.
     pub cgroups: Option<Cgroups>,
+    /// Storage for the stage and its tasks.
+    pub lenders: Lenders,
 }
 
 pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, PlayError> {
@@ -34,9 +37,12 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, PlayE
         None => aside("weir-calibrate", Calibration::measure)?
             .map_err(|source| PlayError::System { action: "measure how fast this machine works", source })?,
     };
+    let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
+    let lenders = Lenders::make(1 + at_once)
+        .map_err(|source| PlayError::System { action: "create a thread for the storage of tasks", source })?;
     // After all that can fail: from here on there is something to be removed.
     let cgroups = Cgroups::make(workload)?;
-    Ok(Prepared { calibration, cpus, cgroups })
+    Ok(Prepared { calibration, cpus, cgroups, lenders })
 }
 
 /// Number and name of a spec, for errors.

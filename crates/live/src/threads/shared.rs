@@ -3,16 +3,22 @@
 
 use super::locks::Locks;
 use super::prepare::Prepared;
+use super::process::{self, Kinship};
 use super::{End, Options, PlayError, Played, Step, Stuck, TaskPlayed, sys};
 use ids::{Nanos, TaskId};
+use std::any::Any;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
+use std::time::Duration;
 use workload::{Demand, Period, Player, Start, TaskSpec, Workload};
 
 /// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
 const LOCK_SPINS: u32 = 500;
+
+/// How long the stage sleeps until it tries the lock again.
+const STAGE_LOOKS: Duration = Duration::from_micros(100);
 
 /// The number of a thread that the kernel refused to create.
 const NO_THREAD: u32 = u32::MAX;
@@ -26,6 +32,8 @@ pub struct Seat {
     pub thread: AtomicU32,
     /// While it waits: its count of voluntary switches once it has left its CPU. Else 0.
     pub asleep_from: AtomicU64,
+    /// What it did; when it has ended.
+    played: Mutex<Option<TaskPlayed>>,
 }
 
 impl Seat {
@@ -39,15 +47,29 @@ impl Seat {
         let from = self.asleep_from.load(SeqCst);
         from != 0 && sys::status(self.thread.load(SeqCst)).is_some_and(|now| now.sleeps && now.voluntary >= from)
     }
+
+    /// The task ends, and this is what it did.
+    pub fn leave(&self, played: TaskPlayed) {
+        *self.played.lock().unwrap_or_else(PoisonError::into_inner) = Some(played);
+    }
+
+    fn take_played(&self) -> Option<TaskPlayed> {
+        self.played.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
-/// Everything on which a thread of the play may sleep.
+/// Everything on which a task of the play may sleep.
 #[derive(Default)]
 pub struct Bells {
     pub over: AtomicBool,
     pub gate: AtomicU32,
+    /// Where the stage sleeps, by [`sys::wait_shared`]: 0 while it does.
     pub stage: AtomicU32,
     seats: Mutex<Vec<Arc<Seat>>>,
+    /// The first task that panicked did it with this.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Index and one of the spec whose task was killed, before the stage left because of that; else 0.
+    pub killed: AtomicU32,
 }
 
 impl Bells {
@@ -61,7 +83,18 @@ impl Bells {
 
     pub fn ring_stage(&self) {
         self.stage.store(1, SeqCst);
-        sys::wake(&self.stage, 1);
+        sys::wake_shared(&self.stage);
+    }
+
+    /// Ends the play because of a panic: else the others might wait for its task for ever.
+    pub fn end_by_panic(&self, panic: Box<dyn Any + Send>) {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+        self.end();
+    }
+
+    /// With what a task panicked, if one did.
+    pub fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn open_gate(&self) {
@@ -69,7 +102,7 @@ impl Bells {
         sys::wake(&self.gate, i32::MAX as u32);
     }
 
-    /// A place for a new task. Once the play is over, its thread will not sleep.
+    /// A place for a new task. Once the play is over, it will not sleep.
     fn take_seat(&self) -> Arc<Seat> {
         let seat = Arc::new(Seat::default());
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat.clone());
@@ -106,6 +139,8 @@ pub struct Shared<'w> {
     /// When the play began and when it must end, by the clock.
     begin: AtomicU64,
     end: AtomicU64,
+    /// The process that waits for all tasks.
+    stage: u32,
     /// Tasks that have come to the gate, and how many will.
     arrived: AtomicU32,
     expected: u32,
@@ -141,6 +176,7 @@ impl<'w> Shared<'w> {
             locks: Locks::new(&workload.locks),
             begin: AtomicU64::new(sys::NEVER.0),
             end: AtomicU64::new(sys::NEVER.0),
+            stage: sys::process_id(),
             arrived: AtomicU32::new(0),
             expected: at_once as u32,
             disturbances: AtomicU64::new(0),
@@ -155,7 +191,27 @@ impl<'w> Shared<'w> {
             spin_loop();
         }
         self.disturbances.fetch_add(1, SeqCst);
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        if sys::process_id() != self.stage {
+            return self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        // Who holds it may have been killed.
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return state,
+                Err(TryLockError::Poisoned(state)) => return state.into_inner(),
+                Err(TryLockError::WouldBlock) => thread::sleep(STAGE_LOOKS),
+            }
+            self.leave_if_killed();
+        }
+    }
+
+    /// For the stage: if a task was killed, leaves at once, and all others die of that. What the killed one held, it holds
+    /// for ever.
+    fn leave_if_killed(&self) {
+        if let Some(spec) = self.prepared.lenders.killed() {
+            self.bells.killed.store(spec + 1, SeqCst);
+            process::leave();
+        }
     }
 
     /// Whether the play has begun: its time runs.
@@ -196,8 +252,8 @@ impl<'w> Shared<'w> {
         usize::from(!self.workload.is_beside(spec))
     }
 
-    /// A new task of the play: its number and its place.
-    pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> (TaskId, Arc<Seat>) {
+    /// A new task of the play.
+    pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> Role {
         let now = if self.has_begun() { self.now() } else { Nanos::ZERO };
         let seat = self.bells.take_seat();
         let mut state = self.state();
@@ -211,7 +267,12 @@ impl<'w> Shared<'w> {
         }
         state.awake += self.counts(spec);
         state.seats.push(seat.clone());
-        (task, seat)
+        let kinship = match parent {
+            Some(parent) if state.player.is_thread(spec, parent) => Kinship::Thread,
+            _ => Kinship::Process,
+        };
+        let begins_session = kinship == Kinship::Process && state.player.begins_session(spec, parent);
+        Role { task, spec, seat, kinship, begins_session }
     }
 
     /// Lets `task` do its next operation. Those that it wakes are appended to `woken`.
@@ -304,10 +365,11 @@ impl<'w> Shared<'w> {
     pub fn open_gate_when_all_came(&self) {
         loop {
             self.bells.stage.store(0, SeqCst);
+            self.leave_if_killed();
             if self.bells.over.load(SeqCst) || self.arrived.load(SeqCst) == self.expected {
                 break;
             }
-            sys::wait(&self.bells.stage, 0, sys::NEVER);
+            sys::wait_shared(&self.bells.stage, 0, sys::NEVER);
         }
         if let Some(limit) = self.options.settle {
             let until = sys::now() + limit;
@@ -324,6 +386,7 @@ impl<'w> Shared<'w> {
     pub fn wait_until(&self, time: Nanos) {
         loop {
             self.bells.stage.store(0, SeqCst);
+            self.leave_if_killed();
             let nobody_left = {
                 let state = self.state();
                 state.awake == 0 && state.due == 0
@@ -331,13 +394,26 @@ impl<'w> Shared<'w> {
             if nobody_left || self.is_over() || sys::now() >= time {
                 return;
             }
-            sys::wait(&self.bells.stage, 0, time.min(self.end()));
+            sys::wait_shared(&self.bells.stage, 0, time.min(self.end()));
         }
     }
 
-    /// What the play was like; `asked`: somebody wanted its end.
-    pub fn into_played(self, tasks: Vec<TaskPlayed>, asked: bool) -> Result<Played, PlayError> {
+    /// For the stage: waits until all tasks have ended, which the last one tells.
+    pub fn wait_for_last(&self, scope: &process::Scope<'_, '_>) {
+        loop {
+            self.bells.stage.store(0, SeqCst);
+            self.leave_if_killed();
+            if scope.alive() == 0 {
+                return;
+            }
+            sys::wait_shared(&self.bells.stage, 0, sys::NEVER);
+        }
+    }
+
+    /// What the play was like, when all tasks have ended; `asked`: somebody wanted its end.
+    pub fn into_played(self, asked: bool, waited: u32) -> Result<Played, PlayError> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let tasks: Vec<TaskPlayed> = state.seats.iter().filter_map(|seat| seat.take_played()).collect();
         if let Some(error) = state.error {
             return Err(error);
         }
@@ -357,11 +433,22 @@ impl<'w> Shared<'w> {
             tasks,
             failed_forks: state.failed_forks,
             refused_changes: state.refused_changes,
-            disturbances: self.disturbances.into_inner(),
+            disturbances: self.disturbances.into_inner() + u64::from(waited),
             log: state.log,
             groups: self.workload.all_groups(),
         })
     }
+}
+
+/// A task that has no thread yet.
+pub struct Role {
+    pub task: TaskId,
+    pub spec: u32,
+    pub seat: Arc<Seat>,
+    /// What it is to the one that creates it.
+    pub kinship: Kinship,
+    /// It is to lead a session of its own.
+    pub begins_session: bool,
 }
 
 /// What [`Shared::advance`] found.

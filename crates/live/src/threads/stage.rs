@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The stage: the thread that creates the tasks of a play and waits for them.
 
-use super::actor::{Actor, Handle, Performance};
+use super::actor::Actor;
+use super::lenders::Lenders;
 use super::prepare::{self, Prepared, describe};
+use super::process::{self, Process, Scope};
 use super::shared::{Bells, Shared};
-use super::{Options, PlayError, Played, TaskPlayed, sys};
+use super::{Options, PlayError, Played, sys};
 use ids::Nanos;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use workload::{Start, Workload};
 
 /// Ends a play from another thread.
@@ -53,37 +56,65 @@ impl<'w> Stage<'w> {
         self.prepared.calibration
     }
 
-    /// Begins to play. The stage is the next child of the calling thread and the only one; all other threads of the play
-    /// descend from it, and it outlives them.
+    /// Begins to play, calls `meanwhile` and waits for the end of both. The stage is the next child of the calling thread and
+    /// the only one; all other tasks of the play descend from it, and it outlives them.
     ///
     /// # Panics
-    /// If not even that thread can be created.
-    pub fn begin<'scope, 'env>(&'scope self, scope: &'scope Scope<'scope, 'env>) -> Running<'scope> {
+    /// If not even that process can be created. As `meanwhile` does, but when the play is over. As a task does, if nobody has
+    /// joined the play.
+    pub fn begin<Result>(&self, meanwhile: impl FnOnce(Running<'_>) -> Result) -> Result {
         let stopper = Stopper { bells: Arc::default(), asked: Arc::default() };
-        let own = stopper.clone();
-        let thread = thread::Builder::new().name("weir-stage".into()).spawn_scoped(scope, move || self.play(&own));
-        Running { thread: thread.expect("one more thread"), stopper }
+        let outcome = Mutex::new(None);
+        let mourner = Mourner { lenders: &self.prepared.lenders, is_needed: AtomicBool::new(true) };
+        let play = || {
+            sys::set_name("weir-stage");
+            let played = catch_unwind(AssertUnwindSafe(|| self.play(&stopper)));
+            *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(played);
+            mourner.is_needed.store(false, SeqCst);
+        };
+        let attend = |process: &Process| {
+            let stopper = stopper.clone();
+            meanwhile(Running { workload: self.workload, process, outcome: &outcome, stopper })
+        };
+        let result = process::beside(&self.prepared.lenders, play, attend);
+        drop(mourner);
+        if let Ok(Some(Err(panic))) = outcome.into_inner() {
+            resume_unwind(panic);
+        }
+        result.expect("one more process")
     }
 
     fn play(&self, stopper: &Stopper) -> Result<Played, PlayError> {
         let shared = Shared::new(self.workload, self.options, &self.prepared, stopper.bells.clone());
-        let tasks = thread::scope(|scope| {
-            let mut performances: Vec<Performance<'_>> = Vec::new();
-            let mut handles = run(&shared, scope);
-            while let Some(handle) = handles.pop() {
-                let mut performance = handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                handles.append(&mut performance.children);
-                performances.push(performance);
-            }
-            performances.sort_unstable_by_key(|performance| performance.task);
-            performances.into_iter().map(|performance| performance.played).collect::<Vec<TaskPlayed>>()
+        let waited = process::scope(&self.prepared.lenders, &stopper.bells.stage, |scope| {
+            run(&shared, scope);
+            shared.wait_for_last(scope);
+            scope.waited()
         });
-        shared.into_played(tasks, stopper.asked.load(SeqCst))
+        if let Some(panic) = stopper.bells.take_panic() {
+            resume_unwind(panic);
+        }
+        shared.into_played(stopper.asked.load(SeqCst), waited)
+    }
+}
+
+/// If the stage died before its tasks, waits for their ends too: what they borrow is there until then.
+struct Mourner<'a> {
+    lenders: &'a Lenders,
+    is_needed: AtomicBool,
+}
+
+impl Drop for Mourner<'_> {
+    fn drop(&mut self) {
+        if self.is_needed.load(SeqCst) {
+            self.lenders.abandon();
+            self.lenders.wait_for_borrowers();
+        }
     }
 }
 
 /// Creates the tasks that start by themselves and waits until the play is over.
-fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>) -> Vec<Handle<'scope>> {
+fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>) {
     let mut starts: Vec<(Nanos, u32)> = Vec::new();
     for (index, spec) in shared.workload.tasks.iter().enumerate() {
         if let Start::At(time) = spec.start {
@@ -92,13 +123,12 @@ fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 
     }
     starts.sort_unstable();
     let (now, later) = starts.split_at(starts.partition_point(|&(time, _)| time == Nanos::ZERO));
-    let mut handles = Vec::new();
     let gate = shared.options.gate;
     if !gate {
         shared.start_clock();
     }
     for &(_, spec) in now {
-        handles.extend(start(shared, scope, spec, gate));
+        start(shared, scope, spec, gate);
     }
     if gate {
         shared.open_gate_when_all_came();
@@ -108,34 +138,34 @@ fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 
         if shared.is_over() {
             break;
         }
-        handles.extend(start(shared, scope, spec, false));
+        start(shared, scope, spec, false);
     }
     shared.wait_until(sys::NEVER);
-    handles
 }
 
-/// Creates the thread of a task. That it cannot be had ends the play.
-fn start<'scope, 'env, 'w>(
-    shared: &'env Shared<'w>,
-    scope: &'scope Scope<'scope, 'env>,
-    spec: u32,
-    gate: bool,
-) -> Option<Handle<'scope>> {
-    let (task, seat) = shared.enroll(spec, None);
-    let failed = |source| shared.fail(PlayError::Thread { task: describe(shared.workload, spec as usize), source });
-    Actor::new(shared, scope, task, seat, spec, gate).begin_thread().map_err(failed).ok()
+/// Creates a task. That it cannot be had ends the play.
+fn start<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, spec: u32, gate: bool) {
+    let role = shared.enroll(spec, None);
+    if let Err(source) = Actor::new(shared, scope, role, gate).enter() {
+        shared.fail(PlayError::Thread { task: describe(shared.workload, spec as usize), source });
+    }
 }
+
+/// What came of a play; nothing if the stage was killed, or left because a task was.
+type Outcome = Option<thread::Result<Result<Played, PlayError>>>;
 
 /// A play that goes on.
-pub struct Running<'scope> {
-    thread: ScopedJoinHandle<'scope, Result<Played, PlayError>>,
+pub struct Running<'a> {
+    workload: &'a Workload,
+    process: &'a Process,
+    outcome: &'a Mutex<Outcome>,
     stopper: Stopper,
 }
 
 impl Running<'_> {
-    /// Whether all of its threads have ended, but for the stage at most.
+    /// Whether all of its tasks have ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
+        self.process.has_ended()
     }
 
     /// Ends it from another thread.
@@ -146,8 +176,17 @@ impl Running<'_> {
     /// Waits for its end.
     ///
     /// # Errors
-    /// If the kernel refused a task's thread or its first affinity or policy.
+    /// If the kernel refused a task's thread or its first affinity or policy, or if somebody killed a task.
     pub fn join(self) -> Result<Played, PlayError> {
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.process.wait();
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match outcome {
+            Some(played) => played.unwrap_or_else(|panic| resume_unwind(panic)),
+            None => {
+                let spec = self.stopper.bells.killed.load(SeqCst).checked_sub(1);
+                let task = spec.map_or("the stage".to_owned(), |spec| describe(self.workload, spec as usize));
+                Err(PlayError::Killed { task })
+            }
+        }
     }
 }

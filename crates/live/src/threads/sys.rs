@@ -5,6 +5,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy};
 use rustix::thread::Pid;
 use rustix::thread::futex::{self, Flags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::ffi::CString;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU32;
@@ -41,15 +42,53 @@ pub fn current_cpu() -> CpuId {
 /// The kernel's timer behind `until` is the one of `clock_nanosleep(2)` (an hrtimer sleeper): for the scheduler, both
 /// are the same sleep. This one can be ended by another thread.
 pub fn wait(word: &AtomicU32, value: u32, until: Nanos) {
+    wait_as(Flags::PRIVATE, word, value, until);
+}
+
+/// The same for a word for which the kernel wakes too, when a task ends. Only [`wake_shared`] wakes who waits so.
+pub fn wait_shared(word: &AtomicU32, value: u32, until: Nanos) {
+    wait_as(Flags::empty(), word, value, until);
+}
+
+fn wait_as(flags: Flags, word: &AtomicU32, value: u32, until: Nanos) {
     let time = Timespec { tv_sec: (until.0 / 1_000_000_000) as i64, tv_nsec: (until.0 % 1_000_000_000) as _ };
     let until = (until != NEVER).then_some(time);
     // Woken, too late to wait (EAGAIN), timed out, interrupted: the caller looks anew in all cases.
-    let _ = futex::wait_bitset(word, Flags::PRIVATE, value, until.as_ref(), std::num::NonZeroU32::MAX);
+    let _ = futex::wait_bitset(word, flags, value, until.as_ref(), std::num::NonZeroU32::MAX);
 }
 
 /// Wakes up to `count` threads that wait for `word`, first come first.
 pub fn wake(word: &AtomicU32, count: u32) {
     futex::wake(word, Flags::PRIVATE, count).expect("waking threads at an address of this process");
+}
+
+/// Wakes whoever waits by [`wait_shared`].
+pub fn wake_shared(word: &AtomicU32) {
+    futex::wake(word, Flags::empty(), i32::MAX as u32).expect("waking threads at an address of this process");
+}
+
+/// Gives the calling thread a name, of which the kernel keeps 15 bytes.
+pub fn set_name(name: &str) {
+    let name = CString::new(name.replace('\0', "?")).expect("no zero is left");
+    rustix::thread::set_name(&name).expect("the kernel takes any name");
+}
+
+/// The number of the calling thread's process.
+pub fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// The number of the process whose child the calling thread's is; 0 if that is of another namespace.
+pub fn parent_id() -> u32 {
+    rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get() as u32)
+}
+
+/// Puts the calling process into a session of its own, which it leads.
+///
+/// # Errors
+/// What the kernel answered: a process that leads a group already cannot.
+pub fn begin_session() -> io::Result<()> {
+    Ok(rustix::process::setsid().map(|_| ())?)
 }
 
 /// Timers of the calling thread fire when they are due, instead of up to 50 us later.
@@ -151,7 +190,7 @@ fn set_attributes(thread: u32, attr: &SchedAttr) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What `/proc` says of a thread of this process.
+/// What `/proc` says of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
     /// It sleeps, or is about to (state S).
@@ -164,7 +203,7 @@ pub struct Status {
 
 /// [`Status`] of a thread; `None` when it is gone.
 pub fn status(thread: u32) -> Option<Status> {
-    parse(&std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?)
+    parse(&std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?)
 }
 
 /// [`Status`] of the calling thread.

@@ -48,7 +48,7 @@ fn is_alive(tid: u32) -> bool {
     let until = Instant::now() + Duration::from_secs(5);
     let mut found = true;
     while found && Instant::now() < until {
-        found = fs::metadata(format!("/proc/self/task/{tid}")).is_ok();
+        found = fs::metadata(format!("/proc/{tid}")).is_ok();
         std::thread::sleep(Duration::from_micros(u64::from(found) * 200));
     }
     found
@@ -502,8 +502,7 @@ fn affinity_policy_and_nice_value_are_the_kernels_and_change_with_the_phases() {
         ("b", format!("policy 0 nice 0 priority 0 on {all}")),
         ("a-name-of-20-ch", format!("policy 0 nice -4 priority 0 on {one}")),
     ];
-    let played = std::thread::scope(|scope| {
-        let running = stage.begin(scope);
+    let played = stage.begin(|running| {
         for (task, state) in &expected {
             wait_until(|| attributes(&running, task) == *state);
         }
@@ -522,8 +521,7 @@ fn a_task_changes_another_that_sleeps() {
     let options = options();
     let stage = Stage::prepare(&workload, &options).unwrap();
     let changed = format!("policy 3 nice 3 priority 0 on {one}");
-    let played = std::thread::scope(|scope| {
-        let running = stage.begin(scope);
+    let played = stage.begin(|running| {
         wait_until(|| attributes(&running, "b") == changed);
         assert_eq!(attributes(&running, "a"), format!("policy 0 nice 0 priority 0 on {cpus}"));
         running.stopper().stop();
@@ -604,8 +602,7 @@ fn a_play_can_be_stopped_from_outside() {
     let workload = rt_app(r#"{"tasks": {"a": {"run": 1000, "sleep": 100}, "b": {"sleep": 100000000}}}"#);
     let options = Options { duration: Some(Nanos::from_secs(1000)), ..options() };
     let stage = Stage::prepare(&workload, &options).unwrap();
-    let played = std::thread::scope(|scope| {
-        let running = stage.begin(scope);
+    let played = stage.begin(|running| {
         let stopper = running.stopper();
         std::thread::sleep(Duration::from_millis(100));
         assert!(!running.is_finished());
@@ -615,8 +612,7 @@ fn a_play_can_be_stopped_from_outside() {
     assert_eq!(played.end, End::Stopped);
     assert!(played.tasks.iter().all(|task| !is_alive(task.tid)));
     // Before it began: nobody does anything.
-    let played = std::thread::scope(|scope| {
-        let running = stage.begin(scope);
+    let played = stage.begin(|running| {
         running.stopper().stop();
         running.join().unwrap()
     });
@@ -629,8 +625,7 @@ fn the_stage_is_the_one_child_of_the_caller() {
     let workload = rt_app(r#"{"tasks": {"a": {"instance": 2, "loop": 1, "sleep": 300000}}}"#);
     let options = options();
     let stage = Stage::prepare(&workload, &options).unwrap();
-    std::thread::scope(|scope| {
-        let running = stage.begin(scope);
+    stage.begin(|running| {
         let is_there = |name: &str| {
             let mut tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
             tasks.any(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name))
@@ -694,4 +689,20 @@ fn a_recorded_build_is_built() {
     assert_eq!(sum(|task| task.work_done.0), model(&workload).0.iter().map(|counts| counts.work.0).sum::<u64>());
     assert_eq!(sum(|task| task.waits), sum(|task| task.wakes));
     assert_eq!(sum(|task| task.forks) + 1, workload.tasks.len() as u64);
+}
+
+#[test]
+fn zz_timing() {
+    for round in 0..3 {
+        for (name, text) in [
+            ("serial", r#"{"tasks": {"p": {"loop": 3000, "fork": "c", "suspend": ""}, "c": {"instance": 0, "loop": 1, "run": 10, "resume": "p"}}}"#),
+            ("burst", r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#),
+            ("many", r#"{"tasks": {"c": {"instance": 3000, "loop": 1, "sleep": 3000}}}"#),
+        ] {
+            let workload = rt_app(text);
+            let begin = Instant::now();
+            let played = real(&workload, &Options { log: false, ..options() });
+            eprintln!("{round} {name}: elapsed {} wall {:?} failed {} disturbances {}", played.elapsed, begin.elapsed(), played.failed_forks, played.disturbances);
+        }
+    }
 }

@@ -111,6 +111,21 @@ fn a_thread_is_forked_in_its_own_process() {
 }
 
 #[test]
+fn a_session_begins_where_it_differs_from_that_of_the_parent() {
+    let mut workload = at_zero(&[&[], &[], &[], &[]]);
+    for (task, session) in [(0, 5), (1, 5), (2, 6)] {
+        workload.tasks[task].who.session = Some(session);
+    }
+    let mut player = Player::new(&workload);
+    (0..4).for_each(|task| player.started(TaskId(task), task, Nanos::ZERO));
+    let begins = |parent: Option<u32>| [0, 1, 2, 3].map(|spec| player.begins_session(spec, parent.map(TaskId)));
+    assert_eq!(begins(None), [true, true, true, false], "whose session is not known, begins none");
+    assert_eq!(begins(Some(0)), [false, false, true, false]);
+    assert_eq!(begins(Some(2)), [true, true, false, false]);
+    assert_eq!(begins(Some(3)), [true, true, true, false]);
+}
+
+#[test]
 fn a_mutex_passes_to_the_longest_waiter_at_once() {
     let script = [Op::Lock(M), work(1), Op::Unlock(M), work(2)];
     // 0 gives the mutex to 1 and cannot take it back before 1 ran.
