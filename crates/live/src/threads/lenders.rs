@@ -13,12 +13,15 @@
 //!    for good (`CLONE_CHILD_CLEARTID`). Nobody is woken for that: who needs a lender looks.
 //! 4. A task that was killed may have held the allocator's locks. After that nothing is freed: [`Lenders::abandon`].
 
+use super::stack::Stack;
 use super::sys;
 use super::will::Will;
 use ids::Policy;
 use nix::sys::signal::SigSet;
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -196,7 +199,7 @@ impl Lender {
 fn keep(pool: &Arc<Pool>) {
     // Else a scheduler that is tried may let those wait who fork.
     let _ = sys::set_policy(0, Policy::Fifo(1), 0);
-    let mut made: Vec<JoinHandle<()>> = Vec::new();
+    let mut made: Vec<Thread> = Vec::new();
     loop {
         let idle = |shelf: &mut Shelf| shelf.wanted == 0 && !shelf.closing;
         let mut shelf = pool.work.wait_while(pool.shelf(), idle).unwrap_or_else(PoisonError::into_inner);
@@ -205,10 +208,8 @@ fn keep(pool: &Arc<Pool>) {
         }
         shelf.wanted -= 1;
         drop(shelf);
-        let own = pool.clone();
-        let lender = thread::Builder::new().name("weir-lender".into()).stack_size(STACK_BYTES + OWN_BYTES);
-        match lender.spawn(move || lend(&own)) {
-            Ok(handle) => made.push(handle),
+        match Thread::begin(STACK_BYTES + OWN_BYTES, pool.clone()) {
+            Ok(lender) => made.push(lender),
             Err(error) => {
                 let mut shelf = pool.shelf();
                 shelf.wanted = 0;
@@ -219,13 +220,55 @@ fn keep(pool: &Arc<Pool>) {
     }
     pool.over.store(1, SeqCst);
     sys::wake(&pool.over, i32::MAX as u32);
-    for lender in made {
-        lender.join().expect("a lender only sleeps");
+    made.into_iter().for_each(Thread::join);
+}
+
+/// A thread on a stack of ours, for which the standard library has no words.
+struct Thread {
+    number: libc::pthread_t,
+    stack: Stack,
+}
+
+#[allow(unsafe_code)]
+impl Thread {
+    /// Begins a lender of this pool.
+    fn begin(bytes: usize, pool: Arc<Pool>) -> io::Result<Thread> {
+        let stack = Stack::map(bytes)?;
+        let check = |result: i32| if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) };
+        let mut attributes = MaybeUninit::uninit();
+        let mut number = MaybeUninit::uninit();
+        // SAFETY: attributes are initialised before they are used. The stack is ours, and stays until the thread was joined.
+        // `pool` is the thread's, if there is one.
+        unsafe {
+            check(libc::pthread_attr_init(attributes.as_mut_ptr()))?;
+            check(libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack.bottom(), stack.bytes()))?;
+            let pool = Arc::into_raw(pool);
+            let begin = libc::pthread_create(number.as_mut_ptr(), attributes.as_ptr(), lender, pool.cast_mut().cast());
+            check(begin).inspect_err(|_| drop(Arc::from_raw(pool)))?;
+            Ok(Thread { number: number.assume_init(), stack })
+        }
     }
+
+    /// Waits for its end.
+    fn join(self) {
+        // SAFETY: it was not joined before, since this takes it. Then nobody uses the stack.
+        let result = unsafe { libc::pthread_join(self.number, std::ptr::null_mut()) };
+        assert_eq!(result, 0, "the thread is there");
+        drop(self.stack);
+    }
+}
+
+#[allow(unsafe_code)]
+extern "C" fn lender(pool: *mut c_void) -> *mut c_void {
+    // SAFETY: `begin` gave it to this thread.
+    let pool = unsafe { Arc::from_raw(pool.cast_const().cast::<Pool>()) };
+    lend(&pool);
+    std::ptr::null_mut()
 }
 
 /// A lender's whole life. What borrowers leave in its storage is put away by its end.
 fn lend(pool: &Pool) {
+    sys::set_name("weir-lender");
     SigSet::all().thread_block().expect("a valid set of signals");
     let here = 0u8;
     let stack = (&raw const here as usize - OWN_BYTES) & !0xf;

@@ -35,6 +35,7 @@ mod locks;
 mod prepare;
 mod process;
 mod shared;
+mod stack;
 mod stage;
 pub(crate) mod sys;
 #[cfg(test)]

@@ -693,12 +693,15 @@ fn a_recorded_build_is_built() {
 
 #[test]
 fn zz_timing() {
-    for round in 0..3 {
+    for round in 0..std::env::var("ROUNDS").map_or(3, |r| r.parse().unwrap()) {
         for (name, text) in [
             ("serial", r#"{"tasks": {"p": {"loop": 3000, "fork": "c", "suspend": ""}, "c": {"instance": 0, "loop": 1, "run": 10, "resume": "p"}}}"#),
             ("burst", r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#),
             ("many", r#"{"tasks": {"c": {"instance": 3000, "loop": 1, "sleep": 3000}}}"#),
         ] {
+            if std::env::var("ONLY").is_ok_and(|only| only != name) {
+                continue;
+            }
             let workload = rt_app(text);
             let begin = Instant::now();
             let played = real(&workload, &Options { log: false, ..options() });
