@@ -134,6 +134,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// The kernel's number of it.
+    pub fn number(&self) -> u32 {
+        self.number as u32
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.lender.borrower.load(SeqCst) == 0

@@ -168,6 +168,11 @@ impl Running<'_> {
         self.process.has_ended()
     }
 
+    /// The number of the stage in the kernel: the process whose children the play's processes are.
+    pub fn stage(&self) -> u32 {
+        self.process.number()
+    }
+
     /// Ends it from another thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()

@@ -10,6 +10,7 @@ use ids::{CpuId, CpuSet, Policy};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use workload::{Demand, MutexId, Op, Player, Sleep, Start, TaskSpec};
@@ -454,18 +455,28 @@ fn posts_are_kept_and_children_waited_for() {
     assert_eq!(played.tasks[2].waits, wakes(3) + wakes(4));
 }
 
+/// Folders in `/proc` of the threads of this process's children that have this name.
+fn threads_of_children(process: u32, name: &str) -> Vec<PathBuf> {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let is_child = |path: &PathBuf| stat(path).is_some_and(|fields| fields[1] == process.to_string());
+    let is_called = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let children = entries(Path::new("/proc")).filter(is_child);
+    children.flat_map(|child| entries(&child.join("task")).collect::<Vec<_>>()).filter(is_called).collect()
+}
+
+/// What the kernel says of a task, from the state on: field 3 of proc_pid_stat(5) stands first here.
+fn stat(task: &Path) -> Option<Vec<String>> {
+    let text = fs::read_to_string(task.join("stat")).ok()?;
+    Some(text.rsplit_once(") ")?.1.split_whitespace().map(str::to_owned).collect())
+}
+
 /// Reads a task's attributes in the kernel while it sleeps.
 fn attributes(running: &Running<'_>, name: &str) -> String {
     assert!(!running.is_finished());
-    let entries = fs::read_dir("/proc/self/task").unwrap();
-    let tid = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name));
-    let Some(tid) = tid else { return "not called so yet".to_owned() };
-    let stat = fs::read_to_string(tid.join("stat")).unwrap();
-    // Fields after the name: nice is number 19, rt_priority 40, policy 41 of proc_pid_stat(5).
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-    let status = fs::read_to_string(tid.join("status")).unwrap();
+    let Some(task) = threads_of_children(running.stage(), name).pop() else { return "not called so yet".to_owned() };
+    // Nice is number 19, rt_priority 40, policy 41.
+    let fields = stat(&task).unwrap();
+    let status = fs::read_to_string(task.join("status")).unwrap();
     let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     format!("policy {} nice {} priority {} on {cpus}", fields[38], fields[16], fields[37])
 }
@@ -619,20 +630,26 @@ fn a_play_can_be_stopped_from_outside() {
     assert_eq!(played.end, End::Stopped);
 }
 
-/// All threads descend from the calling thread's one child.
+/// All tasks descend from the calling thread's one child.
 #[test]
 fn the_stage_is_the_one_child_of_the_caller() {
     let workload = rt_app(r#"{"tasks": {"a": {"instance": 2, "loop": 1, "sleep": 300000}}}"#);
     let options = options();
     let stage = Stage::prepare(&workload, &options).unwrap();
+    let children = || -> Vec<u32> {
+        let numbers = fs::read_to_string("/proc/thread-self/children").expect("a kernel with CONFIG_PROC_CHILDREN");
+        numbers.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    };
+    assert!(children().is_empty());
     stage.begin(|running| {
-        let is_there = |name: &str| {
-            let mut tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
-            tasks.any(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name))
-        };
-        wait_until(|| is_there("weir-stage") && is_there("a-0"));
+        wait_until(|| threads_of_children(running.stage(), "a-0").len() == 1);
+        assert_eq!(children(), [running.stage()]);
+        let stage = PathBuf::from(format!("/proc/{}", running.stage()));
+        assert_eq!(fs::read_to_string(stage.join("comm")).unwrap().trim(), "weir-stage");
+        assert_eq!(fs::read_dir(stage.join("task")).unwrap().count(), 1);
         running.join().unwrap();
     });
+    assert!(children().is_empty());
 }
 
 /// Without a gate as well: each begins when it is there.
