@@ -7,6 +7,7 @@
 //! (`highres=off`). `bfs` ends slices at ticks: it is held against B, and against A where ticks do not matter. *A4* is A on
 //! four CPUs, which take turns there: only shares mean something. *forks* is A with a task that forks.
 
+use crate::model::in_one_process;
 use crate::oracle::{self, PIECE_US, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
@@ -163,10 +164,10 @@ pub(crate) fn play_cases(
     let mut values = Values::default();
     for case in cases {
         let attached = prepare(case)?;
-        let workload = case.workload()?;
+        let workload = in_one_process(&case.workload()?, None);
         oracle::wait_for_phase(later);
-        // The threads of the case before may still be on their way out.
-        let old = threads()?;
+        // The processes of the case before may still be on their way out.
+        let old = processes()?;
         let played = std::thread::scope(|scope| {
             let reniced = scope.spawn(|| renice(case, &old));
             let played = play(&workload, &Options { log: true, ..Options::default() });
@@ -192,18 +193,18 @@ fn renice(case: &Case, old: &[i32]) -> Result<()> {
             bail!("{}: {missing:?} did not begin", case.name);
         }
         std::thread::sleep(Duration::from_millis(1));
-        for thread in threads()?.into_iter().filter(|thread| !old.contains(thread)) {
-            let comm = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
+        for process in processes()?.into_iter().filter(|process| !old.contains(process)) {
+            let comm = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
             let Some(nice) = missing.remove(comm.trim()) else { continue };
-            setpriority_process(Pid::from_raw(thread), nice.into())?;
+            setpriority_process(Pid::from_raw(process), nice.into())?;
         }
     }
     Ok(())
 }
 
-/// The threads of this process.
-fn threads() -> Result<Vec<i32>> {
-    let entries = std::fs::read_dir("/proc/self/task")?.flatten();
+/// All processes there are.
+fn processes() -> Result<Vec<i32>> {
+    let entries = std::fs::read_dir("/proc")?.flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect())
 }
 

@@ -50,7 +50,7 @@ pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
 }
 
 fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
-    let mut workload = scenario.workload.clone();
+    let mut workload = model::in_one_process(&scenario.workload, scenario.executes.as_deref());
     workload.tasks.retain(|task| Some(&task.name) != scenario.executes.as_ref());
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
@@ -63,9 +63,8 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     // Threads of the player that are in no scenario stay where the director is.
     let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
     sched_setaffinity(None, &only_cpu_0()).context("a thread for CPU 0")?;
-    let played = thread::scope(|scope| -> Result<(KernelExit, Played)> {
+    let played = stage.begin(|running| -> Result<(KernelExit, Played)> {
         let begin = Instant::now();
-        let running = stage.begin(scope);
         let process = scenario.executes.as_deref().map(process::start).transpose()?;
         act(scenario, begin)?;
         if scenario.again {

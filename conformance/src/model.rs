@@ -34,7 +34,8 @@ pub fn machine() -> Machine {
     machine
 }
 
-/// The tasks of a play are threads of the player, but for one that executes itself.
+/// Whom a task forks is a thread of its process, as all tasks were when the kernels' records were made, but for one that
+/// executes itself.
 pub(crate) fn in_one_process(workload: &Workload, but: Option<&str>) -> Workload {
     let mut workload = workload.clone();
     let threads = workload.tasks.iter_mut().filter(|task| but != Some(&task.name));

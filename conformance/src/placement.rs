@@ -18,6 +18,7 @@
 //! - in 4 on two nodes it went to an idle core of the other node, and not to a CPU of its own node whose sibling works, which
 //!   its ranks would prefer. Why is not known.
 
+use crate::model::in_one_process;
 use crate::oracle;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use bpf_object::Object;
@@ -144,7 +145,8 @@ pub fn play_all(name: &str, loaded: bool) -> Result<String> {
 
 /// Where it went, if it woke in time.
 fn played(case: Case) -> Result<Option<CpuId>> {
-    let played = play(&case.workload()?, &Options { duration: Some(END), log: true, ..Options::default() })?;
+    let workload = in_one_process(&case.workload()?, None);
+    let played = play(&workload, &Options { duration: Some(END), log: true, ..Options::default() })?;
     let number = played.tasks.iter().position(|task| task.name == "woken").context("nobody was woken")?;
     let step = played.log.iter().find(|step| step.operation == AWAKE && step.task.index() == number);
     Ok(step.map(|step| step.cpu))

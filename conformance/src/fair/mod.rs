@@ -9,6 +9,7 @@
 mod cases;
 pub mod properties;
 
+use crate::model::in_one_process;
 use crate::oracle::{self, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
@@ -70,7 +71,7 @@ pub fn play_all(how: &Play) -> Result<String> {
             attached.take().map_or(Ok(()), |(_, old)| oracle::unload(old))?;
             attached = Some((case.units_ns(), oracle::attach("cfs", &profile("6.1", case)?.1)?));
         }
-        let workload = case.workload(false)?;
+        let workload = in_one_process(&case.workload(false)?, None);
         oracle::wait_for_phase(how.later);
         let played = play(&workload, &Options { log: true, ..Options::default() })?;
         values.add_played(case.name, &played, |task| case.is_hog(task));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A workload that real threads play and that is measured.
+//! A workload that real tasks play and that is measured.
 
 use super::{Followed, Outside};
 use anyhow::Result;
@@ -18,8 +18,7 @@ pub fn follow<S: Sink>(
     stage: &Stage<'_>,
     outside: &mut Outside<'_>,
 ) -> Result<(Followed, Played)> {
-    std::thread::scope(|scope| {
-        let running = stage.begin(scope);
+    stage.begin(|running| {
         outside.begin();
         let followed = watch(meter, &|| running.is_finished(), outside);
         if followed.as_ref().is_ok_and(|end| end.stopped) || followed.is_err() {

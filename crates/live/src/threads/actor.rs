@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One task: it asks the Player and does what it answers.
 
+use super::company;
 use super::prepare::describe;
-use super::process::Scope;
+use super::process::{Kinship, Scope};
 use super::shared::{Role, Seat, Shared};
 use super::{Calibration, PlayError, TaskPlayed, sys, work};
 use ids::{CpuSet, Nanos, Policy, TaskId};
@@ -22,7 +23,6 @@ pub struct Actor<'scope, 'env, 'w> {
     shared: &'env Shared<'w>,
     scope: &'scope Scope<'scope, 'env>,
     role: Role,
-    gate: bool,
     played: TaskPlayed,
     /// Memory for whom an operation wakes.
     woken: Vec<TaskId>,
@@ -31,19 +31,25 @@ pub struct Actor<'scope, 'env, 'w> {
     chunk: u64,
 }
 
+/// Creates the task of a role, by the calling one. That the kernel refuses is counted if it is forked, and ends the play if
+/// it starts by itself.
+pub fn admit<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, role: Role) {
+    let (task, spec, kinship, is_forked) = (role.task, role.spec, role.kinship, role.is_forked);
+    let actor = Actor::new(shared, scope, role);
+    if let Err(source) = scope.spawn(kinship, spec, move || actor.live())
+        && !(shared.dismiss(task) && is_forked)
+    {
+        shared.fail(PlayError::Thread { task: describe(shared.workload, spec as usize), source });
+    }
+}
+
 impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
-    pub fn new(
-        shared: &'env Shared<'w>,
-        scope: &'scope Scope<'scope, 'env>,
-        role: Role,
-        gate: bool,
-    ) -> Actor<'scope, 'env, 'w> {
+    fn new(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, role: Role) -> Actor<'scope, 'env, 'w> {
         let spec = role.spec;
         Actor {
             shared,
             scope,
             role,
-            gate,
             played: TaskPlayed {
                 spec,
                 is_beside: shared.workload.is_beside(spec),
@@ -57,33 +63,29 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         }
     }
 
-    /// Lets it begin, created by the calling thread.
-    ///
-    /// # Errors
-    /// Why the kernel created no thread.
-    pub fn enter(self) -> io::Result<()> {
-        let (scope, kinship, spec) = (self.scope, self.role.kinship, self.role.spec);
-        scope.spawn(kinship, spec, move || self.live()).map(|_| ())
-    }
-
     /// Its whole life.
     fn live(self) {
-        let (seat, bells) = (self.role.seat.clone(), self.shared.bells.clone());
+        let (shared, seat, spec) = (self.shared, self.role.seat.clone(), self.role.spec);
         match catch_unwind(AssertUnwindSafe(|| self.perform())) {
             Ok(played) => seat.leave(played),
-            Err(panic) => bells.end_by_panic(panic),
+            Err(panic) => shared.bells.end_by_panic(panic),
         }
+        shared.depart(spec);
     }
 
     fn perform(mut self) -> TaskPlayed {
         sys::set_name(&self.played.name);
         self.played.tid = sys::thread_id();
         self.role.seat.thread.store(self.played.tid, SeqCst);
+        let process = self.shared.workload.tasks[self.role.spec as usize].who.process.as_deref();
+        if let Some(name) = process.filter(|_| self.role.kinship == Kinship::Process) {
+            company::begin(self.shared, self.scope, name, self.role.spec);
+        }
         if let Err(error) = self.begin() {
             self.shared.fail(error);
         }
         let before = sys::own_status();
-        if self.gate {
+        if self.role.at_gate {
             self.role.seat.asleep_from.store(before.voluntary + 1, SeqCst);
             self.shared.pass_gate();
             self.role.seat.asleep_from.store(0, SeqCst);
@@ -268,10 +270,8 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
 
     fn fork(&mut self, spec: u32) {
         self.played.forks += 1;
-        let role = self.shared.enroll(spec, Some(self.role.task));
-        let task = role.task;
-        if Actor::new(self.shared, self.scope, role, false).enter().is_err() {
-            self.shared.dismiss(task);
+        if let Some(role) = self.shared.enroll(spec, Some(self.role.task)) {
+            admit(self.shared, self.scope, role);
         }
     }
 

@@ -29,6 +29,7 @@
 
 mod actor;
 mod cgroups;
+mod company;
 mod error;
 mod lenders;
 mod locks;

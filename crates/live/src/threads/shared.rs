@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What all tasks of a play share: the Player and its lock, the play's clock, and the places where its threads sleep.
 
+use super::company::{self, Bell, Company};
 use super::locks::Locks;
 use super::prepare::Prepared;
 use super::process::{self, Kinship};
 use super::{End, Options, PlayError, Played, Step, Stuck, TaskPlayed, sys};
 use ids::{Nanos, TaskId};
 use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -117,6 +119,8 @@ impl Bells {
 pub struct State<'w> {
     pub player: Player<'w>,
     seats: Vec<Arc<Seat>>,
+    /// The processes with names that have members.
+    companies: BTreeMap<&'w str, Company>,
     /// Tasks that neither wait nor have ended. Here and below those that play beside others are left out.
     awake: usize,
     /// Tasks that start by themselves and did not yet.
@@ -128,6 +132,18 @@ pub struct State<'w> {
     pub error: Option<PlayError>,
 }
 
+impl State<'_> {
+    /// A member of the process of this name is no more.
+    fn depart(&mut self, name: &str) {
+        let Some(company) = self.companies.get_mut(name) else { return };
+        company.members -= 1;
+        if company.members == 0 {
+            company.ring();
+            self.companies.remove(name);
+        }
+    }
+}
+
 /// What all tasks share.
 pub struct Shared<'w> {
     state: Mutex<State<'w>>,
@@ -136,6 +152,8 @@ pub struct Shared<'w> {
     pub prepared: &'w Prepared,
     pub bells: Arc<Bells>,
     pub locks: Locks,
+    /// Names of the processes that have an aide.
+    pub aided: BTreeSet<&'w str>,
     /// When the play began and when it must end, by the clock.
     begin: AtomicU64,
     end: AtomicU64,
@@ -159,6 +177,7 @@ impl<'w> Shared<'w> {
         let state = State {
             player: Player::new(workload),
             seats: Vec::new(),
+            companies: BTreeMap::new(),
             awake: 0,
             due: starts,
             stuck: Vec::new(),
@@ -174,6 +193,7 @@ impl<'w> Shared<'w> {
             prepared,
             bells,
             locks: Locks::new(&workload.locks),
+            aided: company::with_aide(workload),
             begin: AtomicU64::new(sys::NEVER.0),
             end: AtomicU64::new(sys::NEVER.0),
             stage: sys::process_id(),
@@ -252,8 +272,8 @@ impl<'w> Shared<'w> {
         usize::from(!self.workload.is_beside(spec))
     }
 
-    /// A new task of the play.
-    pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> Role {
+    /// A new task of the play, which the calling one is to create; `None` if it waits for another one to do that.
+    pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> Option<Role> {
         let now = if self.has_begun() { self.now() } else { Nanos::ZERO };
         let seat = self.bells.take_seat();
         let mut state = self.state();
@@ -267,12 +287,52 @@ impl<'w> Shared<'w> {
         }
         state.awake += self.counts(spec);
         state.seats.push(seat.clone());
-        let kinship = match parent {
-            Some(parent) if state.player.is_thread(spec, parent) => Kinship::Thread,
-            _ => Kinship::Process,
+        let process = |spec: u32| self.workload.tasks[spec as usize].who.process.as_deref();
+        let is_fellow = |name| parent.is_some_and(|parent| process(state.player.spec_of(parent)) == Some(name));
+        let is_thread = |parent| state.player.is_thread(spec, parent);
+        // Who is to create it, and as what.
+        let (kinship, waits) = match process(spec) {
+            Some(name) => match state.companies.get(name) {
+                None => (Kinship::Process, false),
+                Some(_) => (Kinship::Thread, !is_fellow(name)),
+            },
+            None if parent.is_some_and(is_thread) => (Kinship::Thread, false),
+            None => (Kinship::Process, false),
         };
         let begins_session = kinship == Kinship::Process && state.player.begins_session(spec, parent);
-        Role { task, spec, seat, kinship, begins_session }
+        let at_gate = self.options.gate && self.workload.tasks[spec as usize].start == Start::At(Nanos::ZERO);
+        let is_forked = parent.is_some();
+        let role = Role { task, spec, seat, kinship, begins_session, at_gate, is_forked };
+        let Some(name) = process(spec) else { return Some(role) };
+        let company = state.companies.entry(name).or_default();
+        company.members += 1;
+        if !waits {
+            return Some(role);
+        }
+        company.waiting.push(role);
+        company.ring();
+        None
+    }
+
+    /// The calling task leads the process of this name: those that wait for it, and where its aide sleeps.
+    pub fn lead(&self, name: &'w str) -> (Vec<Role>, Bell) {
+        let mut state = self.state();
+        let company = state.companies.entry(name).or_default();
+        (std::mem::take(&mut company.waiting), company.bell.clone())
+    }
+
+    /// Those that wait for the aide of the process of this name, that sleeps there; `None` when nobody is left.
+    pub fn take_waiting(&self, name: &str, bell: &Bell) -> Option<Vec<Role>> {
+        let mut state = self.state();
+        let company = state.companies.get_mut(name).filter(|company| Arc::ptr_eq(&company.bell, bell))?;
+        Some(std::mem::take(&mut company.waiting))
+    }
+
+    /// A task of this spec has ended.
+    pub fn depart(&self, spec: u32) {
+        if let Some(name) = self.workload.tasks[spec as usize].who.process.as_deref() {
+            self.state().depart(name);
+        }
     }
 
     /// Lets `task` do its next operation. Those that it wakes are appended to `woken`.
@@ -335,14 +395,18 @@ impl<'w> Shared<'w> {
         }
     }
 
-    /// `task` was enrolled, but the kernel created no thread for it.
-    pub fn dismiss(&self, task: TaskId) {
+    /// `task` was enrolled, but the kernel created no thread for it. False if others wait for it to create them.
+    pub fn dismiss(&self, task: TaskId) -> bool {
         let mut state = self.state();
         // Nobody but its parent could wait for it, and that is here.
         state.player.refused(task, &mut Vec::new());
-        state.awake -= self.counts(state.player.spec_of(task));
+        let spec = state.player.spec_of(task);
+        state.awake -= self.counts(spec);
         state.failed_forks += 1;
         state.seats[task.index()].thread.store(NO_THREAD, SeqCst);
+        let Some(name) = self.workload.tasks[spec as usize].who.process.as_deref() else { return true };
+        state.depart(name);
+        !state.companies.get(name).is_some_and(|company| company.members as usize == company.waiting.len())
     }
 
     /// Comes to the gate and waits until it opens.
@@ -449,6 +513,10 @@ pub struct Role {
     pub kinship: Kinship,
     /// It is to lead a session of its own.
     pub begins_session: bool,
+    /// It waits until the play begins.
+    pub at_gate: bool,
+    /// Another task forks it.
+    pub is_forked: bool,
 }
 
 /// What [`Shared::advance`] found.

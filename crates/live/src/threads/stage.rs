@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The stage: the thread that creates the tasks of a play and waits for them.
 
-use super::actor::Actor;
+use super::actor::admit;
 use super::lenders::Lenders;
 use super::prepare::{self, Prepared, describe};
 use super::process::{self, Process, Scope};
-use super::shared::{Bells, Shared};
+use super::shared::{Bells, Role, Shared};
 use super::{Options, PlayError, Played, sys};
 use ids::Nanos;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -122,33 +122,35 @@ fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 
         }
     }
     starts.sort_unstable();
-    let (now, later) = starts.split_at(starts.partition_point(|&(time, _)| time == Nanos::ZERO));
+    let first = starts.partition_point(|&(time, _)| time == Nanos::ZERO);
+    let (now, later) = starts.split_at(first);
     let gate = shared.options.gate;
     if !gate {
         shared.start_clock();
     }
-    for &(_, spec) in now {
-        start(shared, scope, spec, gate);
-    }
+    start(shared, scope, now);
     if gate {
         shared.open_gate_when_all_came();
     }
-    for &(time, spec) in later {
-        shared.wait_until(shared.clock_at(time));
+    for together in later.chunk_by(|one, other| one.0 == other.0) {
+        shared.wait_until(shared.clock_at(together[0].0));
         if shared.is_over() {
             break;
         }
-        start(shared, scope, spec, false);
+        start(shared, scope, together);
     }
     shared.wait_until(sys::NEVER);
 }
 
-/// Creates a task. That it cannot be had ends the play.
-fn start<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, spec: u32, gate: bool) {
-    let role = shared.enroll(spec, None);
-    if let Err(source) = Actor::new(shared, scope, role, gate).enter() {
-        shared.fail(PlayError::Thread { task: describe(shared.workload, spec as usize), source });
-    }
+/// Creates tasks that start at one time.
+fn start<'scope, 'env, 'w>(
+    shared: &'env Shared<'w>,
+    scope: &'scope Scope<'scope, 'env>,
+    together: &[(Nanos, u32)],
+) {
+    // All are enrolled before the first one begins: who leads a process creates the others.
+    let roles: Vec<Role> = together.iter().filter_map(|&(_, spec)| shared.enroll(spec, None)).collect();
+    roles.into_iter().for_each(|role| admit(shared, scope, role));
 }
 
 /// What came of a play; nothing if the stage was killed, or left because a task was.
