@@ -3,6 +3,7 @@
 //!
 //! Time is not compared, since the host is busy: order and counts are, and times only from below.
 
+mod processes;
 mod random;
 
 use super::*;
@@ -455,13 +456,18 @@ fn posts_are_kept_and_children_waited_for() {
     assert_eq!(played.tasks[2].waits, wakes(3) + wakes(4));
 }
 
-/// Folders in `/proc` of the threads of this process's children that have this name.
-fn threads_of_children(process: u32, name: &str) -> Vec<PathBuf> {
+/// Folders in `/proc` of the threads of this process's children.
+fn tasks_of_children(process: u32) -> Vec<PathBuf> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     let is_child = |path: &PathBuf| stat(path).is_some_and(|fields| fields[1] == process.to_string());
-    let is_called = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
     let children = entries(Path::new("/proc")).filter(is_child);
-    children.flat_map(|child| entries(&child.join("task")).collect::<Vec<_>>()).filter(is_called).collect()
+    children.flat_map(|child| entries(&child.join("task")).collect::<Vec<_>>()).collect()
+}
+
+/// Those of them that have this name.
+fn called(process: u32, name: &str) -> Vec<PathBuf> {
+    let is_called = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    tasks_of_children(process).into_iter().filter(is_called).collect()
 }
 
 /// What the kernel says of a task, from the state on: field 3 of proc_pid_stat(5) stands first here.
@@ -473,7 +479,7 @@ fn stat(task: &Path) -> Option<Vec<String>> {
 /// Reads a task's attributes in the kernel while it sleeps.
 fn attributes(running: &Running<'_>, name: &str) -> String {
     assert!(!running.is_finished());
-    let Some(task) = threads_of_children(running.stage(), name).pop() else { return "not called so yet".to_owned() };
+    let Some(task) = called(running.stage(), name).pop() else { return "not called so yet".to_owned() };
     // Nice is number 19, rt_priority 40, policy 41.
     let fields = stat(&task).unwrap();
     let status = fs::read_to_string(task.join("status")).unwrap();
@@ -642,7 +648,7 @@ fn the_stage_is_the_one_child_of_the_caller() {
     };
     assert!(children().is_empty());
     stage.begin(|running| {
-        wait_until(|| threads_of_children(running.stage(), "a-0").len() == 1);
+        wait_until(|| called(running.stage(), "a-0").len() == 1);
         assert_eq!(children(), [running.stage()]);
         let stage = PathBuf::from(format!("/proc/{}", running.stage()));
         assert_eq!(fs::read_to_string(stage.join("comm")).unwrap().trim(), "weir-stage");
