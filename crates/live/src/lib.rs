@@ -5,7 +5,7 @@
 //! ended, who forked whom. The BPF programs for that are in `bpf/record.bpf.c`; what they send becomes a workload in
 //! [`convert`], which needs no kernel and is tested without one.
 //!
-//! [`threads`] goes the other way: it executes a workload with real threads.
+//! [`threads`] goes the other way: it executes a workload with real processes and threads.
 //!
 //! [`faults`] takes CPUs away while something runs, and brings them back.
 //!

@@ -3,8 +3,7 @@
 //!
 //! 1. All are in one, `weir.PID`, at the top of the hierarchy: there the cpu controller can be had for it whoever has tasks
 //!    beside it. This process goes there while the play lasts, and with it whatever task has no group.
-//! 2. Below that they are *threaded*: tasks are threads of this process, and a thread can only be apart from the others in
-//!    such a one.
+//! 2. Below that they are *threaded*: threads of one process can only be apart from each other in such ones.
 //! 3. A process that is killed leaves its tree behind, without anybody in it. Whoever comes next removes that.
 
 use super::PlayError;
