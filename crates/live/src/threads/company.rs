@@ -58,12 +58,7 @@ pub fn with_aide(workload: &Workload) -> BTreeSet<&str> {
 
 /// The calling task has begun the process of this name, as its spec says: it creates those that begin with it, and an aide if
 /// one is needed.
-pub fn begin<'scope, 'env, 'w>(
-    shared: &'env Shared<'w>,
-    scope: &'scope Scope<'scope, 'env>,
-    name: &'w str,
-    spec: u32,
-) {
+pub fn begin<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, name: &'w str, spec: u32) {
     let (waiting, bell) = shared.lead(name);
     waiting.into_iter().for_each(|role| admit(shared, scope, role));
     if !shared.aided.contains(name) {
@@ -79,12 +74,7 @@ pub fn begin<'scope, 'env, 'w>(
 }
 
 /// Creates whoever comes, until nobody is left.
-fn assist<'scope, 'env, 'w>(
-    shared: &'env Shared<'w>,
-    scope: &'scope Scope<'scope, 'env>,
-    name: &str,
-    bell: &Bell,
-) {
+fn assist<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, name: &str, bell: &Bell) {
     loop {
         bell.store(0, SeqCst);
         let Some(waiting) = shared.take_waiting(name, bell) else { return };

@@ -83,12 +83,7 @@ impl<'scope> Scope<'scope, '_> {
     /// # Errors
     /// Why there is none.
     #[allow(unsafe_code)]
-    pub fn spawn(
-        &'scope self,
-        kinship: Kinship,
-        label: u32,
-        body: impl FnOnce() + Send + 'scope,
-    ) -> io::Result<u32> {
+    pub fn spawn(&'scope self, kinship: Kinship, label: u32, body: impl FnOnce() + Send + 'scope) -> io::Result<u32> {
         let (lender, waited) = self.lenders.borrow()?;
         self.waited.fetch_add(u32::from(waited), SeqCst);
         let birth = match kinship {

@@ -406,7 +406,7 @@ impl<'w> Shared<'w> {
         state.seats[task.index()].thread.store(NO_THREAD, SeqCst);
         let Some(name) = self.workload.tasks[spec as usize].who.process.as_deref() else { return true };
         state.depart(name);
-        !state.companies.get(name).is_some_and(|company| company.members as usize == company.waiting.len())
+        state.companies.get(name).is_none_or(|company| company.members as usize != company.waiting.len())
     }
 
     /// Comes to the gate and waits until it opens.

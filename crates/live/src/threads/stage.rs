@@ -143,11 +143,7 @@ fn run<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 
 }
 
 /// Creates tasks that start at one time.
-fn start<'scope, 'env, 'w>(
-    shared: &'env Shared<'w>,
-    scope: &'scope Scope<'scope, 'env>,
-    together: &[(Nanos, u32)],
-) {
+fn start<'scope, 'env, 'w>(shared: &'env Shared<'w>, scope: &'scope Scope<'scope, 'env>, together: &[(Nanos, u32)]) {
     // All are enrolled before the first one begins: who leads a process creates the others.
     let roles: Vec<Role> = together.iter().filter_map(|&(_, spec)| shared.enroll(spec, None)).collect();
     roles.into_iter().for_each(|role| admit(shared, scope, role));

@@ -723,7 +723,12 @@ fn zz_timing() {
     for round in 0..std::env::var("ROUNDS").map_or(3, |r| r.parse().unwrap()) {
         for (name, workload) in [
             ("serial", serial.clone()),
-            ("burst", rt_app(r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#)),
+            (
+                "burst",
+                rt_app(
+                    r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#,
+                ),
+            ),
             ("many", rt_app(r#"{"tasks": {"c": {"instance": 3000, "loop": 1, "sleep": 3000}}}"#)),
         ] {
             if std::env::var("ONLY").is_ok_and(|only| only != name) {
@@ -731,7 +736,13 @@ fn zz_timing() {
             }
             let begin = Instant::now();
             let played = real(&workload, &Options { log: false, ..options() });
-            eprintln!("{round} {name}: elapsed {} wall {:?} disturbances {} tasks {}", played.elapsed, begin.elapsed(), played.disturbances, played.tasks.len());
+            eprintln!(
+                "{round} {name}: elapsed {} wall {:?} disturbances {} tasks {}",
+                played.elapsed,
+                begin.elapsed(),
+                played.disturbances,
+                played.tasks.len()
+            );
         }
     }
 }

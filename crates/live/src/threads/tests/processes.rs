@@ -53,7 +53,8 @@ fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
         TaskSpec { start: Start::Forked, who, ..spec(name, script) }
     };
     let long = || nap(60_000);
-    let root = TaskSpec { start: Start::At(Nanos::ZERO), ..own("root", (10, 5), vec![Op::Fork(1), Op::Fork(2), long()]) };
+    let root =
+        TaskSpec { start: Start::At(Nanos::ZERO), ..own("root", (10, 5), vec![Op::Fork(1), Op::Fork(2), long()]) };
     let mut workload = workload(vec![
         root,
         own("thread", (10, 5), vec![Op::Fork(3), Op::Fork(4), long()]),
@@ -92,11 +93,10 @@ fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
         let shape: BTreeSet<u32> = kin.values().map(|own| own.tgid).collect();
         assert_eq!(shape.len(), 6, "{kin:?}");
         assert_eq!([kin["root"].session, kin["leader"].session], [kin["root"].tid, kin["leader"].tid]);
-        assert_eq!([kin["thread"].tgid, kin["second"].tgid, kin["fellow"].tgid], [
-            kin["root"].tid,
-            kin["root"].tid,
-            kin["leader"].tid
-        ]);
+        assert_eq!(
+            [kin["thread"].tgid, kin["second"].tgid, kin["fellow"].tgid],
+            [kin["root"].tid, kin["root"].tid, kin["leader"].tid]
+        );
     });
 }
 
@@ -184,8 +184,7 @@ fn mixed() -> Workload {
 }
 
 /// All names that tasks of [`mixed`] have after a moment.
-const MIXED: [&str; 9] =
-    ["sleeper", "waiter", "named-0", "named-1", "named-2", "forker", "forked", "orphan", "hog"];
+const MIXED: [&str; 9] = ["sleeper", "waiter", "named-0", "named-1", "named-2", "forker", "forked", "orphan", "hog"];
 
 /// Says in the environment that this program is one that shall be killed.
 const VICTIM: &str = "WEIR_TEST_VICTIM";
@@ -265,6 +264,8 @@ fn a_task_that_is_killed_ends_the_play_with_an_error() {
     }
     // With a thread die all of its process; any of them may be named.
     let named = error("named-1");
-    assert!((2..5).any(|index| named == format!("task {index} (named-{}) was killed, and with it the play", index - 2)));
+    assert!(
+        (2..5).any(|index| named == format!("task {index} (named-{}) was killed, and with it the play", index - 2))
+    );
     assert_eq!(error("stage"), "the stage was killed, and with it the play");
 }
