@@ -713,36 +713,3 @@ fn a_recorded_build_is_built() {
     assert_eq!(sum(|task| task.waits), sum(|task| task.wakes));
     assert_eq!(sum(|task| task.forks) + 1, workload.tasks.len() as u64);
 }
-
-#[test]
-fn zz_timing() {
-    let serial = {
-        let p = spec("p", vec![Op::Fork(1), Op::Children(0), Op::Repeat { from: 0, times: Some(3000) }]);
-        workload(vec![p, TaskSpec { start: Start::Forked, ..spec("c", vec![work(10)]) }])
-    };
-    for round in 0..std::env::var("ROUNDS").map_or(3, |r| r.parse().unwrap()) {
-        for (name, workload) in [
-            ("serial", serial.clone()),
-            (
-                "burst",
-                rt_app(
-                    r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#,
-                ),
-            ),
-            ("many", rt_app(r#"{"tasks": {"c": {"instance": 3000, "loop": 1, "sleep": 3000}}}"#)),
-        ] {
-            if std::env::var("ONLY").is_ok_and(|only| only != name) {
-                continue;
-            }
-            let begin = Instant::now();
-            let played = real(&workload, &Options { log: false, ..options() });
-            eprintln!(
-                "{round} {name}: elapsed {} wall {:?} disturbances {} tasks {}",
-                played.elapsed,
-                begin.elapsed(),
-                played.disturbances,
-                played.tasks.len()
-            );
-        }
-    }
-}
