@@ -5,6 +5,8 @@ use crate::gang::{running, world};
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::{CgroupId, Identity, Leave, TaskAttributes};
+use launch_profile::Told;
+use machine_model::Machine;
 use std::collections::BTreeSet;
 
 /// All of these sleep, each as soon as it runs.
@@ -221,17 +223,55 @@ fn nobody_waits_for_ever_behind_who_has_begun() {
     assert!(waited.iter().all(|ran| (5..=6).contains(ran)), "1 ms every 11 s: {ran:?}");
 }
 
+/// Theory 7: overdue is who has waited for 10 s to the nanosecond when somebody looks: every second from the beginning.
+#[test]
+fn overdue_is_who_has_waited_for_ten_seconds() {
+    for (late_ns, seconds) in [(0, 10), (5, 11)] {
+        let machine = Machine { hz: 1000, ..Machine::from_synthetic("node:1 core:1 pu:1").unwrap() };
+        let loaded = 500 * MS;
+        let mut world = World::begun("gang@fifo", machine, (7, 2), &Told::default(), loaded);
+        let attributes = vec![world.attributes()];
+        let first = world.start(attributes);
+        let group = world.group(CgroupId::ROOT, "job", 100);
+        world.place(&first, group);
+        world.run_until(loaded + 5_000 * MS + late_ns);
+        let attributes = world.attributes();
+        let second = world.spawn(0, attributes);
+        world.place(&[second], group);
+        world.began.clear();
+        world.run_ms(15_000);
+        let began = world.began.iter().find(|(_, task)| *task == second).expect("it runs one day").0;
+        let looked = loaded + (5_000 + seconds * 1_000) * MS;
+        assert!((looked..looked + 200 * MS).contains(&began), "{late_ns} ns: {began}, not {looked}");
+    }
+}
+
+/// Theory 7: nobody is overdue who has a cell alone, though 26 others have turns of 400 ms meanwhile.
+#[test]
+fn who_has_a_cell_alone_is_not_overdue() {
+    let (mut world, _) = world("gang@fifo,row_ms=400", 1, &[1; 27], 0);
+    let seen = stints(&mut world, 40_000);
+    assert!(seen[1..seen.len() - 1].iter().all(|(_, ms)| (398..=402).contains(ms)), "{seen:?}");
+    assert!(seen.len() >= 100);
+}
+
 /// A process of so many hogs.
 fn process(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
+    let tasks = asleep(world, threads, attributes);
+    for task in &tasks {
+        world.kernel.wake_new(CpuId(0), *task);
+        world.settle();
+    }
+    tasks
+}
+
+/// One that has not begun.
+fn asleep(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
     let mut tasks: Vec<TaskId> = vec![];
     for _ in 0..threads {
         let identity = Identity { process: tasks.first().copied(), ..Identity::default() };
         let task = world.kernel.fork(CpuId(0), TaskAttributes { identity, ..attributes.clone() }).unwrap();
         tasks.push(task);
-    }
-    for task in &tasks {
-        world.kernel.wake_new(CpuId(0), *task);
-        world.settle();
     }
     tasks
 }
@@ -255,6 +295,23 @@ fn processes_are_jobs() {
         world.run_ms(1);
     }
     assert!((1_960..=2_040).contains(&whole[0]), "{whole:?}");
+}
+
+/// Spaces, theory 3: a process has one number, from its first thread on that looks for one.
+#[test]
+fn a_process_takes_one_number_at_once() {
+    let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
+    let attributes = world.attributes();
+    for processes in 1..4 {
+        for task in asleep(&mut world, 2, &attributes) {
+            world.kernel.wake_new(CpuId(0), task);
+            world.settle();
+            let mut taken = world.numbers("spaces_of");
+            taken.retain(|space| *space != 0);
+            assert_eq!(taken.len(), processes, "{taken:?}");
+            assert_eq!(BTreeSet::from_iter(taken).len(), processes);
+        }
+    }
 }
 
 /// Spaces, theory 2: a process becomes a job with its second thread, and is none any more when it has one left. Those of one

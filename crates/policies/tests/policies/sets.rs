@@ -293,7 +293,77 @@ fn nobody_else_has_cpus_by_hand() {
     world.place(&all[1], CgroupId::ROOT);
     world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
     world.settle();
-    assert_eq!(world.returned("assign", &assignment("j0", 2)), -2, "it is gone");
+    for name in ["", "j", "j0"] {
+        assert_eq!(world.returned("assign", &assignment(name, 2)), -2, "{name:?}: it is gone");
+    }
+}
+
+/// A job whose name has up to 31 bytes is known by it; one with a longer name by none.
+#[test]
+fn names_have_31_bytes_at_most() {
+    for (length, known) in [(1, true), (30, true), (31, true), (32, false), (40, false)] {
+        let name = "n".repeat(length);
+        let mut world = World::new("sets", FOUR, 1000);
+        let attributes = vec![world.attributes(); 8];
+        let tasks = world.start(attributes);
+        let group = world.group(CgroupId::ROOT, &name, 100);
+        world.place(&tasks[..4], group);
+        let returned = world.returned("assign", &assignment(&name[..length.min(32)], 1));
+        assert_eq!(returned, if known { 0 } else { -2 }, "{length}");
+        world.run_ms(100);
+        let found = ran(&mut world, &[tasks[..4].to_vec()], 2_000);
+        assert!(found[0].abs_diff(if known { 2_000 } else { 4_000 }) <= 40, "{length}: {found:?}");
+    }
+}
+
+/// There is room for 64 reservations.
+#[test]
+fn there_is_room_for_64_reservations() {
+    reserve(64);
+}
+
+/// One more is an error, and none that is left out in silence.
+#[test]
+#[should_panic(expected = "`Err` value: 7")] // E2BIG
+fn there_is_no_room_for_more_reservations() {
+    reserve(65);
+}
+
+fn reserve(count: usize) {
+    let reservation = |number| Reservation { group: format!("j{number}"), cpus: 1, from_ms: 0, ms: 0 };
+    let told = Told { reservations: (0..count).map(reservation).collect(), ..Told::default() };
+    World::told("sets", Machine::from_synthetic(FOUR).unwrap(), (7, 2), &told);
+}
+
+/// Theory 2: a reservation ends with the look at its end, all of it: turns are over, and those who have waited are next.
+#[test]
+fn a_reservation_ends_in_time() {
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2)], 16);
+    let mut has: Vec<usize> = vec![];
+    for _ in 0..1_100 {
+        world.run_ms(1);
+        has.push(places(&world, &all[1]).len());
+    }
+    let begins = has.windows(30).position(|has| has.iter().all(|cpus| *cpus == 2)).expect("it has two CPUs");
+    let lasts = has[begins..].iter().position(|cpus| *cpus != 2).expect("it ends");
+    assert!((999..=1_001).contains(&lasts), "{lasts} ms");
+    assert_eq!(has[begins + lasts], 0);
+}
+
+/// Theory 5: without lending whoever wakes goes to no CPU of another set, though one idles.
+#[test]
+fn who_wakes_goes_to_no_reserved_cpu() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 3);
+    world.run_ms(100);
+    for task in &all[1] {
+        world.block(*task);
+    }
+    let runs = all[0].iter().copied().find(|task| world.cpu_of(*task).is_some()).expect("two of three run");
+    let own = places(&world, &all[0]);
+    world.block(runs);
+    world.wake(0, runs, false);
+    assert_eq!(places(&world, &all[0]), own);
+    assert_eq!(world.cpu_of(runs), None, "both CPUs of its set are taken");
 }
 
 /// Theory 2: a reservation does not begin before its job has a task; turns last 10 ms.
