@@ -19,7 +19,7 @@
  *    as far as may be. When the task comes back, the alternate makes way at once.
  *
  * 5. Tasks of no job stand in a common queue, which is as a row of its own: in its turn CPUs take from there first. CPUs
- *    without anybody in their column take from there at any time.
+ *    without anybody in their column take from there at any time. Who may use one CPU only has a cell there (bound.bpf.h).
  *
  * 6. Near CPUs: columns are in the order of places (<weir/topology.bpf.h>), and a job looks for cells from its first one on. So
  *    a job has neighbours, as far as they are free.
@@ -145,6 +145,7 @@ static __always_inline u32 columns_of(u32 tasks)
 #include <weir/overdue.bpf.h>
 #include "pack.bpf.h"
 #include "spaces.bpf.h"
+#include "bound.bpf.h"
 
 /* ---- 2: cells ---- */
 
@@ -158,11 +159,12 @@ static __noinline void leave_cell(struct task *t)
 	if (__sync_fetch_and_add(&cell->tasks, -1) == 1) {
 		WRITE_ONCE(cell->job, 0);
 		WRITE_ONCE(unpacked, nr_rows + 1);
+		__sync_fetch_and_add(&gang_of(ROOT_JOB)->moves, 1);
 	}
 	t->cell = NO_CELL;
 }
 
-static __always_inline void take_cell(struct task *t, u32 cell)
+static __noinline void take_cell(struct task *t, u32 cell)
 {
 	__sync_fetch_and_add(&cell_at(cell)->tasks, 1);
 	__sync_fetch_and_add(&row_tasks[row_of(cell) % MOST_ROWS], 1);
@@ -268,7 +270,9 @@ static __always_inline bool has_cell(struct task_struct *p, struct task *t)
 {
 	if (spaces)
 		follow_space(p, t);
-	if (t->job != ROOT_JOB && t->moves != READ_ONCE(gang_of(t->job)->moves))
+	if (t->job == ROOT_JOB)
+		follow_bounds(p, t);
+	else if (t->moves != READ_ONCE(gang_of(t->job)->moves))
 		find_place(p);
 	return t->cell < CELLS;
 }

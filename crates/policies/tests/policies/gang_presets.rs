@@ -30,6 +30,13 @@ fn rows(world: &World, job: &[TaskId]) -> BTreeSet<u64> {
     job.iter().map(|task| world.last_queued(*task).dsq / u64::from(world.cpus())).collect()
 }
 
+/// The rows in which the job of this number has cells: 1 is that of the first cgroup. `rows()` does not see who runs on.
+fn rows_held(world: &World, job: u32) -> BTreeSet<usize> {
+    let cells = world.numbers("cells");
+    let held = cells.chunks(2).enumerate().filter(|(_, cell)| cell[0] == job + 1);
+    held.map(|(number, _)| number / world.cpus() as usize).collect()
+}
+
 /// Theory 8: when a job ends there is a row less, and what moves up does so as a whole: there is no moment in which a job runs
 /// in part.
 #[test]
@@ -82,20 +89,38 @@ fn a_job_that_does_not_fit_stays() {
     assert!(whole[1..].iter().all(|whole| *whole >= 980), "{whole:?}");
 }
 
+/// Two jobs of so many tasks, one after the other, of which the last task may be bound to a CPU.
+fn two_jobs(world: &mut World, size: usize, bound: bool) -> Vec<TaskId> {
+    let mut tasks = vec![];
+    for number in 0..2 {
+        let mut attributes = vec![world.attributes(); size];
+        if bound && number == 1 {
+            attributes[size - 1] = world.pinned(1, 0);
+        }
+        let job: Vec<TaskId> = attributes.into_iter().map(|one| world.kernel.fork(CpuId(0), one).unwrap()).collect();
+        wake_new(world, &job);
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+        world.place(&job, group);
+        world.run_ms(1_000);
+        tasks.extend(job);
+    }
+    tasks
+}
+
+/// These begin.
+fn wake_new(world: &mut World, tasks: &[TaskId]) {
+    for task in tasks {
+        world.kernel.wake_new(CpuId(0), *task);
+        world.settle();
+    }
+}
+
 /// Theory 8: a job with a task that may not use all CPUs stays where it is, though there is room for as many.
 #[test]
 fn a_job_with_a_bound_task_stays() {
     for bound in [true, false] {
         let mut world = World::new("gang", "node:1 l3:1 core:2 pu:1", 1000);
-        let last = if bound { world.pinned(1, 0) } else { world.attributes() };
-        let mut attributes = vec![world.attributes(); 3];
-        attributes.push(last);
-        let tasks = world.start(attributes);
-        for (number, job) in tasks.chunks(2).enumerate() {
-            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-            world.place(job, group);
-            world.run_ms(1_000);
-        }
+        let tasks = two_jobs(&mut world, 2, bound);
         assert_eq!(tasks.chunks(2).map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
         // Somebody is left who has the other turns.
         let third = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
@@ -103,7 +128,7 @@ fn a_job_with_a_bound_task_stays() {
         world.settle();
         end(&mut world, &tasks[..2]);
         world.run_ms(3_000);
-        assert_eq!(rows(&world, &tasks[2..]), [u64::from(bound)].into(), "bound: {bound}");
+        assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
         // Its number is somebody else's one day, who is not bound.
         if bound {
             world.kernel.set_affinity(CpuId(0), tasks[3], &only(&[0, 1])).unwrap();
@@ -118,15 +143,7 @@ fn a_job_with_a_bound_task_stays() {
 fn a_job_stays_while_its_bound_task_does() {
     for bound in [true, false] {
         let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
-        let last = if bound { world.pinned(1, 0) } else { world.attributes() };
-        let mut attributes = vec![world.attributes(); 5];
-        attributes.push(last);
-        let tasks = world.start(attributes);
-        for (number, job) in tasks.chunks(3).enumerate() {
-            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-            world.place(job, group);
-            world.run_ms(1_000);
-        }
+        let tasks = two_jobs(&mut world, 3, bound);
         let (first, second) = tasks.split_at(3);
         assert_eq!([first, second].map(|job| rows(&world, job)), [[0].into(), [1].into()]);
         // Together with another one it has the turns between those of the job.
@@ -137,8 +154,87 @@ fn a_job_stays_while_its_bound_task_does() {
         world.run_ms(1_000);
         end(&mut world, first);
         world.run_ms(3_000);
-        // Who runs on without being put in line again is not seen to go.
-        assert_eq!(rows(&world, &second[1..]).contains(&0), !bound, "bound: {bound}");
+        assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
+    }
+}
+
+/// The cell in which this task of no job was last put in line.
+fn cell(world: &World, task: TaskId) -> u64 {
+    world.last_queued(task).dsq
+}
+
+/// Bound tasks, theory 2: each stands in the first row where its column is free, those of one CPU together, and goes to an
+/// earlier one when a cell becomes free there. Who may use two CPUs is in the common queue.
+#[test]
+fn a_bound_task_has_a_cell() {
+    let (mut world, jobs) = world("gang", 4, &[3, 4], 0);
+    let attributes = [world.pinned(1, 0), world.pinned(1, 0), world.pinned(3, 0), world.attributes()];
+    let tasks = attributes.map(|one| world.kernel.fork(CpuId(0), one).unwrap());
+    wake_new(&mut world, &tasks);
+    world.run_ms(1_000);
+    let [first, second, last, free] = tasks;
+    let all = |world: &World| tasks.map(|task| cell(world, task));
+    assert_eq!(all(&world), [4 * 2 + 1, 4 * 2 + 1, 3, 4096]);
+    // The two have one turn together, as many tasks of a job would.
+    let before = [first, last].map(|task| world.ran_ms(task));
+    world.run_ms(4_000);
+    let ran = [first, last].map(|task| world.ran_ms(task));
+    assert!((450..=550).contains(&(ran[0] - before[0])), "half of one turn of four: {before:?} {ran:?}");
+    // A job ends, and there is room in its row.
+    end(&mut world, &jobs[0]);
+    world.run_ms(3_000);
+    assert_eq!([first, second].map(|task| cell(&world, task)), [1, 1]);
+    assert_eq!(rows_held(&world, 0), [0].into());
+    // Elsewhere, nowhere, and back.
+    world.kernel.set_affinity(CpuId(0), first, &only(&[2])).unwrap();
+    world.settle();
+    world.run_ms(1_000);
+    assert_eq!(all(&world), [2, 1, 3, 4096]);
+    world.kernel.set_affinity(CpuId(0), first, &only(&[2, 3])).unwrap();
+    world.settle();
+    world.run_ms(1_000);
+    assert_eq!(all(&world), [4096, 1, 3, 4096]);
+    world.kernel.set_affinity(CpuId(0), first, &only(&[3])).unwrap();
+    world.kernel.set_affinity(CpuId(0), free, &only(&[3])).unwrap();
+    world.settle();
+    world.run_ms(1_000);
+    assert_eq!(all(&world), [3, 1, 3, 3]);
+}
+
+/// Bound tasks, theory 1: beside one of them a job has no two turns with another part of it in each: all of it runs, or what is
+/// left beside who has a cell.
+#[test]
+fn a_job_beside_a_bound_task_runs_as_a_whole() {
+    for spec in ["gang", "gang@spaces"] {
+        let mut world = World::new(spec, "node:1 l3:1 core:4 pu:1", 1000);
+        let attributes = world.attributes();
+        let mut jobs = vec![];
+        for (number, size) in [3, 2, 4].into_iter().enumerate() {
+            let job = process(&mut world, size, &attributes);
+            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+            world.place(&job, group);
+            world.run_ms(200);
+            jobs.push(job);
+        }
+        let bound = world.pinned(3, 0);
+        let bound = process(&mut world, 1, &bound)[0];
+        world.run_ms(3_000);
+        let mut ran: Vec<Vec<u64>> =
+            jobs.iter().map(|job| job.iter().map(|task| world.ran_ms(*task)).collect()).collect();
+        let mut together = [0; 3];
+        for _ in 0..4_000 {
+            let running = running(&world, &jobs);
+            together
+                .iter_mut()
+                .zip(running.iter().zip(&jobs))
+                .for_each(|(ms, (tasks, job))| *ms += u64::from(*tasks == job.len()));
+            world.run_ms(1);
+        }
+        for (number, job) in jobs.iter().enumerate() {
+            let least = job.iter().zip(&mut ran[number]).map(|(task, ran)| world.ran_ms(*task) - *ran).min().unwrap();
+            assert!(together[number] * 100 >= least * 98, "{spec}, job {number}: {} of {least}", together[number]);
+        }
+        assert!(world.ran_ms(bound) > 500);
     }
 }
 
@@ -258,10 +354,7 @@ fn who_has_a_cell_alone_is_not_overdue() {
 /// A process of so many hogs.
 fn process(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
     let tasks = asleep(world, threads, attributes);
-    for task in &tasks {
-        world.kernel.wake_new(CpuId(0), *task);
-        world.settle();
-    }
+    wake_new(world, &tasks);
     tasks
 }
 
