@@ -19,7 +19,7 @@
  *    as far as may be. When the task comes back, the alternate makes way at once.
  *
  * 5. Tasks of no job stand in a common queue, which is as a row of its own: in its turn CPUs take from there first. CPUs
- *    without anybody in their column take from there at any time. Who may use one CPU only has a cell there (bound.bpf.h).
+ *    without anybody in their column take from there at any time.
  *
  * 6. Near CPUs: columns are in the order of places (<weir/topology.bpf.h>), and a job looks for cells from its first one on. So
  *    a job has neighbours, as far as they are free.
@@ -145,7 +145,6 @@ static __always_inline u32 columns_of(u32 tasks)
 #include <weir/overdue.bpf.h>
 #include "pack.bpf.h"
 #include "spaces.bpf.h"
-#include "bound.bpf.h"
 
 /* ---- 2: cells ---- */
 
@@ -159,12 +158,11 @@ static __noinline void leave_cell(struct task *t)
 	if (__sync_fetch_and_add(&cell->tasks, -1) == 1) {
 		WRITE_ONCE(cell->job, 0);
 		WRITE_ONCE(unpacked, nr_rows + 1);
-		__sync_fetch_and_add(&gang_of(ROOT_JOB)->moves, 1);
 	}
 	t->cell = NO_CELL;
 }
 
-static __noinline void take_cell(struct task *t, u32 cell)
+static __always_inline void take_cell(struct task *t, u32 cell)
 {
 	__sync_fetch_and_add(&cell_at(cell)->tasks, 1);
 	__sync_fetch_and_add(&row_tasks[row_of(cell) % MOST_ROWS], 1);
@@ -198,10 +196,14 @@ static __noinline bool share_cell(struct task_struct *p, struct task *t, u32 row
 	return (even && find_cell(p, t, row, even)) || find_cell(p, t, row, even + 1) || find_cell(p, t, row, ~0U);
 }
 
-/* The first row with so many columns that are free, or are the job's; `nr_rows` if there is none. */
-static __noinline u32 row_for(u32 job, u32 columns)
+/*
+ * The first row with so many columns that are free, or are the job's, among them one that `p` may use; `nr_rows` if there is
+ * none.
+ */
+static __noinline u32 row_for(struct task_struct *p, u32 job, u32 columns)
 {
 	u32 row = 0, found = 0;
+	bool fits = false;
 	int number;
 
 	for_range(number, 0, nr_rows * nr_online) {
@@ -210,9 +212,13 @@ static __noinline u32 row_for(u32 job, u32 columns)
 		if (row_of(number) != row) {
 			row = row_of(number);
 			found = 0;
+			fits = false;
 		}
-		found += owner == 0 || owner == job + 1;
-		if (found >= columns)
+		if (owner && owner != job + 1)
+			continue;
+		found++;
+		fits = fits || bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr);
+		if (fits && found >= columns)
 			return row;
 	}
 	return nr_rows;
@@ -234,7 +240,7 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 		WRITE_ONCE(gang->is_bound, true);
 	if (find_cell(p, t, READ_ONCE(gang->row), 0))
 		return t->cell;
-	row = row_for(t->job, columns_of(gang->tasks));
+	row = row_for(p, t->job, columns_of(gang->tasks));
 	if (row < nr_rows && row != gang->row) {
 		WRITE_ONCE(gang->row, row);
 		__sync_fetch_and_add(&gang->moves, 1);
@@ -270,9 +276,7 @@ static __always_inline bool has_cell(struct task_struct *p, struct task *t)
 {
 	if (spaces)
 		follow_space(p, t);
-	if (t->job == ROOT_JOB)
-		follow_bounds(p, t);
-	else if (t->moves != READ_ONCE(gang_of(t->job)->moves))
+	if (t->job != ROOT_JOB && t->moves != READ_ONCE(gang_of(t->job)->moves))
 		find_place(p);
 	return t->cell < CELLS;
 }

@@ -9,8 +9,7 @@
  *
  *    Processes of one thread are one job together. Nobody of them has to run with anybody, but they have cells for that: tasks
  *    without one run wherever there is room, so what they leave free is on other CPUs each time, and the alternates there are
- *    never the same part of a job. There are hundreds of them on any machine, too many for a job each. Who may use one CPU only is of
- *    no job (bound.bpf.h).
+ *    never the same part of a job. There are hundreds of them on any machine, too many for a job each.
  * 3. A job has the number of a process until its last task leaves it. Two CPUs can give one process two numbers, if both look
  *    for a free one while a third one becomes free; then it is two jobs. A number that was taken back from somebody who had
  *    just found it belongs to nobody, and is given to nobody before that task has looked again.
@@ -48,16 +47,10 @@ static __noinline u32 job_of_space(u32 tgid)
 	return SINGLE_JOB;
 }
 
-/* Threads of the kernel have no memory of their own, and 2: who is alone and bound needs nobody. */
-static __always_inline bool is_of_no_space(struct task_struct *p)
-{
-	return !p->mm || (p->signal->nr_threads <= 1 && p->nr_cpus_allowed == 1);
-}
-
-/* 2: whether its job is what it should be. */
+/* 2: whether its job is what it should be. Threads of the kernel have no memory of their own. */
 static __always_inline bool is_in_its_space(struct task_struct *p, struct task *t)
 {
-	if (is_of_no_space(p))
+	if (!p->mm)
 		return t->job == ROOT_JOB;
 	if (p->signal->nr_threads <= 1)
 		return t->job == SINGLE_JOB;
@@ -70,7 +63,7 @@ static __noinline void follow_space(struct task_struct *p, struct task *t)
 
 	if (is_in_its_space(p, t))
 		return;
-	job = is_of_no_space(p) ? ROOT_JOB : p->signal->nr_threads > 1 ? job_of_space(p->tgid) : SINGLE_JOB;
+	job = !p->mm ? ROOT_JOB : p->signal->nr_threads > 1 ? job_of_space(p->tgid) : SINGLE_JOB;
 	if (job == t->job)
 		return;
 	part(t);

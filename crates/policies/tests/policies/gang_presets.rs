@@ -121,7 +121,7 @@ fn a_job_with_a_bound_task_stays() {
     for bound in [true, false] {
         let mut world = World::new("gang", "node:1 l3:1 core:2 pu:1", 1000);
         let tasks = two_jobs(&mut world, 2, bound);
-        assert_eq!(tasks.chunks(2).map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
+        assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Somebody is left who has the other turns.
         let third = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
         world.kernel.wake_new(CpuId(0), third);
@@ -145,7 +145,7 @@ fn a_job_stays_while_its_bound_task_does() {
         let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
         let tasks = two_jobs(&mut world, 3, bound);
         let (first, second) = tasks.split_at(3);
-        assert_eq!([first, second].map(|job| rows(&world, job)), [[0].into(), [1].into()]);
+        assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Together with another one it has the turns between those of the job.
         world.place(&second[..1], CgroupId::ROOT);
         let other = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
@@ -158,53 +158,25 @@ fn a_job_stays_while_its_bound_task_does() {
     }
 }
 
-/// The cell in which this task of no job was last put in line.
-fn cell(world: &World, task: TaskId) -> u64 {
-    world.last_queued(task).dsq
+/// Theory 2: a job of one task that is bound to a CPU goes where its column is free.
+#[test]
+fn a_bound_job_goes_where_its_column_is_free() {
+    let (mut world, mut jobs) = world("gang", 4, &[2, 4], 0);
+    for cpu in [3, 0, 1, 2] {
+        let attributes = world.pinned(cpu, 0);
+        let task = process(&mut world, 1, &attributes);
+        let group = world.group(CgroupId::ROOT, &format!("bound{cpu}"), 100);
+        world.place(&task, group);
+        jobs.push(task);
+    }
+    world.run_ms(2_000);
+    let cells = jobs[3..].iter().map(|job| world.last_queued(job[0]).dsq);
+    assert_eq!(cells.collect::<Vec<_>>(), [3, 4 * 2, 4 * 2 + 1, 2]);
 }
 
-/// Bound tasks, theory 2: each stands in the first row where its column is free, those of one CPU together, and goes to an
-/// earlier one when a cell becomes free there. Who may use two CPUs is in the common queue.
+/// Theory 4: beside it a job has no two turns as an alternate with another part of it in each.
 #[test]
-fn a_bound_task_has_a_cell() {
-    let (mut world, jobs) = world("gang", 4, &[3, 4], 0);
-    let attributes = [world.pinned(1, 0), world.pinned(1, 0), world.pinned(3, 0), world.attributes()];
-    let tasks = attributes.map(|one| world.kernel.fork(CpuId(0), one).unwrap());
-    wake_new(&mut world, &tasks);
-    world.run_ms(1_000);
-    let [first, second, last, free] = tasks;
-    let all = |world: &World| tasks.map(|task| cell(world, task));
-    assert_eq!(all(&world), [4 * 2 + 1, 4 * 2 + 1, 3, 4096]);
-    // The two have one turn together, as many tasks of a job would.
-    let before = [first, last].map(|task| world.ran_ms(task));
-    world.run_ms(4_000);
-    let ran = [first, last].map(|task| world.ran_ms(task));
-    assert!((450..=550).contains(&(ran[0] - before[0])), "half of one turn of four: {before:?} {ran:?}");
-    // A job ends, and there is room in its row.
-    end(&mut world, &jobs[0]);
-    world.run_ms(3_000);
-    assert_eq!([first, second].map(|task| cell(&world, task)), [1, 1]);
-    assert_eq!(rows_held(&world, 0), [0].into());
-    // Elsewhere, nowhere, and back.
-    world.kernel.set_affinity(CpuId(0), first, &only(&[2])).unwrap();
-    world.settle();
-    world.run_ms(1_000);
-    assert_eq!(all(&world), [2, 1, 3, 4096]);
-    world.kernel.set_affinity(CpuId(0), first, &only(&[2, 3])).unwrap();
-    world.settle();
-    world.run_ms(1_000);
-    assert_eq!(all(&world), [4096, 1, 3, 4096]);
-    world.kernel.set_affinity(CpuId(0), first, &only(&[3])).unwrap();
-    world.kernel.set_affinity(CpuId(0), free, &only(&[3])).unwrap();
-    world.settle();
-    world.run_ms(1_000);
-    assert_eq!(all(&world), [3, 1, 3, 3]);
-}
-
-/// Bound tasks, theory 1: beside one of them a job has no two turns with another part of it in each: all of it runs, or what is
-/// left beside who has a cell.
-#[test]
-fn a_job_beside_a_bound_task_runs_as_a_whole() {
+fn a_job_beside_a_bound_one_runs_as_a_whole() {
     for spec in ["gang", "gang@spaces"] {
         let mut world = World::new(spec, "node:1 l3:1 core:4 pu:1", 1000);
         let attributes = world.attributes();
@@ -216,8 +188,10 @@ fn a_job_beside_a_bound_task_runs_as_a_whole() {
             world.run_ms(200);
             jobs.push(job);
         }
-        let bound = world.pinned(3, 0);
-        let bound = process(&mut world, 1, &bound)[0];
+        let attributes = world.pinned(3, 0);
+        let bound = process(&mut world, 1, &attributes)[0];
+        let group = world.group(CgroupId::ROOT, "bound", 100);
+        world.place(&[bound], group);
         world.run_ms(3_000);
         let mut ran: Vec<Vec<u64>> =
             jobs.iter().map(|job| job.iter().map(|task| world.ran_ms(*task)).collect()).collect();
