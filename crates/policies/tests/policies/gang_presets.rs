@@ -170,8 +170,13 @@ fn a_bound_job_goes_where_its_column_is_free() {
         jobs.push(task);
     }
     world.run_ms(2_000);
-    let cells = jobs[3..].iter().map(|job| world.last_queued(job[0]).dsq);
-    assert_eq!(cells.collect::<Vec<_>>(), [3, 4 * 2, 4 * 2 + 1, 2]);
+    let cells = world.numbers("cells");
+    for (cpu, job) in [3, 0, 1, 2].into_iter().zip(&jobs[3..]) {
+        let number = world.last_queued(job[0]).dsq;
+        assert_eq!(number % 4, cpu, "its own column");
+        let taken = |row: u64| cells[2 * (4 * row + cpu) as usize] != 0;
+        assert!((0..number / 4).all(taken), "there is no earlier row for {cpu}: {:?}", &cells[..32]);
+    }
 }
 
 /// Theory 4: beside it a job has no two turns as an alternate with another part of it in each.
