@@ -179,44 +179,6 @@ fn a_bound_job_goes_where_its_column_is_free() {
     }
 }
 
-/// Theory 4: beside it a job has no two turns as an alternate with another part of it in each.
-#[test]
-fn a_job_beside_a_bound_one_runs_as_a_whole() {
-    for spec in ["gang", "gang@spaces"] {
-        let mut world = World::new(spec, "node:1 l3:1 core:4 pu:1", 1000);
-        let attributes = world.attributes();
-        let mut jobs = vec![];
-        for (number, size) in [3, 2, 4].into_iter().enumerate() {
-            let job = process(&mut world, size, &attributes);
-            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-            world.place(&job, group);
-            world.run_ms(200);
-            jobs.push(job);
-        }
-        let attributes = world.pinned(3, 0);
-        let bound = process(&mut world, 1, &attributes)[0];
-        let group = world.group(CgroupId::ROOT, "bound", 100);
-        world.place(&[bound], group);
-        world.run_ms(3_000);
-        let mut ran: Vec<Vec<u64>> =
-            jobs.iter().map(|job| job.iter().map(|task| world.ran_ms(*task)).collect()).collect();
-        let mut together = [0; 3];
-        for _ in 0..4_000 {
-            let running = running(&world, &jobs);
-            together
-                .iter_mut()
-                .zip(running.iter().zip(&jobs))
-                .for_each(|(ms, (tasks, job))| *ms += u64::from(*tasks == job.len()));
-            world.run_ms(1);
-        }
-        for (number, job) in jobs.iter().enumerate() {
-            let least = job.iter().zip(&mut ran[number]).map(|(task, ran)| world.ran_ms(*task) - *ran).min().unwrap();
-            assert!(together[number] * 100 >= least * 98, "{spec}, job {number}: {} of {least}", together[number]);
-        }
-        assert!(world.ran_ms(bound) > 500);
-    }
-}
-
 /// Who ran on CPU 0 in turn, for so long in each stint.
 fn stints(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
     let mut stints: Vec<(TaskId, u64)> = vec![];
