@@ -394,6 +394,114 @@ fn cgroups_beyond_the_table_reserve_nothing() {
     assert!(found[0].abs_diff(4_000) <= 80, "{found:?}");
 }
 
+/// Theory 1: a cgroup at the bottom of the table without a set around it is of the default set; one below it that ends takes
+/// nothing from it.
+#[test]
+fn cgroups_at_the_bottom_of_the_table_have_sets() {
+    let mut world = World::new("sets@strict", FOUR, 1000);
+    let attributes = vec![world.attributes(); 8];
+    let tasks = world.start(attributes);
+    let (deep, other) = tasks.split_at(4);
+    let mut groups = vec![CgroupId::ROOT];
+    for name in ["a", "b", "c", "d", "below"] {
+        groups.push(world.group(*groups.last().unwrap(), name, 100));
+    }
+    let reserving = world.group(CgroupId::ROOT, "e", 100);
+    world.place(deep, groups[4]);
+    world.place(other, reserving);
+    assign(&mut world, "e", 2);
+    world.run_ms(100);
+    let all = [deep.to_vec(), other.to_vec()];
+    assert_eq!(ran(&mut world, &all, 1_000), [2_000, 2_000]);
+    assign(&mut world, "e", 0);
+    assign(&mut world, "d", 1);
+    world.run_ms(100);
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[5]).unwrap();
+    world.settle();
+    world.run_ms(100);
+    assert_eq!(ran(&mut world, &all, 1_000), [1_000, 3_000]);
+    assign(&mut world, "d", 2);
+}
+
+/// Theory 1: the CPUs of a cgroup that is removed go back, all of them and at once.
+#[test]
+fn cpus_of_a_cgroup_that_ends_go_back() {
+    let (mut world, all, groups) = world("sets@strict", "node:2 l3:1 core:4 pu:1", &[(4, 0, 0, 4)], 8);
+    world.run_ms(100);
+    assert_eq!((places(&world, &all[1]), places(&world, &all[0])), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
+    world.place(&all[1], CgroupId::ROOT);
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
+    world.settle();
+    for _ in 0..3 {
+        world.run_ms(40);
+        assert_eq!(places(&world, &all.concat()).len(), 8);
+    }
+}
+
+/// Theory 5: guests take turns.
+#[test]
+fn lent_time_is_shared_evenly() {
+    let (mut world, all, _) = world("sets", FOUR, &[(3, 0, 0, 3)], 8);
+    world.run_ms(100);
+    for task in &all[1] {
+        world.block(*task);
+    }
+    world.run_ms(100);
+    let each: Vec<Vec<TaskId>> = all[0].iter().map(|task| vec![*task]).collect();
+    let shares = ran(&mut world, &each, 4_000);
+    assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 40), "{shares:?}");
+}
+
+/// Theory 5: a CPU is lent to who wakes though the other thread of its core is busy.
+#[test]
+fn single_threads_of_cores_are_lent() {
+    let (mut world, all, _) = world("sets", "node:1 core:2 pu:2", &[(2, 0, 0, 2)], 3);
+    world.run_ms(100);
+    world.block(all[1][0]);
+    world.run_ms(3);
+    assert_eq!(places(&world, &all[0]).len(), 3);
+    let own = places(&world, &all[1])[0];
+    let guest = all[0].iter().copied().find(|task| world.cpu_of(*task).is_some_and(|cpu| cpu / 2 == own / 2));
+    let guest = guest.expect("one is on the same core");
+    world.block(guest);
+    world.wake(0, guest, false);
+    assert!(world.cpu_of(guest).is_some());
+}
+
+/// When nothing is reserved any more whoever wakes goes where it was.
+#[test]
+fn who_wakes_goes_where_it_was_when_nothing_is_reserved() {
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 100, 2)], 2);
+    world.run_ms(300);
+    for task in all.concat() {
+        let cpu = world.cpu_of(task).unwrap();
+        for other in all.concat() {
+            world.block(other);
+        }
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), Some(cpu));
+        all.concat().iter().filter(|other| **other != task).for_each(|other| world.wake(0, *other, false));
+    }
+}
+
+/// Theory 2: a job's time begins with its first task, however often its tasks wake after that.
+#[test]
+fn a_jobs_time_begins_once() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 300, 0, 4)], 8);
+    for _ in 0..2 {
+        world.run_ms(100);
+        while places(&world, &all[1]).is_empty() {
+            world.run_ms(1);
+        }
+        let task = all[1].iter().copied().find(|task| world.cpu_of(*task).is_some()).unwrap();
+        world.block(task);
+        world.wake(0, task, false);
+    }
+    assert!(world.now_ns < 290 * MS);
+    world.run_until(330 * MS);
+    assert_eq!(ran(&mut world, &all, 100), [200, 200]);
+}
+
 /// Theory 6: a task that may run on some CPU of its set is of it, though it may run elsewhere, too.
 #[test]
 fn who_may_run_in_its_set_stays_in_it() {
