@@ -445,15 +445,22 @@ OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 	tell_idle_cpu(p, enq_flags);
 }
 
-/* Who ran goes on if it is its row's turn and nobody shares its cell, or by 7 if somebody does; or if there is nobody else. */
+/*
+ * Who ran goes on if it is its row's turn and nobody shares its cell, or by 7 if somebody does; or if there is nobody else. But
+ * not if its cell is in another column by now: it is put in line there.
+ */
 OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
-	u32 own = !t ? NO_CELL : has_cell(prev, t) ? row_of(t->cell) : nr_rows;
-	bool in_turn = own == active, taken = false;
-	u32 alternate = NOBODY;
+	u32 own = NO_CELL, alternate = NOBODY;
+	bool in_turn, taken = false;
 
+	if (t && has_cell(prev, t) && cpu_of_cell(t->cell) != cpu)
+		t = NULL;
+	if (t)
+		own = t->cell < CELLS ? row_of(t->cell) : nr_rows;
+	in_turn = own == active;
 	if (fifo && take_overdue(cpu))
 		return;
 	if (active == nr_rows)
@@ -544,5 +551,7 @@ SCHEDULER(gang_ops,
 	.cgroup_move = (void *)gang_cgroup_move,
 	.init = (void *)gang_init,
 	.exit = (void *)gang_exit,
+	/* Who is in the wrong column goes, though nobody else wants the CPU. */
+	.flags = SCX_OPS_ENQ_LAST,
 	.name = "gang",
 );
