@@ -196,10 +196,14 @@ static __noinline bool share_cell(struct task_struct *p, struct task *t, u32 row
 	return (even && find_cell(p, t, row, even)) || find_cell(p, t, row, even + 1) || find_cell(p, t, row, ~0U);
 }
 
-/* The first row with so many columns that are free, or are the job's; `nr_rows` if there is none. */
-static __noinline u32 row_for(u32 job, u32 columns)
+/*
+ * The first row with so many columns that are free, or are the job's, among them one that `p` may use; `nr_rows` if there is
+ * none.
+ */
+static __noinline u32 row_for(struct task_struct *p, u32 job, u32 columns)
 {
 	u32 row = 0, found = 0;
+	bool fits = false;
 	int number;
 
 	for_range(number, 0, nr_rows * nr_online) {
@@ -208,9 +212,13 @@ static __noinline u32 row_for(u32 job, u32 columns)
 		if (row_of(number) != row) {
 			row = row_of(number);
 			found = 0;
+			fits = false;
 		}
-		found += owner == 0 || owner == job + 1;
-		if (found >= columns)
+		if (owner && owner != job + 1)
+			continue;
+		found++;
+		fits = fits || bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr);
+		if (fits && found >= columns)
 			return row;
 	}
 	return nr_rows;
@@ -232,7 +240,7 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 		WRITE_ONCE(gang->is_bound, true);
 	if (find_cell(p, t, READ_ONCE(gang->row), 0))
 		return t->cell;
-	row = row_for(t->job, columns_of(gang->tasks));
+	row = row_for(p, t->job, columns_of(gang->tasks));
 	if (row < nr_rows && row != gang->row) {
 		WRITE_ONCE(gang->row, row);
 		__sync_fetch_and_add(&gang->moves, 1);
@@ -437,15 +445,22 @@ OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 	tell_idle_cpu(p, enq_flags);
 }
 
-/* Who ran goes on if it is its row's turn and nobody shares its cell, or by 7 if somebody does; or if there is nobody else. */
+/*
+ * Who ran goes on if it is its row's turn and nobody shares its cell, or by 7 if somebody does; or if there is nobody else. But
+ * not if its cell is in another column by now: it is put in line there.
+ */
 OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
-	u32 own = !t ? NO_CELL : has_cell(prev, t) ? row_of(t->cell) : nr_rows;
-	bool in_turn = own == active, taken = false;
-	u32 alternate = NOBODY;
+	u32 own = NO_CELL, alternate = NOBODY;
+	bool in_turn, taken = false;
 
+	if (t && has_cell(prev, t) && cpu_of_cell(t->cell) != cpu)
+		t = NULL;
+	if (t)
+		own = t->cell < CELLS ? row_of(t->cell) : nr_rows;
+	in_turn = own == active;
 	if (fifo && take_overdue(cpu))
 		return;
 	if (active == nr_rows)
@@ -536,5 +551,7 @@ SCHEDULER(gang_ops,
 	.cgroup_move = (void *)gang_cgroup_move,
 	.init = (void *)gang_init,
 	.exit = (void *)gang_exit,
+	/* Who is in the wrong column goes, though nobody else wants the CPU. */
+	.flags = SCX_OPS_ENQ_LAST,
 	.name = "gang",
 );

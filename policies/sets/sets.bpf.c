@@ -254,11 +254,8 @@ static __noinline u32 cpus_due(struct set *s, u64 now)
 {
 	if (!s->reserves.cpus || !s->from || now < s->from)
 		return 0;
-	if (s->to && now >= s->to) {
+	if (s->to && now >= s->to)
 		s->reserves.cpus = 0;
-		s->to = 0;
-		return 0;
-	}
 	return s->reserves.cpus;
 }
 

@@ -246,6 +246,19 @@ impl Machine {
         Fault { kind, function: function.name.clone(), insn, source, own, helper }
     }
 
+    /// The fault of a function whose result kernels refuse, for this reason. It has returned, so the fault is the whole function's.
+    pub fn refused_result(&self, function: FunctionId, why: String) -> Fault {
+        let function = self.program.functions[function.0 as usize].name.clone();
+        Fault {
+            kind: FaultKind::Refused(why),
+            function,
+            insn: 0,
+            source: None,
+            own: SourceLine::default(),
+            helper: None,
+        }
+    }
+
     /// The source files of the object as the compiler saw them: what [`crate::SourceLine::file`] counts.
     pub fn files(&self) -> &[String] {
         &self.program.files.names

@@ -130,6 +130,16 @@ fn a_timer_cannot_be_cancelled_by_its_own_callback_and_keeps_it() {
     assert!(bench.variable("fires") > 1, "the callback is still there when it is started again");
 }
 
+/// kernel/bpf/verifier.c: the callback of a timer returns 0 (`callback_ret_range`).
+#[test]
+fn a_timers_callback_returns_0() {
+    for (returned, faults) in [("0", false), ("1", true), ("-1", true)] {
+        let mut bench = attached(&["FIRING", &format!("RETURNING={returned}")]);
+        bench.run(&[], TICK);
+        assert_eq!(bench.kernel.exit_info().is_some_and(|exit| exit.fault.is_some()), faults, "{returned}");
+    }
+}
+
 /// Nobody attaches to a machine that has only just booted: clocks are far from 0, and absolute times are of the same clock.
 #[test]
 fn programs_see_how_long_the_machine_has_been_up() {

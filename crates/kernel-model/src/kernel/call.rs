@@ -141,7 +141,7 @@ impl Kernel {
     }
 
     /// A fault of the program: the verifier of a real kernel would have refused it, so it ends the scheduler.
-    fn fault(&mut self, op: Op, fault: Fault) {
+    pub(super) fn fault(&mut self, op: Op, fault: Fault) {
         let first = self.core.exit.is_none();
         let callee = self.core.context.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
         self.core.error(exit_kind::ERROR, 0, format!("BPF fault in ops.{}(): {fault}", op.name()));

@@ -165,7 +165,13 @@ impl Kernel {
                 TimerKey::Bpf(timer) => {
                     if let Some((function, args)) = self.machine.timer_callback(&self.execution, timer) {
                         let running = Running { op: Some(Op::Timer), timer: Some(timer), ..Running::NONE };
-                        self.execute(running, function, &args).await;
+                        let result = self.execute(running, function, &args).await;
+                        if result != 0 {
+                            // `callback_ret_range` of kernel/bpf/verifier.c, where a timer's is 0 to 0.
+                            let why = format!("a timer's callback returned {result}, and kernels take nothing but 0");
+                            let fault = self.machine.refused_result(function, why);
+                            self.fault(Op::Timer, fault);
+                        }
                         self.report_custody().await;
                     }
                 }

@@ -98,6 +98,9 @@ static int fired(void *map, u32 *key, struct element *element)
 #ifdef FIRING
 	timer_start(&element->timer, 1000000, 0);
 #endif
+#ifdef RETURNING
+	return RETURNING;
+#endif
 	return 0;
 }
 

@@ -108,15 +108,15 @@ fn alternates_of_several_cpus_make_way() {
     }
 }
 
-/// Theory 4, 5: an alternate runs rather than a task of no job that is bound to that CPU, as soon as that has had its turn,
-/// also if the alternate's row is before the one whose turn it is.
+/// Theory 4, 5: an alternate runs rather than a task of no job that may use no other free CPU, as soon as that has had its
+/// turn, also if the alternate's row is before the one whose turn it is.
 #[test]
 fn an_alternate_comes_before_tasks_of_no_job() {
-    let (mut world, jobs) = world("gang", 2, &[2], 2);
+    let (mut world, jobs) = world("gang", 3, &[3], 2);
     let [single, free] = jobs[1][..] else { unreachable!("two of no job") };
     let group = world.group(CgroupId::ROOT, "single", 100);
     world.place(&[single], group);
-    // In the turn of the one that is alone, one of the pair is an alternate on the other CPU.
+    // In the turn of the one that is alone, two of the job are alternates on the other CPUs.
     let alternate = |world: &World| {
         let beside = jobs[0].iter().find(|task| world.cpu_of(**task).is_some())?;
         world.cpu_of(single).map(|_| (*beside, world.cpu_of(*beside).unwrap()))
@@ -131,10 +131,11 @@ fn an_alternate_comes_before_tasks_of_no_job() {
     };
     next_turn(&mut world);
     let (beside, cpu) = alternate(&world).unwrap();
-    world.kernel.set_affinity(CpuId(cpu), free, &only(&[cpu])).unwrap();
+    let taken = world.cpu_of(single).unwrap();
+    world.kernel.set_affinity(CpuId(cpu), free, &only(&[cpu, taken])).unwrap();
     world.settle();
     next_turn(&mut world);
-    let row = |task| world.last_queued(task).dsq / 2;
+    let row = |task| world.last_queued(task).dsq / 3;
     assert_eq!((row(beside), row(single)), (0, 1));
     world.run_ms(5);
     world.block(beside);

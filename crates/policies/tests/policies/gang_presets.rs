@@ -5,6 +5,8 @@ use crate::gang::{running, world};
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::{CgroupId, Identity, Leave, TaskAttributes};
+use launch_profile::Told;
+use machine_model::Machine;
 use std::collections::BTreeSet;
 
 /// All of these sleep, each as soon as it runs.
@@ -26,6 +28,13 @@ fn end(world: &mut World, job: &[TaskId]) {
 /// The rows in which the tasks of a job were last put in line.
 fn rows(world: &World, job: &[TaskId]) -> BTreeSet<u64> {
     job.iter().map(|task| world.last_queued(*task).dsq / u64::from(world.cpus())).collect()
+}
+
+/// The rows in which the job of this number has cells: 1 is that of the first cgroup. `rows()` does not see who runs on.
+fn rows_held(world: &World, job: u32) -> BTreeSet<usize> {
+    let cells = world.numbers("cells");
+    let held = cells.chunks(2).enumerate().filter(|(_, cell)| cell[0] == job + 1);
+    held.map(|(number, _)| number / world.cpus() as usize).collect()
 }
 
 /// Theory 8: when a job ends there is a row less, and what moves up does so as a whole: there is no moment in which a job runs
@@ -80,28 +89,46 @@ fn a_job_that_does_not_fit_stays() {
     assert!(whole[1..].iter().all(|whole| *whole >= 980), "{whole:?}");
 }
 
+/// Two jobs of so many tasks, one after the other, of which the last task may be bound to a CPU.
+fn two_jobs(world: &mut World, size: usize, bound: bool) -> Vec<TaskId> {
+    let mut tasks = vec![];
+    for number in 0..2 {
+        let mut attributes = vec![world.attributes(); size];
+        if bound && number == 1 {
+            attributes[size - 1] = world.pinned(1, 0);
+        }
+        let job: Vec<TaskId> = attributes.into_iter().map(|one| world.kernel.fork(CpuId(0), one).unwrap()).collect();
+        wake_new(world, &job);
+        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
+        world.place(&job, group);
+        world.run_ms(1_000);
+        tasks.extend(job);
+    }
+    tasks
+}
+
+/// These begin.
+fn wake_new(world: &mut World, tasks: &[TaskId]) {
+    for task in tasks {
+        world.kernel.wake_new(CpuId(0), *task);
+        world.settle();
+    }
+}
+
 /// Theory 8: a job with a task that may not use all CPUs stays where it is, though there is room for as many.
 #[test]
 fn a_job_with_a_bound_task_stays() {
     for bound in [true, false] {
         let mut world = World::new("gang", "node:1 l3:1 core:2 pu:1", 1000);
-        let last = if bound { world.pinned(1, 0) } else { world.attributes() };
-        let mut attributes = vec![world.attributes(); 3];
-        attributes.push(last);
-        let tasks = world.start(attributes);
-        for (number, job) in tasks.chunks(2).enumerate() {
-            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-            world.place(job, group);
-            world.run_ms(1_000);
-        }
-        assert_eq!(tasks.chunks(2).map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
+        let tasks = two_jobs(&mut world, 2, bound);
+        assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Somebody is left who has the other turns.
         let third = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
         world.kernel.wake_new(CpuId(0), third);
         world.settle();
         end(&mut world, &tasks[..2]);
         world.run_ms(3_000);
-        assert_eq!(rows(&world, &tasks[2..]), [u64::from(bound)].into(), "bound: {bound}");
+        assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
         // Its number is somebody else's one day, who is not bound.
         if bound {
             world.kernel.set_affinity(CpuId(0), tasks[3], &only(&[0, 1])).unwrap();
@@ -116,17 +143,9 @@ fn a_job_with_a_bound_task_stays() {
 fn a_job_stays_while_its_bound_task_does() {
     for bound in [true, false] {
         let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
-        let last = if bound { world.pinned(1, 0) } else { world.attributes() };
-        let mut attributes = vec![world.attributes(); 5];
-        attributes.push(last);
-        let tasks = world.start(attributes);
-        for (number, job) in tasks.chunks(3).enumerate() {
-            let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-            world.place(job, group);
-            world.run_ms(1_000);
-        }
+        let tasks = two_jobs(&mut world, 3, bound);
         let (first, second) = tasks.split_at(3);
-        assert_eq!([first, second].map(|job| rows(&world, job)), [[0].into(), [1].into()]);
+        assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Together with another one it has the turns between those of the job.
         world.place(&second[..1], CgroupId::ROOT);
         let other = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
@@ -135,8 +154,28 @@ fn a_job_stays_while_its_bound_task_does() {
         world.run_ms(1_000);
         end(&mut world, first);
         world.run_ms(3_000);
-        // Who runs on without being put in line again is not seen to go.
-        assert_eq!(rows(&world, &second[1..]).contains(&0), !bound, "bound: {bound}");
+        assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
+    }
+}
+
+/// Theory 2: a job of one task that is bound to a CPU goes where its column is free.
+#[test]
+fn a_bound_job_goes_where_its_column_is_free() {
+    let (mut world, mut jobs) = world("gang", 4, &[2, 4], 0);
+    for cpu in [3, 0, 1, 2] {
+        let attributes = world.pinned(cpu, 0);
+        let task = process(&mut world, 1, &attributes);
+        let group = world.group(CgroupId::ROOT, &format!("bound{cpu}"), 100);
+        world.place(&task, group);
+        jobs.push(task);
+    }
+    world.run_ms(2_000);
+    let cells = world.numbers("cells");
+    for (cpu, job) in [3, 0, 1, 2].into_iter().zip(&jobs[3..]) {
+        let number = world.last_queued(job[0]).dsq;
+        assert_eq!(number % 4, cpu, "its own column");
+        let taken = |row: u64| cells[2 * (4 * row + cpu) as usize] != 0;
+        assert!((0..number / 4).all(taken), "there is no earlier row for {cpu}: {:?}", &cells[..32]);
     }
 }
 
@@ -221,17 +260,52 @@ fn nobody_waits_for_ever_behind_who_has_begun() {
     assert!(waited.iter().all(|ran| (5..=6).contains(ran)), "1 ms every 11 s: {ran:?}");
 }
 
+/// Theory 7: overdue is who has waited for 10 s to the nanosecond when somebody looks: every second from the beginning.
+#[test]
+fn overdue_is_who_has_waited_for_ten_seconds() {
+    for (late_ns, seconds) in [(0, 10), (5, 11)] {
+        let machine = Machine { hz: 1000, ..Machine::from_synthetic("node:1 core:1 pu:1").unwrap() };
+        let loaded = 500 * MS;
+        let mut world = World::begun("gang@fifo", machine, (7, 2), &Told::default(), loaded);
+        let attributes = vec![world.attributes()];
+        let first = world.start(attributes);
+        let group = world.group(CgroupId::ROOT, "job", 100);
+        world.place(&first, group);
+        world.run_until(loaded + 5_000 * MS + late_ns);
+        let attributes = world.attributes();
+        let second = world.spawn(0, attributes);
+        world.place(&[second], group);
+        world.began.clear();
+        world.run_ms(15_000);
+        let began = world.began.iter().find(|(_, task)| *task == second).expect("it runs one day").0;
+        let looked = loaded + (5_000 + seconds * 1_000) * MS;
+        assert!((looked..looked + 200 * MS).contains(&began), "{late_ns} ns: {began}, not {looked}");
+    }
+}
+
+/// Theory 7: nobody is overdue who has a cell alone, though 26 others have turns of 400 ms meanwhile.
+#[test]
+fn who_has_a_cell_alone_is_not_overdue() {
+    let (mut world, _) = world("gang@fifo,row_ms=400", 1, &[1; 27], 0);
+    let seen = stints(&mut world, 40_000);
+    assert!(seen[1..seen.len() - 1].iter().all(|(_, ms)| (398..=402).contains(ms)), "{seen:?}");
+    assert!(seen.len() >= 100);
+}
+
 /// A process of so many hogs.
 fn process(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
+    let tasks = asleep(world, threads, attributes);
+    wake_new(world, &tasks);
+    tasks
+}
+
+/// One that has not begun.
+fn asleep(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
     let mut tasks: Vec<TaskId> = vec![];
     for _ in 0..threads {
         let identity = Identity { process: tasks.first().copied(), ..Identity::default() };
         let task = world.kernel.fork(CpuId(0), TaskAttributes { identity, ..attributes.clone() }).unwrap();
         tasks.push(task);
-    }
-    for task in &tasks {
-        world.kernel.wake_new(CpuId(0), *task);
-        world.settle();
     }
     tasks
 }
@@ -255,6 +329,23 @@ fn processes_are_jobs() {
         world.run_ms(1);
     }
     assert!((1_960..=2_040).contains(&whole[0]), "{whole:?}");
+}
+
+/// Spaces, theory 3: a process has one number, from its first thread on that looks for one.
+#[test]
+fn a_process_takes_one_number_at_once() {
+    let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
+    let attributes = world.attributes();
+    for processes in 1..4 {
+        for task in asleep(&mut world, 2, &attributes) {
+            world.kernel.wake_new(CpuId(0), task);
+            world.settle();
+            let mut taken = world.numbers("spaces_of");
+            taken.retain(|space| *space != 0);
+            assert_eq!(taken.len(), processes, "{taken:?}");
+            assert_eq!(BTreeSet::from_iter(taken).len(), processes);
+        }
+    }
 }
 
 /// Spaces, theory 2: a process becomes a job with its second thread, and is none any more when it has one left. Those of one

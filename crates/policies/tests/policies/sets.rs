@@ -293,7 +293,77 @@ fn nobody_else_has_cpus_by_hand() {
     world.place(&all[1], CgroupId::ROOT);
     world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
     world.settle();
-    assert_eq!(world.returned("assign", &assignment("j0", 2)), -2, "it is gone");
+    for name in ["", "j", "j0"] {
+        assert_eq!(world.returned("assign", &assignment(name, 2)), -2, "{name:?}: it is gone");
+    }
+}
+
+/// A job whose name has up to 31 bytes is known by it; one with a longer name by none.
+#[test]
+fn names_have_31_bytes_at_most() {
+    for (length, known) in [(1, true), (30, true), (31, true), (32, false), (40, false)] {
+        let name = "n".repeat(length);
+        let mut world = World::new("sets", FOUR, 1000);
+        let attributes = vec![world.attributes(); 8];
+        let tasks = world.start(attributes);
+        let group = world.group(CgroupId::ROOT, &name, 100);
+        world.place(&tasks[..4], group);
+        let returned = world.returned("assign", &assignment(&name[..length.min(32)], 1));
+        assert_eq!(returned, if known { 0 } else { -2 }, "{length}");
+        world.run_ms(100);
+        let found = ran(&mut world, &[tasks[..4].to_vec()], 2_000);
+        assert!(found[0].abs_diff(if known { 2_000 } else { 4_000 }) <= 40, "{length}: {found:?}");
+    }
+}
+
+/// There is room for 64 reservations.
+#[test]
+fn there_is_room_for_64_reservations() {
+    reserve(64);
+}
+
+/// One more is an error, and none that is left out in silence.
+#[test]
+#[should_panic(expected = "`Err` value: 7")] // E2BIG
+fn there_is_no_room_for_more_reservations() {
+    reserve(65);
+}
+
+fn reserve(count: usize) {
+    let reservation = |number| Reservation { group: format!("j{number}"), cpus: 1, from_ms: 0, ms: 0 };
+    let told = Told { reservations: (0..count).map(reservation).collect(), ..Told::default() };
+    World::told("sets", Machine::from_synthetic(FOUR).unwrap(), (7, 2), &told);
+}
+
+/// Theory 2: a reservation ends with the look at its end, all of it: turns are over, and those who have waited are next.
+#[test]
+fn a_reservation_ends_in_time() {
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2)], 16);
+    let mut has: Vec<usize> = vec![];
+    for _ in 0..1_100 {
+        world.run_ms(1);
+        has.push(places(&world, &all[1]).len());
+    }
+    let begins = has.windows(30).position(|has| has.iter().all(|cpus| *cpus == 2)).expect("it has two CPUs");
+    let lasts = has[begins..].iter().position(|cpus| *cpus != 2).expect("it ends");
+    assert!((999..=1_001).contains(&lasts), "{lasts} ms");
+    assert_eq!(has[begins + lasts], 0);
+}
+
+/// Theory 5: without lending whoever wakes goes to no CPU of another set, though one idles.
+#[test]
+fn who_wakes_goes_to_no_reserved_cpu() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 3);
+    world.run_ms(100);
+    for task in &all[1] {
+        world.block(*task);
+    }
+    let runs = all[0].iter().copied().find(|task| world.cpu_of(*task).is_some()).expect("two of three run");
+    let own = places(&world, &all[0]);
+    world.block(runs);
+    world.wake(0, runs, false);
+    assert_eq!(places(&world, &all[0]), own);
+    assert_eq!(world.cpu_of(runs), None, "both CPUs of its set are taken");
 }
 
 /// Theory 2: a reservation does not begin before its job has a task; turns last 10 ms.
@@ -322,6 +392,111 @@ fn cgroups_beyond_the_table_reserve_nothing() {
     let all = [tasks[..4].to_vec(), tasks[4..].to_vec()];
     let found = ran(&mut world, &all, 3_000);
     assert!(found[0].abs_diff(4_000) <= 80, "{found:?}");
+}
+
+/// Theory 1: a cgroup at the bottom of the table without a set around it is of the default set; one below it that ends takes
+/// nothing from it.
+#[test]
+fn cgroups_at_the_bottom_of_the_table_have_sets() {
+    let mut world = World::new("sets@strict", FOUR, 1000);
+    let attributes = vec![world.attributes(); 8];
+    let tasks = world.start(attributes);
+    let (deep, other) = tasks.split_at(4);
+    let mut groups = vec![CgroupId::ROOT];
+    for name in ["a", "b", "c", "d", "below"] {
+        groups.push(world.group(*groups.last().unwrap(), name, 100));
+    }
+    let reserving = world.group(CgroupId::ROOT, "e", 100);
+    world.place(deep, groups[4]);
+    world.place(other, reserving);
+    assign(&mut world, "e", 2);
+    world.run_ms(100);
+    let all = [deep.to_vec(), other.to_vec()];
+    assert_eq!(ran(&mut world, &all, 1_000), [2_000, 2_000]);
+    assign(&mut world, "e", 0);
+    assign(&mut world, "d", 1);
+    world.run_ms(100);
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[5]).unwrap();
+    world.settle();
+    world.run_ms(100);
+    assert_eq!(ran(&mut world, &all, 1_000), [1_000, 3_000]);
+    assign(&mut world, "d", 2);
+}
+
+/// Theory 1: the CPUs of a cgroup that is removed go back, all of them and at once.
+#[test]
+fn cpus_of_a_cgroup_that_ends_go_back() {
+    let (mut world, all, groups) = world("sets@strict", "node:2 l3:1 core:4 pu:1", &[(4, 0, 0, 4)], 8);
+    world.run_ms(100);
+    assert_eq!((places(&world, &all[1]), places(&world, &all[0])), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
+    world.place(&all[1], CgroupId::ROOT);
+    world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
+    world.settle();
+    for ms in 0..100 {
+        assert_eq!(places(&world, &all.concat()).len(), 8, "after {ms} ms");
+        world.run_ms(1);
+    }
+}
+
+/// Theory 5: guests take turns.
+#[test]
+fn lent_time_is_shared_evenly() {
+    let (mut world, all, _) = world("sets", FOUR, &[(3, 0, 0, 3)], 8);
+    world.run_ms(100);
+    for task in &all[1] {
+        world.block(*task);
+    }
+    world.run_ms(100);
+    let each: Vec<Vec<TaskId>> = all[0].iter().map(|task| vec![*task]).collect();
+    let shares = ran(&mut world, &each, 4_000);
+    assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 40), "{shares:?}");
+}
+
+/// Theory 5: a CPU is lent to who wakes though the other thread of its core is busy.
+#[test]
+fn single_threads_of_cores_are_lent() {
+    let (mut world, all, _) = world("sets", "node:1 core:2 pu:2", &[(2, 0, 0, 2)], 2);
+    world.run_ms(100);
+    world.block(all[1][0]);
+    world.run_ms(3);
+    let busy = places(&world, &all[0])[0];
+    let attributes = world.attributes();
+    let new = world.spawn(busy, attributes);
+    assert!(world.cpu_of(new).is_some_and(|cpu| cpu != busy));
+}
+
+/// When nothing is reserved any more whoever wakes goes where it was.
+#[test]
+fn who_wakes_goes_where_it_was_when_nothing_is_reserved() {
+    let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 100, 2)], 2);
+    world.run_ms(300);
+    for task in all.concat() {
+        let cpu = world.cpu_of(task).unwrap();
+        for other in all.concat() {
+            world.block(other);
+        }
+        world.wake(0, task, false);
+        assert_eq!(world.cpu_of(task), Some(cpu));
+        all.concat().iter().filter(|other| **other != task).for_each(|other| world.wake(0, *other, false));
+    }
+}
+
+/// Theory 2: a job's time begins with its first task, however often its tasks wake after that.
+#[test]
+fn a_jobs_time_begins_once() {
+    let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 300, 0, 4)], 8);
+    for _ in 0..2 {
+        world.run_ms(100);
+        while places(&world, &all[1]).is_empty() {
+            world.run_ms(1);
+        }
+        let task = all[1].iter().copied().find(|task| world.cpu_of(*task).is_some()).unwrap();
+        world.block(task);
+        world.wake(0, task, false);
+    }
+    assert!(world.now_ns < 290 * MS);
+    world.run_until(330 * MS);
+    assert_eq!(ran(&mut world, &all, 100), [200, 200]);
 }
 
 /// Theory 6: a task that may run on some CPU of its set is of it, though it may run elsewhere, too.

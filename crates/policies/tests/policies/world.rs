@@ -127,6 +127,12 @@ impl World {
         world
     }
 
+    /// A variable of the policy that is an array of 32-bit numbers.
+    pub fn numbers(&self, name: &str) -> Vec<u32> {
+        let bytes = self.kernel.variable(&self.object, name).expect("the policy has that variable");
+        bytes.chunks_exact(4).map(|number| u32::from_le_bytes(number.try_into().unwrap())).collect()
+    }
+
     /// Calls a `syscall` program of the policy while it runs, with an argument of these words.
     pub fn call(&mut self, program: &str, words: &[u32]) {
         assert_eq!(self.returned(program, words), 0);
