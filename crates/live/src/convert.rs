@@ -204,6 +204,9 @@ impl Conversion {
         let index = self.index.get(&event.task).copied();
         self.orphans += u64::from(index.is_none());
         self.last = if index.is_some() { self.last.max(event.time) } else { self.last };
+        if let Some(index) = index {
+            self.lives[index].begins_no_earlier(event.time, event.work);
+        }
         index
     }
 

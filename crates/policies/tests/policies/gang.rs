@@ -219,8 +219,15 @@ fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
 /// Theory 2: those that are too many are spread evenly, as far as they may use all CPUs.
 #[test]
 fn a_job_larger_than_the_machine_fills_its_cells_evenly() {
-    let cases: [(u32, usize, &[usize]); 6] =
-        [(2, 4, &[2, 2]), (2, 5, &[3, 2]), (3, 7, &[3, 2, 2]), (4, 9, &[3, 2, 2, 2]), (4, 16, &[4; 4]), (1, 3, &[3])];
+    let cases: [(u32, usize, &[usize]); 7] = [
+        (2, 4, &[2, 2]),
+        (2, 5, &[3, 2]),
+        (3, 7, &[3, 2, 2]),
+        (4, 6, &[2, 2, 1, 1]),
+        (4, 9, &[3, 2, 2, 2]),
+        (4, 16, &[4; 4]),
+        (1, 3, &[3]),
+    ];
     for (cpus, tasks, expected) in cases {
         assert_eq!(fillings(cpus, tasks, &[]), expected, "{tasks} on {cpus}");
     }
@@ -341,6 +348,37 @@ fn alternates_come_from_any_row() {
         assert_eq!(running(&world, &jobs)[3], 4, "nobody else is awake");
         world.run_ms(1);
     }
+}
+
+/// Theory 4: also when the first row has nobody.
+#[test]
+fn alternates_come_when_the_first_row_is_empty() {
+    let (mut world, mut jobs) = world("gang", 2, &[2], 0);
+    // Both have a task that is bound, so neither moves to the first row.
+    for number in 1..3 {
+        let attributes = [world.attributes(), world.pinned(1, 0)];
+        let job: Vec<TaskId> = attributes.into_iter().map(|one| world.spawn(0, one)).collect();
+        let group = world.group(CgroupId::ROOT, &format!("bound{number}"), 100);
+        world.place(&job, group);
+        world.run_ms(1_000);
+        jobs.insert(number, job);
+    }
+    world.place(&jobs[0], CgroupId::ROOT);
+    for task in &jobs[0] {
+        while world.cpu_of(*task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*task);
+    }
+    world.run_ms(2_000);
+    let row = |task: &TaskId| world.last_queued(*task).dsq / 2;
+    assert_eq!(jobs[1..3].concat().iter().map(row).collect::<Vec<_>>(), [1, 1, 2, 2]);
+    while running(&world, &jobs)[1] != 2 {
+        world.run_ms(1);
+    }
+    world.run_ms(10);
+    world.block(jobs[1][0]);
+    assert_eq!(running(&world, &jobs)[1..3], [1, 1]);
 }
 
 /// Theory 5: a CPU that a row leaves free runs tasks of no job, whichever they are.
