@@ -32,6 +32,22 @@ pub fn running(world: &World, jobs: &[Vec<TaskId>]) -> Vec<usize> {
     jobs.iter().map(|job| job.iter().filter(|task| world.cpu_of(**task).is_some()).count()).collect()
 }
 
+/// All of these sleep, each as soon as it runs.
+pub fn sleep(world: &mut World, tasks: &[TaskId]) {
+    for task in tasks {
+        while world.cpu_of(*task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*task);
+    }
+}
+
+/// The job is no more.
+pub fn end(world: &mut World, job: &[TaskId]) {
+    world.place(job, CgroupId::ROOT);
+    sleep(world, job);
+}
+
 /// Theory 1 to 3: jobs of as many hogs as there are CPUs run as a whole or not at all, half of the time each.
 #[test]
 fn a_job_runs_as_a_whole_or_not_at_all() {
@@ -268,12 +284,7 @@ fn turns_are_as_long_as_they_should_be() {
     }
     let others: Vec<TaskId> = jobs.iter().flatten().copied().filter(|task| *task != sleeper).collect();
     world.block(sleeper);
-    for task in others {
-        while world.cpu_of(task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(task);
-    }
+    sleep(&mut world, &others);
     world.wake(0, sleeper, false);
     assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }
@@ -282,13 +293,7 @@ fn turns_are_as_long_as_they_should_be() {
 #[test]
 fn a_row_of_nobody_has_no_turn() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
-    world.place(&jobs[0], CgroupId::ROOT);
-    for task in &jobs[0] {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
+    end(&mut world, &jobs[0]);
     let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
     let before = [1, 2].map(|job| ran(&world, &jobs[job]));
     world.run_ms(6_000);
@@ -302,13 +307,7 @@ fn a_row_of_nobody_has_no_turn() {
 #[test]
 fn a_job_that_ends_leaves_its_cells() {
     let (mut world, jobs) = world("gang", 4, &[2, 2], 2);
-    world.place(&jobs[1], CgroupId::ROOT);
-    for task in &jobs[1] {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
+    end(&mut world, &jobs[1]);
     let group = world.group(CgroupId::ROOT, "next", 100);
     world.place(&jobs[2], group);
     world.run_ms(2_000);
@@ -336,14 +335,7 @@ fn many_jobs_have_a_row_each() {
 #[test]
 fn alternates_come_from_any_row() {
     let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
-    for job in &jobs[..3] {
-        for task in job {
-            while world.cpu_of(*task).is_none() {
-                world.run_ms(1);
-            }
-            world.block(*task);
-        }
-    }
+    sleep(&mut world, &jobs[..3].concat());
     for _ in 0..1_000 {
         assert_eq!(running(&world, &jobs)[3], 4, "nobody else is awake");
         world.run_ms(1);
@@ -363,13 +355,7 @@ fn alternates_come_when_the_first_row_is_empty() {
         world.run_ms(1_000);
         jobs.insert(number, job);
     }
-    world.place(&jobs[0], CgroupId::ROOT);
-    for task in &jobs[0] {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
+    end(&mut world, &jobs[0]);
     world.run_ms(2_000);
     let row = |task: &TaskId| world.last_queued(*task).dsq / 2;
     assert_eq!(jobs[1..3].concat().iter().map(row).collect::<Vec<_>>(), [1, 1, 2, 2]);

@@ -1,29 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/gang` for cells that become free, for tasks that share one, and for jobs that are processes.
 
-use crate::gang::{running, world};
+use crate::gang::{end, running, sleep, world};
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::{CgroupId, Identity, Leave, TaskAttributes};
 use launch_profile::Told;
 use machine_model::Machine;
 use std::collections::BTreeSet;
-
-/// All of these sleep, each as soon as it runs.
-fn sleep(world: &mut World, tasks: &[TaskId]) {
-    for task in tasks {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
-}
-
-/// The job is no more.
-fn end(world: &mut World, job: &[TaskId]) {
-    world.place(job, CgroupId::ROOT);
-    sleep(world, job);
-}
 
 /// The rows in which the tasks of a job were last put in line.
 fn rows(world: &World, job: &[TaskId]) -> BTreeSet<u64> {
@@ -123,9 +107,8 @@ fn a_job_with_a_bound_task_stays() {
         let tasks = two_jobs(&mut world, 2, bound);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Somebody is left who has the other turns.
-        let third = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
-        world.kernel.wake_new(CpuId(0), third);
-        world.settle();
+        let attributes = world.attributes();
+        world.spawn(0, attributes);
         end(&mut world, &tasks[..2]);
         world.run_ms(3_000);
         assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
@@ -148,9 +131,8 @@ fn a_job_stays_while_its_bound_task_does() {
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Together with another one it has the turns between those of the job.
         world.place(&second[..1], CgroupId::ROOT);
-        let other = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
-        world.kernel.wake_new(CpuId(0), other);
-        world.settle();
+        let attributes = world.attributes();
+        world.spawn(0, attributes);
         world.run_ms(1_000);
         end(&mut world, first);
         world.run_ms(3_000);
