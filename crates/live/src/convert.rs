@@ -203,7 +203,10 @@ impl Conversion {
     fn find(&mut self, event: &Event) -> Option<usize> {
         let index = self.index.get(&event.task).copied();
         self.orphans += u64::from(index.is_none());
-        self.last = if index.is_some() { self.last.max(event.time) } else { self.last };
+        if let Some(index) = index {
+            self.last = self.last.max(event.time);
+            self.lives[index].begins_no_earlier(event.time, event.work);
+        }
         index
     }
 

@@ -88,6 +88,21 @@ pub(crate) fn scripts(events: &[Event]) -> Vec<String> {
     converted.workload.tasks.iter().map(|task| short(&task.script)).collect()
 }
 
+/// Task 0 runs when the recording begins, and its last tick was 300 us before: its CPU time is 5,000 there, and is told as
+/// 4,700. Task 1 sleeps: its CPU time is exact.
+#[test]
+fn what_runs_when_the_recording_begins_had_run_since_its_last_tick() {
+    let events = [
+        birth(1_000, 0, None, 4_700),
+        birth(1_000, 1, None, 9_000),
+        sleep(1_200, 0, 5_200, 1_500, Waker::HardInterrupt),
+        sleep(1_600, 1, 9_050, 1_700, Waker::HardInterrupt),
+        end(1_900, 0, 5_600),
+        end(1_900, 1, 9_080),
+    ];
+    assert_eq!(scripts(&events), ["200 Timer(300) 400", "50 Timer(100) 30"]);
+}
+
 #[test]
 fn a_parent_waits_for_its_child_and_not_for_a_time() {
     let events = [

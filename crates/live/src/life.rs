@@ -185,6 +185,15 @@ impl Life {
         aside
     }
 
+    /// It has so much CPU time at `time`. The kernel brings the CPU time of a task up to date at ticks and switches; of one
+    /// that ran on another CPU when the recording began it told less than it had. No task runs longer than time passes: what
+    /// is beyond that was before.
+    pub fn begins_no_earlier(&mut self, time: Nanos, work: Nanos) {
+        if self.parent.is_none() && time > self.born {
+            self.before += work.since(self.before).since(time.since(self.born));
+        }
+    }
+
     /// What comes next is this.
     pub fn resume(&mut self, aside: Aside) {
         Aside { steps: self.steps, readings: self.readings, expiries: self.expiries } = aside;

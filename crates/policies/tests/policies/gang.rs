@@ -32,6 +32,22 @@ pub fn running(world: &World, jobs: &[Vec<TaskId>]) -> Vec<usize> {
     jobs.iter().map(|job| job.iter().filter(|task| world.cpu_of(**task).is_some()).count()).collect()
 }
 
+/// All of these sleep, each as soon as it runs.
+pub fn sleep(world: &mut World, tasks: &[TaskId]) {
+    for task in tasks {
+        while world.cpu_of(*task).is_none() {
+            world.run_ms(1);
+        }
+        world.block(*task);
+    }
+}
+
+/// The job is no more.
+pub fn end(world: &mut World, job: &[TaskId]) {
+    world.place(job, CgroupId::ROOT);
+    sleep(world, job);
+}
+
 /// Theory 1 to 3: jobs of as many hogs as there are CPUs run as a whole or not at all, half of the time each.
 #[test]
 fn a_job_runs_as_a_whole_or_not_at_all() {
@@ -219,8 +235,15 @@ fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
 /// Theory 2: those that are too many are spread evenly, as far as they may use all CPUs.
 #[test]
 fn a_job_larger_than_the_machine_fills_its_cells_evenly() {
-    let cases: [(u32, usize, &[usize]); 6] =
-        [(2, 4, &[2, 2]), (2, 5, &[3, 2]), (3, 7, &[3, 2, 2]), (4, 9, &[3, 2, 2, 2]), (4, 16, &[4; 4]), (1, 3, &[3])];
+    let cases: [(u32, usize, &[usize]); 7] = [
+        (2, 4, &[2, 2]),
+        (2, 5, &[3, 2]),
+        (3, 7, &[3, 2, 2]),
+        (4, 6, &[2, 2, 1, 1]),
+        (4, 9, &[3, 2, 2, 2]),
+        (4, 16, &[4; 4]),
+        (1, 3, &[3]),
+    ];
     for (cpus, tasks, expected) in cases {
         assert_eq!(fillings(cpus, tasks, &[]), expected, "{tasks} on {cpus}");
     }
@@ -261,12 +284,7 @@ fn turns_are_as_long_as_they_should_be() {
     }
     let others: Vec<TaskId> = jobs.iter().flatten().copied().filter(|task| *task != sleeper).collect();
     world.block(sleeper);
-    for task in others {
-        while world.cpu_of(task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(task);
-    }
+    sleep(&mut world, &others);
     world.wake(0, sleeper, false);
     assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }
@@ -275,13 +293,7 @@ fn turns_are_as_long_as_they_should_be() {
 #[test]
 fn a_row_of_nobody_has_no_turn() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
-    world.place(&jobs[0], CgroupId::ROOT);
-    for task in &jobs[0] {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
+    end(&mut world, &jobs[0]);
     let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
     let before = [1, 2].map(|job| ran(&world, &jobs[job]));
     world.run_ms(6_000);
@@ -295,13 +307,7 @@ fn a_row_of_nobody_has_no_turn() {
 #[test]
 fn a_job_that_ends_leaves_its_cells() {
     let (mut world, jobs) = world("gang", 4, &[2, 2], 2);
-    world.place(&jobs[1], CgroupId::ROOT);
-    for task in &jobs[1] {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
+    end(&mut world, &jobs[1]);
     let group = world.group(CgroupId::ROOT, "next", 100);
     world.place(&jobs[2], group);
     world.run_ms(2_000);
@@ -329,18 +335,36 @@ fn many_jobs_have_a_row_each() {
 #[test]
 fn alternates_come_from_any_row() {
     let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
-    for job in &jobs[..3] {
-        for task in job {
-            while world.cpu_of(*task).is_none() {
-                world.run_ms(1);
-            }
-            world.block(*task);
-        }
-    }
+    sleep(&mut world, &jobs[..3].concat());
     for _ in 0..1_000 {
         assert_eq!(running(&world, &jobs)[3], 4, "nobody else is awake");
         world.run_ms(1);
     }
+}
+
+/// Theory 4: also when the first row has nobody.
+#[test]
+fn alternates_come_when_the_first_row_is_empty() {
+    let (mut world, mut jobs) = world("gang", 2, &[2], 0);
+    // Both have a task that is bound, so neither moves to the first row.
+    for number in 1..3 {
+        let attributes = [world.attributes(), world.pinned(1, 0)];
+        let job: Vec<TaskId> = attributes.into_iter().map(|one| world.spawn(0, one)).collect();
+        let group = world.group(CgroupId::ROOT, &format!("bound{number}"), 100);
+        world.place(&job, group);
+        world.run_ms(1_000);
+        jobs.insert(number, job);
+    }
+    end(&mut world, &jobs[0]);
+    world.run_ms(2_000);
+    let row = |task: &TaskId| world.last_queued(*task).dsq / 2;
+    assert_eq!(jobs[1..3].concat().iter().map(row).collect::<Vec<_>>(), [1, 1, 2, 2]);
+    while running(&world, &jobs)[1] != 2 {
+        world.run_ms(1);
+    }
+    world.run_ms(10);
+    world.block(jobs[1][0]);
+    assert_eq!(running(&world, &jobs)[1..3], [1, 1]);
 }
 
 /// Theory 5: a CPU that a row leaves free runs tasks of no job, whichever they are.

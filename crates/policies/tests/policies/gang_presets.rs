@@ -1,29 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules of `policies/gang` for cells that become free, for tasks that share one, and for jobs that are processes.
 
-use crate::gang::{running, world};
+use crate::gang::{end, running, sleep, world};
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::{CgroupId, Identity, Leave, TaskAttributes};
 use launch_profile::Told;
 use machine_model::Machine;
 use std::collections::BTreeSet;
-
-/// All of these sleep, each as soon as it runs.
-fn sleep(world: &mut World, tasks: &[TaskId]) {
-    for task in tasks {
-        while world.cpu_of(*task).is_none() {
-            world.run_ms(1);
-        }
-        world.block(*task);
-    }
-}
-
-/// The job is no more.
-fn end(world: &mut World, job: &[TaskId]) {
-    world.place(job, CgroupId::ROOT);
-    sleep(world, job);
-}
 
 /// The rows in which the tasks of a job were last put in line.
 fn rows(world: &World, job: &[TaskId]) -> BTreeSet<u64> {
@@ -123,9 +107,8 @@ fn a_job_with_a_bound_task_stays() {
         let tasks = two_jobs(&mut world, 2, bound);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Somebody is left who has the other turns.
-        let third = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
-        world.kernel.wake_new(CpuId(0), third);
-        world.settle();
+        let attributes = world.attributes();
+        world.spawn(0, attributes);
         end(&mut world, &tasks[..2]);
         world.run_ms(3_000);
         assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
@@ -141,20 +124,19 @@ fn a_job_with_a_bound_task_stays() {
 /// Theory 8: it stays, too, when one of it leaves who is not bound; the one who is has not left.
 #[test]
 fn a_job_stays_while_its_bound_task_does() {
-    for bound in [true, false] {
-        let mut world = World::new("gang", "node:1 l3:1 core:3 pu:1", 1000);
-        let tasks = two_jobs(&mut world, 3, bound);
-        let (first, second) = tasks.split_at(3);
+    for (size, bound) in [(2, true), (3, true), (3, false), (2, false)] {
+        let mut world = World::new("gang", &format!("node:1 l3:1 core:{size} pu:1"), 1000);
+        let tasks = two_jobs(&mut world, size, bound);
+        let (first, second) = tasks.split_at(size);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
         // Together with another one it has the turns between those of the job.
         world.place(&second[..1], CgroupId::ROOT);
-        let other = world.kernel.fork(CpuId(0), world.attributes()).unwrap();
-        world.kernel.wake_new(CpuId(0), other);
-        world.settle();
+        let attributes = world.attributes();
+        world.spawn(0, attributes);
         world.run_ms(1_000);
         end(&mut world, first);
         world.run_ms(3_000);
-        assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
+        assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}, size {size}");
     }
 }
 
@@ -352,10 +334,26 @@ fn a_process_takes_one_number_at_once() {
 /// thread have a row together.
 #[test]
 fn a_process_of_one_thread_is_no_job_of_its_own() {
+    [true, false].into_iter().for_each(one_thread_is_no_job);
+}
+
+/// The process of two threads comes first, or as one of one thread after the others.
+fn one_thread_is_no_job(pair_first: bool) {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();
+    let mut pair = vec![];
+    if pair_first {
+        pair = process(&mut world, 2, &attributes);
+    }
     let single: Vec<TaskId> = (0..2).map(|_| process(&mut world, 1, &attributes)[0]).collect();
-    let mut pair = process(&mut world, 2, &attributes);
+    if !pair_first {
+        pair = process(&mut world, 1, &attributes);
+        world.run_ms(1_000);
+        // Its second thread.
+        let identity = Identity { process: Some(pair[0]), ..Identity::default() };
+        pair.push(world.kernel.fork(CpuId(0), TaskAttributes { identity, ..attributes.clone() }).unwrap());
+        wake_new(&mut world, &pair[1..]);
+    }
     world.run_ms(2_000);
     let together = |world: &mut World, jobs: &[Vec<TaskId>]| {
         let mut whole = vec![0; jobs.len()];
@@ -376,8 +374,9 @@ fn a_process_of_one_thread_is_no_job_of_its_own() {
     let cpu = world.cpu_of(last).unwrap();
     world.leave(cpu, Leave::Exit);
     world.run_ms(2_000);
-    let cells: BTreeSet<u64> = single.iter().chain(&pair).map(|task| world.last_queued(*task).dsq).collect();
-    assert_eq!(cells, [0, 1].into());
+    let cells = world.numbers("cells");
+    let tasks: u32 = cells.chunks(2).filter(|cell| cell[0] == 64).map(|cell| cell[1]).sum();
+    assert_eq!((rows_held(&world, 63), tasks), ([0].into(), 3));
     let thread = TaskAttributes { kernel_thread: true, ..attributes };
     let thread = process(&mut world, 1, &thread)[0];
     world.run_ms(1_000);

@@ -429,6 +429,10 @@ fn cpus_of_a_cgroup_that_ends_go_back() {
     let (mut world, all, groups) = world("sets@strict", "node:2 l3:1 core:4 pu:1", &[(4, 0, 0, 4)], 8);
     world.run_ms(100);
     assert_eq!((places(&world, &all[1]), places(&world, &all[0])), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
+    // Nobody is there who could go on running.
+    for task in &all[1] {
+        world.block(*task);
+    }
     world.place(&all[1], CgroupId::ROOT);
     world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
     world.settle();
@@ -457,12 +461,14 @@ fn lent_time_is_shared_evenly() {
 fn single_threads_of_cores_are_lent() {
     let (mut world, all, _) = world("sets", "node:1 core:2 pu:2", &[(2, 0, 0, 2)], 2);
     world.run_ms(100);
-    world.block(all[1][0]);
-    world.run_ms(3);
-    let busy = places(&world, &all[0])[0];
+    // Whoever wakes goes to its own set's CPUs while they idle; so the last one idles, of the job's.
+    let all = all.concat();
+    all.iter().for_each(|task| world.block(*task));
+    all[..3].iter().for_each(|task| world.wake(0, *task, false));
+    assert_eq!((places(&world, &all[..2]), places(&world, &all[2..])), (vec![0, 1], vec![2]));
     let attributes = world.attributes();
-    let new = world.spawn(busy, attributes);
-    assert!(world.cpu_of(new).is_some_and(|cpu| cpu != busy));
+    let new = world.spawn(0, attributes);
+    assert_eq!(world.cpu_of(new), Some(3));
 }
 
 /// When nothing is reserved any more whoever wakes goes where it was.
