@@ -246,7 +246,7 @@ impl Machine {
         Fault { kind, function: function.name.clone(), insn, source, own, helper }
     }
 
-    /// The fault of a function whose result kernels refuse, for this reason. It has returned, so the fault is the whole function's.
+    /// The fault of a function whose result kernels refuse, for this reason. The function has returned: the fault is all of it.
     pub fn refused_result(&self, function: FunctionId, why: String) -> Fault {
         let function = self.program.functions[function.0 as usize].name.clone();
         Fault {
