@@ -575,14 +575,20 @@ static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 	note->work_ns = task->se.sum_exec_runtime;
 }
 
-/* Where cores have several threads, turns count that end in whatever way. */
+/*
+ * Where cores have several threads, turns count that end in whatever way. The other one's count seems to go back a little if it
+ * begins to be busy between the two moments at which this CPU looks at its clock and at the count.
+ */
 static __u64 look_beside(struct task_struct *prev, struct task_struct *next)
 {
 	struct note *note = note_of(prev);
 	__u64 now = bpf_ktime_get_ns();
+	__s64 more;
 
 	if (note && note->beside_before_ns) {
-		note->beside_ns += busy_beside(now) + 1 - note->beside_before_ns;
+		more = busy_beside(now) + 1 - note->beside_before_ns;
+		if (more > 0)
+			note->beside_ns += more;
 		note->beside_before_ns = 0;
 	}
 	note_busy(next->pid, now);
