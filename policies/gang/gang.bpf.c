@@ -8,9 +8,9 @@
  *
  * 2. The matrix. Its columns are the CPUs, its rows are slices of time. Each task of a job has a cell, and all cells of a job
  *    are in one row: the first row with as many free columns as the job has tasks. A job that grows beyond what is free in
- *    its row goes to another one, each task when it is next put in line. A job with more tasks than there are CPUs has
- *    several of them in each of its cells, spread evenly: the paper has no such job, and where some must take turns it is best
- *    that no cell has more of them than another.
+ *    its row goes to another one, each task when it is next put in line; until then the columns that they will have there
+ *    are not free for others. A job with more tasks than there are CPUs has several of them in each of its cells, spread
+ *    evenly: the paper has no such job, and where some must take turns it is best that no cell has more of them than another.
  *
  * 3. Rows take turns of 100 ms. At the end of each, every CPU is told to look again, and takes its cell of the next row.
  *
@@ -75,6 +75,7 @@ struct cell cells[CELLS];
 struct gang {
 	u32 row;
 	u32 tasks;
+	u32 placed;	/* of its tasks: those with a cell, of this row or of an older one */
 	u32 moves;
 	bool is_bound;	/* some task of it may not use all CPUs */
 };
@@ -155,6 +156,7 @@ static __noinline void leave_cell(struct task *t)
 	if (t->cell >= CELLS)
 		return;
 	__sync_fetch_and_add(&row_tasks[row_of(t->cell) % MOST_ROWS], -1);
+	__sync_fetch_and_add(&gang_of(t->job)->placed, -1);
 	if (__sync_fetch_and_add(&cell->tasks, -1) == 1) {
 		WRITE_ONCE(cell->job, 0);
 		WRITE_ONCE(unpacked, nr_rows + 1);
@@ -166,6 +168,7 @@ static __always_inline void take_cell(struct task *t, u32 cell)
 {
 	__sync_fetch_and_add(&cell_at(cell)->tasks, 1);
 	__sync_fetch_and_add(&row_tasks[row_of(cell) % MOST_ROWS], 1);
+	__sync_fetch_and_add(&gang_of(t->job)->placed, 1);
 	t->cell = cell;
 }
 
@@ -196,29 +199,28 @@ static __noinline bool share_cell(struct task_struct *p, struct task *t, u32 row
 	return (even && find_cell(p, t, row, even)) || find_cell(p, t, row, even + 1) || find_cell(p, t, row, ~0U);
 }
 
-/*
- * The first row with so many columns that are free, or are the job's, among them one that `p` may use; `nr_rows` if there is
- * none.
- */
-static __noinline u32 row_for(struct task_struct *p, u32 job, u32 columns)
+/* Whether `p` may use one of the columns of the row that are free or the job's. */
+static __noinline bool has_column_for(struct task_struct *p, u32 row, u32 job)
 {
-	u32 row = 0, found = 0;
-	bool fits = false;
-	int number;
+	int column;
 
-	for_range(number, 0, nr_rows * nr_online) {
+	for_range(column, 0, nr_online) {
+		u32 number = row * nr_online + column;
 		u32 owner = READ_ONCE(cell_at(number)->job);
 
-		if (row_of(number) != row) {
-			row = row_of(number);
-			found = 0;
-			fits = false;
-		}
-		if (owner && owner != job + 1)
-			continue;
-		found++;
-		fits = fits || bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr);
-		if (fits && found >= columns)
+		if ((!owner || owner == job + 1) && bpf_cpumask_test_cpu(cpu_of_cell(number), p->cpus_ptr))
+			return true;
+	}
+	return false;
+}
+
+/* The first row where the job may have so many columns, among them one that `p` may use; `nr_rows` if there is none. */
+static __noinline u32 row_for(struct task_struct *p, u32 job, u32 columns)
+{
+	int row;
+
+	for_range(row, 0, nr_rows) {
+		if (room_in(row, job) >= columns && has_column_for(p, row, job))
 			return row;
 	}
 	return nr_rows;

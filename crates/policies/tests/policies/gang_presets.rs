@@ -161,6 +161,27 @@ fn a_bound_job_goes_where_its_column_is_free() {
     }
 }
 
+/// Theory 2: the columns of those on their way to a row are not free for others. Jobs that took them from each other would
+/// change their rows for ever, and never run as a whole.
+#[test]
+fn jobs_come_to_rest() {
+    for sizes in [&[6, 4, 8, 7][..], &[7, 8, 4, 6], &[5, 5, 5, 5, 5, 5], &[8, 6, 6, 5, 3, 7]] {
+        let (mut world, jobs) = world("gang", 12, sizes, 0);
+        let attributes = world.pinned(5, 0);
+        let bound = process(&mut world, 1, &attributes);
+        let group = world.group(CgroupId::ROOT, "bound", 100);
+        world.place(&bound, group);
+        world.run_ms(2_000);
+        let all = |world: &World| jobs[..sizes.len()].iter().map(|job| rows(world, job)).collect::<Vec<_>>();
+        let before = all(&world);
+        assert!(before.iter().all(|rows| rows.len() == 1), "{sizes:?}: {before:?}");
+        for _ in 0..40 {
+            world.run_ms(100);
+            assert_eq!(all(&world), before, "{sizes:?}");
+        }
+    }
+}
+
 /// Who ran on CPU 0 in turn, for so long in each stint.
 fn stints(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
     let mut stints: Vec<(TaskId, u64)> = vec![];
