@@ -51,7 +51,7 @@ fn t1_a_refused_fork_makes_no_task() {
 fn t1_a_thread_is_in_the_process_of_the_task_that_forks_it() {
     let refuse = "ON_INIT_TASK=return p->tgid == p->pid ? 0 : -p->tgid;";
     let mut bench = Bench::probe(1, &with(&["OP_TASK", refuse]));
-    let mut fork = |thread, parent| {
+    let mut fork = |thread, parent, process| {
         let attributes = kernel_model::TaskAttributes {
             name: "child".into(),
             policy: Policy::Other,
@@ -61,13 +61,16 @@ fn t1_a_thread_is_in_the_process_of_the_task_that_forks_it() {
             own_cpu: None,
             thread,
             parent,
-            identity: kernel_model::Identity::default(),
+            identity: kernel_model::Identity { process, ..Default::default() },
         };
         bench.kernel.fork(CpuId(0), attributes)
     };
-    let leader = fork(false, None).expect("a process");
-    assert_eq!(fork(true, Some(leader)), Err(-(event_log::modelled_pid(leader) as i32)));
-    assert!(fork(false, Some(leader)).is_ok(), "a child is a process of its own");
+    let leader = fork(false, None, None).expect("a process");
+    let refused = Err(-(event_log::modelled_pid(leader) as i32));
+    assert_eq!(fork(true, Some(leader), None), refused);
+    let child = fork(false, Some(leader), None).expect("a child is a process of its own");
+    assert_eq!(fork(true, None, Some(leader)), refused, "nobody says who made it");
+    assert_eq!(fork(true, Some(child), Some(leader)), refused, "its process is the named one, not its parent's");
 }
 
 #[test]
