@@ -47,16 +47,7 @@ fn jobs_move_up_as_a_whole() {
 /// Theory 8: what does not fit stays, and a later one that does takes the room.
 #[test]
 fn a_job_that_does_not_fit_stays() {
-    // One after the other, so that they stand in this order: 2 and 2, 3, 2.
-    let (mut world, mut jobs) = world("gang", 4, &[], 9);
-    let mut tasks = jobs.remove(0);
-    for (number, size) in [2, 2, 3, 2].into_iter().enumerate() {
-        let group = world.group(CgroupId::ROOT, &format!("j{number}"), 100);
-        let job: Vec<TaskId> = tasks.drain(..size).collect();
-        world.place(&job, group);
-        jobs.push(job);
-        world.run_ms(1_000);
-    }
+    let (mut world, jobs, _) = one_by_one(&[2, 2, 3, 2]);
     let all = |world: &World| jobs.iter().map(|job| rows(world, job)).collect::<Vec<_>>();
     assert_eq!(all(&world), [0, 0, 1, 2].map(|row| [row].into()));
     end(&mut world, &jobs[0]);
@@ -182,6 +173,84 @@ fn jobs_come_to_rest() {
     }
 }
 
+/// The rows of the first `count` jobs, as `struct gang` has them.
+fn rows_of_jobs(world: &World, count: usize) -> Vec<u32> {
+    let gangs = world.numbers("gangs");
+    (1..=count).map(|job| gangs[GANG_WORDS * job]).collect()
+}
+
+/// Words of a `struct gang`: row, tasks, placed, moves, is_bound.
+const GANG_WORDS: usize = 5;
+
+/// Four CPUs and jobs of so many hogs, a second apart, so that they stand in this order; and their cgroups.
+fn one_by_one(sizes: &[usize]) -> (World, Vec<Vec<TaskId>>, Vec<CgroupId>) {
+    let (mut world, mut all) = world("gang", 4, &[], sizes.iter().sum());
+    let mut tasks = all.remove(0);
+    let (mut jobs, mut groups) = (vec![], vec![]);
+    for (number, size) in sizes.iter().enumerate() {
+        let job: Vec<TaskId> = tasks.drain(..*size).collect();
+        groups.push(world.group(CgroupId::ROOT, &format!("j{number}"), 100));
+        world.place(&job, groups[number]);
+        world.run_ms(1_000);
+        jobs.push(job);
+    }
+    (world, jobs, groups)
+}
+
+/// So many tasks that sleep come into a cgroup.
+fn add_sleepers(world: &mut World, count: usize, group: CgroupId) {
+    let attributes = world.attributes();
+    let sleepers = asleep(world, count, &attributes);
+    world.place(&sleepers, group);
+}
+
+/// Theory 2: what tasks will need that have no cell yet is not free for who would move up.
+#[test]
+fn columns_of_who_will_come_are_not_free() {
+    for (sleepers, size, moves) in [(0, 3, true), (1, 3, false), (1, 2, true), (2, 1, true), (3, 1, false)] {
+        let (mut world, jobs, groups) = one_by_one(&[1, 3, size]);
+        assert_eq!(rows_of_jobs(&world, 3), [0, 0, 1]);
+        add_sleepers(&mut world, sleepers, groups[0]);
+        end(&mut world, &jobs[1]);
+        world.run_ms(8_000);
+        assert_eq!(rows_of_jobs(&world, 3)[2], u32::from(!moves), "{sleepers} sleep, {size} wait");
+    }
+}
+
+/// Theory 2: a job none of whose tasks has a cell needs no columns yet, also if earlier ones of it had.
+#[test]
+fn who_has_never_been_in_line_needs_no_columns() {
+    let (mut world, jobs, groups) = one_by_one(&[4, 4]);
+    assert_eq!(rows_of_jobs(&world, 2), [0, 1]);
+    end(&mut world, &jobs[0]);
+    add_sleepers(&mut world, 4, groups[0]);
+    world.run_ms(8_000);
+    assert_eq!(rows_of_jobs(&world, 2), [0, 0]);
+}
+
+/// Theory 8: one job moves up in each turn, and rows are looked at once after a cell became free, each when its turn ends.
+#[test]
+fn rows_are_looked_at_once() {
+    let (mut world, jobs) = world("gang", 4, &[4, 2, 2], 1);
+    world.run_ms(10_000);
+    assert_eq!(world.numbers("unpacked"), [0]);
+    end(&mut world, &jobs[0]);
+    let mut left = world.numbers("unpacked")[0];
+    assert_eq!(left, 64 + 1);
+    let (mut rows, mut looks) = (rows_of_jobs(&world, 3)[1..].to_vec(), 0);
+    for _ in 0..10_000 {
+        world.run_ms(1);
+        let (rows_now, left_now) = (rows_of_jobs(&world, 3)[1..].to_vec(), world.numbers("unpacked")[0]);
+        let moved = rows.iter().zip(&rows_now).filter(|(before, now)| before != now).count();
+        assert!(moved <= 1, "{rows:?} to {rows_now:?}");
+        assert!(left_now >= left || left_now == left - 1, "{left} to {left_now}");
+        looks += u32::from(left_now < left);
+        (rows, left) = (rows_now, left_now);
+    }
+    assert_eq!((rows, left), (vec![0, 0], 0));
+    assert!(looks >= 64, "{looks}");
+}
+
 /// Who ran on CPU 0 in turn, for so long in each stint.
 fn stints(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
     let mut stints: Vec<(TaskId, u64)> = vec![];
@@ -261,6 +330,16 @@ fn nobody_waits_for_ever_behind_who_has_begun() {
     let waited: Vec<u64> = ran[..5].iter().copied().filter(|ran| *ran < 20_000).collect();
     assert_eq!(waited.len(), 3, "two have the cells: {ran:?}");
     assert!(waited.iter().all(|ran| (5..=6).contains(ran)), "1 ms every 11 s: {ran:?}");
+}
+
+/// Theory 7: in each row somebody looks for who is overdue.
+#[test]
+fn who_is_overdue_is_found_in_any_row() {
+    let (mut world, jobs) = world("gang@fifo", 8, &[8, 8, 12], 0);
+    world.began.clear();
+    world.run_ms(13_000);
+    let began: BTreeSet<TaskId> = world.began.iter().map(|(_, task)| *task).collect();
+    assert!(jobs[2].iter().all(|task| began.contains(task)), "{began:?}");
 }
 
 /// Theory 7: overdue is who has waited for 10 s to the nanosecond when somebody looks: every second from the beginning.
