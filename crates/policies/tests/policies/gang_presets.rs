@@ -222,8 +222,8 @@ fn columns_of_who_will_come_are_not_free() {
 fn who_has_never_been_in_line_needs_no_columns() {
     let (mut world, jobs, groups) = one_by_one(&[4, 4]);
     assert_eq!(rows_of_jobs(&world, 2), [0, 1]);
-    end(&mut world, &jobs[0]);
     add_sleepers(&mut world, 4, groups[0]);
+    end(&mut world, &jobs[0]);
     world.run_ms(8_000);
     assert_eq!(rows_of_jobs(&world, 2), [0, 0]);
 }
