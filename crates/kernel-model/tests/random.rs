@@ -431,3 +431,20 @@ fn whom_a_scheduler_sends_to_an_offline_cpu_waits_behind_the_local_queue() {
     }
     assert!(ran(world.bench.log()));
 }
+
+/// A CPU that comes online looks into the global queue before it idles: nobody would tell it later that a task is there.
+#[test]
+fn a_cpu_that_comes_takes_whom_the_global_queue_holds() {
+    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsOnline).unwrap();
+    let mut world = World::new(kind, machine(2, 1, 8, 8));
+    let (stays, comes) = (CpuId(0), CpuId(1));
+    world.play(&Step::Hotplug { cpu: 1 });
+    for mask in [0b01, 0b01, 0b10] {
+        world.play(&Step::Fork { mask, policy: 5 });
+    }
+    // The third is sent to CPU 1, which is offline, and waits in the global queue behind the first two.
+    world.bench.run(&[stays.0], Nanos::from_ms(500));
+    assert_eq!(world.bench.kernel.current(comes), TaskId::NONE);
+    world.play(&Step::Hotplug { cpu: 1 });
+    assert_eq!(world.bench.kernel.current(comes), TaskId(2));
+}

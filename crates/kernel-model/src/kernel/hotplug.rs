@@ -3,7 +3,7 @@
 //!
 //! A CPU goes in three steps, each of which the driver asks for in its time. In a kernel the thread `cpuhp/N` takes the first
 //! two on that CPU, as a task of the scheduler that has to get its turn. A driver may have such a task; without one
-//! `update_idle` is called as if it had come and gone.
+//! the scheduler sees an idle CPU stop idling and idle again, as if it had come and gone.
 //! 1. [`Kernel::deactivate_cpu`]: tasks no longer come here. Whoever runs, and whoever is picked from now on, is taken
 //!    to another CPU by the migration helper (`balance_push`). The scheduler still dispatches: those of its queues'
 //!    tasks that are here must leave too. A kernel waits for RCU after this.
@@ -118,11 +118,13 @@ impl Kernel {
         self.core.idle.spans.set_members(&members);
         let idles = self.core.current(cpu) == TaskId::NONE;
         if idles {
+            self.core.cpus[cpu.index()].occupied = true;
             self.update_idle(cpu, false);
         }
         self.tell_hotplug(cpu, true);
         if idles {
-            self.update_idle(cpu, true);
+            // Its thread is done: the CPU looks for whom it serves next, in the global queue among others.
+            self.core.resched(cpu);
         }
         self.finish();
     }
