@@ -127,6 +127,8 @@ struct Life {
     runnable: bool,
     running: bool,
     enqueued: bool,
+    /// When it was enqueued last, all CPUs that it may use were online.
+    reachable: bool,
 }
 
 impl World {
@@ -318,6 +320,9 @@ impl World {
         for entry in self.bench.log() {
             let mut parts = entry.split(':');
             let (op, task) = (parts.next().unwrap(), parts.nth(1).unwrap().split('(').next().unwrap());
+            // A CPU that goes is offline for whoever is enqueued in that step, one that comes is online.
+            let allowed = task.parse().ok().map(|number| self.bench.kernel.allowed(TaskId(number)));
+            let reachable = allowed.is_some_and(|allowed| allowed.is_subset(&self.online));
             let life = self.life.entry(task.to_owned()).or_default();
             match op {
                 "runnable" => assert!(!std::mem::replace(&mut life.runnable, true), "{entry}: it was runnable"),
@@ -332,7 +337,7 @@ impl World {
                 "stopping" => assert!(std::mem::replace(&mut life.running, false), "{entry}: it was not running"),
                 "enqueue" => {
                     assert!(life.runnable && !life.running, "{entry}: it is not waiting");
-                    life.enqueued = true;
+                    (life.enqueued, life.reachable) = (true, reachable);
                 }
                 "dequeue" => assert!(std::mem::replace(&mut life.enqueued, false), "{entry}: it was not in custody"),
                 "exit_task" => assert!(!life.runnable && !life.running, "{entry}: it is not gone"),
@@ -341,18 +346,19 @@ impl World {
         }
     }
 
-    /// Higher classes sleep; then every ext task that is runnable runs within two seconds.
+    /// Higher classes sleep; then every ext task that is runnable runs within two seconds, or waits for ever while all
+    /// its CPUs are busy where the scheduler serves only those it can reach.
     fn nobody_is_lost(&mut self, serves: Serves) {
         self.bench.kernel.end_suspend(self.cpu(0));
         self.bench.settle();
+        self.judge();
         let cpus = self.online();
-        let mut waiting: Vec<TaskId> = Vec::new();
+        let mut waiting: Vec<(TaskId, bool)> = Vec::new();
         for (number, task) in self.tasks.iter().enumerate() {
-            let life = self.life.get(&number.to_string());
-            let id = TaskId(number as u32);
-            let served = |id| serves == Serves::Everybody || self.bench.kernel.allowed(id).is_subset(&self.online);
-            if task.is_some() && life.is_some_and(|life| life.runnable && !life.running) && served(id) {
-                waiting.push(id);
+            let life = self.life.get(&number.to_string()).filter(|life| life.runnable && !life.running);
+            if let (Some(_), Some(life)) = (task, life) {
+                let served = serves == Serves::Everybody || life.reachable;
+                waiting.push((TaskId(number as u32), served));
             }
         }
         for _ in 0..500 {
@@ -365,10 +371,13 @@ impl World {
             }
             // A task may come and go between two looks: the log tells too.
             let log = self.bench.log();
-            waiting.retain(|&task| {
+            let kernel = &self.bench.kernel;
+            waiting.retain(|&(task, served)| {
                 let ran = format!(":{task}");
+                let may_come = self.online.intersection(kernel.allowed(task));
                 !log.iter().any(|entry| entry.starts_with("running") && entry.ends_with(&ran))
-                    && self.bench.kernel.current(self.bench.kernel.task_cpu(task)) != task
+                    && kernel.current(kernel.task_cpu(task)) != task
+                    && (served || may_come.iter().any(|cpu| kernel.current(cpu) == TaskId::NONE))
             });
             if waiting.is_empty() {
                 return;
@@ -415,7 +424,7 @@ proptest! {
 /// one that waited for CPU 0, which is offline now, and is sent there again, waits in the global queue until they sleep.
 #[test]
 fn whom_a_scheduler_sends_to_an_offline_cpu_waits_behind_the_local_queue() {
-    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsOnline).unwrap();
+    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsReachable).unwrap();
     let mut world = World::new(kind, machine(2, 1, 8, 8));
     for mask in [0b10, 0b10, 0b01, 0b01] {
         world.play(&Step::Fork { mask, policy: 5 });
@@ -435,7 +444,7 @@ fn whom_a_scheduler_sends_to_an_offline_cpu_waits_behind_the_local_queue() {
 /// A CPU that comes online looks into the global queue before it idles: nobody would tell it later that a task is there.
 #[test]
 fn a_cpu_that_comes_takes_whom_the_global_queue_holds() {
-    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsOnline).unwrap();
+    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsReachable).unwrap();
     let mut world = World::new(kind, machine(2, 1, 8, 8));
     let (stays, comes) = (CpuId(0), CpuId(1));
     world.play(&Step::Hotplug { cpu: 1 });

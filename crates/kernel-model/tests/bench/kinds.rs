@@ -14,9 +14,10 @@ const ANYWHERE: &str =
 pub enum Serves {
     /// Whoever is runnable.
     Everybody,
-    /// Whoever may use online CPUs only: whom it sends to another one waits in the global queue, which a CPU looks at
-    /// when its own queue is empty (P3, P4), and that may never be.
-    WhoIsOnline,
+    /// Whoever was enqueued when all CPUs that it may use were online: whom it sends to another one waits in the global
+    /// queue, which a CPU looks at when its own queue is empty (P3, P4), and that may never be, even when that CPU is
+    /// online again.
+    WhoIsReachable,
     /// Not everybody.
     Some,
 }
@@ -31,7 +32,7 @@ pub const KINDS: [(&[&str], Serves); 9] = [
         Serves::Everybody,
     ),
     (&["ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,1000000,0);", "OP_PREEMPT", "OP_YIELD", "FLAGS=4"], Serves::Everybody),
-    (&[ANYWHERE], Serves::WhoIsOnline),
+    (&[ANYWHERE], Serves::WhoIsReachable),
     (
         &[
             "ON_ENQUEUE=hold(p);",
