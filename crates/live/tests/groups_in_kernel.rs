@@ -156,7 +156,7 @@ fn threads_are_where_their_groups_are_and_nothing_is_left_after_an_interrupt() {
     assert_eq!(weights, ["50", "300", "700"]);
     assert_eq!(read("a/x/cpu.max"), "50000 100000");
     let thread = read("a/x/cgroup.threads");
-    let status = || fs::read_to_string(format!("/proc/{}/task/{thread}/status", child.id())).unwrap_or_default();
+    let status = || fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     // The real number is the group's user; the others stay.
     eventually("a thread of user 1001", || status().contains("Uid:\t1001\t0\t0\t0"));
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
