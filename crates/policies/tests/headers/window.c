@@ -75,15 +75,23 @@ static void orders_are_those_of_the_papers(void)
 	/* The last deadline that is told apart, and the longest windows. */
 	struct stream last = { .w = { .now_x = 255, .now_y = 255 }, .deadline = (1ULL << DEADLINE_BITS) - 1 };
 	CHECK(key_of(&last, false) >> 63 == 0 && key_of(&last, true) >> 63 == 0, "keys are positive");
+	/* A deadline has its bits and no more: what is above is not told apart. */
+	struct stream beyond = last, first = last;
+	beyond.deadline = 1ULL << DEADLINE_BITS;
+	first.deadline = 0;
+	for (int order = 0; order < 2; order++)
+		CHECK(key_of(&beyond, order) == key_of(&first, order), "%d", order);
 }
 
-/* Fractions of the longest windows differ least. */
+/* Fractions of the longest windows differ least, and the latest deadline has all of its bits. */
 static void fractions_are_told_apart(void)
 {
+	u64 latest = ~0ULL >> 1;
+
 	for (u32 n = 0; n < 3 * 255 * 255; n++) {
 		struct window a = { .now_x = n % 255 + 1, .now_y = 255 };
 		struct window b = { .now_x = n / 255 % 255 + 1, .now_y = 255 - n / 255 / 255 };
-		s64 keys = (s64)(window_key(&a, 0, true) - window_key(&b, 0, true));
+		s64 keys = (s64)(window_key(&a, latest, true) - window_key(&b, latest, true));
 
 		if (by_window(&a, &b))
 			CHECK(sign(keys) == sign(by_window(&a, &b)), "%u/%u and %u/%u", a.now_x, a.now_y, b.now_x, b.now_y);

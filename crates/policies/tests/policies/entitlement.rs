@@ -217,3 +217,27 @@ fn each_cpu_is_known_by_itself() {
         assert_eq!(world.cpu_of(tasks[0]), Some(1 - late));
     }
 }
+
+/// Whoever wakes goes before those who are later, not before its equals.
+#[test]
+fn equals_do_not_interrupt_each_other() {
+    let mut world = World::new("entitlement", "node:1 core:2 pu:1", 1000);
+    let attributes = vec![world.attributes(); 3];
+    let tasks = world.start(attributes);
+    tasks.iter().for_each(|task| world.block(*task));
+    // By then all usage is forgotten: it is the least for all of them.
+    world.run_ms(400_000);
+    tasks.iter().for_each(|task| world.wake(0, *task, false));
+    assert_eq!([0, 1].map(|cpu| world.running(cpu)), [tasks[0], tasks[1]]);
+}
+
+/// Where there is one CPU a thread of the kernel that belongs to none has its share, and no more.
+#[test]
+fn a_thread_of_the_kernel_that_belongs_to_no_cpu_has_its_share() {
+    let mut world = World::new("entitlement", "node:1 core:1 pu:1", 1000);
+    let thread = TaskAttributes { kernel_thread: true, ..world.attributes() };
+    let tasks = world.start(vec![world.attributes(), thread]);
+    world.run_ms(20_000);
+    let ran = [0, 1].map(|task| world.ran_ms(tasks[task]));
+    assert!(ran.iter().all(|ran| (9_000..=11_000).contains(ran)), "{ran:?}");
+}

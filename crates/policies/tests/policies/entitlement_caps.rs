@@ -8,6 +8,7 @@ use ids::TaskId;
 use kernel_model::{CgroupId, CgroupKnobs, TaskAttributes};
 use launch_profile::{Cap, Told};
 use machine_model::Machine;
+use std::collections::BTreeSet;
 
 const SPEC: &str = "entitlement,half_life_ms=1000,slice_us=20000";
 const ONE: &str = "node:1 core:1 pu:1";
@@ -165,11 +166,9 @@ fn background_has_what_nobody_wants() {
     assert_eq!(world.running(0), hog, "it interrupts, though it has had more for its shares");
 }
 
-/// Theory 4: who has come to a hard cap is parked at once, and so is nobody for whom those in the background make way. They
-/// have their slices of 20 ms, and not a tick each.
-#[test]
-fn background_keeps_its_slices_beside_a_hard_cap() {
-    let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(30), &[0, 0]), (May::Soft(0), &[0, 0])]);
+/// Turns of 2 s that follow each other in a group beside one that comes to its hard cap of 30 % again and again.
+fn turns_beside_a_hard_cap(may: May) -> u32 {
+    let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(30), &[0, 0]), (may, &[0, 0])]);
     world.run_ms(10_000);
     let (mut turns, mut before) = (0, world.running(0));
     for _ in 0..2_000 {
@@ -178,7 +177,34 @@ fn background_keeps_its_slices_beside_a_hard_cap() {
         turns += u32::from(now != before && [now, before].iter().all(|task| groups[1].contains(task)));
         before = now;
     }
+    turns
+}
+
+/// Theory 4: who has come to a hard cap is parked at once, and so is nobody for whom those in the background make way. They
+/// have their slices of 20 ms, and not a tick each.
+#[test]
+fn background_keeps_its_slices_beside_a_hard_cap() {
+    let turns = turns_beside_a_hard_cap(May::Soft(0));
     assert!(turns <= 1_400 / 20, "{turns} turns follow each other in the background");
+}
+
+/// Theory 4: a look is for those whose caps changed: all others keep their slices.
+#[test]
+fn others_keep_their_slices_beside_a_hard_cap() {
+    let turns = turns_beside_a_hard_cap(May::All);
+    assert!(turns <= 1_400 / 20, "{turns} turns of tasks without a cap follow each other");
+}
+
+/// Theory 4: looks are 10 ms apart, to the nanosecond, whoever comes to a cap between two of them.
+#[test]
+fn looks_are_10_ms_apart() {
+    let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(50), &[0])]);
+    world.run_ms(5_000);
+    world.began.clear();
+    world.run_ms(10_000);
+    let released = world.began.iter().filter(|(_, task)| *task == groups[0][0]);
+    let phases: BTreeSet<u64> = released.map(|(at, _)| at % (10 * MS)).collect();
+    assert_eq!(phases.len(), 1, "{phases:?}");
 }
 
 /// Caps of several groups hold beside each other and beside who has none.
@@ -234,6 +260,26 @@ fn a_cap_holds_for_what_is_deep_within() {
     let inner = ["x", "y", "z"].iter().fold(groups[0], |group, name| world.group(group, name, 100));
     world.place(&hog[0], inner);
     world.run_ms(10_000);
+    assert_near(&percent(&mut world, &hog, 20_000), &[40.0], 2.0);
+}
+
+/// A cgroup for which there is no room is of the one around it, and so are its tasks. No cap of its own is set there, and none
+/// ends with it.
+#[test]
+fn a_cgroup_without_room_sets_and_ends_no_cap() {
+    let (mut world, groups) = world_with(SPEC, ONE, &[May::All]);
+    let attributes = vec![world.attributes()];
+    let hog = vec![world.start(attributes)];
+    let last = ["x", "y", "z"].iter().fold(groups[0], |group, name| world.group(group, name, 100));
+    set_max(&mut world, last, 40);
+    let below = world.group(last, "below", 100);
+    set_max(&mut world, below, 90);
+    world.place(&hog[0], below);
+    world.run_ms(10_000);
+    assert_near(&percent(&mut world, &hog, 20_000), &[40.0], 2.0);
+    world.place(&hog[0], last);
+    world.kernel.remove_cgroup(ids::CpuId(0), below).unwrap();
+    world.settle();
     assert_near(&percent(&mut world, &hog, 20_000), &[40.0], 2.0);
 }
 

@@ -111,6 +111,24 @@ fn shares_are_divided_down_the_hierarchy() {
     assert_near(&found, &[2.0 / 3.0, 0.0, 1.0 / 3.0], 0.01);
 }
 
+/// Loop 4: who is in a group counts there once a second, also if its number is lower than that of the group: it has the
+/// number of one that is gone.
+#[test]
+fn numbers_of_groups_may_be_in_any_order() {
+    let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
+    let attributes = vec![world.attributes(); 2];
+    let tasks = world.start(attributes);
+    let [gone, other, outer] = ["gone", "other", "outer"].map(|name| world.group(CgroupId::ROOT, name, 100));
+    world.kernel.remove_cgroup(ids::CpuId(0), gone).unwrap();
+    world.settle();
+    let inner = world.group(outer, "inner", 100);
+    let hogs = [vec![tasks[0]], vec![tasks[1]]];
+    world.place(&hogs[0], other);
+    world.place(&hogs[1], inner);
+    world.run_ms(300_000);
+    assert_near(&cpus(&mut world, &hogs, 300), &[0.5, 0.5], 0.01);
+}
+
 /// The three loops, tick by tick with numbers that have a point: one process for each user, on one CPU. Ticks in which the
 /// second one ran, of each 20 s. It comes when the first has been alone for `alone_s`.
 fn newcomers_part(alone_s: usize, seconds: usize, idle_users_count: bool) -> Vec<f64> {
