@@ -2,7 +2,7 @@
 //! The rules of `policies/entitlement`. Half-lives are 1 s here unless a test says otherwise, and slices 20 ms.
 
 use crate::world::{MS, World};
-use ids::TaskId;
+use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
 const SPEC: &str = "entitlement,half_life_ms=1000,slice_us=20000";
@@ -231,13 +231,19 @@ fn equals_do_not_interrupt_each_other() {
     assert_eq!([0, 1].map(|cpu| world.running(cpu)), [tasks[0], tasks[1]]);
 }
 
-/// Where there is one CPU a thread of the kernel that belongs to none has its share, and no more.
+/// Where there is one CPU a thread of the kernel that belongs to none has its share, and no more: it waits when it has had more.
 #[test]
 fn a_thread_of_the_kernel_that_belongs_to_no_cpu_has_its_share() {
-    let mut world = World::new("entitlement", "node:1 core:1 pu:1", 1000);
-    let thread = TaskAttributes { kernel_thread: true, ..world.attributes() };
-    let tasks = world.start(vec![world.attributes(), thread]);
-    world.run_ms(20_000);
-    let ran = [0, 1].map(|task| world.ran_ms(tasks[task]));
-    assert!(ran.iter().all(|ran| (9_000..=11_000).contains(ran)), "{ran:?}");
+    for (own_cpu, is_client) in [(None, true), (Some(CpuId(0)), false)] {
+        let mut world = World::new("entitlement", "node:1 core:1 pu:1", 1000);
+        let thread = TaskAttributes { kernel_thread: true, own_cpu, ..world.attributes() };
+        let thread = world.start(vec![thread])[0];
+        world.run_ms(5_000);
+        world.block(thread);
+        let attributes = vec![world.attributes()];
+        let hog = world.start(attributes)[0];
+        world.run_ms(1);
+        world.wake(0, thread, false);
+        assert_eq!(world.running(0), if is_client { hog } else { thread });
+    }
 }
