@@ -231,7 +231,7 @@ fn equals_do_not_interrupt_each_other() {
     assert_eq!([0, 1].map(|cpu| world.running(cpu)), [tasks[0], tasks[1]]);
 }
 
-/// Where there is one CPU a thread of the kernel that belongs to none has its share, and no more: it waits when it has had more.
+/// Where there is one CPU a thread of the kernel that belongs to none has its share: it waits when it has had more.
 #[test]
 fn a_thread_of_the_kernel_that_belongs_to_no_cpu_has_its_share() {
     for (own_cpu, is_client) in [(None, true), (Some(CpuId(0)), false)] {
