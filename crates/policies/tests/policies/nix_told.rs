@@ -148,9 +148,12 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
         world.wake(0, thread, false);
         assert_eq!(world.running(1), thread, "{preset}");
         world.block(thread);
-        // When it comes back it is used again.
+        // When it comes back it is used again: by who has waited, and by who is made when that one sleeps.
         world.kernel.kill_cpu(CpuId(1));
+        assert_eq!(world.cpu_of(tasks[1]), None, "{preset}");
         world.online(1);
+        assert_eq!(world.running(1), tasks[1], "{preset}");
+        world.block(tasks[1]);
         let more = TaskAttributes { allowed: only(&[0, 1]), parent: None, ..world.attributes() };
         let more = world.spawn(0, more);
         assert_eq!(world.cpu_of(more), Some(1), "{preset}");

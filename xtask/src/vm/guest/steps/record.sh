@@ -18,3 +18,8 @@ status=$?
 tail -n 20 /tmp/out
 [ $status = 0 ] || fail "recording short processes ends with status $status"
 grep -q ' 329 tasks' /tmp/out || fail "expected 329 tasks: 8 shells of 40 children, and the first"
+
+# What an interrupt to a halted CPU costs is measured before each recording, by two tasks that wake each other after long work,
+# and kept if the recorder counted such interrupts.
+weir workload /tmp/it.weir --format json >/tmp/out || fail "weir workload fails"
+grep -q '"interrupt_to_halted"' /tmp/out || fail "no interrupt to a halted CPU was counted"
