@@ -52,10 +52,15 @@ fn real(workload: &Workload, options: &Options) -> Played {
 
 /// The kernel lets somebody join a thread a moment before it is gone.
 fn is_alive(tid: u32) -> bool {
+    remains(|| fs::metadata(format!("/proc/{tid}")).is_ok())
+}
+
+/// Whether something is so for 5 seconds.
+fn remains(what: impl Fn() -> bool) -> bool {
     let until = Instant::now() + Duration::from_secs(5);
     let mut found = true;
     while found && Instant::now() < until {
-        found = fs::metadata(format!("/proc/{tid}")).is_ok();
+        found = what();
         std::thread::sleep(Duration::from_micros(u64::from(found) * 200));
     }
     found
