@@ -16,6 +16,9 @@ use std::thread;
 use std::time::Duration;
 use workload::{Demand, Period, Player, Start, TaskSpec, Workload};
 
+/// How long nobody may miss a task that was killed. A choice: the stage costs the machine some microseconds each time it looks.
+const LOOK_AGAIN: Nanos = Nanos::from_secs(1);
+
 /// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
 const LOCK_SPINS: u32 = 500;
 
@@ -433,7 +436,7 @@ impl<'w> Shared<'w> {
             if self.bells.over.load(SeqCst) || self.arrived.load(SeqCst) == self.expected {
                 break;
             }
-            sys::wait_shared(&self.bells.stage, 0, sys::NEVER);
+            self.wait_as_stage(sys::NEVER);
         }
         if let Some(limit) = self.options.settle {
             let until = sys::now() + limit;
@@ -458,8 +461,14 @@ impl<'w> Shared<'w> {
             if nobody_left || self.is_over() || sys::now() >= time {
                 return;
             }
-            sys::wait_shared(&self.bells.stage, 0, time.min(self.end()));
+            self.wait_as_stage(time.min(self.end()));
         }
+    }
+
+    /// The stage sleeps until somebody rings for it, or until then. For a task that is killed the kernel wakes who sleeps here,
+    /// but changes nothing: if the stage was about to sleep, or had been stopped, it finds that by looking again.
+    fn wait_as_stage(&self, until: Nanos) {
+        sys::wait_shared(&self.bells.stage, 0, until.min(sys::now() + LOOK_AGAIN));
     }
 
     /// For the stage: waits until all tasks have ended, which the last one tells.
@@ -470,7 +479,7 @@ impl<'w> Shared<'w> {
             if scope.alive() == 0 {
                 return;
             }
-            sys::wait_shared(&self.bells.stage, 0, sys::NEVER);
+            self.wait_as_stage(sys::NEVER);
         }
     }
 

@@ -278,3 +278,27 @@ fn a_task_that_is_killed_ends_the_play_with_an_error() {
     );
     assert_eq!(error("stage"), "the stage was killed, and with it the play");
 }
+
+/// The kernel wakes the stage for a task that is killed, but a stage that was stopped then does not sleep, and goes on to sleep
+/// when it may run again.
+#[test]
+fn a_task_that_is_killed_while_the_stage_does_not_sleep_is_missed_as_well() {
+    let workload = mixed();
+    let options = Options { duration: Some(Nanos::from_secs(60)), ..options() };
+    let stage = Stage::prepare(&workload, &options).unwrap();
+    let begun = Instant::now();
+    let error = stage.begin(|running| {
+        let tasks = || kin(running.stage());
+        wait_until(|| MIXED.iter().all(|name| tasks().contains_key(*name)));
+        let (victim, stage) = (tasks()["hog"].tid, running.stage());
+        let send = |to: u32, signal| kill(Pid::from_raw(to as i32), signal).unwrap();
+        send(stage, Signal::SIGSTOP);
+        wait_until(|| stat(&PathBuf::from(format!("/proc/{stage}"))).is_some_and(|fields| fields[0] == "T"));
+        send(victim, Signal::SIGKILL);
+        wait_until(|| !goes_on(victim));
+        send(stage, Signal::SIGCONT);
+        running.join().unwrap_err()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(error.to_string(), "task 9 (hog) was killed, and with it the play");
+}
