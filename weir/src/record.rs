@@ -34,7 +34,12 @@ pub fn record(args: &Record) -> Result<bool> {
     eprint!("{}", report(&summary, &output, bytes));
     if command_lines > 0 {
         let lines = counted(command_lines, "command line");
-        eprintln!("weir: {lines} stand in it, with any password or token in them; --no-argv leaves them out");
+        let stand = if command_lines == 1 {
+            "stands in it, with any password or token in it"
+        } else {
+            "stand in it, with any password or token in them"
+        };
+        eprintln!("weir: {lines} {stand}; --no-argv leaves them out");
     }
     Ok((summary.status.success() || summary.was_ended) && summary.lost() == 0)
 }
@@ -89,7 +94,7 @@ fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
 
 /// What was taken out of the tasks' work, and the prices that were used for it.
 fn scheduling(summary: &RecordSummary) -> String {
-    let costs = summary.calibration.costs();
+    let costs = &summary.costs;
     let named = [
         ("a switch", costs.switch),
         ("a wakeup", costs.wake),
@@ -98,7 +103,7 @@ fn scheduling(summary: &RecordSummary) -> String {
     ];
     let named = named.iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost.as_ref()?.typical)));
     format!(
-        "weir: {} of the CPU time was scheduling and was taken out; measured before: {}\n",
+        "weir: {} of the CPU time was scheduling and was taken out: {}\n",
         summary.scheduling,
         named.collect::<Vec<_>>().join(", ")
     )

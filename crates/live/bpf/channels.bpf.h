@@ -20,6 +20,7 @@
 #define WEIR_CHANNELS_BPF_H
 
 #include "notes.bpf.h"
+#include "own_time.bpf.h"
 #include <bpf/bpf_endian.h>
 
 /* Of a pass: which way, and what its amount is. */
@@ -67,67 +68,73 @@ static struct inode *inode_of(struct task_struct *current, unsigned int descript
 }
 
 /* A call of the calling task that moved bytes has ended. */
-static int passed(struct pt_regs *registers, long bytes, __u32 flags)
+static enum own_class passed(struct pt_regs *registers, long bytes, __u32 flags)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct note *note = note_of(current);
 	struct inode *inode;
 
 	if (!note)
-		return 0;
+		return OWN_OTHER;
 	inode = inode_of(current, registers->di);
-	if (inode && (inode->i_mode & S_IFMT) == S_IFIFO)
-		report_pass(current, note, inode->i_ino, bytes, flags);
-	return 0;
+	if (!inode || (inode->i_mode & S_IFMT) != S_IFIFO)
+		return OWN_OTHER;
+	report_pass(current, note, inode->i_ino, bytes, flags);
+	return OWN_PASS;
 }
 
-SEC("?tp_btf/sys_exit")
-int BPF_PROG(on_call_end, struct pt_regs *registers, long result)
+static enum own_class call_ends(struct pt_regs *registers, long result)
 {
 	long call;
 
 	/* Other processors have other registers, and other numbers of calls. */
 	if (result <= 0 || !bpf_core_field_exists(registers->orig_ax))
-		return 0;
+		return OWN_OTHER;
 	call = registers->orig_ax;
 	if (call == CALL_READ || call == CALL_READV)
 		return passed(registers, result, 0);
 	if (call == CALL_WRITE || call == CALL_WRITEV)
 		return passed(registers, result, PASS_WRITTEN);
-	return 0;
+	return OWN_OTHER;
 }
 
-static int passed_by_perf(struct trace_event_raw_sys_exit *end, __u32 flags)
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(on_call_end, struct pt_regs *registers, long result)
+{
+	return TIMED(call_ends(registers, result));
+}
+
+static enum own_class passed_by_perf(struct trace_event_raw_sys_exit *end, __u32 flags)
 {
 	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
 	if (end->ret <= 0 || !bpf_core_field_exists(registers->orig_ax))
-		return 0;
+		return OWN_OTHER;
 	return passed(registers, end->ret, flags);
 }
 
 SEC("?tp/syscalls/sys_exit_read")
 int on_read_by_perf(struct trace_event_raw_sys_exit *end)
 {
-	return passed_by_perf(end, 0);
+	return TIMED(passed_by_perf(end, 0));
 }
 
 SEC("?tp/syscalls/sys_exit_readv")
 int on_readv_by_perf(struct trace_event_raw_sys_exit *end)
 {
-	return passed_by_perf(end, 0);
+	return TIMED(passed_by_perf(end, 0));
 }
 
 SEC("?tp/syscalls/sys_exit_write")
 int on_write_by_perf(struct trace_event_raw_sys_exit *end)
 {
-	return passed_by_perf(end, PASS_WRITTEN);
+	return TIMED(passed_by_perf(end, PASS_WRITTEN));
 }
 
 SEC("?tp/syscalls/sys_exit_writev")
 int on_writev_by_perf(struct trace_event_raw_sys_exit *end)
 {
-	return passed_by_perf(end, PASS_WRITTEN);
+	return TIMED(passed_by_perf(end, PASS_WRITTEN));
 }
 
 /* Of an IPv6 address as much as tells it from others; of an IPv4 address that is written as one, that. */
@@ -161,7 +168,7 @@ static __u64 connection(struct sock *socket, bool written)
 	return written ? from * 0x9e3779b97f4a7c15ull ^ to : to * 0x9e3779b97f4a7c15ull ^ from;
 }
 
-static void report_socket(struct sock *socket, long bytes, __u32 flags)
+static enum own_class report_socket(struct sock *socket, long bytes, __u32 flags)
 {
 	bool written = flags & PASS_WRITTEN;
 	__u16 family = socket->__sk_common.skc_family;
@@ -171,7 +178,7 @@ static void report_socket(struct sock *socket, long bytes, __u32 flags)
 	__u64 receiver = (__u64)socket;
 
 	if (!note)
-		return;
+		return OWN_OTHER;
 	if (family == AF_UNIX) {
 		if (written)
 			receiver = (__u64)bpf_core_cast(socket, struct unix_sock)->peer;
@@ -181,44 +188,41 @@ static void report_socket(struct sock *socket, long bytes, __u32 flags)
 		report_pass(current, note, connection(socket, written),
 			    written ? tcp->write_seq : tcp->copied_seq, flags | PASS_SEQUENCE);
 	}
+	return OWN_PASS;
 }
 
-static int socket_sent(struct sock *socket, int bytes)
+static enum own_class socket_sent(struct sock *socket, int bytes)
 {
-	if (bytes > 0)
-		report_socket(socket, bytes, PASS_WRITTEN);
-	return 0;
+	return bytes > 0 ? report_socket(socket, bytes, PASS_WRITTEN) : OWN_OTHER;
 }
 
-static int socket_received(struct sock *socket, int bytes, int flags)
+static enum own_class socket_received(struct sock *socket, int bytes, int flags)
 {
-	if (bytes > 0 && !(flags & MSG_PEEK))
-		report_socket(socket, bytes, 0);
-	return 0;
+	return bytes > 0 && !(flags & MSG_PEEK) ? report_socket(socket, bytes, 0) : OWN_OTHER;
 }
 
 SEC("?tp_btf/sock_send_length")
 int BPF_PROG(on_sent, struct sock *socket, int bytes)
 {
-	return socket_sent(socket, bytes);
+	return TIMED(socket_sent(socket, bytes));
 }
 
 SEC("?tp_btf/sock_recv_length")
 int BPF_PROG(on_received, struct sock *socket, int bytes, int flags)
 {
-	return socket_received(socket, bytes, flags);
+	return TIMED(socket_received(socket, bytes, flags));
 }
 
 SEC("?tp/sock/sock_send_length")
 int on_sent_by_perf(struct trace_event_raw_sock_msg_length *message)
 {
-	return socket_sent(bpf_core_cast(message->sk, struct sock), message->ret);
+	return TIMED(socket_sent(bpf_core_cast(message->sk, struct sock), message->ret));
 }
 
 SEC("?tp/sock/sock_recv_length")
 int on_received_by_perf(struct trace_event_raw_sock_msg_length *message)
 {
-	return socket_received(bpf_core_cast(message->sk, struct sock), message->ret, message->flags);
+	return TIMED(socket_received(bpf_core_cast(message->sk, struct sock), message->ret, message->flags));
 }
 
 #endif

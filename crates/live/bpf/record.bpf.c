@@ -20,6 +20,7 @@
 #include "tree.bpf.h"
 #include "siblings.bpf.h"
 #include "idle.bpf.h"
+#include "own_time.bpf.h"
 
 enum {
 	ARGUMENTS_MAX = 4096, /* bytes of a command line that are kept */
@@ -198,15 +199,14 @@ static void report_who(struct task_struct *task, struct note *note, __u64 now, _
 }
 
 /* Its parent wakes it up, having made it. */
-SEC("tp_btf/sched_wakeup_new")
-int BPF_PROG(on_birth, struct task_struct *child)
+static enum own_class birth(struct task_struct *child)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct note *of_parent = note_of(parent), *of_child = note_on_child(child, parent, of_parent);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!of_child)
-		return 0;
+		return OWN_OTHER;
 	of_child->waker = NOBODY;
 	report_birth(child, &of_child->member, of_parent ? &of_parent->member : NULL, now,
 		     of_parent ? work_now(parent, of_parent, now) : 0);
@@ -216,10 +216,16 @@ int BPF_PROG(on_birth, struct task_struct *child)
 		of_child->uid = of_parent->uid;
 	}
 	report_who(child, of_child, now, 0);
-	return 0;
+	return OWN_OTHER;
 }
 
-static int exec(struct task_struct *task)
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_birth, struct task_struct *child)
+{
+	return TIMED(birth(child));
+}
+
+static enum own_class exec(struct task_struct *task)
 {
 	struct note *note = note_of(task);
 	unsigned long start, length;
@@ -227,12 +233,12 @@ static int exec(struct task_struct *task)
 	__u64 now, work_ns;
 
 	if (!note)
-		return 0;
+		return OWN_OTHER;
 	now = bpf_ktime_get_ns();
 	work_ns = work_now(task, note, now);
 	event = RESERVE(exec);
 	if (!event)
-		return 0;
+		return OWN_OTHER;
 	fill_head(&event->head, KIND_EXEC, note->member.task, now, work_ns);
 	event->utime_ns = task->utime;
 	event->stime_ns = task->stime;
@@ -249,19 +255,19 @@ static int exec(struct task_struct *task)
 	report_who(task, note, now, work_ns);
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, work_ns);
-	return 0;
+	return OWN_OTHER;
 }
 
 SEC("?tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
-	return exec(task);
+	return TIMED(exec(task));
 }
 
 SEC("?tp/sched/sched_process_exec")
 int on_exec_by_perf(void *context)
 {
-	return exec(bpf_get_current_task_btf());
+	return TIMED(exec(bpf_get_current_task_btf()));
 }
 
 /*
@@ -282,20 +288,20 @@ static __u64 peak_rss_pages(struct task_struct *task, struct note *note)
 	return now > high ? now : high;
 }
 
-static int end_of(struct task_struct *task)
+static enum own_class end_of(struct task_struct *task)
 {
 	struct note *note = note_of(task);
 	struct exit *event;
 	__u64 now, work_ns;
 
 	if (!note)
-		return 0;
+		return OWN_OTHER;
 	now = bpf_ktime_get_ns();
 	work_ns = work_now(task, note, now);
 	report_who(task, note, now, work_ns);
 	event = RESERVE(exit);
 	if (!event)
-		return 0;
+		return OWN_OTHER;
 	fill_head(&event->head, KIND_EXIT, note->member.task, now, work_ns);
 	event->signal = task->exit_code & 0x7f; /* as wait(2) tells it */
 	event->unused = 0;
@@ -306,19 +312,19 @@ static int end_of(struct task_struct *task)
 	bpf_ringbuf_submit(event, wakeup_flag());
 	if (!task->signal->live.counter)
 		report_footprint(task, note, now, work_ns);
-	return 0;
+	return OWN_OTHER;
 }
 
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	return end_of(task);
+	return TIMED(end_of(task));
 }
 
 SEC("?tp/sched/sched_process_exit")
 int on_exit_by_perf(void *context)
 {
-	return end_of(bpf_get_current_task_btf());
+	return TIMED(end_of(bpf_get_current_task_btf()));
 }
 
 /* Of a wakeup in an interrupt: the timer that it serves, if it does. */
@@ -374,15 +380,14 @@ static void report_hidden_turn(struct task_struct *task, struct note *note, __u6
 	note->flags = 0;
 }
 
-SEC("tp_btf/sched_waking")
-int BPF_PROG(on_waking, struct task_struct *task)
+static enum own_class waking(struct task_struct *task)
 {
 	struct note *note = note_of(task), *of_waker;
 	struct task_struct *current;
 	__u64 now;
 
 	if (!note)
-		return 0;
+		return OWN_OTHER;
 	now = bpf_ktime_get_ns();
 	current = bpf_get_current_task_btf();
 	if (note->blocked && note->wake_ns >= note->blocked_ns)
@@ -393,51 +398,72 @@ int BPF_PROG(on_waking, struct task_struct *task)
 		of_waker->acted_ns = now;
 	if (note->wake_flags & (WAKE_HARDIRQ | WAKE_SOFTIRQ))
 		note_timer(task, note);
-	return 0;
+	return of_waker ? OWN_WAKE : OWN_OTHER;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	return TIMED(waking(task));
 }
 
 /* A timer expires: its function is executed until the next one of these two. */
-SEC("tp_btf/hrtimer_expire_entry")
-int BPF_PROG(on_expiry, struct hrtimer *timer)
+static enum own_class expires_now(struct hrtimer *timer)
 {
 	__u32 zero = 0;
 	struct expiry *expires = bpf_map_lookup_elem(&expiry, &zero);
 
 	if (!expires)
-		return 0;
+		return OWN_OTHER;
 	expires->timer = (__u64)timer;
 	expires->expires_ns = timer->_softexpires;
 	/* Where a sleeper would stand. It is compared with a task that is woken, which no other memory points to by chance. */
 	expires->sleeper = (__u64)bpf_core_cast(timer, struct hrtimer_sleeper)->task;
-	return 0;
+	return OWN_OTHER;
 }
 
-SEC("tp_btf/hrtimer_expire_exit")
-int BPF_PROG(on_expired, struct hrtimer *timer)
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_expiry, struct hrtimer *timer)
+{
+	return TIMED(expires_now(timer));
+}
+
+static enum own_class expired(void)
 {
 	__u32 zero = 0;
 	struct expiry *expires = bpf_map_lookup_elem(&expiry, &zero);
 
 	if (expires)
 		expires->timer = 0;
-	return 0;
+	return OWN_OTHER;
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(on_expired, struct hrtimer *timer)
+{
+	return TIMED(expired());
 }
 
 /* Only timers that a task starts to end its own sleep: with them a wait has a limit. */
-SEC("tp_btf/hrtimer_start")
-int BPF_PROG(on_timer_start, struct hrtimer *timer)
+static enum own_class timer_starts(struct hrtimer *timer)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct note *note;
 
 	if (bpf_core_cast(timer, struct hrtimer_sleeper)->task != current)
-		return 0;
+		return OWN_OTHER;
 	note = note_of(current);
 	if (!note)
-		return 0;
+		return OWN_OTHER;
 	note->armed_ns = bpf_ktime_get_ns();
 	note->armed_until_ns = timer->_softexpires - timer->base->offset;
-	return 0;
+	return OWN_OTHER;
+}
+
+SEC("tp_btf/hrtimer_start")
+int BPF_PROG(on_timer_start, struct hrtimer *timer)
+{
+	return TIMED(timer_starts(timer));
 }
 
 static void report_signal(__u32 kind, struct note *note, __u64 now, __u64 work_ns, __u32 number)
@@ -595,8 +621,7 @@ static __u64 look_beside(struct task_struct *prev, struct task_struct *next)
 	return now;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
+static enum own_class switched(bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct note *note;
 	__u64 now = has_siblings ? look_beside(prev, next) : 0;
@@ -611,14 +636,20 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 		}
 	}
 	note = note_of(next);
-	if (note)
-		switch_in(next, note, now ? now : bpf_ktime_get_ns());
-	return 0;
+	if (!note)
+		return OWN_OTHER;
+	switch_in(next, note, now ? now : bpf_ktime_get_ns());
+	return OWN_SWITCH;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
+{
+	return TIMED(switched(preempted, prev, next, state));
 }
 
 /* Whoever has the CPU pays for it, also in an interrupt of its own. */
-SEC("tp_btf/ipi_send_cpu")
-int BPF_PROG(on_interrupt_sent, unsigned int cpu)
+static enum own_class interrupt_sent(unsigned int cpu)
 {
 	struct note *note = note_of(bpf_get_current_task_btf());
 
@@ -626,7 +657,13 @@ int BPF_PROG(on_interrupt_sent, unsigned int cpu)
 		note->scheduled.interrupts++;
 		note->scheduled.interrupts_to_halted += is_halted(cpu);
 	}
-	return 0;
+	return OWN_OTHER;
+}
+
+SEC("tp_btf/ipi_send_cpu")
+int BPF_PROG(on_interrupt_sent, unsigned int cpu)
+{
+	return TIMED(interrupt_sent(cpu));
 }
 
 /*

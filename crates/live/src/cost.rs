@@ -7,7 +7,6 @@ use ids::Nanos;
 use libbpf_rs::Object;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 /// While this lives, the kernel measures the run time of BPF programs, at some 40 ns a run. It does so for as long as
 /// anybody holds such a descriptor: nothing stays on when a process is killed, and none turns it off for another. The
@@ -39,56 +38,6 @@ impl Metering {
     }
 }
 
-/// The same for a part of the time only: measuring takes as long as a short program.
-#[derive(Debug)]
-pub struct Sampling {
-    metering: Option<Metering>,
-    /// When it was turned on or off last.
-    since: Instant,
-    /// How long it was on before that.
-    sampled: Duration,
-}
-
-impl Sampling {
-    /// How long it is on, and then off.
-    const ON: Duration = Duration::from_millis(20);
-    const OFF: Duration = Duration::from_millis(980);
-
-    /// Begins with measuring.
-    ///
-    /// # Errors
-    /// As [`Metering::start`].
-    pub fn start() -> Result<Sampling, LiveError> {
-        Ok(Sampling { metering: Some(Metering::start()?), since: Instant::now(), sampled: Duration::ZERO })
-    }
-
-    /// Turns it on or off if it is time for that. If it is on then, until when.
-    ///
-    /// # Errors
-    /// As [`Metering::start`].
-    pub fn turn(&mut self) -> Result<Option<Instant>, LiveError> {
-        let passed = self.since.elapsed();
-        match self.metering {
-            Some(_) if passed >= Sampling::ON => {
-                self.metering = None;
-                self.sampled += passed;
-                self.since = Instant::now();
-            }
-            None if passed >= Sampling::OFF => {
-                self.metering = Some(Metering::start()?);
-                self.since = Instant::now();
-            }
-            _ => {}
-        }
-        Ok(self.metering.as_ref().map(|_| self.since + Sampling::ON))
-    }
-
-    /// How long it was on.
-    pub fn sampled(&self) -> Duration {
-        self.sampled + if self.metering.is_some() { self.since.elapsed() } else { Duration::ZERO }
-    }
-}
-
 /// What the recorder's programs did.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProbeCost {
@@ -101,13 +50,6 @@ pub struct ProbeCost {
 }
 
 impl ProbeCost {
-    /// What they did in `elapsed`, if time and runs were counted in so much of it.
-    pub fn scaled(self, elapsed: Duration, counted: Duration) -> ProbeCost {
-        let factor = elapsed.as_secs_f64() / counted.as_secs_f64().max(1e-9);
-        let scaled = |count: u64| (count as f64 * factor) as u64;
-        ProbeCost { time: Nanos(scaled(self.time.0)), runs: scaled(self.runs), skipped: self.skipped }
-    }
-
     /// Sums over all programs of an object.
     ///
     /// # Errors

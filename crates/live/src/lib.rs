@@ -30,6 +30,7 @@ mod kernel;
 mod life;
 pub mod meter;
 mod overhead;
+mod own_time;
 pub mod priority;
 mod probes;
 mod recorder;
@@ -145,7 +146,7 @@ pub fn record(
         elapsed: summary.wall,
         lost_events: summary.lost(),
         notes: summary.note(),
-        costs: summary.costs(),
+        costs: summary.costs,
         scheduling: summary.scheduling,
     };
     Ok(Recorded { recording: Recording { meta, workload, observed }, earlier, summary })

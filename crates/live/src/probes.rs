@@ -5,6 +5,7 @@ use crate::LiveError;
 use crate::complaints;
 use crate::cost::ProbeCost;
 use crate::kernel;
+use crate::own_time::OwnTimes;
 use crate::wire::{self, Glance};
 use ids::{CpuId, CpuSet};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
@@ -163,6 +164,14 @@ impl Probes {
         let counts = lost.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LiveError::bpf("count losses"))?;
         let count = |bytes: &Vec<u8>| Some(u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?));
         Ok(counts.unwrap_or_default().iter().filter_map(count).collect())
+    }
+
+    /// How long those programs have taken that time themselves.
+    pub fn own_times(&self) -> Result<OwnTimes, LiveError> {
+        let map = self.map("own_times");
+        let by_cpu = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LiveError::bpf("read own_times"))?;
+        OwnTimes::of_cpus(&by_cpu.unwrap_or_default())
+            .ok_or_else(|| LiveError::Malformed("own_times has another size".into()))
     }
 
     /// What the programs have done so far.

@@ -2,7 +2,7 @@
 //! Runs a command with the recorder's programs in the kernel.
 
 use crate::calibrate::Calibration;
-use crate::cost::{Sampling, lost, lost_where};
+use crate::cost::{lost, lost_where};
 use crate::kernel;
 use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use crate::signals::{self, Signals};
@@ -93,10 +93,10 @@ pub struct RecordSummary {
     pub cpu: Nanos,
     /// What of it was taken out, as it was not their work but their schedule.
     pub scheduling: Nanos,
-    /// What scheduling costs here.
-    pub calibration: Calibration,
-    /// Time in the recorder's BPF programs on behalf of every task of the machine, as the kernel measured it in a part
-    /// of the time. It is contained in the times of the tasks that ran then.
+    /// What scheduling cost while this was recorded, with what the recorder's programs took.
+    pub costs: Costs,
+    /// Time in the recorder's BPF programs on behalf of every task of the machine, as they found it out themselves. It is
+    /// contained in the times of the tasks that ran then.
     pub probes: Nanos,
     /// How often they ran.
     pub probe_runs: u64,
@@ -123,12 +123,6 @@ impl RecordSummary {
     /// Where they were lost, in words.
     pub fn lost_where(&self) -> Vec<String> {
         lost_where(&self.lost_by_cpu, &self.skipped)
-    }
-
-    /// What scheduling cost while this was recorded.
-    pub(crate) fn costs(&self) -> Costs {
-        let probe = (self.probe_runs > 0).then(|| Nanos(self.probes.0 / self.probe_runs));
-        Costs { probe: probe.map(|mean| Cost { low: mean, typical: mean, high: mean }), ..self.calibration.costs() }
     }
 
     /// One line about the recording itself, for those who find the file later.
@@ -192,8 +186,8 @@ pub(crate) fn run(
     let ring = probes.listen(&inbox)?;
     let (began, cpu_before) = (Instant::now(), sys::cpu_time());
     let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
-    let stream = Stream::new(&host, calibration.overheads(), folder);
-    let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, stream, sampling: Sampling::start()? };
+    let stream = Stream::new(&host, folder);
+    let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
     let (status, asked) = match whom {
         Whom::Command(command) => {
             let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
@@ -212,29 +206,34 @@ pub(crate) fn run(
     probes.for_each_task("on_last")?;
     ear.receive(Duration::ZERO)?;
     let consumer = sys::cpu_time().since(cpu_before);
-    let (elapsed, cost) = (began.elapsed(), probes.cost()?);
-    let cost = cost.scaled(elapsed, ear.sampling.sampled());
+    let (elapsed, skipped, own) = (began.elapsed(), probes.cost()?.skipped, probes.own_times()?);
     let listened = Nanos(elapsed.as_nanos() as u64 * kernel::online()?.len() as u64);
     let Ear { stream, .. } = ear;
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
     let received = inbox.borrow().events;
     // Groups may have been made in between.
-    let (converted, cut, earlier) = stream.finish(name, &inbox.take().pieces, &kernel::host()?)?;
+    let (converted, cut, earlier) =
+        stream.finish(name, &inbox.take().pieces, calibration.overheads(&own), &kernel::host()?)?;
+    let probes = Nanos(calibration.calling_ns(&own) as u64 + own.total_ns() as u64);
+    let mean = (own.runs() > 0).then(|| Nanos(probes.0 / own.runs()));
     let summary = RecordSummary {
         tasks: converted.workload.tasks.len() as u32,
         events: received,
         lost_by_cpu,
-        skipped: cost.skipped,
+        skipped,
         unfinished: converted.unfinished,
         requests_left_out: converted.requests_left_out,
         cut_at: cut.then_some(converted.wall),
         wall: converted.wall,
         cpu: converted.cpu,
         scheduling: converted.scheduling,
-        calibration,
-        probes: cost.time,
-        probe_runs: cost.runs,
+        costs: Costs {
+            probe: mean.map(|mean| Cost { low: mean, typical: mean, high: mean }),
+            ..calibration.costs(&own)
+        },
+        probes,
+        probe_runs: own.runs(),
         consumer,
         listened,
         was_ended: asked && status.signal() == Some(Signal::SIGTERM as i32),
@@ -270,16 +269,14 @@ struct Ear<'a> {
     probes: &'a Probes,
     ring: &'a RingBuffer<'a>,
     inbox: &'a RefCell<Inbox>,
+    calibration: &'a Calibration,
     stream: Stream,
-    sampling: Sampling,
 }
 
 impl Ear<'_> {
-    /// See [`receive`]. It may be over earlier, when it is time to turn the measurement off.
+    /// See [`receive`].
     fn receive(&mut self, period: Duration) -> Result<(), LiveError> {
-        let until = self.sampling.turn()?;
-        let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        receive(self.ring, until.map_or(period, |until| period.min(left(until))))?;
+        receive(self.ring, period)?;
         if self.inbox.borrow().pieces.bytes() < BATCH {
             return Ok(());
         }
@@ -287,7 +284,7 @@ impl Ear<'_> {
         self.probes.for_each_task("on_last")?;
         receive(self.ring, Duration::ZERO)?;
         let batch = take(&mut self.inbox.borrow_mut().pieces);
-        self.stream.give(batch)
+        self.stream.give(batch, self.calibration.overheads(&self.probes.own_times()?))
     }
 }
 

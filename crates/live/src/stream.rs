@@ -30,8 +30,8 @@ pub(crate) struct Stream {
     thread: Option<Converter>,
 }
 
-/// Where batches go, and what comes of them.
-type Converter = (SyncSender<Pieces>, JoinHandle<Result<Work, LiveError>>);
+/// Where batches go, each with what a schedule costs as far as that was known then, and what comes of them.
+type Converter = (SyncSender<(Pieces, Overheads)>, JoinHandle<Result<Work, LiveError>>);
 
 /// A conversion, and what is written of it.
 struct Work {
@@ -43,20 +43,20 @@ struct Work {
 
 impl Stream {
     /// Of what is recorded on this machine. What is over goes to a file in this folder, which vanishes with this process.
-    pub fn new(host: &Host, overheads: Overheads, folder: PathBuf) -> Stream {
-        let conversion = Conversion::new(host, overheads, workload::MAX_OPS);
+    pub fn new(host: &Host, folder: PathBuf) -> Stream {
+        let conversion = Conversion::new(host, Overheads::default(), workload::MAX_OPS);
         let work = Work { conversion, earlier: None, folder, window: WINDOW };
         Stream { work: Some(work), thread: None }
     }
 
-    /// Takes the next batch.
-    pub fn give(&mut self, batch: Pieces) -> Result<(), LiveError> {
+    /// Takes the next batch. The overheads are from now on taken out of what tasks have done since they began.
+    pub fn give(&mut self, batch: Pieces, overheads: Overheads) -> Result<(), LiveError> {
         if let Some(work) = self.work.take() {
             let (sender, receiver) = sync_channel(BATCHES);
             self.thread = Some((sender, thread::spawn(move || work.take_all(&receiver))));
         }
         let (sender, _) = self.thread.as_ref().expect("one of them is there");
-        match sender.send(batch) {
+        match sender.send((batch, overheads)) {
             Ok(()) => Ok(()),
             // It has ended, and says why.
             Err(_) => self.join().map(|_| ()),
@@ -68,13 +68,14 @@ impl Stream {
         mut self,
         name: &str,
         rest: &Pieces,
+        overheads: Overheads,
         host: &Host,
     ) -> Result<(Converted, bool, Option<Earlier<File>>), LiveError> {
         let mut work = match self.work.take() {
             Some(work) => work,
             None => self.join()?,
         };
-        work.take(rest)?;
+        work.take(rest, overheads)?;
         let (converted, cut) = work.conversion.finish(name, host);
         Ok((converted, cut, work.earlier))
     }
@@ -87,16 +88,17 @@ impl Stream {
 }
 
 impl Work {
-    fn take_all(mut self, batches: &Receiver<Pieces>) -> Result<Work, LiveError> {
-        for batch in batches {
-            self.take(&batch)?;
+    fn take_all(mut self, batches: &Receiver<(Pieces, Overheads)>) -> Result<Work, LiveError> {
+        for (batch, overheads) in batches {
+            self.take(&batch, overheads)?;
             drop(batch);
             self.write()?;
         }
         Ok(self)
     }
 
-    fn take(&mut self, batch: &Pieces) -> Result<(), LiveError> {
+    fn take(&mut self, batch: &Pieces, overheads: Overheads) -> Result<(), LiveError> {
+        self.conversion.overheads = overheads;
         let mut others = Vec::new();
         batch.each(|raw| {
             if !is_one_of_many(raw) {

@@ -11,6 +11,7 @@ mod locks;
 mod threads;
 pub(crate) use threads::Padded;
 
+use handover::OnOneCpu;
 use ids::{CpuId, CpuSet, Locality, Topology};
 use std::time::Duration;
 
@@ -104,11 +105,13 @@ pub fn measure(topology: &Topology, usable: &CpuSet, scope: Scope, progress: &mu
     if whole {
         add(None, "sched_yield() alone, CPU time", handover::yields(here, 1));
     }
-    let switch = handover::switch(here);
-    add(Some("costs.context_switch_ns"), "the same to another thread, less that", switch);
-    let near = handover::handover(here, here, HANDOVERS, Duration::ZERO);
-    let wakeup = near.less(switch.median);
-    add(Some("costs.wakeup_ns"), "waking a thread of this CPU, and sleeping", wakeup);
+    let mut near = OnOneCpu::default();
+    for _ in 0..VISITS {
+        near.visit(here);
+        std::thread::sleep(BETWEEN_VISITS);
+    }
+    add(Some("costs.context_switch_ns"), "the same to another thread, less that", near.switch());
+    add(Some("costs.wakeup_ns"), "waking a thread of this CPU, and sleeping", near.wake());
     for (distance, key, a, b) in pairs(topology, usable) {
         progress(&format!("CPUs {a} and {b}, {distance}"));
         add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
@@ -117,7 +120,8 @@ pub fn measure(topology: &Topology, usable: &CpuSet, scope: Scope, progress: &mu
         }
         let mut far = |key, work: Duration| {
             let what = format!("what waking CPU {b} takes {a} more than its own, after {} us", work.as_micros());
-            add(key, &what, handover::handover(a, b, FAR_HANDOVERS, work).less(near.median));
+            let own = near.switch().median + near.wake().median;
+            add(key, &what, handover::handover(a, b, FAR_HANDOVERS, work).less(own));
         };
         far(Some("costs.ipi_send_ns"), handover::CLOSE);
         // Where a hypervisor gives idle CPUs away, there is a step among these.
@@ -155,10 +159,12 @@ fn pairs(topology: &Topology, usable: &CpuSet) -> Vec<(&'static str, &'static st
     DISTANCES.into_iter().filter_map(find).collect()
 }
 
-/// How often a thread hands over to another.
-const HANDOVERS: u32 = 400;
+/// How often switches and wakeups are measured, and how long after each other: see [`handover`].
+const VISITS: usize = 8;
 
-/// The same to another CPU.
+const BETWEEN_VISITS: Duration = Duration::from_millis(50);
+
+/// How often a thread hands over to one of another CPU.
 const FAR_HANDOVERS: u32 = 200;
 
 /// How long that CPU idles before it, beside the two lengths that recordings tell apart.
