@@ -124,18 +124,20 @@ impl<M: Model> Run<'_, M> {
         Charge { scheduler, locked, ..Charge::default() }
     }
 
-    /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait.
+    /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait; and since it waits nowhere, nobody
+    /// calls the kernel's wakeup, and it takes no time.
     pub fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
         if self.tasks[other.index()].phase == Phase::Spin {
             let is_beside = self.tasks[other.index()].is_beside;
             self.count(is_beside, |left| left.spinning -= 1);
             return self.go_on_with(other, Phase::Ask);
         }
+        // Drawn in any case: the n-th wakeup of a task takes as long under each scheduler.
         let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked && !task.blocks || task.frozen {
             task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
-            return self.cpus[cpu.index()].charge(charge);
+            return self.cpus[cpu.index()].charge(Charge::default());
         }
         if self.operations.wait {
             return self.begin(cpu, Operation::Wake(other, Waker::Task(id)), charge);
