@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How long the programs take, which is not the work of the tasks that they interrupt. In a loop that does nothing but be recorded
- * they take a third of what they take in a server, whose own code and data have the caches. So it is measured while they record.
+ * How long the programs take, which is not the work of the tasks that they interrupt. In a loop that does nothing but be
+ * recorded they take a third of what they take in a server, whose own code and data have the caches. So it is measured
+ * while they record.
  *
  * 1. Each CPU counts the runs, and times one of so many. That number is prime: programs that follow each other in a fixed order
  *    all have their turn.

@@ -39,8 +39,8 @@ pub(crate) struct Calibration {
     tick: Quantiles,
     /// How many of these there are in a second.
     ticks_a_second: f64,
-    /// What the recorder's programs add to a switch, a wakeup, and a write or read, beyond the time that they know of: they have
-    /// to be called.
+    /// What the recorder's programs add to a switch, a wakeup, and a write or read, beyond the time that they know of: they
+    /// have to be called.
     calling: ByEffect,
     /// How long they know themselves to take where nothing else is done.
     running: ByEffect,
@@ -68,6 +68,70 @@ impl Least {
     }
 }
 
+/// What is measured on one CPU, with the programs or without.
+#[derive(Default)]
+struct Near {
+    threads: OnOneCpu,
+    pass: Fastest,
+}
+
+impl Near {
+    fn visit(&mut self, cpu: CpuId) -> Result<(), LiveError> {
+        self.threads.visit(cpu);
+        self.visit_pass(cpu)
+    }
+
+    fn visit_pass(&mut self, cpu: CpuId) -> Result<(), LiveError> {
+        self.pass.visit(handover::pass(cpu).map_err(LiveError::file("a pipe"))?);
+        Ok(())
+    }
+}
+
+/// How long the programs know themselves to take there: in a switch by itself, in one of a hand-over, and so on.
+struct Inside {
+    switch: Least,
+    handover: Least,
+    wake: Least,
+    pass: Least,
+}
+
+impl Inside {
+    fn new() -> Inside {
+        let [switch, handover, wake, pass] = [const { Least(f64::INFINITY) }; 4];
+        Inside { switch, handover, wake, pass }
+    }
+
+    fn visit(&mut self, probes: &Probes, near: &mut Near, cpu: CpuId) -> Result<(), LiveError> {
+        let begun = probes.own_times()?;
+        near.threads.visit_switches(cpu);
+        let switched = probes.own_times()?;
+        self.switch.visit((switched - begun).switch.mean_ns());
+        near.threads.visit_handovers(cpu);
+        let handed_over = probes.own_times()?;
+        self.handover.visit((handed_over - switched).switch.mean_ns());
+        self.wake.visit((handed_over - switched).wake.mean_ns());
+        near.visit_pass(cpu)?;
+        self.pass.visit((probes.own_times()? - handed_over).pass.mean_ns());
+        Ok(())
+    }
+
+    /// What the programs add beyond that.
+    fn calling(&self, with: &Near, without: &Near) -> ByEffect {
+        let more = |with: Quantiles, without: Quantiles| with.median - without.median;
+        // In a switch that a sleep goes before, the program has more to do. It is counted for the wakeup there.
+        let asleep = (self.handover.get() - self.switch.get()) * with.threads.switches_each_sleep();
+        ByEffect {
+            switch: more(with.threads.switch(), without.threads.switch()) - self.switch.get(),
+            wake: more(with.threads.wake(), without.threads.wake()) - self.wake.get() - asleep,
+            pass: more(with.pass.get(), without.pass.get()) - self.pass.get(),
+        }
+    }
+
+    fn running(&self) -> ByEffect {
+        ByEffect { switch: self.handover.get(), wake: self.wake.get(), pass: self.pass.get() }
+    }
+}
+
 impl Calibration {
     /// Measures with these programs, which are loaded for it and unloaded again.
     ///
@@ -76,41 +140,21 @@ impl Calibration {
     pub fn measure(set: &ProbeSet, cpus: &CpuSet) -> Result<Calibration, LiveError> {
         let usable = crate::hardware::usable().map_err(LiveError::file("the affinity of this process"))?;
         let here = usable.first().unwrap_or(CpuId(0));
-        let pass = |fastest: &mut Fastest| -> Result<(), LiveError> {
-            fastest.visit(handover::pass(here).map_err(LiveError::file("a pipe"))?);
-            Ok(())
-        };
-        let (mut without, mut pass_without) = (OnOneCpu::default(), Fastest::default());
-        let (mut with, mut pass_with) = (OnOneCpu::default(), Fastest::default());
-        let mut unseen = || {
-            without.visit(here);
-            pass(&mut pass_without)
-        };
-        unseen()?;
+        let (mut with, mut without, mut inside) = (Near::default(), Near::default(), Inside::new());
+        without.visit(here)?;
         let probes = Probes::load(set, cpus, Roots::ChildrenOf(kernel::thread_id()?))?;
-        unseen()?;
+        without.visit(here)?;
         let links = probes.attach()?;
         let inbox = Rc::default();
         let ring = probes.listen(&inbox)?;
-        // What the programs take in a switch by itself, in a hand-over, and in a write or read.
-        let [mut in_switch, mut in_handover, mut in_wake, mut in_pass] = [const { Least(f64::INFINITY) }; 4];
-        let mut seen = || -> Result<(), LiveError> {
-            let begun = probes.own_times()?;
-            with.visit_switches(here);
-            let switched = probes.own_times()?;
-            in_switch.visit((switched - begun).switch.mean_ns());
-            with.visit_handovers(here);
-            let handed_over = probes.own_times()?;
-            in_handover.visit((handed_over - switched).switch.mean_ns());
-            in_wake.visit((handed_over - switched).wake.mean_ns());
-            pass(&mut pass_with)?;
-            in_pass.visit((probes.own_times()? - handed_over).pass.mean_ns());
+        let mut visit = || {
+            inside.visit(&probes, &mut with, here)?;
             // So that no event is lost.
             receive(&ring, Duration::ZERO)
         };
-        seen()?;
+        visit()?;
         let (tick, ticks_a_second) = handover::ticks(here);
-        seen()?;
+        visit()?;
         // Those between two CPUs, each after so much work, and how many interrupts that count went with each.
         let far = |work: Duration, count: fn(Scheduled) -> u32| -> Result<_, LiveError> {
             let Some(there) = usable.iter().nth(1) else { return Ok(None) };
@@ -124,29 +168,22 @@ impl Calibration {
             Ok((sent >= 0.5).then_some((far, sent)))
         };
         let awake = far(handover::CLOSE, |scheduled| scheduled.interrupts - scheduled.interrupts_to_halted)?;
-        seen()?;
+        visit()?;
         let halted = far(handover::APART, |scheduled| scheduled.interrupts_to_halted)?;
-        seen()?;
+        visit()?;
         drop(links);
-        unseen()?;
-        let own = with.switch().median + with.wake().median;
+        without.visit(here)?;
+        let own = with.threads.switch().median + with.threads.wake().median;
         let beyond = |(far, sent): (Quantiles, f64)| far.less(own).divided(sent);
-        let more = |with: Quantiles, without: Quantiles| with.median - without.median;
-        let calling_switch = more(with.switch(), without.switch()) - in_switch.get();
         Ok(Calibration {
-            switch: without.switch(),
-            wake: without.wake(),
+            switch: without.threads.switch(),
+            wake: without.threads.wake(),
             interrupt: awake.map(beyond),
             interrupt_to_halted: halted.map(beyond),
             tick,
             ticks_a_second,
-            calling: ByEffect {
-                switch: calling_switch,
-                // A switch that a sleep goes before takes its program longer; that is among what a wakeup adds here.
-                wake: more(with.wake(), without.wake()) - in_wake.get() - (in_handover.get() - in_switch.get()),
-                pass: more(pass_with.get(), pass_without.get()) - in_pass.get(),
-            },
-            running: ByEffect { switch: in_handover.get(), wake: in_wake.get(), pass: in_pass.get() },
+            calling: inside.calling(&with, &without),
+            running: inside.running(),
         })
     }
 
@@ -263,6 +300,19 @@ mod tests {
     fn calls_that_nobody_pays_for_take_time_as_well() {
         let own = OwnTimes { switch: runs(10, 0), wake: runs(10, 0), pass: runs(10, 0), other: runs(100, 0) };
         assert_eq!(calibration().calling_ns(&own), 10.0 * 30.0 + 10.0 * 50.0 + 100.0 * 30.0);
+    }
+
+    #[test]
+    fn what_programs_do_not_know_of_is_the_calls() {
+        let near = |costs: [f64; 3]| {
+            let [switch, wake, pass] = costs.map(|median| Fastest::of(quantiles(median)));
+            Near { threads: OnOneCpu::of(switch, wake, 2.0), pass }
+        };
+        let inside = Inside { switch: Least(50.0), handover: Least(70.0), wake: Least(80.0), pass: Least(60.0) };
+        let calling = inside.calling(&near([500.0, 700.0, 300.0]), &near([400.0, 500.0, 200.0]));
+        // Of the wakeup's 200 ns 80 are its program's, and twice 20 those of the program of the two switches with it.
+        assert_eq!(calling, ByEffect { switch: 50.0, wake: 80.0, pass: 40.0 });
+        assert_eq!(inside.running(), ByEffect { switch: 70.0, wake: 80.0, pass: 60.0 });
     }
 
     #[test]

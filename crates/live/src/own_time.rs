@@ -69,8 +69,7 @@ impl OwnTimes {
         self.classes().iter().map(|class| class.runs).sum()
     }
 
-    /// Time in them, and how long one takes of itself to be called: of a class of which too few were timed the runs are taken to
-    /// be as long as the others.
+    /// Time in them. The runs of a class of which too few were timed are taken to be as long as the others.
     pub fn total_ns(&self) -> f64 {
         let sum = |of: fn(&Runs) -> u64| self.classes().iter().map(of).sum::<u64>();
         let all = Runs { runs: self.runs(), timed: sum(|class| class.timed), ns: sum(|class| class.ns) };

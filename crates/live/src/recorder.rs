@@ -188,21 +188,7 @@ pub(crate) fn run(
     let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
     let stream = Stream::new(&host, folder);
     let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
-    let (status, asked) = match whom {
-        Whom::Command(command) => {
-            let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
-            let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
-            let name = || program.to_string_lossy().into_owned();
-            let child = spawned.map_err(|source| LiveError::Spawn { command: name(), source })?;
-            record_until_end(child, options.limit, &mut ear, signals)?
-        }
-        Whom::Processes(_) | Whom::Machine => {
-            probes.want(whom.processes(), std::process::id())?;
-            probes.for_each_task("on_existing")?;
-            watch_until_end(options.limit, &mut ear, signals)?;
-            (ExitStatus::default(), false)
-        }
-    };
+    let (status, asked) = listen(whom, options.limit, &mut ear, signals)?;
     probes.for_each_task("on_last")?;
     ear.receive(Duration::ZERO)?;
     let consumer = sys::cpu_time().since(cpu_before);
@@ -240,6 +226,31 @@ pub(crate) fn run(
         status,
     };
     Ok((Parts { workload: converted.workload, observed: converted.observed, earlier }, summary))
+}
+
+/// Starts what is to be recorded, if it is not there already, and receives what it does until it is over. Says how it ended,
+/// and whether it was asked to.
+fn listen(
+    whom: Whom<'_>,
+    limit: Option<Duration>,
+    ear: &mut Ear<'_>,
+    signals: &Signals,
+) -> Result<(ExitStatus, bool), LiveError> {
+    match whom {
+        Whom::Command(command) => {
+            let (program, arguments) = command.split_first().ok_or(LiveError::NoCommand)?;
+            let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
+            let name = || program.to_string_lossy().into_owned();
+            let child = spawned.map_err(|source| LiveError::Spawn { command: name(), source })?;
+            record_until_end(child, limit, ear, signals)
+        }
+        Whom::Processes(_) | Whom::Machine => {
+            ear.probes.want(whom.processes(), std::process::id())?;
+            ear.probes.for_each_task("on_existing")?;
+            watch_until_end(limit, ear, signals)?;
+            Ok((ExitStatus::default(), false))
+        }
+    }
 }
 
 impl Whom<'_> {

@@ -91,6 +91,34 @@ impl OnOneCpu {
         let Handovers { took, switches, sleeps } = self.handover.expect("visited before");
         took.less(self.calls.get().median + switches * self.switch().median).divided(sleeps.max(LEAST_SLEEPS))
     }
+
+    /// How many switches went with each sleep.
+    pub fn switches_each_sleep(&self) -> f64 {
+        let Handovers { switches, sleeps, .. } = self.handover.expect("visited before");
+        switches / sleeps.max(LEAST_SLEEPS)
+    }
+}
+
+#[cfg(test)]
+impl Fastest {
+    pub fn of(found: Quantiles) -> Fastest {
+        Fastest(Some(found))
+    }
+}
+
+#[cfg(test)]
+impl OnOneCpu {
+    /// Where switches and wakeups take that, and there are so many switches for each sleep.
+    pub fn of(switch: Fastest, wake: Fastest, switches_each_sleep: f64) -> OnOneCpu {
+        let nothing = Fastest::of(Quantiles { p10: 0.0, median: 0.0, p90: 0.0 });
+        let all = wake.get().median + switches_each_sleep * switch.get().median;
+        let handover = Handovers {
+            took: Quantiles { p10: all, median: all, p90: all },
+            switches: switches_each_sleep,
+            sleeps: 1.0,
+        };
+        OnOneCpu { alone: nothing, in_turn: switch, calls: nothing, handover: Some(handover) }
+    }
 }
 
 /// Of hand-overs on one CPU at least a part needs a sleep. So many of each, lest a thread that never slept divides by nothing.
