@@ -16,7 +16,7 @@
 //! [`scheduler`] loads a sched_ext object with its launch profile into the kernel, watches it, and unloads it.
 
 pub mod affinity;
-pub mod calibrate;
+mod calibrate;
 mod channels;
 mod complaints;
 pub mod convert;

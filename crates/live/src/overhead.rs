@@ -4,8 +4,8 @@
 //! The kernel counts as a task's time whatever is done while it has the CPU: the second half of the switch to it and the
 //! first half of the switch away, the wakeups that it causes, the ticks that interrupt it, and the recorder's own programs.
 //! Another scheduler would make other switches, and a simulated run charges for its own; so the recorded ones are taken
-//! out. What one of each costs is measured on the machine that records, with the recorder's programs at work
-//! ([`crate::calibrate`]), and how many there were is in the events.
+//! out. What one of each costs is measured on the machine that records, just before ([`crate::calibrate`]), and what the
+//! recorder's programs take of it while they record ([`crate::own_time`]). How many there were is in the events.
 //!
 //! It is taken out where it was spent, but never more than there is: what a short piece of work cannot pay, because costs
 //! are those of a typical switch and not of each single one, the next pieces do. So the sum is right, and no piece negative.

@@ -167,10 +167,11 @@ impl<'a> Weir<'a> {
 
     fn prepare(&self, arguments: &Arguments) -> Result<()> {
         run_to_end(Command::new("sh").args(["-c", &arguments.prepare]).current_dir(self.directory))?;
-        run_to_end(&mut Command::new("sync"))
+        run_to_end(&mut Command::new("sync")).map(drop)
     }
 
-    fn record(&self, file: &Path, shell: &str) -> Result<()> {
+    /// Gives what `weir record` says.
+    fn record(&self, file: &Path, shell: &str) -> Result<String> {
         run_to_end(self.command().arg("record").arg("-o").arg(file).args(["--", "sh", "-c", shell]))
     }
 
@@ -211,11 +212,11 @@ impl<'a> Weir<'a> {
     }
 }
 
-/// Runs a command whose output nobody needs unless it fails.
-fn run_to_end(command: &mut Command) -> Result<()> {
+/// Runs a command, and gives what it wrote to standard error.
+fn run_to_end(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stderr).into_owned())
 }

@@ -169,7 +169,7 @@ impl Place {
             let shell = format!("{}COPY={copy}; cd {directory}; {}", self.environment(), kind.prepare);
             run_to_end(Command::new("sh").arg("-c").arg(shell))?;
         }
-        run_to_end(&mut Command::new("sync"))
+        run_to_end(&mut Command::new("sync")).map(drop)
     }
 }
 
