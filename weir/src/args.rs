@@ -272,7 +272,7 @@ pub struct Sim {
     /// Show how often each line of the policies ran, in all runs together, or write it to FILE for lcov and genhtml
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub coverage: Option<Option<PathBuf>>,
-    /// Write all that is known of the runs to FILE.weirrun, for weir compare and weir explain
+    /// Write all that is known of the runs to FILE, such as a.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Write the report as a page that needs no network: tables, plots, timelines, tasks
@@ -444,7 +444,7 @@ pub struct Run {
     /// Write a trace of the command's or the workload's run for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write all that is known of the run, each event too, to FILE.weirrun, for weir compare and weir explain
+    /// Write all that is known of the run, each event too, to FILE, such as a.weirrun, for weir compare and weir explain
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Write the report as a page that needs no network: tables, plots, timelines, tasks
