@@ -7,7 +7,7 @@
 //! (sign test, 95 %) in which the true one lies: that is the bound.
 //!
 //! Beside that stands what the recorder's programs and its reader know themselves to take, which `weir record` says. It lacks
-//! what they do to the caches of others, but a neighbour of this virtual machine cannot make 7 % of it.
+//! what they do to the caches of others, and the conversion; but a neighbour of this virtual machine cannot make 7 % of it.
 
 use super::suite::{Kinds, Place};
 use super::{Weir, run_to_end};
@@ -193,7 +193,8 @@ fn page(rows: &[Row], pairs: u32) -> String {
         recording beside without, in {pairs} pairs: the median, and the bound under which the true median lies (95 %, sign\n\
         test). Softirqs and the program that receives the events are in it; what happens before and after the command, as\n\
         the calibration and the conversion, is not. Known is what the programs and their reader found themselves to take,\n\
-        without what they do to the caches of others; how fast the host was does not matter for that.\n\n\
+        without what they do to the caches of others, and without the conversion, with which recordings of many events\n\
+        begin beside the command; how fast the host was does not matter for that.\n\n\
         | what | switches a second | more CPU time | bound | known | |\n|---|---|---|---|---|---|\n"
     );
     for row in rows {
