@@ -182,11 +182,14 @@ static enum own_class report_socket(struct sock *socket, long bytes, __u32 flags
 	if (family == AF_UNIX) {
 		if (written)
 			receiver = (__u64)bpf_core_cast(socket, struct unix_sock)->peer;
-		if (receiver)
-			report_pass(current, note, receiver, bytes, flags);
+		if (!receiver)
+			return OWN_OTHER;
+		report_pass(current, note, receiver, bytes, flags);
 	} else if ((family == AF_INET || family == AF_INET6) && socket->sk_protocol == IPPROTO_TCP) {
 		report_pass(current, note, connection(socket, written),
 			    written ? tcp->write_seq : tcp->copied_seq, flags | PASS_SEQUENCE);
+	} else {
+		return OWN_OTHER;
 	}
 	return OWN_PASS;
 }
