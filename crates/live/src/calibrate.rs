@@ -3,7 +3,7 @@
 //!
 //! Some threads switch, wake each other and compute, without the recorder's programs and followed by them like the tasks that
 //! come after. The programs measure their own time, then and later ([`crate::own_time`]); what they add to that is found
-//! here. It takes less than half a second, beside the loading of the programs.
+//! here. It takes about a second where nothing else runs, the loading of the programs included.
 
 use crate::LiveError;
 use crate::event::{Kind, Scheduled, Slept};
@@ -203,6 +203,12 @@ impl Calibration {
         let of = |runs: Runs, calling: f64| runs.runs as f64 * calling.max(0.0);
         let ByEffect { switch, wake, pass } = self.calling;
         of(own.switch, switch) + of(own.wake, wake) + of(own.pass, pass) + of(own.other, switch)
+    }
+
+    /// What the programs know themselves to take in a switch, a wakeup, and a write or read.
+    #[cfg(test)]
+    pub fn running_ns(&self) -> [f64; 3] {
+        [self.running.switch, self.running.wake, self.running.pass]
     }
 
     /// As a recording keeps them.

@@ -361,3 +361,24 @@ fn record_until_end(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each class of programs has runs of its own, and times them. A root's test: others have nothing to look at.
+    #[test]
+    fn the_programs_time_themselves_by_who_pays() {
+        match kernel::check() {
+            Err(LiveError::NotRoot { .. } | LiveError::NoBtf { .. } | LiveError::Unsupported { .. }) => return,
+            other => other.unwrap(),
+        }
+        let began = Instant::now();
+        let calibration = Calibration::measure(&PROBES, &kernel::host().unwrap().cpus).unwrap();
+        eprintln!("a calibration took {:?}", began.elapsed());
+        for running in calibration.running_ns() {
+            // A program that looks up a task takes no less, and own_time.bpf.h counts no longer ones.
+            assert!((10.0..20_000.0).contains(&running), "{calibration:?}");
+        }
+    }
+}

@@ -99,28 +99,6 @@ impl OnOneCpu {
     }
 }
 
-#[cfg(test)]
-impl Fastest {
-    pub fn of(found: Quantiles) -> Fastest {
-        Fastest(Some(found))
-    }
-}
-
-#[cfg(test)]
-impl OnOneCpu {
-    /// Where switches and wakeups take that, and there are so many switches for each sleep.
-    pub fn of(switch: Fastest, wake: Fastest, switches_each_sleep: f64) -> OnOneCpu {
-        let nothing = Fastest::of(Quantiles { p10: 0.0, median: 0.0, p90: 0.0 });
-        let all = wake.get().median + switches_each_sleep * switch.get().median;
-        let handover = Handovers {
-            took: Quantiles { p10: all, median: all, p90: all },
-            switches: switches_each_sleep,
-            sleeps: 1.0,
-        };
-        OnOneCpu { alone: nothing, in_turn: switch, calls: nothing, handover: Some(handover) }
-    }
-}
-
 /// Of hand-overs on one CPU at least a part needs a sleep. So many of each, lest a thread that never slept divides by nothing.
 const LEAST_SLEEPS: f64 = 0.1;
 
@@ -284,6 +262,29 @@ fn calls(cpu: CpuId, batch: u32) -> Quantiles {
         };
         Quantiles::of((0..TIMES).map(round).collect())
     })
+}
+
+/// For tests of who uses them.
+#[cfg(test)]
+impl Fastest {
+    pub fn of(found: Quantiles) -> Fastest {
+        Fastest(Some(found))
+    }
+}
+
+#[cfg(test)]
+impl OnOneCpu {
+    /// Where switches and wakeups take that, and there are so many switches for each sleep.
+    pub fn of(switch: Fastest, wake: Fastest, switches_each_sleep: f64) -> OnOneCpu {
+        let nothing = Fastest::of(Quantiles { p10: 0.0, median: 0.0, p90: 0.0 });
+        let all = wake.get().median + switches_each_sleep * switch.get().median;
+        let handover = Handovers {
+            took: Quantiles { p10: all, median: all, p90: all },
+            switches: switches_each_sleep,
+            sleeps: 1.0,
+        };
+        OnOneCpu { alone: nothing, in_turn: switch, calls: nothing, handover: Some(handover) }
+    }
 }
 
 #[cfg(test)]
