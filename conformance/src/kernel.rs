@@ -193,6 +193,7 @@ fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Ru
 
 /// The object as we link it ourselves: it tells where its variables are.
 fn linked(scenario: &Scenario) -> Result<LinkedObject> {
-    let config = Config { topology: Topology::flat(1), hz: 250, version: (7, 2), budget: 1, seed: 1 };
+    let config =
+        Config { topology: Topology::flat(1), hz: 250, version: (7, 2), budget: 1, seed: 1, newidle_ratio: None };
     Ok(Object::parse(scenario.object())?.link(&*Kernel::target(&config))?)
 }

@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
-const OBJECTS: [&str; 3] = ["record", "meter", "watch"];
+const OBJECTS: [&str; 4] = ["record", "meter", "newidle", "watch"];
 
 /// `FOLDER/NAME.bpf.c`: one that goes wrong as asked, one that says nothing of its end, one in the style of others, and one
 /// with which the model is tested.

@@ -146,7 +146,14 @@ impl Facts {
             }
             _ => String::new(),
         };
-        let config = Config { topology: Topology::flat(1), hz: 1000, version: MODELLED, budget: 0, seed: 0 };
+        let config = Config {
+            topology: Topology::flat(1),
+            hz: 1000,
+            version: MODELLED,
+            budget: 0,
+            seed: 0,
+            newidle_ratio: None,
+        };
         Facts {
             name: name.to_owned(),
             is_file,

@@ -18,6 +18,9 @@ pub struct Config {
     pub budget: u64,
     /// Seed of `bpf_get_prandom_u32`.
     pub seed: u64,
+    /// How often of 1024 times a CPU that begins to idle looks for fair tasks elsewhere, when the run begins; what comes of it
+    /// changes that, as in Linux since 7.0, 6.18.5 and 6.12.65. `None`: each time, as in those before.
+    pub newidle_ratio: Option<u32>,
 }
 
 /// A cgroup by number: the root is 0, others follow in the order of their making.

@@ -6,7 +6,7 @@ mod bench;
 
 use bench::{Bench, TICK, flat, probe};
 use ids::{CpuId, Nanos, Policy, TaskId, Topology};
-use kernel_model::Leave;
+use kernel_model::{Config, Leave};
 
 fn bench(topology: Topology) -> Bench {
     bench_in((7, 2), topology)
@@ -363,16 +363,86 @@ fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
     assert_eq!(current(&bench, 2), TaskId::NONE);
 }
 
+/// Waits on CPU 0 beside whoever runs there, and may run on CPU 1, which idles.
+fn waits_on_cpu_0(bench: &mut Bench, name: &str) -> TaskId {
+    let task = hog(bench, name, "0", 0);
+    bench.kernel.set_affinity(CpuId(0), task, &"0-1".parse().unwrap()).unwrap();
+    bench.settle();
+    task
+}
+
 #[test]
 fn a_cpu_with_too_much_to_do_wakes_an_idle_one_at_its_tick() {
     let mut bench = bench_of_ticks(flat(2));
     let here = hog(&mut bench, "here", "0", 0);
-    let waits = hog(&mut bench, "waits", "0", 0);
-    bench.kernel.set_affinity(CpuId(0), waits, &"0-1".parse().unwrap()).unwrap();
-    bench.settle();
+    let [first, second] = ["first", "second"].map(|name| waits_on_cpu_0(&mut bench, name));
     assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [here, TaskId::NONE]);
+    // The tick gives CPU 0 to the first one before CPU 1 comes to look.
     bench.run(&[0], TICK);
-    assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [here, waits]);
+    assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [first, second]);
+}
+
+#[test]
+fn who_lost_its_cpu_at_the_tick_stays_until_two_attempts_were_in_vain() {
+    let mut bench = bench_of_ticks(flat(2));
+    waits_on_cpu_0(&mut bench, "a");
+    waits_on_cpu_0(&mut bench, "b");
+    // The first one has come to a CPU without others, and has left it again.
+    for (tick, comes) in [(1, false), (2, false), (3, true)] {
+        bench.run(&[0], TICK);
+        assert_eq!(current(&bench, 1) != TaskId::NONE, comes, "tick {tick}");
+    }
+}
+
+/// Once an idle CPU has been helped, the kernel means to do that again only after 16 intervals of 4 ms.
+#[test]
+fn a_cpu_that_idles_again_is_noticed_at_one_tick_and_helped_at_the_next() {
+    let mut bench = bench_that_looks(flat(2), 0);
+    hog(&mut bench, "here", "0", 0);
+    let tasks = ["a", "b", "c", "d", "e"].map(|name| waits_on_cpu_0(&mut bench, name));
+    bench.run(&[0], TICK);
+    let moved = tasks.iter().filter(|&&task| bench.kernel.task_cpu(task) == CpuId(1)).count();
+    assert_eq!(moved, 3, "half of the difference: six were there");
+    for _ in 0..moved {
+        let next = current(&bench, 1);
+        bench.block(next);
+    }
+    assert_eq!(current(&bench, 1), TaskId::NONE, "the dice do not let it look");
+    for (tick, comes) in [(1, false), (2, true)] {
+        bench.run(&[0], TICK);
+        assert_eq!(current(&bench, 1) != TaskId::NONE, comes, "tick {tick}");
+    }
+}
+
+/// Newidle balancing that has been worth while so often, of 1024 times.
+fn bench_that_looks(topology: Topology, newidle_ratio: u32) -> Bench {
+    let config =
+        Config { topology, hz: 250, version: (6, 18), budget: 1_000_000, seed: 1, newidle_ratio: Some(newidle_ratio) };
+    Bench::load_as(config, &probe(&[]), |_| ()).expect("the probe loads")
+}
+
+#[test]
+fn a_cpu_that_goes_idle_looks_as_often_as_that_was_worth_while() {
+    // Three standard deviations to either side; after 512 calls the ratio would change.
+    for (ratio, least, most) in [(0, 0, 3), (512, 79, 121), (1024, 200, 200)] {
+        let mut bench = bench_that_looks(flat(2), ratio);
+        hog(&mut bench, "here", "0", 0);
+        let there = bench.task("there", "1");
+        let waits = waits_on_cpu_0(&mut bench, "waits");
+        let mut pulled = 0;
+        for _ in 0..200 {
+            bench.wake(there);
+            bench.block(there);
+            if bench.kernel.task_cpu(waits) == CpuId(1) {
+                pulled += 1;
+                for cpus in ["0", "0-1"] {
+                    bench.kernel.set_affinity(CpuId(0), waits, &cpus.parse().unwrap()).unwrap();
+                    bench.settle();
+                }
+            }
+        }
+        assert!((least..=most).contains(&pulled), "{pulled} of 200 with a ratio of {ratio}");
+    }
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_refused_cgroup_fails_the_attach() {
 
 #[test]
 fn all_that_is_missing_is_named_at_once_with_who_lacks_it() {
-    let config = Config { topology: three_caches(), hz: 250, version: (7, 2), budget: 0, seed: 0 };
+    let config = Config { topology: three_caches(), hz: 250, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None };
     let lacks = |defines: &[&str]| {
         Kernel::lacks(&config, &Object::parse(&compiled("foreign", defines)).expect("clang makes objects"))
     };

@@ -24,6 +24,7 @@ pub(crate) fn machine() -> Machine {
         absent: CpuSet::new(),
         hz: 250,
         no_hz_idle: true,
+        newidle_ratio: None,
         llc_kb: 2048,
         noise: Default::default(),
         effects: Default::default(),

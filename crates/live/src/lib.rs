@@ -29,6 +29,7 @@ pub mod hardware;
 mod kernel;
 mod life;
 pub mod meter;
+mod newidle;
 mod overhead;
 mod own_time;
 pub mod priority;

@@ -12,6 +12,7 @@
 //! description = "two sockets, two cores each, two threads a core"
 //! hz = 250                  # 24 to 10000
 //! no_hz_idle = true         # an idle CPU stops its tick
+//! newidle_ratio = 512       # so often of 1024 times a CPU that begins to idle looks for tasks at first; default: each time
 //! llc_kb = 4096             # size of the last-level cache of a CPU; 0 (the default): not known
 //!
 //! [topology]

@@ -24,6 +24,10 @@ pub struct Machine {
     pub hz: u32,
     /// Idle CPUs stop their tick (CONFIG_NO_HZ_IDLE).
     pub no_hz_idle: bool,
+    /// Of 1024 times that one of its CPUs begins to idle, how often it looks for waiting tasks of the kernel's own scheduler,
+    /// in kernels that make that depend on what came of it (Linux since 7.0, 6.18.5 and 6.12.65); it changes in a run. `None`:
+    /// each time.
+    pub newidle_ratio: Option<u32>,
     /// Size of the last-level cache of a CPU in KiB, as far as it is known; 0: not at all.
     pub llc_kb: u64,
     /// What things cost.
@@ -46,6 +50,9 @@ pub struct MachineError {
 
 /// Linux offers 100 to 1000 (down to 24 on some architectures); the BFS patches offered up to 10000.
 pub(crate) const HZ: std::ops::RangeInclusive<u64> = 24..=10_000;
+
+/// Dice of 1024 sides are thrown.
+pub(crate) const NEWIDLE_RATIO: std::ops::RangeInclusive<u64> = 0..=1024;
 
 impl Machine {
     /// All CPUs, whether online or not, and the numbers between them that no CPU has.
@@ -183,6 +190,7 @@ mod tests {
             absent: CpuSet::new(),
             hz: 250,
             no_hz_idle: true,
+            newidle_ratio: None,
             llc_kb: 0,
             costs: Costs::zero(),
             noise: Noise::default(),

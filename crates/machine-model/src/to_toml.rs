@@ -13,12 +13,27 @@ impl Machine {
     /// The text of a file from which [`Machine::from_toml`] makes this machine again, with a comment for each key.
     pub fn to_toml(&self) -> String {
         // A new field must be written, too.
-        let Machine { name: _, description, topology, offline, absent, hz, no_hz_idle, llc_kb, costs, noise, effects } =
-            self;
+        let Machine {
+            name: _,
+            description,
+            topology,
+            offline,
+            absent,
+            hz,
+            no_hz_idle,
+            newidle_ratio,
+            llc_kb,
+            costs,
+            noise,
+            effects,
+        } = self;
         let mut text = format!("# {}\n", self.summary());
         line(&mut text, "description", quoted(description), "");
         line(&mut text, "hz", hz, "ticks a second of a busy CPU (CONFIG_HZ)");
         line(&mut text, "no_hz_idle", no_hz_idle, "an idle CPU stops its tick (CONFIG_NO_HZ_IDLE)");
+        if let Some(ratio) = newidle_ratio {
+            line(&mut text, "newidle_ratio", ratio, "of 1024 times that a CPU begins to idle it looks for tasks");
+        }
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of the last-level cache of a CPU");
         }
@@ -265,6 +280,7 @@ mod tests {
             description: "a \"b\" \\ c\n# d = \u{7}".into(),
             hz: 100,
             no_hz_idle: false,
+            newidle_ratio: Some(512),
             llc_kb: 8192,
             ..machine
         };

@@ -6,7 +6,7 @@ mod effects;
 mod noise;
 mod topology;
 
-use crate::machine::HZ;
+use crate::machine::{HZ, NEWIDLE_RATIO};
 use crate::{Costs, Halt, Machine, MachineError};
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
@@ -123,6 +123,8 @@ impl Machine {
         let hz = file.required("hz").and_then(|value| file.integer("hz", value, HZ))? as u32;
         let value = file.required("no_hz_idle")?;
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
+        let ratio = file.optional("newidle_ratio").map(|value| file.integer("newidle_ratio", value, NEWIDLE_RATIO));
+        let newidle_ratio = ratio.transpose()?.map(|ratio| ratio as u32);
         let llc_kb = file.optional("llc_kb").map_or(Ok(0), |value| file.integer("llc_kb", value, LLC_KB))?;
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
@@ -140,8 +142,20 @@ impl Machine {
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
-        let machine =
-            Machine { name, description, topology, offline, absent, hz, no_hz_idle, llc_kb, costs, noise, effects };
+        let machine = Machine {
+            name,
+            description,
+            topology,
+            offline,
+            absent,
+            hz,
+            no_hz_idle,
+            newidle_ratio,
+            llc_kb,
+            costs,
+            noise,
+            effects,
+        };
         machine.validate()?;
         Ok(machine)
     }

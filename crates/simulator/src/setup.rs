@@ -207,6 +207,7 @@ fn config(setup: &Setup<'_>) -> Config {
         version: setup.kernel.version,
         budget: CALLBACK_BUDGET,
         seed: derive_seed(setup.seed, "kernel"),
+        newidle_ratio: machine.newidle_ratio,
     }
 }
 

@@ -386,6 +386,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         absent: CpuSet::new(),
         hz: 250,
         no_hz_idle: true,
+        newidle_ratio: None,
         llc_kb: 0,
         costs: Costs::zero(),
         noise: Default::default(),

@@ -4,7 +4,8 @@
 //! 1. The kernel's own scheduler is that of the kernel model.
 //! 2. The machine is the one that sysfs shows, as a machine file. Its costs of a switch, a wakeup and an interrupt sent to
 //!    another CPU are those of `weir machine measure`, in each round anew: a virtual machine is 20 % slower in one minute than
-//!    in the next, and what a program that only switches takes is such costs and nothing else.
+//!    in the next, and what a program that only switches takes is such costs and nothing else. So is how often its CPUs look
+//!    for tasks when they begin to idle, which the programs before have left in the kernel.
 //! 3. What it takes until an idle CPU runs a task that another CPU woke is measured, too, once when it has idled for a short
 //!    time and once for a long one. That is where machines differ most, a virtual one by ten times. Two threads on two CPUs
 //!    wake each other for real and in the model without that cost, and the cost is what is missing.
@@ -23,6 +24,9 @@ const LATE_US: u32 = 400;
 
 /// As `bpf/idle.bpf.h` of the recorder has it, with the source.
 const HALTED_AFTER_NS: u64 = 200_000;
+
+/// How often CPUs look for tasks when they begin to idle: no cost, but measured like one.
+const NEWIDLE_RATIO: &str = "newidle_ratio";
 
 /// The kernel's own scheduler.
 pub const KERNEL: &str = "kernel";
@@ -139,7 +143,8 @@ fn pingpong(first: u32, second: u32, idle_us: u32) -> String {
 
 /// Costs of this machine that `weir machine measure` finds, by their keys in a machine file: the medians.
 fn measured(weir: &Weir<'_>) -> Result<Vec<(&'static str, u64)>> {
-    const KEYS: [&str; 4] = ["costs.context_switch_ns", "costs.wakeup_ns", "costs.ipi_send_ns", "halt.send_ns"];
+    const KEYS: [&str; 5] =
+        ["costs.context_switch_ns", "costs.wakeup_ns", "costs.ipi_send_ns", "halt.send_ns", NEWIDLE_RATIO];
     let document = weir.document(&["machine", "measure", "--keys", "--format", "json"])?;
     let all = document["measured"].as_array().context("weir machine measure measured nothing")?;
     let find = |key: &'static str| {
@@ -155,6 +160,8 @@ fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], exits:
         let keys = costs.iter().filter_map(|(key, ns)| Some((key.strip_prefix(name)?.strip_prefix('.')?, ns)));
         keys.map(|(key, ns)| format!("{key} = {ns}\n")).collect()
     };
+    let ratio = costs.iter().find(|(key, _)| *key == NEWIDLE_RATIO);
+    let ratio = ratio.map_or(String::new(), |(key, ratio)| format!("{key} = {ratio}\n"));
     let (costs, halt) = (table("costs"), table("halt"));
     let idle_exit_ns = exits.map_or(0, |exits| exits.idle_ns);
     let halt = match exits {
@@ -164,8 +171,8 @@ fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], exits:
         _ => String::new(),
     };
     format!(
-        "description = \"the machine of the prediction\"\nhz = {}\nno_hz_idle = {}\n\n[topology]\n{topology}\n\n[costs]\n\
-         {costs}idle_exit_ns = {idle_exit_ns}\n{halt}",
+        "description = \"the machine of the prediction\"\nhz = {}\nno_hz_idle = {}\n{ratio}\n[topology]\n{topology}\n\n\
+         [costs]\n{costs}idle_exit_ns = {idle_exit_ns}\n{halt}",
         machine.hz, machine.no_hz_idle
     )
 }

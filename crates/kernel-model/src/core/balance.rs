@@ -3,7 +3,7 @@
 //!
 //! 1. A waking task stays near where it was or near its waker, and looks for an idle CPU below the last-level cache,
 //!    an idle core first. A new one looks everywhere.
-//! 2. A CPU that goes idle pulls one task. One that has more than it can run wakes an idle CPU at its tick, which pulls.
+//! 2. A CPU that goes idle pulls one task, and at ticks idle CPUs get what waits elsewhere ([`super::idle_balance`]).
 //! 3. Busy CPUs balance at ticks, the more rarely the wider they look: one that has less load than the average of a
 //!    span pulls from the one that has most, but no task that is heavier than the difference, unless that failed before.
 //! 4. Who ran half a millisecond ago still has its cache, and stays.
@@ -16,6 +16,7 @@
 use super::Core;
 use super::classes::Turn;
 use super::fair::SCALE;
+use super::idle_balance::Worth;
 use super::task::Task;
 use ids::{CpuId, Locality, Nanos, Policy, TaskId};
 use std::cmp::Reverse;
@@ -23,23 +24,27 @@ use std::cmp::Reverse;
 /// `sysctl_sched_migration_cost`.
 const HOT: Nanos = Nanos::from_us(500);
 /// `busy_factor`: how much rarer busy CPUs balance than idle ones.
-const BUSY_FACTOR: u64 = 16;
+pub(super) const BUSY_FACTOR: u64 = 16;
 /// `cache_nice_tries`: so many failures later a task is moved although it has its cache.
-const NICE_TRIES: u32 = 1;
+pub(super) const NICE_TRIES: u32 = 1;
 /// `imbalance_pct`: a busiest CPU that has less than so many percent of the load is left alone.
 const IMBALANCE_PERCENT: u64 = 117;
 /// What a wakeup that is about to sleep weighs: a task of nice 0.
 const NICE_0: u64 = 1024;
 /// The spans over which CPUs balance, from the core to the machine.
-const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
+pub(super) const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
 
 /// How a CPU balances over one of its spans.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Balance {
+pub(super) struct Balance {
     /// Not before this time.
     next: Nanos,
+    /// When it did so last, or an idle CPU did it for this one.
+    pub last: Nanos,
     /// Times in a row that nothing could be moved.
-    failed: u32,
+    pub failed: u32,
+    /// Whether it was worth while to look for tasks before idling; `None` before the first time.
+    pub worth: Option<Worth>,
 }
 
 /// All spans of a CPU, as in [`SPANS`].
@@ -88,7 +93,7 @@ impl Core {
         usable.min_by_key(rank).unwrap_or(from)
     }
 
-    fn fair_idle(&self, cpu: CpuId) -> bool {
+    pub(super) fn fair_idle(&self, cpu: CpuId) -> bool {
         let rq = &self.cpus[cpu.index()];
         rq.current == TaskId::NONE && !rq.occupied && rq.higher.is_empty()
     }
@@ -103,7 +108,7 @@ impl Core {
     }
 
     /// `can_migrate_task`: fair tasks that wait on `from` and may come to `to`, the one that waited longest first.
-    fn fair_movable(&self, from: CpuId, to: CpuId, hot_too: bool) -> Vec<TaskId> {
+    pub(super) fn fair_movable(&self, from: CpuId, to: CpuId, hot_too: bool) -> Vec<TaskId> {
         let shares_core = self.config.topology.locality(from, to) == Locality::Smt;
         let cold = |task: &Task| {
             let is_hot = task.fair.ran_at.is_some_and(|ran_at| self.now.since(ran_at) < HOT);
@@ -116,7 +121,7 @@ impl Core {
     }
 
     /// A waiting fair task goes to another CPU, with what it is owed and what it asked for.
-    fn fair_move(&mut self, task: TaskId, to: CpuId) {
+    pub(super) fn fair_move(&mut self, task: TaskId, to: CpuId) {
         self.fair_catch_up(self.task_cpu(task));
         self.higher_dequeue(task);
         self.migrate(task, to);
@@ -125,43 +130,24 @@ impl Core {
         self.higher_enqueue(task, Turn::Last);
     }
 
-    /// `sched_balance_newidle`: a CPU without work pulls a fair task, from the CPU where most wait of those that are
-    /// nearest. False if there is none.
-    pub(super) fn fair_pull(&mut self, cpu: CpuId) -> bool {
-        let others = (0..self.cpus()).map(CpuId).filter(|&from| from != cpu);
-        let waiting = |from: CpuId| self.fair_waiting(from).count();
-        let mut from: Vec<_> = others
-            .filter(|&from| self.fair_waiting(from).next().is_some())
-            .map(|from| (self.config.topology.locality(from, cpu), Reverse(waiting(from)), from))
-            .collect();
-        from.sort_unstable();
-        let found = from.iter().find_map(|&(.., from)| self.fair_movable(from, cpu, false).first().copied());
-        found.inspect(|&task| self.fair_move(task, cpu)).is_some()
-    }
-
     /// A tick on `cpu`: tasks that came here or to another CPU, for which that CPU may have to be rescheduled.
     pub fn fair_balance(&mut self, cpu: CpuId) -> Vec<TaskId> {
-        if !self.cpus[cpu.index()].active || self.higher_waiting == 0 {
+        if !self.cpus[cpu.index()].active {
             return Vec::new();
         }
-        let mut moved: Vec<TaskId> = self.fair_wake_idle(cpu).into_iter().collect();
+        if !self.fair_idle(cpu) {
+            self.fair_kick_idle(cpu);
+        }
+        if self.higher_waiting == 0 {
+            return Vec::new();
+        }
+        let mut moved = Vec::new();
         for (index, span) in SPANS.into_iter().enumerate() {
             if self.now >= self.cpus[cpu.index()].fair.balances[index].next {
                 moved.extend(self.fair_balance_over(cpu, index, span));
             }
         }
         moved
-    }
-
-    /// `nohz_balancer_kick`: tasks wait here, and an idle CPU is woken to take one of them.
-    fn fair_wake_idle(&mut self, cpu: CpuId) -> Option<TaskId> {
-        self.fair_waiting(cpu).next()?;
-        let idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
-        let mut to: Vec<CpuId> = (0..self.cpus()).map(CpuId).filter(idle).collect();
-        to.sort_by_key(|&to| self.config.topology.locality(cpu, to));
-        let (to, task) = to.into_iter().find_map(|to| Some((to, *self.fair_movable(cpu, to, false).first()?)))?;
-        self.fair_move(task, to);
-        Some(task)
     }
 
     /// `sched_balance_rq` of a busy CPU over one of its spans.
@@ -188,7 +174,7 @@ impl Core {
         });
         let now = self.now;
         let balance = &mut self.cpus[cpu.index()].fair.balances[index];
-        balance.next = now + Nanos(interval);
+        (balance.next, balance.last) = (now + Nanos(interval), now);
         let Some(from) = from else {
             balance.failed = 0;
             return Vec::new();

@@ -122,8 +122,8 @@ impl Core {
     }
 
     /// The best waiting task of a higher class for `cpu`: its own, or one pulled from another CPU. Taken off its queue.
-    /// `prev` ran until now.
-    pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class) -> Option<TaskId> {
+    /// `prev` ran until now. Fair tasks are pulled only if it `looks` for them.
+    pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class, looks: bool) -> Option<TaskId> {
         self.fair_regroup(cpu, None);
         if self.cpus[cpu.index()].higher.is_empty() {
             self.fair_let_all_go(cpu, prev);
@@ -133,7 +133,7 @@ impl Core {
             if let Some(task) = self.realtime_pull(cpu) {
                 return Some(task);
             }
-            if below <= Class::Fair || !self.fair_pull(cpu) {
+            if below <= Class::Fair || !looks || !self.fair_pull(cpu) {
                 return None;
             }
         }

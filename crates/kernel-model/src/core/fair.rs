@@ -51,12 +51,14 @@ pub(crate) struct FairQueue {
     hrtick: Option<Nanos>,
     /// How it balances with other CPUs.
     pub(super) balances: Balances,
+    /// It idles, and was woken to balance for all CPUs that do.
+    pub(super) kicked: bool,
 }
 
 impl FairQueue {
     pub fn new() -> FairQueue {
         let (delayed, balances) = (BTreeSet::new(), Balances::default());
-        FairQueue { delayed, load: 0, sum: 0, clock: CLOCK_START, hrtick: None, balances }
+        FairQueue { delayed, load: 0, sum: 0, clock: CLOCK_START, hrtick: None, balances, kicked: false }
     }
 }
 

@@ -338,6 +338,7 @@ impl Core {
     /// A CPU went idle or left idle: maintains both masks.
     pub fn note_idle(&mut self, cpu: CpuId, idle: bool) {
         self.idle.masks.note(&self.idle.spans, cpu, idle);
+        self.fair_note_idle(cpu, idle);
     }
 
     /// Takes `cpu` if it is idle.

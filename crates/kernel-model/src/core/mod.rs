@@ -15,6 +15,7 @@ pub(crate) mod dsq;
 pub(crate) mod fair;
 mod host;
 pub(crate) mod idle;
+mod idle_balance;
 mod insert;
 mod kick;
 mod locks;
@@ -32,6 +33,7 @@ use dsq::Dsq;
 use event_log::{CallbackSite, Detail, DetailKind, Event, EventKind, Printk};
 use fair::FairQueue;
 use idle::Idle;
+use idle_balance::Nohz;
 use ids::{CpuId, CpuSet, DsqId, Locality, Nanos, TaskId};
 pub(crate) use insert::DsqCursor;
 pub(crate) use locks::lock_of;
@@ -226,6 +228,10 @@ pub(crate) struct Core {
     pub objects: Objects,
     /// State of `bpf_get_prandom_u32`.
     pub prandom: u64,
+    /// State of the dice that the kernel throws itself.
+    dice: u64,
+    /// What it keeps for idle CPUs.
+    nohz: Nohz,
     /// What the driver gets.
     pub output: Output,
 
@@ -299,6 +305,8 @@ impl Core {
             uptime: Nanos::ZERO,
             objects,
             prandom: config.seed,
+            dice: !config.seed,
+            nohz: Nohz::default(),
             output: Output::default(),
             cpus: (0..cpus).map(|_| Runqueue::new()).collect(),
             everywhere: Arc::new(CpuSet::first_n(cpus)),

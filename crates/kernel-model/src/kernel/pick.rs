@@ -29,7 +29,7 @@ impl Kernel {
             self.core.higher_put_back(prev, if over { Turn::Last } else { Turn::First });
         }
         let served = self.server_active(cpu);
-        if !served && let Some(task) = self.core.higher_pick(cpu, prev, Class::Ext) {
+        if !served && let Some(task) = self.core.higher_pick(cpu, prev, Class::Ext, true) {
             self.note_starvation(cpu, true);
             return task;
         }
@@ -38,7 +38,8 @@ impl Kernel {
             return task;
         }
         self.note_starvation(cpu, false);
-        self.core.higher_pick(cpu, prev, Class::Ext).unwrap_or(TaskId::NONE)
+        // It looks for fair tasks elsewhere once only.
+        self.core.higher_pick(cpu, prev, Class::Ext, served).unwrap_or(TaskId::NONE)
     }
 
     /// Whether the deadline server gives the CPU to ext now.

@@ -129,7 +129,8 @@ impl Contexts {
     fn hollow(&mut self) -> Box<Kernel> {
         self.hollows.pop().unwrap_or_else(|| {
             let topology = Topology::flat(1);
-            let mut kernel = Kernel::new(Config { topology, hz: 1000, version: (7, 2), budget: 0, seed: 0 });
+            let mut kernel =
+                Kernel::new(Config { topology, hz: 1000, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None });
             kernel.machine.memory = Memory::default();
             Box::new(kernel)
         })

@@ -116,7 +116,7 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
 }
 
 /// `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014), whose state is one word; the upper half is used.
-fn prandom(state: &mut u64) -> u32 {
+pub(crate) fn prandom(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

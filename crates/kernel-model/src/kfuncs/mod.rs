@@ -20,7 +20,7 @@ use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Context, FaultKind};
 use table::{KFUNCS, Kfunc};
 
-pub(crate) use helpers::{REFUSED as REFUSED_HELPERS, helper, helper_name, helper_nature, refusal};
+pub(crate) use helpers::{REFUSED as REFUSED_HELPERS, helper, helper_name, helper_nature, prandom, refusal};
 
 /// What a call costs: the order is that of `machine_model::Nature`, whose index is passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -73,7 +73,16 @@ impl Bench {
         object: &[u8],
         change: impl FnOnce(&mut LinkedObject),
     ) -> Result<Bench, LaunchError> {
-        let config = Config { topology, hz: 250, version, budget: 1_000_000, seed: 1 };
+        let config = Config { topology, hz: 250, version, budget: 1_000_000, seed: 1, newidle_ratio: None };
+        Bench::load_as(config, object, change)
+    }
+
+    /// The same in any kernel.
+    pub fn load_as(
+        config: Config,
+        object: &[u8],
+        change: impl FnOnce(&mut LinkedObject),
+    ) -> Result<Bench, LaunchError> {
         let target = Kernel::target(&config);
         let mut object = Object::parse(object).expect("clang makes objects").link(&*target).expect("it links");
         change(&mut object);

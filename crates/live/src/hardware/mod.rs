@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a program in user space can measure of the machine under it, without a right to anything.
+//! What a program in user space can measure of the machine under it, without a right to anything; and one number that
+//! only root can read.
 //!
 //! 1. Each quantity is measured in many short rounds, and reported as the quantiles of these at 10, 50 and 90 %: others use
 //!    the machine at times, and their rounds are the outliers.
@@ -11,6 +12,7 @@ mod locks;
 mod threads;
 pub(crate) use threads::Padded;
 
+use crate::newidle;
 use handover::OnOneCpu;
 use ids::{CpuId, CpuSet, Locality, Topology};
 use std::time::Duration;
@@ -61,13 +63,14 @@ pub struct Quantity {
 }
 
 /// What a program in user space cannot find out, and why.
-pub const UNMEASURED: [&str; 6] = [
+pub const UNMEASURED: [&str; 7] = [
     "smt, turbo, frequencies, idle states: kernel and hypervisor hide them",
     "ipi_ns and idle_exit_ns apart: a wakeup of an idle CPU is both and more",
     "fork_ns apart from the system call around it",
     "callback_ns and call_ns of kfuncs: they run inside the kernel",
     "tick_ns apart from what a hypervisor takes at the same time",
     "locks.wakeup_hold_ns: the kernel's locks cannot be timed from outside",
+    "newidle_ratio, unless it stands above: only root can read it, and not every kernel has it",
 ];
 
 /// How much is measured.
@@ -135,6 +138,16 @@ pub fn measure(topology: &Topology, usable: &CpuSet, scope: Scope, progress: &mu
         for row in locks::all(a, b) {
             add(None, &row.what, row.value);
         }
+    }
+    // Not to be root is no error.
+    if let Ok(ratios) = newidle::ratios()
+        && !ratios.is_empty()
+    {
+        let what = "of 1024 times a CPU begins to idle: it looks for tasks";
+        // The mean, the least and the greatest of all CPUs: a machine file has one number for them.
+        let median = ratios.iter().sum::<f64>() / ratios.len() as f64;
+        let (p10, p90) = ratios.iter().fold((median, median), |(low, high), ratio| (low.min(*ratio), high.max(*ratio)));
+        add(Some("newidle_ratio"), what, Quantiles { p10, median, p90 });
     }
     if whole {
         progress("the speed of a CPU after idling");

@@ -97,7 +97,7 @@ impl World {
     /// And one that is loaded when the clock has gone on to this time already.
     pub fn begun(spec: &str, machine: Machine, version: (u16, u16), told: &Told, now_ns: u64) -> World {
         let topology = machine.topology.clone();
-        let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1 };
+        let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1, newidle_ratio: None };
         let mut parts = spec.split(',');
         let head = parts.next().unwrap();
         let (name, preset) = head.split_once('@').map_or((head, None), |(name, preset)| (name, Some(preset)));

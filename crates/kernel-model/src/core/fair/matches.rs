@@ -43,7 +43,7 @@ struct Pair {
 impl Pair {
     fn new(version: (u16, u16), cpus: usize) -> Pair {
         let topology = Topology::flat(cpus as u32);
-        let kernel = Kernel::new(Config { topology, hz: HZ, version, budget: 1_000_000, seed: 1 });
+        let kernel = Kernel::new(Config { topology, hz: HZ, version, budget: 1_000_000, seed: 1, newidle_ratio: None });
         let oracle = Oracle::new(version, cpus, HZ);
         let (resched, hrtick, moved) = (vec![false; cpus], vec![None; cpus], Vec::new());
         Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, acted: false, hrtick, moved }
@@ -158,9 +158,9 @@ impl Pair {
         self.resched[cpu] = false;
         self.kernel.schedule(CpuId(cpu as u32), leave);
         self.collect();
-        let pulled = self.moved.first().map(|&(task, _)| task);
+        let pulled: Vec<usize> = self.moved.iter().map(|&(task, _)| task).collect();
         self.oracle.here = cpu;
-        self.oracle.schedule(cpu, self.now, how, pulled);
+        self.oracle.schedule(cpu, self.now, how, &pulled);
         self.go_on();
     }
 
@@ -181,6 +181,14 @@ impl Pair {
         }
         for (task, _) in self.moved.clone() {
             self.oracle.preempt(task, self.now, false);
+        }
+        // It may have asked an idle CPU to balance: when, is no matter of the rule.
+        let kicked = (0..self.cpus).find(|&to| self.kernel.core.cpus[to].fair.kicked && !self.oracle.resched[to]);
+        if let Some(to) = kicked {
+            let waits = (0..self.oracle.tasks.len())
+                .any(|task| self.oracle.tasks[task].cpu == cpu && self.oracle.tasks[task].state == State::Waits);
+            assert!(waits && self.oracle.running(to).is_none(), "CPU {to} has something to balance at {}", self.now);
+            self.oracle.resched[to] = true;
         }
     }
 

@@ -345,16 +345,16 @@ impl Oracle {
         }
     }
 
-    /// The CPU looks for its next task. `pulled` is whom it takes from another CPU if it has nobody.
-    pub fn schedule(&mut self, cpu: usize, now: Nanos, leaves: Leaves, pulled: Option<usize>) {
+    /// The CPU looks for its next task. `pulled` are those whom it takes from another CPU if it has nobody.
+    pub fn schedule(&mut self, cpu: usize, now: Nanos, leaves: Leaves, pulled: &[usize]) {
         self.charge(cpu, now);
         let prev = self.running(cpu);
         if let Some(task) = prev {
             self.leave(task, leaves);
         }
         let mut next = self.pick(cpu, prev);
-        if let (None, Some(task)) = (next, pulled) {
-            self.pull(task, cpu, now);
+        if next.is_none() {
+            pulled.iter().for_each(|&task| self.pull(task, cpu, now));
             next = self.pick(cpu, None);
         }
         (self.resched[cpu], self.lazy[cpu]) = (false, false);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How often CPUs that begin to idle look for tasks elsewhere: of 1024 times, by what came of it lately. Linux keeps that for
+ * each CPU and each of its scheduling domains since 7.0 ("sched/fair: Proportional newidle balance"), and shows it nowhere. Each
+ * CPU has threads of the kernel, and each thread leads to its CPU.
+ */
+#include "probe.bpf.h"
+
+enum {
+	DOMAINS_MAX = 16,
+	ALWAYS = 1024,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct sched_domain___newidle {
+	struct sched_domain___newidle *parent;
+	unsigned int newidle_ratio;
+};
+
+struct rq___domains {
+	struct sched_domain___newidle *sd;
+	int cpu;
+};
+#pragma clang attribute pop
+
+/* Of each CPU, over its domains. Layout is read by src/newidle.rs. */
+struct looks {
+	__u32 domains; /* 0: not seen, or the kernel has no such number */
+	__u32 ratios;  /* their sum */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct looks);
+	__uint(max_entries, 4096);
+} looks SEC(".maps");
+
+SEC("iter/task")
+int on_thread(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct sched_domain___newidle *domain;
+	struct rq___domains *rq;
+	struct looks sum = {};
+	__u32 cpu, ratio;
+	int i;
+
+	if (!task || !bpf_core_field_exists(domain->newidle_ratio))
+		return 0;
+	rq = (void *)BPF_CORE_READ(task, se.cfs_rq, rq);
+	cpu = BPF_CORE_READ(rq, cpu);
+	domain = BPF_CORE_READ(rq, sd);
+	for (i = 0; i < DOMAINS_MAX && domain; i++) {
+		ratio = BPF_CORE_READ(domain, newidle_ratio);
+		sum.ratios += ratio < ALWAYS ? ratio : ALWAYS;
+		sum.domains++;
+		domain = BPF_CORE_READ(domain, parent);
+	}
+	bpf_map_update_elem(&looks, &cpu, &sum, BPF_ANY);
+	return 0;
+}

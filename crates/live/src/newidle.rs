@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How often CPUs of this machine look for tasks elsewhere when they begin to idle (`newidle.bpf.c`).
+
+use crate::LiveError;
+use crate::complaints;
+use crate::kernel;
+use crate::probes::Aligned;
+use libbpf_rs::{Iter, MapCore, MapFlags, ObjectBuilder};
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/newidle.bpf.o")));
+
+/// Of 1024 times, of each CPU that has scheduling domains, the mean of these. Empty if the kernel always looks, as it does
+/// before 7.0, but for 6.18.5 and 6.12.65 and what followed them, or if there is one CPU only.
+///
+/// # Errors
+/// If this process is not root, or the kernel lacks BTF or does not take the program.
+pub fn ratios() -> Result<Vec<f64>, LiveError> {
+    kernel::check()?;
+    complaints::listen();
+    let open = ObjectBuilder::default().open_memory(&OBJECT.0).map_err(LiveError::bpf("read Weir's own programs"))?;
+    let object = open.load().map_err(|source| LiveError::Load { source, log: complaints::last_words() })?;
+    let program = object.progs_mut().next().expect("it has one");
+    let failed = || LiveError::bpf("look at scheduling domains");
+    let link = program.attach().map_err(failed())?;
+    let mut tasks = Iter::new(&link).map_err(failed())?;
+    std::io::copy(&mut tasks, &mut std::io::sink()).map_err(LiveError::file("look at scheduling domains"))?;
+    let looks = object.maps().next().expect("it has one");
+    let values = looks.keys().map(|cpu| looks.lookup(&cpu, MapFlags::ANY));
+    let values = values.collect::<Result<Vec<_>, _>>().map_err(failed())?;
+    Ok(values.iter().flatten().filter_map(|bytes| mean(bytes)).collect())
+}
+
+/// From `struct looks`.
+fn mean(bytes: &[u8]) -> Option<f64> {
+    let ([domains, ratios], []) = bytes.as_chunks::<4>() else { return None };
+    let [domains, ratios] = [domains, ratios].map(|word| f64::from(u32::from_ne_bytes(*word)));
+    (domains > 0.0).then(|| ratios / domains)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_without_domains_says_nothing() {
+        let looks = |domains: u32, ratios: u32| [domains, ratios].map(u32::to_ne_bytes).concat();
+        assert_eq!(mean(&looks(2, 1536)), Some(768.0));
+        assert_eq!(mean(&looks(0, 0)), None);
+        assert_eq!(mean(&[0; 4]), None);
+    }
+
+    /// A root's test: others may not look.
+    #[test]
+    fn the_kernels_numbers_are_ratios() {
+        match kernel::check() {
+            Err(LiveError::NotRoot { .. } | LiveError::NoBtf { .. } | LiveError::Unsupported { .. }) => return,
+            other => other.unwrap(),
+        }
+        let ratios = ratios().unwrap();
+        assert!(ratios.len() <= kernel::online().unwrap().len(), "{ratios:?}");
+        assert!(ratios.iter().all(|ratio| (0.0..=1024.0).contains(ratio)), "{ratios:?}");
+    }
+}
