@@ -155,7 +155,14 @@ impl Kernel {
 
     /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it inside
     /// of that callback; a program cannot tell unless it looks at its own state between two kfuncs.
+    #[inline]
     pub(super) async fn report_custody(&mut self) {
+        if !self.core.context.left_custody.is_empty() {
+            self.report_all_custody().await;
+        }
+    }
+
+    async fn report_all_custody(&mut self) {
         while !self.core.context.left_custody.is_empty() {
             let (task, flags) = self.core.context.left_custody.remove(0);
             self.call_dequeue(task, flags).await;
