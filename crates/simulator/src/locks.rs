@@ -121,10 +121,16 @@ impl Locks {
     }
 
     /// Its place in the table.
+    #[inline]
     pub fn number(&mut self, lock: Lock) -> LockNumber {
-        if let Lock::Runqueue(cpu) = lock {
-            return LockNumber(cpu.0);
+        match lock {
+            Lock::Runqueue(cpu) => LockNumber(cpu.0),
+            other => self.number_of_other(other),
         }
+    }
+
+    /// The same for a lock that is no runqueue's.
+    fn number_of_other(&mut self, lock: Lock) -> LockNumber {
         if self.table[self.recent.0 as usize].lock == lock {
             return self.recent;
         }
