@@ -158,7 +158,7 @@ impl Machine {
     ///
     /// # Panics
     /// If the function is none of this object's, the CPU none of the machine's, or there are more than five arguments.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
         assert!(args.len() <= 5, "{} arguments", args.len());
         assert!(cpu < self.maps.cpus, "CPU {cpu} of {}", self.maps.cpus);
@@ -288,7 +288,7 @@ impl Machine {
     ///
     /// # Panics
     /// If there are more than 12 arguments.
-    #[inline]
+    #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());
         let block = self.memory.slot_mut(self.arguments, execution.stack);
