@@ -2,14 +2,10 @@
 //! A machine, taken apart for a run, and the frames of its executions: what the interpreter and the helpers share.
 
 use crate::decode::{FunctionCode, Program};
-use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, SAVED, STACK_BYTES, Step, Then};
+use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, SAVED, Step, Then};
 use crate::maps::ElementKey;
-use crate::memory::pitch;
 use crate::{FaultKind, GuestAddr, MapHandle, Maps, Memory, RegionId};
 use bpf_object::FunctionId;
-
-/// Bytes from one frame to the next in the storage of their region.
-pub(crate) const FRAME_PITCH: usize = pitch(STACK_BYTES) as usize;
 
 /// Regions of what engines need.
 #[derive(Clone, Copy, Debug)]
@@ -34,29 +30,31 @@ pub(crate) struct Engine<'a> {
 }
 
 impl Regions {
-    /// Makes sure that a stack exists.
-    fn make_stack(&self, memory: &mut Memory, stack: u32) {
-        let frames = 1 + (stack + 1) * MAX_FRAMES;
-        if memory.slots(self.stacks) < frames {
-            memory.grow(self.stacks, frames);
-            memory.grow(self.keys, frames);
-            assert_eq!(memory.addr(self.stacks, 1) - memory.addr(self.stacks, 0), u64::from(FRAME_STRIDE));
+    /// Makes a stack: address of its outermost frame, and where that ends in the storage of its region.
+    pub fn make_stack(&self, memory: &mut Memory, stack: u32) -> (GuestAddr, usize) {
+        let (outermost, frames) = (frame_slot(stack, 0), frame_slot(stack, MAX_FRAMES));
+        memory.grow(self.stacks, frames);
+        memory.grow(self.keys, frames);
+        assert_eq!(memory.addr(self.stacks, 1) - memory.addr(self.stacks, 0), u64::from(FRAME_STRIDE));
+        (memory.addr(self.stacks, outermost), memory.storage_end(self.stacks, outermost))
+    }
+
+    /// A function begins whose frame ends there.
+    #[inline]
+    pub fn clear_frame(&self, memory: &mut Memory, code: &FunctionCode, end: usize) {
+        if code.stack > 0 {
+            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
+            memory.zero(self.stacks, end - code.stack as usize..end);
         }
     }
 }
 
-impl Engine<'_> {
-    /// Enters the outermost function.
-    #[inline(always)]
-    pub fn begin(&mut self, x: &mut Execution) {
-        // The first time; stacks stay where they are.
-        if x.stack_addr == 0 {
-            self.regions.make_stack(self.memory, x.stack);
-            x.stack_addr = self.memory.addr(self.regions.stacks, self.frame_slot(x, 0));
-        }
-        self.enter_frame(x);
-    }
+/// Slot of a frame: see [`Regions`].
+fn frame_slot(stack: u32, depth: u32) -> u32 {
+    1 + stack * MAX_FRAMES + depth
+}
 
+impl Engine<'_> {
     /// The function that a callback pointer points to.
     pub fn callback(&self, addr: GuestAddr) -> Result<FunctionId, FaultKind> {
         match self.memory.slot_in(self.regions.functions, addr) {
@@ -83,39 +81,13 @@ impl Engine<'_> {
     }
 
     /// Goes to the start of the innermost frame's function.
-    #[inline(always)]
     fn enter_frame(&mut self, x: &mut Execution) {
         let frame = x.frame();
         frame.loops_left = MAX_LOOPS;
         let code = &self.program.functions[frame.function.0 as usize];
         x.pc = code.entry as usize;
-        self.clear_frame(code, self.frame_end(x));
-        self.point_to_frame(x);
-    }
-
-    /// A function begins whose frame ends there.
-    #[inline]
-    pub fn clear_frame(&mut self, code: &FunctionCode, end: usize) {
-        if code.stack > 0 {
-            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
-            self.memory.zero(self.regions.stacks, end - code.stack as usize..end);
-        }
-    }
-
-    fn frame_slot(&self, x: &Execution, depth: u32) -> u32 {
-        1 + x.stack * MAX_FRAMES + depth
-    }
-
-    /// Where the innermost frame ends in the storage of its region.
-    #[inline]
-    pub fn frame_end(&self, x: &Execution) -> usize {
-        self.memory.storage_end(self.regions.stacks, self.frame_slot(x, x.depth - 1))
-    }
-
-    /// r10 is the end of the innermost frame's stack.
-    #[inline]
-    fn point_to_frame(&self, x: &mut Execution) {
-        x.regs[10] = x.stack_addr + u64::from((x.depth - 1) * FRAME_STRIDE + STACK_BYTES);
+        self.regions.clear_frame(self.memory, code, x.frame_end());
+        x.point_to_frame();
     }
 
     /// Returns from the innermost frame.
@@ -170,7 +142,7 @@ impl Engine<'_> {
         x.pc = return_pc as usize;
         x.regs[0] = value;
         x.regs[SAVED].copy_from_slice(&saved);
-        self.point_to_frame(x);
+        x.point_to_frame();
     }
 
     /// Calls back for the first element of a map. `None` if there is none.
@@ -202,7 +174,7 @@ impl Engine<'_> {
         let key = match element.key {
             ElementKey::At(addr) => addr,
             ElementKey::Index(index) => {
-                let slot = self.frame_slot(x, depth);
+                let slot = frame_slot(x.stack, depth);
                 self.memory.set_u32(self.regions.keys, slot, 0, index);
                 self.memory.addr(self.regions.keys, slot)
             }

@@ -2,6 +2,7 @@
 //! A program in flight. All that an engine must keep while a program is suspended is here, so that any engine can go
 //! on where another one stopped.
 
+use crate::memory::pitch;
 use crate::{GuestAddr, MapHandle, SourceLine};
 use bpf_object::FunctionId;
 
@@ -13,6 +14,9 @@ pub(crate) const STACK_BYTES: u32 = 512;
 
 /// Bytes from one frame to the next: those between belong to nobody, so that no frame can reach another one.
 pub(crate) const FRAME_STRIDE: u32 = 2 * STACK_BYTES;
+
+/// The same in the storage of their region.
+pub(crate) const FRAME_PITCH: usize = pitch(STACK_BYTES) as usize;
 
 /// r0 to r10, and more, so that a number of four bits needs no check.
 pub(crate) const REGS: usize = 16;
@@ -95,10 +99,9 @@ pub struct Execution {
     pub(crate) depth: u32,
     /// Which of the machine's stacks is its own.
     pub(crate) stack: u32,
-    /// Address of its outermost frame.
-    pub(crate) stack_addr: GuestAddr,
-    /// It was begun and not yet run: its stack is not in place.
-    pub(crate) fresh: bool,
+    /// Address of its outermost frame, and where that ends in the storage of its region.
+    stack_addr: GuestAddr,
+    stack_end: usize,
     /// It stopped at a pause point and shall not stop there again.
     pub(crate) paused: bool,
     /// The spin lock that it holds; 0 for none.
@@ -107,7 +110,7 @@ pub struct Execution {
 
 impl Execution {
     /// An execution that is not in flight.
-    pub(crate) fn new(stack: u32) -> Execution {
+    pub(crate) fn new(stack: u32, (stack_addr, stack_end): (GuestAddr, usize)) -> Execution {
         Execution {
             cpu: 0,
             executed: 0,
@@ -120,8 +123,8 @@ impl Execution {
             frames: [Frame::default(); MAX_FRAMES as usize],
             depth: 0,
             stack,
-            stack_addr: 0,
-            fresh: false,
+            stack_addr,
+            stack_end,
             paused: false,
             lock: 0,
         }
@@ -130,6 +133,18 @@ impl Execution {
     /// The innermost frame.
     pub(crate) fn frame(&mut self) -> &mut Frame {
         &mut self.frames[self.depth as usize - 1]
+    }
+
+    /// Where the innermost frame ends in the storage of its region.
+    #[inline]
+    pub(crate) fn frame_end(&self) -> usize {
+        self.stack_end + (self.depth as usize - 1) * FRAME_PITCH
+    }
+
+    /// r10 is the end of the innermost frame's stack.
+    #[inline]
+    pub(crate) fn point_to_frame(&mut self) {
+        self.regs[10] = self.stack_addr + u64::from((self.depth - 1) * FRAME_STRIDE + STACK_BYTES);
     }
 
     /// A plain call from the innermost frame: a frame for the function, if there is room for one.

@@ -10,7 +10,6 @@ use crate::op::Code;
 use crate::quick::{Known, quick};
 use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject};
-use std::cell::Cell;
 
 /// Why an object could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +113,7 @@ pub struct Machine {
     /// Index of an array, for timer callbacks: slot = execution.
     timer_key: RegionId,
     /// Executions made so far; each has a stack of its own.
-    executions: Cell<u32>,
+    executions: u32,
     /// How often each op was executed, if anybody wants to know.
     counts: Option<Vec<u64>>,
 }
@@ -144,27 +143,29 @@ impl Machine {
         };
         let maps = Maps::create(&mut memory, &object.maps, cpus)?;
         let program = resolve(object, &mut memory, &maps, regions.functions, resolver)?;
-        Ok(Machine { memory, maps, program, regions, arguments, timer_key, executions: Cell::new(0), counts: None })
+        Ok(Machine { memory, maps, program, regions, arguments, timer_key, executions: 0, counts: None })
     }
 
     /// A fresh execution, not begun. Make few and reuse them: each has a stack of its own for good.
-    pub fn execution(&self) -> Execution {
-        let stack = self.executions.get();
-        self.executions.set(stack + 1);
-        Execution::new(stack)
+    pub fn execution(&mut self) -> Execution {
+        let stack = self.executions;
+        self.executions += 1;
+        self.memory.grow(self.arguments, self.executions);
+        Execution::new(stack, self.regions.make_stack(&mut self.memory, stack))
     }
 
     /// Puts `execution` at the start of `function` with up to five arguments in r1 to r5; counters restart.
     ///
     /// # Panics
     /// If the function is none of this object's, the CPU none of the machine's, or there are more than five arguments.
-    pub fn begin(&self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
+    #[inline(always)]
+    pub fn begin(&mut self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
         assert!(args.len() <= 5, "{} arguments", args.len());
         assert!(cpu < self.maps.cpus, "CPU {cpu} of {}", self.maps.cpus);
-        let entry = self.program.functions[function.0 as usize].entry;
+        let code = &self.program.functions[function.0 as usize];
         execution.regs = [0; REGS];
         execution.regs[1..].iter_mut().zip(args).for_each(|(reg, arg)| *reg = *arg);
-        execution.pc = entry as usize;
+        execution.pc = code.entry as usize;
         execution.cpu = cpu;
         execution.executed = 0;
         execution.probe_reads = 0;
@@ -174,8 +175,9 @@ impl Machine {
         execution.frames[0].caller = SourceLine::default();
         execution.paused = false;
         execution.pause_behind = false;
-        execution.fresh = true;
         execution.lock = 0;
+        execution.point_to_frame();
+        self.regions.clear_frame(&mut self.memory, code, execution.frame_end());
     }
 
     /// Runs until it returns, pauses or faults. After a fault it is over.
@@ -286,9 +288,9 @@ impl Machine {
     ///
     /// # Panics
     /// If there are more than 12 arguments.
+    #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());
-        self.memory.grow(self.arguments, execution.stack + 1);
         let block = self.memory.slot_mut(self.arguments, execution.stack);
         for (word, arg) in block.chunks_exact_mut(8).zip(args) {
             word.copy_from_slice(&arg.to_le_bytes());
@@ -337,6 +339,7 @@ fn resolve(
     let plain = |(kfunc, number): (&KfuncRef, &Option<u32>)| Some(((*number)?, resolver.plain(kfunc)?));
     let plain: Vec<(u32, u32)> = object.kfuncs.iter().zip(&kfunc_numbers).filter_map(plain).collect();
     let constant: Vec<RegionId> = handles().filter_map(|map| maps.constant(map)).collect();
-    program.quick = quick(&program.ops, &Known { memory, constant: &constant, iterators: &iterators, plain: &plain });
+    let known = Known { memory, maps, constant: &constant, iterators: &iterators, plain: &plain };
+    program.quick = quick(&program.ops, &known);
     Ok(program)
 }

@@ -94,6 +94,12 @@ fn word<const N: usize>(bytes: [u8; N]) -> u64 {
     u64::from_le_bytes(word)
 }
 
+/// Number of the region that an address belongs to, if there is one.
+#[inline(always)]
+fn number(addr: GuestAddr) -> usize {
+    ((addr >> 32) as u32).wrapping_sub(KERNEL_HALF) as usize
+}
+
 /// All guest memory of one machine.
 #[derive(Debug)]
 pub struct Memory {
@@ -332,7 +338,7 @@ impl Memory {
     /// Stores the low `N` bytes; `None` where [`Memory::bad_store`] says why.
     #[inline(always)]
     pub(crate) fn store_le<const N: usize>(&mut self, addr: GuestAddr, value: u64) -> Option<()> {
-        let region = self.regions.get_mut(((addr >> 32) as u32 ^ KERNEL_HALF) as usize)?;
+        let region = self.regions.get_mut(number(addr))?;
         let at = region.find_few::<N>(addr as u32)?;
         if region.access != Access::ReadWrite {
             return None;
@@ -414,7 +420,7 @@ impl Memory {
     /// Region number, region and offset.
     #[inline(always)]
     fn split(&self, addr: GuestAddr) -> Option<(usize, &Region, u32)> {
-        let number = ((addr >> 32) as u32 ^ KERNEL_HALF) as usize;
+        let number = number(addr);
         Some((number, self.regions.get(number)?, addr as u32))
     }
 

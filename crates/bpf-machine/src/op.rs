@@ -119,6 +119,11 @@ pub(crate) enum Code {
     SetMov2,
     /// `dst` = `src` - the register that `at` names.
     Difference2,
+    /// `dst` = loaded from `src` + `at`; then a [`Code::Difference2`] whose three registers are the bytes of `imm`.
+    LoadDifference3,
+    /// `dst` = low half of `imm`, extended to 64 bits; jumps if `src` is above the register that the high half names, or not
+    /// below it.
+    SetJgt2, SetJge2,
     /// `dst` &= `imm` on 32 bits; jumps if that gives 0, or something else.
     AndJz2, AndJnz2,
     /// Loads from `src` + high half of `imm`; jumps if 32 bits of that are the low half, or are not.
@@ -137,12 +142,16 @@ pub(crate) enum Code {
     IterNew, IterNext, IterDestroy,
     /// `dst` = `src`, then kfunc `imm`; the first on 64 or 32 bits.
     MovKfunc2, MovwKfunc2,
+    /// `dst` = `src`, then a call of function `at`; the first on 64 or 32 bits.
+    MovCall2, MovwCall2,
     /// The kfunc that the low half of `imm` is, which the host may answer as the plain one that the high half is.
     PlainKfunc, MovPlain2, MovwPlain2,
     /// Helper `imm`, which only the host has.
     HostHelper,
     /// `bpf_task_storage_get`, and the same for cgroups.
     StorageGet,
+    /// The same with its arguments: what the map at `imm`, whose number is `at`, keeps for `src`, if anything.
+    StorageFind5,
 }
 
 impl Code {

@@ -9,11 +9,12 @@
 use crate::execution::STACK_BYTES;
 use crate::helpers;
 use crate::op::{Code, Op, Reg};
-use crate::{Memory, RegionId};
+use crate::{Maps, Memory, RegionId};
 
 /// What is known when a program is loaded.
 pub(crate) struct Known<'a> {
     pub memory: &'a Memory,
+    pub maps: &'a Maps,
     /// Regions that nobody writes any more.
     pub constant: &'a [RegionId],
     /// What the machine does of the host's kfuncs, by their numbers.
@@ -24,7 +25,10 @@ pub(crate) struct Known<'a> {
 
 /// The quick form of `ops`.
 pub(crate) fn quick(ops: &[Op], known: &Known<'_>) -> Vec<Op> {
-    let quick = |at: usize| known.three(&ops[at..]).or_else(|| known.two(&ops[at..])).unwrap_or(known.one(ops[at]));
+    let quick = |at: usize| {
+        let (ops, one) = (&ops[at..], || known.one(ops[at]));
+        known.storage(ops).or_else(|| known.three(ops)).or_else(|| known.two(ops)).unwrap_or_else(one)
+    };
     (0..ops.len()).map(quick).collect()
 }
 
@@ -76,10 +80,22 @@ impl Known<'_> {
                 Some(value) => Op { code: Const2, imm: value, ..*a },
                 None => self.global(a, b)?,
             },
-            (Mov64K, _) if b.code.compares_with_number() && same => match b.code.holds(a.imm as u64, b.imm as u64) {
-                true => Op { code: ConstJump2, at: b.at, ..*a },
-                false => Op { code: Const2, ..*a },
-            },
+            (Mov64K | Mov32K, _) if b.code.compares_with_number() && same => {
+                let imm = number(a);
+                match b.code.holds(imm as u64, b.imm as u64) {
+                    true => Op { code: ConstJump2, at: b.at, imm, ..*a },
+                    false => Op { code: Const2, imm, ..*a },
+                }
+            }
+            (Mov64K | Mov32K, Jgt64X | Jge64X) => {
+                let code = if b.code == Jgt64X { SetJgt2 } else { SetJge2 };
+                let (value, other) = (i32::try_from(a.imm).ok()?, b.src as i64);
+                // A number of 32 bits must come out of its sign extension as it was.
+                (number(a) == a.imm).then_some(())?;
+                Op { code, src: b.dst, at: b.at, imm: i64::from(value as u32) | other << 32, ..*a }
+            }
+            (Mov64X, Call) => Op { code: MovCall2, at: b.at, ..*a },
+            (Mov32X, Call) => Op { code: MovwCall2, at: b.at, ..*a },
             (Mov64K, Add64X) if same && b.src != a.dst => Op { code: Sum2, src: b.src, ..*a },
             (Mov64X, Add64K) if same => Op { code: Sum2, imm: b.imm, ..*a },
             (Mov64X, Lsh64K) if same => Op { code: MovLsh2, imm: b.imm, ..*a },
@@ -96,9 +112,7 @@ impl Known<'_> {
             (Mov64K, Mov64X) => Op { code: SetMov2, at: b.dst as i32 | (b.src as i32) << 8, ..*a },
             (Mov64X, Sub64X) if same && b.src != a.dst => Op { code: Difference2, at: b.src as i32, ..*a },
             (Mov64K | Mov32K, Mov64K | Mov32K) => {
-                let [first, second] =
-                    [a, b].map(|op| if op.code == Mov64K { op.imm } else { i64::from(op.imm as u32) });
-                Op { code: SetSet2, src: b.dst, at: i32::try_from(second).ok()?, imm: first, ..*a }
+                Op { code: SetSet2, src: b.dst, at: i32::try_from(number(b)).ok()?, imm: number(a), ..*a }
             }
             _ => return None,
         })
@@ -109,6 +123,10 @@ impl Known<'_> {
         let [a, b, c, ..] = ops else { return None };
         let same = a.dst == b.dst && b.dst == c.dst;
         match (a.code, b.code, c.code) {
+            (Load64, Mov64X, Sub64X) if !a.probe && b.dst == c.dst && c.src != c.dst => {
+                let registers = [b.dst, b.src, c.src].iter().rev().fold(0, |all, &reg| all << 8 | reg as i64);
+                Some(Op { code: LoadDifference3, imm: registers, ..*a })
+            }
             (Mov64K, Add64X, Load64) if a.dst == b.dst && c.src == a.dst && c.dst != a.dst && b.src != a.dst => {
                 (!c.probe).then_some(Op { code: Element64x3, src: b.src, at: c.dst as i32 | c.at << 8, ..*a })
             }
@@ -128,6 +146,22 @@ impl Known<'_> {
             }
             _ => None,
         }
+    }
+
+    /// `bpf_task_storage_get` of a map that is named there, which is to create nothing.
+    fn storage(&self, ops: &[Op]) -> Option<Op> {
+        use Code::*;
+        let [map, owner, rest @ ..] = ops.first_chunk::<5>()?;
+        let is_zero = |op: &Op, dst| matches!(op.code, Mov64K | Mov32K) && op.imm == 0 && op.dst == dst;
+        let [initial, flags, call] = rest;
+        let fits = (map.code, map.dst) == (Mov64K, Reg::R1)
+            && (owner.code, owner.dst) == (Mov64X, Reg::R2)
+            && owner.src != Reg::R1
+            && is_zero(initial, Reg::R3)
+            && is_zero(flags, Reg::R4)
+            && self.one(*call).code == StorageGet;
+        let handle = self.maps.storage_at(self.memory, map.imm as u64).filter(|_| fits)?;
+        Some(Op { code: StorageFind5, src: owner.src, at: handle.0 as i32, ..*map })
     }
 
     /// What a load `b` gives from the address that `a` sets, if nobody changes that.
@@ -154,6 +188,11 @@ impl Known<'_> {
         let imm = i64::from(a.at) << 32 | i64::from(b.imm as u32);
         (!a.probe).then_some(Op { code, at: b.at, imm, ..*a })
     }
+}
+
+/// What a register holds after it was set to a number.
+fn number(set: &Op) -> i64 {
+    if set.code == Code::Mov64K { set.imm } else { i64::from(set.imm as u32) }
 }
 
 /// Where a load `b` reads from the address that `a` sets.

@@ -37,7 +37,7 @@ struct Runner {
 impl Runner {
     fn new(object: &LinkedObject) -> Result<Runner, String> {
         let kernel = TestKernel::default();
-        let machine = Machine::load(object, Memory::default(), CPUS, &kernel).map_err(|error| error.to_string())?;
+        let mut machine = Machine::load(object, Memory::default(), CPUS, &kernel).map_err(|error| error.to_string())?;
         let execution = machine.execution();
         Ok(Runner { machine, kernel, execution, pauses: 0 })
     }

@@ -12,7 +12,7 @@
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
-use crate::locks::{Foreseen, LockNumber};
+use crate::locks::LockNumber;
 use crate::model::Model;
 use crate::run::Run;
 use crate::script::Passage;
@@ -61,8 +61,7 @@ impl<M: Model> Run<'_, M> {
         let Passage { lock, caller, before, under, after } = passage;
         self.spared.events.push(Reverse((at, cpu)));
         let locks = self.locks.as_mut().expect("one is taken");
-        let free = locks.granted(lock, cpu, at) + under;
-        locks.foresee(lock, Foreseen { cpu, caller, at, free });
+        let free = locks.foresee(lock, cpu, caller, at, under);
         let entry = &mut self.cpus[cpu.index()];
         let cost = free + after - at;
         entry.ahead = Some(Ahead { passage, cost });

@@ -54,6 +54,7 @@ impl Alarms {
     }
 
     /// Sets or moves an alarm.
+    #[inline(always)]
     pub fn set(&mut self, alarm: Alarm, time: Nanos) {
         let slot = self.slot(alarm);
         if let Alarm::Timer(key, cpu) = alarm {
@@ -63,6 +64,7 @@ impl Alarms {
         self.set_slot(slot, time);
     }
 
+    #[inline]
     fn set_slot(&mut self, slot: u32, time: Nanos) {
         let rank = self.order.as_mut().map_or(0, Draw::word);
         self.queue.set(slot, time, rank);

@@ -93,6 +93,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// States of tasks follow the events.
+    #[inline]
     fn follow(&mut self, event: &Event) {
         let task = event.task;
         match event.kind {

@@ -52,8 +52,10 @@ pub(crate) struct Foreseen {
     pub caller: &'static str,
     /// When it will ask for it.
     pub at: Nanos,
+    /// When it will have it.
+    taken: Nanos,
     /// When it will have given it back.
-    pub free: Nanos,
+    free: Nanos,
 }
 
 /// What one caller did with a lock.
@@ -119,10 +121,16 @@ impl Locks {
     }
 
     /// Its place in the table.
+    #[inline]
     pub fn number(&mut self, lock: Lock) -> LockNumber {
-        if let Lock::Runqueue(cpu) = lock {
-            return LockNumber(cpu.0);
+        match lock {
+            Lock::Runqueue(cpu) => LockNumber(cpu.0),
+            other => self.number_of_other(other),
         }
+    }
+
+    /// The same for a lock that is no runqueue's.
+    fn number_of_other(&mut self, lock: Lock) -> LockNumber {
         if self.table[self.recent.0 as usize].lock == lock {
             return self.recent;
         }
@@ -149,9 +157,15 @@ impl Locks {
         self.table[number.0 as usize].foreseen
     }
 
-    /// It will be taken, which is free. It is as it was until [`Locks::fulfil`].
-    pub fn foresee(&mut self, number: LockNumber, foreseen: Foreseen) {
-        self.table[number.0 as usize].foreseen = Some(foreseen);
+    /// It is free, and `cpu` will ask for it at this time and spend so much under it: when it will have given it back. The
+    /// lock is as it was until [`Locks::fulfil`].
+    pub fn foresee(&mut self, number: LockNumber, cpu: CpuId, caller: &'static str, at: Nanos, under: Nanos) -> Nanos {
+        let entry = &mut self.table[number.0 as usize];
+        let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, cpu)));
+        let taken = at + Nanos(line);
+        let free = taken + Nanos(line * entry.lines()) + under;
+        entry.foreseen = Some(Foreseen { cpu, caller, at, taken, free });
+        free
     }
 
     /// What was foreseen will not be.
@@ -161,19 +175,12 @@ impl Locks {
 
     /// What was foreseen, if anything, has begun.
     pub fn fulfil(&mut self, number: LockNumber) {
-        if let Some(Foreseen { cpu, caller, at, free }) = self.table[number.0 as usize].foreseen.take() {
-            self.grant(number, Waiter { cpu, since: at, caller });
-            self.give(number, free);
+        let entry = &mut self.table[number.0 as usize];
+        if let Some(Foreseen { cpu, caller, at, taken, free }) = entry.foreseen.take() {
+            debug_assert!(entry.free <= at && entry.waiting.is_empty(), "nobody else wanted it");
+            entry.begin(cpu, caller, taken, None);
+            entry.end(free);
         }
-    }
-
-    /// When `cpu`, which asks for it at this time, will have a lock that is free, and the lines that it protects.
-    pub fn granted(&self, number: LockNumber, cpu: CpuId, at: Nanos) -> Nanos {
-        let entry = &self.table[number.0 as usize];
-        at + entry.last.map_or(Nanos::ZERO, |last| {
-            let line = self.costs.line(self.topology.locality(last, cpu));
-            Nanos(line + line * entry.lines())
-        })
     }
 
     /// At most so long `cpu` waits for cache lines when it takes a lock that is free.
@@ -196,12 +203,7 @@ impl Locks {
     pub fn give(&mut self, number: LockNumber, at: Nanos) -> Option<(CpuId, Grant)> {
         let entry = &mut self.table[number.0 as usize];
         debug_assert!(entry.held, "a lock is given back once");
-        entry.held = false;
-        entry.free = at;
-        let hold = at - entry.taken;
-        let row = &mut entry.rows[entry.row];
-        row.hold_total += hold;
-        row.hold_max = row.hold_max.max(hold);
+        entry.end(at);
         let place = match (self.spinning, entry.last) {
             (Spinning::TestAndSet, Some(from)) => {
                 let far = |waiter: &Waiter| self.costs.line(self.topology.locality(from, waiter.cpu));
@@ -228,19 +230,13 @@ impl Locks {
             false => Nanos(line),
         };
         let at = entry.free.max(next.since) + way;
-        let waited = if contended { at - next.since } else { Nanos::ZERO };
+        let waited = contended.then_some(at - next.since);
         let lines = Nanos(line * entry.lines());
         if self.spinning != Spinning::Queued && contended {
             entry.ahead.push_back(at);
         }
-        (entry.held, entry.last, entry.taken) = (true, Some(next.cpu), at);
-        entry.row = entry.row_of(next.caller);
-        let row = &mut entry.rows[entry.row];
-        row.count += 1;
-        row.contended += u64::from(contended);
-        row.wait_total += waited;
-        row.wait_max = row.wait_max.max(waited);
-        Grant { at, lines, waited }
+        entry.begin(next.cpu, next.caller, at, waited);
+        Grant { at, lines, waited: waited.unwrap_or_default() }
     }
 
     /// Who used which lock: the longest waits first. Runqueues for whose locks nobody waited are one row for each caller.
@@ -280,6 +276,27 @@ impl Entry {
             ahead: VecDeque::new(),
             rows: Vec::new(),
         }
+    }
+
+    /// `cpu` has it from `at` on, and waited so long if another had it.
+    fn begin(&mut self, cpu: CpuId, caller: &'static str, at: Nanos, waited: Option<Nanos>) {
+        (self.held, self.last, self.taken) = (true, Some(cpu), at);
+        self.row = self.row_of(caller);
+        let row = &mut self.rows[self.row];
+        row.count += 1;
+        if let Some(waited) = waited {
+            row.contended += 1;
+            row.wait_total += waited;
+            row.wait_max = row.wait_max.max(waited);
+        }
+    }
+
+    /// Its holder has given it back then.
+    fn end(&mut self, at: Nanos) {
+        (self.held, self.free) = (false, at);
+        let (hold, row) = (at - self.taken, &mut self.rows[self.row]);
+        row.hold_total += hold;
+        row.hold_max = row.hold_max.max(hold);
     }
 
     /// Lines that come from whoever had it last, besides its own.

@@ -10,6 +10,8 @@ use ids::Nanos;
 
 /// Number of children of a node: four entries of 16 bytes are one cache line.
 const ARITY: usize = 4;
+/// Entries behind the last one that come after all others: so children are always four, or none.
+const PADDING: usize = ARITY - 1;
 /// Marks a slot that is not set.
 const UNSET: u32 = u32::MAX;
 
@@ -18,6 +20,8 @@ const UNSET: u32 = u32::MAX;
 struct Entry(u128);
 
 impl Entry {
+    const NEVER: Entry = Entry(u128::MAX);
+
     fn new(time: Nanos, rank: u32, slot: u32) -> Entry {
         Entry(u128::from(time.0) << 64 | u128::from(rank) << 32 | u128::from(slot))
     }
@@ -35,11 +39,18 @@ impl Entry {
 ///
 /// Taking the first alarm leaves a gap at the root. Most of the time the next thing that happens is that another alarm
 /// is set, and goes there; only if not does the last entry have to fill the gap.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EventQueue {
+    /// With the padding.
     heap: Vec<Entry>,
     place: Vec<u32>,
     gap_at_root: bool,
+}
+
+impl Default for EventQueue {
+    fn default() -> EventQueue {
+        EventQueue { heap: vec![Entry::NEVER; PADDING], place: Vec::new(), gap_at_root: false }
+    }
 }
 
 impl EventQueue {
@@ -53,8 +64,8 @@ impl EventQueue {
         if place == UNSET && std::mem::take(&mut self.gap_at_root) {
             self.sift_down(0, entry);
         } else if place == UNSET {
-            self.heap.push(entry);
-            self.sift_up(self.heap.len() - 1, entry);
+            self.heap.push(Entry::NEVER);
+            self.sift_up(self.len() - 1, entry);
         } else {
             self.fill_gap();
             let place = self.place[slot as usize];
@@ -70,7 +81,7 @@ impl EventQueue {
         }
         self.fill_gap();
         let place = std::mem::replace(&mut self.place[slot as usize], UNSET);
-        let last = self.heap.pop().expect("a set alarm is in the heap");
+        let last = self.take_last();
         if last.slot() != slot {
             self.put_again(place as usize, last);
         }
@@ -89,16 +100,22 @@ impl EventQueue {
 
     /// When the next alarm is due.
     pub fn next_due(&self) -> Option<Nanos> {
-        match self.gap_at_root {
-            true => self.heap.get(1..)?.iter().take(ARITY).map(|entry| entry.time()).min(),
-            false => self.heap.first().map(|entry| entry.time()),
+        let first = usize::from(self.gap_at_root);
+        if first == self.len() {
+            return None;
         }
+        // Behind the gap are its children.
+        let others = if self.gap_at_root { ARITY } else { 1 };
+        self.heap[first..first + others].iter().map(|entry| entry.time()).min()
     }
 
     /// Takes the next alarm.
     pub fn pop(&mut self) -> Option<(Nanos, u32)> {
         self.fill_gap();
-        let first = *self.heap.first()?;
+        if self.len() == 0 {
+            return None;
+        }
+        let first = self.heap[0];
         self.place[first.slot() as usize] = UNSET;
         self.gap_at_root = true;
         Some((first.time(), first.slot()))
@@ -107,11 +124,23 @@ impl EventQueue {
     /// Moves the last entry to the gap at the root, if there is one.
     fn fill_gap(&mut self) {
         if std::mem::take(&mut self.gap_at_root) {
-            let last = self.heap.pop().expect("a gap is an entry");
-            if !self.heap.is_empty() {
+            let last = self.take_last();
+            if self.len() > 0 {
                 self.sift_down(0, last);
             }
         }
+    }
+
+    /// How many entries there are, the gap among them.
+    fn len(&self) -> usize {
+        self.heap.len() - PADDING
+    }
+
+    /// Takes the last entry from its place.
+    fn take_last(&mut self) -> Entry {
+        let last = self.len() - 1;
+        self.heap.pop();
+        std::mem::replace(&mut self.heap[last], Entry::NEVER)
     }
 
     /// Puts `entry` where the heap has a gap, or an older entry that it replaces.
@@ -138,23 +167,17 @@ impl EventQueue {
     fn sift_down(&mut self, mut place: usize, entry: Entry) {
         loop {
             let first = place * ARITY + 1;
-            let least = match self.heap.get(first..) {
-                Some([a, b, c, d, ..]) => {
-                    let left = if b < a { (*b, first + 1) } else { (*a, first) };
-                    let right = if d < c { (*d, first + 3) } else { (*c, first + 2) };
-                    if right.0 < left.0 { right } else { left }
-                }
-                Some(few) if !few.is_empty() => {
-                    let children = few.iter().copied().zip(first..);
-                    children.min().expect("there are some")
-                }
-                _ => break,
-            };
-            if entry < least.0 {
+            let children = self.heap.get(first..).and_then(|rest| rest.first_chunk::<ARITY>());
+            let Some(children) = children else { break };
+            let left = usize::from(children[1] < children[0]);
+            let right = 2 + usize::from(children[3] < children[2]);
+            let least = if children[right] < children[left] { right } else { left };
+            let child = children[least];
+            if entry < child {
                 break;
             }
-            self.write(place, least.0);
-            place = least.1;
+            self.write(place, child);
+            place = first + least;
         }
         self.write(place, entry);
     }

@@ -23,13 +23,21 @@ pub(crate) struct Speed {
     due: Nanos,
     /// Kept to be filled again.
     changed: Vec<CpuId>,
+    /// Something was said to the processor since rates were followed last: before that nothing changes.
+    touched: bool,
 }
 
 impl Speed {
     /// `None` if nothing makes a CPU of this machine slower or faster.
     pub fn new(machine: &Machine, tick: Nanos, signal: Signal) -> Option<Box<Speed>> {
         let processor = Processor::new(&machine.effects, &machine.topology, tick, signal)?;
-        Some(Box::new(Speed { processor, due: Nanos::MAX, changed: Vec::new() }))
+        Some(Box::new(Speed { processor, due: Nanos::MAX, changed: Vec::new(), touched: true }))
+    }
+
+    /// The processor, to be told something.
+    fn touch(&mut self) -> &mut Processor {
+        self.touched = true;
+        &mut self.processor
     }
 
     /// An interrupt reaches `cpu`, which sleeps, and was its own timer's: how long it takes to leave the idle state, if
@@ -38,7 +46,7 @@ impl Speed {
         if std::mem::replace(&mut entry.executes, true) {
             return None;
         }
-        self.processor.begin(now, cpu, own)
+        self.touch().begin(now, cpu, own)
     }
 
     /// See [`Processor::energy_ratio_ppm`].
@@ -62,10 +70,10 @@ impl<M: Model> Run<'_, M> {
         let entry = &mut self.cpus[cpu.index()];
         if entry.executes && entry.sleeps() {
             entry.executes = false;
-            speed.processor.end(self.now, cpu);
+            speed.touch().end(self.now, cpu);
         } else if !entry.executes && entry.current != TaskId::NONE {
             entry.executes = true;
-            speed.processor.begin(self.now, cpu, false);
+            speed.touch().begin(self.now, cpu, false);
         }
     }
 
@@ -79,21 +87,21 @@ impl<M: Model> Run<'_, M> {
     pub fn speed_due(&mut self) {
         if let Some(speed) = &mut self.speed {
             speed.due = Nanos::MAX;
-            speed.processor.run_due(self.now);
+            speed.touch().run_due(self.now);
         }
     }
 
     /// The scheduler wants `cpu` to be so fast, of 1024.
     pub fn want_performance(&mut self, cpu: CpuId, target: u32) {
         if let Some(speed) = &mut self.speed {
-            speed.processor.set_target(self.now, cpu, target);
+            speed.touch().set_target(self.now, cpu, target);
             self.model.set_performance(cpu, speed.processor.performance(cpu));
         }
     }
 
     /// Takes over rates that changed.
     pub fn follow_rates(&mut self) {
-        let Some(mut speed) = self.speed.take() else { return };
+        let Some(mut speed) = self.speed.take_if(|speed| speed.touched) else { return };
         while speed.processor.has_changed() {
             let mut changed = std::mem::take(&mut speed.changed);
             speed.processor.take_changed(&mut changed);
@@ -120,6 +128,7 @@ impl<M: Model> Run<'_, M> {
                 due => self.alarms.set(Alarm::Speed, due.max(self.now)),
             }
         }
+        speed.touched = false;
         self.speed = Some(speed);
     }
 }

@@ -173,6 +173,7 @@ impl Task {
     /// Takes what its CPU gave it at this rate, and says how much work that was. Its CPU clock counts what was stolen
     /// too (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but it must run to see that clock: `busy` says that its CPU
     /// does not let it yet.
+    #[inline]
     pub fn take(&mut self, spent: Spent, rate: Rate, busy: bool) -> Nanos {
         let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run, &mut self.part) };
         self.account.run += spent.run;

@@ -72,6 +72,7 @@ impl Ticks {
     }
 
     /// The first tick of `cpu` after `time`.
+    #[inline]
     pub fn after(&self, time: Nanos, cpu: CpuId) -> Nanos {
         let number = (time.0 + self.period - self.phase) / self.period;
         let point = Nanos(number * self.period + self.phase);
@@ -109,6 +110,7 @@ impl Ticks {
     /// When a task is done that needs `cpu` for `need` from `from` on, and is disturbed by each tick from `first` on
     /// (which is after `from`); or some time before that, when it is to be asked again. [`Nanos::MAX`] if it is beyond
     /// all time.
+    #[inline]
     pub fn end(&self, from: Nanos, need: Nanos, first: Nanos, cpu: CpuId) -> Nanos {
         let before = first.0 - from.0;
         if self.jitter.is_none() || need.0 <= before {

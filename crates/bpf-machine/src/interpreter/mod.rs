@@ -43,11 +43,8 @@ impl Program {
 
 impl Engine<'_> {
     /// Runs until the program returns, pauses or faults; the op at `x.pc` is the one that faulted then.
+    #[inline(always)]
     pub fn run<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Step, FaultKind> {
-        if x.fresh {
-            x.fresh = false;
-            self.begin(x);
-        }
         // Whoever may pause, and whoever is counted, goes through the instructions as they are.
         let quick = x.pause == PausePoints::default();
         loop {

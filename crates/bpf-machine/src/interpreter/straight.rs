@@ -6,10 +6,10 @@
 //! shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and where lines
 //! are counted, each op is looked at. So the loop is compiled for each [`Count`].
 
-use crate::engine::{Engine, FRAME_PITCH};
-use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, REGS, SAVED, Then};
+use crate::engine::Engine;
+use crate::execution::{Execution, FRAME_PITCH, FRAME_STRIDE, MAX_FRAMES, REGS, SAVED, Then};
 use crate::op::{Code, Op};
-use crate::{Context, FaultKind, Host, SourceLine, helpers, iter_num};
+use crate::{Context, FaultKind, Host, MapHandle, SourceLine, helpers, iter_num};
 use bpf_object::FunctionId;
 
 /// Why the inner loop stopped.
@@ -124,7 +124,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
     use Code::*;
     let all = progress.left;
     let stacks = engine.regions.stacks.0;
-    let mut frame_end = engine.frame_end(x);
+    let mut frame_end = x.frame_end();
     // Here they are nearer than behind `x`.
     let mut regs = x.regs;
     // The ops from the next one on. That is all that changes from op to op: with `spare` it says what is left of the budget.
@@ -162,8 +162,8 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             (1) => {
                 rest.next()
             };
-            (2) => {
-                rest.nth(1)
+            ($count:literal) => {
+                rest.nth($count - 1)
             };
         }
         macro_rules! dst {
@@ -265,6 +265,13 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 jump!((dst!() as u32).$compare(&(k as u32)))
             }};
         }
+        macro_rules! set_and_jump {
+            ($compare:ident) => {{
+                dst!() = i64::from(k as i32) as u64;
+                skip!(1);
+                jump!(src!().$compare(&regs[(k >> 32) as usize % REGS]))
+            }};
+        }
         macro_rules! frame {
             () => {
                 frame_end.wrapping_sub(k as usize)
@@ -303,6 +310,27 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 }
             };
         }
+        macro_rules! enter {
+            () => {{
+                let code = &engine.program.functions[op.at as usize];
+                let caller = line(engine, x, pc!() - 1);
+                if !x.call(FunctionId(op.at as u32), pc!() as u32, &regs, caller) {
+                    stop!(Stop::BadCall(FaultKind::CallDepth(MAX_FRAMES)));
+                }
+                regs[10] += u64::from(FRAME_STRIDE);
+                frame_end += FRAME_PITCH;
+                engine.regions.clear_frame(engine.memory, code, frame_end);
+                go_on_at!(code.entry as usize);
+            }};
+        }
+        macro_rules! storage {
+            () => {
+                match helpers::storage_get(engine.memory, engine.maps, arguments(&regs)) {
+                    Ok(value) => regs[0] = value,
+                    Err(fault) => stop!(Stop::BadCall(fault)),
+                }
+            };
+        }
         macro_rules! iterate {
             ($kfunc:path) => {
                 call!(|host: &mut H, args, context: &mut Context<'_>| {
@@ -313,16 +341,16 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         }
 
         match op.code {
-            Call if C::CALLS => {
-                let code = &engine.program.functions[op.at as usize];
-                let caller = line(engine, x, pc!() - 1);
-                if !x.call(FunctionId(op.at as u32), pc!() as u32, &regs, caller) {
-                    stop!(Stop::BadCall(FaultKind::CallDepth(MAX_FRAMES)));
-                }
-                regs[10] += u64::from(FRAME_STRIDE);
-                frame_end += FRAME_PITCH;
-                engine.clear_frame(code, frame_end);
-                go_on_at!(code.entry as usize);
+            Call if C::CALLS => enter!(),
+            MovCall2 => {
+                dst!() = src!();
+                skip!(1);
+                enter!()
+            }
+            MovwCall2 => {
+                dst!() = u64::from(src!() as u32);
+                skip!(1);
+                enter!()
             }
             Exit if C::CALLS && x.depth > 1 && matches!(x.frame().then, Then::Return) => {
                 let frame = x.frame();
@@ -357,10 +385,15 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 plain!()
             }
             HostHelper => call!(|host: &mut H, args, context: &mut Context<'_>| host.helper(k as u32, args, context)),
-            StorageGet => match helpers::storage_get(engine.memory, engine.maps, arguments(&regs)) {
-                Ok(value) => regs[0] = value,
-                Err(fault) => stop!(Stop::BadCall(fault)),
-            },
+            StorageGet => storage!(),
+            StorageFind5 => {
+                (regs[1], regs[2], regs[3], regs[4]) = (k, src!(), 0, 0);
+                skip!(4);
+                match engine.maps.kept(engine.memory, MapHandle(op.at as u32), regs[2]) {
+                    Some(value) => regs[0] = value,
+                    None => storage!(),
+                }
+            }
             IterNext => iterate!(iter_num::next),
             IterNew => iterate!(iter_num::new),
             IterDestroy => iterate!(iter_num::destroy),
@@ -414,6 +447,14 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 dst!() = src!().wrapping_sub(regs[op.at as usize % REGS]);
                 skip!(1);
             }
+            LoadDifference3 => {
+                load_from!(8, src!().wrapping_add(i64::from(op.at) as u64), 1);
+                let [dst, from, less, ..] = k.to_le_bytes().map(|register| usize::from(register) % REGS);
+                regs[dst] = regs[from].wrapping_sub(regs[less]);
+                skip!(2);
+            }
+            SetJgt2 => set_and_jump!(gt),
+            SetJge2 => set_and_jump!(ge),
             AndJz2 => {
                 dst!() = u64::from(dst!() as u32 & k as u32);
                 skip!(1);

@@ -31,7 +31,7 @@ impl Index {
     }
 
     /// Slot with this hash for which `is_it` holds.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut slot = *self.heads.get(hash as usize & self.heads.len().wrapping_sub(1))?;
         while slot != NONE {

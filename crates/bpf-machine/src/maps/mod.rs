@@ -334,6 +334,19 @@ impl Maps {
         words
     }
 
+    /// The storage map that a program's pointer points to, if it is one.
+    pub(crate) fn storage_at(&self, memory: &Memory, addr: GuestAddr) -> Option<MapHandle> {
+        self.at(memory, addr).ok().filter(|&map| is_storage(self.get(map).kind))
+    }
+
+    /// The value that a storage map keeps for `owner`, if any.
+    #[inline]
+    pub(crate) fn kept(&self, memory: &Memory, map: MapHandle, owner: GuestAddr) -> Option<GuestAddr> {
+        let Store::Hash(store) = &self.get(map).store else { return None };
+        let slot = store.find_owner(memory, owner).filter(|_| owner != 0)?;
+        Some(store.value(memory, slot, 0))
+    }
+
     /// The value that a storage map keeps for `owner`, made from `initial` (zeroes if `None`) when missing and
     /// `create`. `None` if there is none, or no room.
     #[inline]

@@ -2,6 +2,7 @@
 //! Whose time each CPU spent, as programs read it from `kernel_cpustat`.
 
 use super::Core;
+use super::task::Task;
 use crate::guest::CpuTime;
 use bpf_machine::Memory;
 use ids::{CpuId, Nanos};
@@ -9,21 +10,10 @@ use ids::{CpuId, Nanos};
 impl Core {
     /// Charges what `cpu` did since its time was charged last.
     pub fn charge_cpu_time(&mut self, cpu: CpuId, ran: Nanos) {
-        if self.cpus[cpu.index()].online {
-            let mut time = self.cpus[cpu.index()].time;
-            *self.owner(cpu, &mut time) += ran.0;
-            self.cpus[cpu.index()].time = time;
-        }
-    }
-
-    /// Who has the time of `cpu` now. A kernel without CONFIG_VIRT_CPU_ACCOUNTING_GEN gives a whole tick to whoever it
-    /// finds; a task of the model is in user space, and a thread of the kernel is not.
-    fn owner<'t>(&self, cpu: CpuId, time: &'t mut CpuTime) -> &'t mut u64 {
-        match self.current(cpu).some().map(|task| self.task(task)) {
-            None => &mut time.idle,
-            Some(task) if task.kernel_thread => &mut time.system,
-            Some(task) if task.nice > 0 => &mut time.nice,
-            Some(_) => &mut time.user,
+        let rq = &mut self.cpus[cpu.index()];
+        if rq.online {
+            let current = rq.current.some().map(|task| &self.tasks[task.index()]);
+            *part_of(&mut rq.time, current) += ran.0;
         }
     }
 
@@ -32,11 +22,23 @@ impl Core {
         let rq = &self.cpus[cpu.index()];
         let mut time = rq.time;
         if rq.online {
-            *self.owner(cpu, &mut time) += self.rq_clock(cpu).since(rq.exec_start).0;
+            let current = rq.current.some().map(|task| self.task(task));
+            *part_of(&mut time, current) += self.rq_clock(cpu).since(rq.exec_start).0;
         }
         let tick = 1_000_000_000 / u64::from(self.config.hz);
         let CpuTime { user, nice, system, idle } = time;
         let [user, nice, system, idle] = [user, nice, system, idle].map(|ns| ns / tick * tick);
         self.objects.per_cpu.show_time(memory, cpu.0, CpuTime { user, nice, system, idle });
+    }
+}
+
+/// The time of whoever is current on a CPU. A kernel without CONFIG_VIRT_CPU_ACCOUNTING_GEN gives a whole tick to whoever it
+/// finds; a task of the model is in user space, and a thread of the kernel is not.
+fn part_of<'t>(time: &'t mut CpuTime, current: Option<&Task>) -> &'t mut u64 {
+    match current {
+        None => &mut time.idle,
+        Some(task) if task.kernel_thread => &mut time.system,
+        Some(task) if task.nice > 0 => &mut time.nice,
+        Some(_) => &mut time.user,
     }
 }

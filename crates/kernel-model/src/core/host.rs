@@ -22,7 +22,7 @@ impl Host for Core {
         Ok(result)
     }
 
-    #[inline]
+    #[inline(always)]
     fn plain(&mut self, plain: u32, kfunc: u32, args: [u64; 2], memory: &Memory) -> Option<u64> {
         let value = kfuncs::plain::answer(self, plain, args, memory)?;
         self.counts(kfunc);

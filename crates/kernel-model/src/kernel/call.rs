@@ -14,6 +14,7 @@ use two_forms::two_forms;
 #[two_forms]
 impl Kernel {
     /// Address of the guest object of a task; the idle task of this CPU for NONE.
+    #[inline]
     pub(super) fn addr(&self, task: TaskId) -> u64 {
         self.core.objects.task_addr(&self.machine.memory, task, self.core.context.cpu)
     }
@@ -118,6 +119,7 @@ impl Kernel {
     }
 
     /// Runs a function of the scheduler to its end, on this CPU.
+    #[inline]
     pub(super) async fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
         let outer = std::mem::replace(&mut self.core.context.running, running);
         self.core.output.usage.callbacks += 1;
@@ -155,7 +157,14 @@ impl Kernel {
 
     /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it inside
     /// of that callback; a program cannot tell unless it looks at its own state between two kfuncs.
+    #[inline]
     pub(super) async fn report_custody(&mut self) {
+        if !self.core.context.left_custody.is_empty() {
+            self.report_all_custody().await;
+        }
+    }
+
+    async fn report_all_custody(&mut self) {
         while !self.core.context.left_custody.is_empty() {
             let (task, flags) = self.core.context.left_custody.remove(0);
             self.call_dequeue(task, flags).await;

@@ -105,7 +105,7 @@ impl Kernel {
         let objects = Objects::new(&mut memory, cpus);
         let all = CpuSet::first_n(cpus as usize);
         objects.per_cpu.show_caches(&mut memory, &config.topology, &all);
-        let machine = Machine::load(&load::empty_object(), memory, cpus, &Nothing).expect("nothing always loads");
+        let mut machine = Machine::load(&load::empty_object(), memory, cpus, &Nothing).expect("nothing always loads");
         let mut execution = machine.execution();
         execution.budget = config.budget;
         Kernel {

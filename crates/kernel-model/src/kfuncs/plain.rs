@@ -15,7 +15,7 @@ pub(crate) fn number(name: &str) -> Option<u32> {
 }
 
 /// What it answers; `None` where the handler has to say more, errors among it.
-#[inline]
+#[inline(always)]
 pub(crate) fn answer(core: &Core, number: u32, args: [u64; 2], memory: &Memory) -> Option<u64> {
     match number {
         0 => Some(core.clock().0),
