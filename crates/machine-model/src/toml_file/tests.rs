@@ -46,6 +46,11 @@ fn every_mistake_is_named_with_its_line() {
         ("hz = 250", "hz = 250\nhz = 3", "f.toml:3: not TOML: duplicate key"),
         ("hz = 250", "hz = ", "f.toml:2: not TOML: string values must be quoted, expected literal string"),
         ("true", "1", "f.toml:3: no_hz_idle is 1; expected true or false"),
+        (
+            "no_hz_idle",
+            "newidle_ratio = 1025\nno_hz_idle",
+            "f.toml:3: newidle_ratio is 1025; expected an integer from 0 to 1024",
+        ),
         ("pu:2\"", "pu:x\"", r#"f.toml:5: shape: character 15: "pu:x": expected a count from 1 to 4096"#),
         ("shape", "shap", "f.toml:4: [topology] has neither shape nor nodes"),
         (
@@ -86,7 +91,7 @@ fn every_mistake_is_named_with_its_line() {
         (
             "[costs]",
             "[caches]",
-            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks",
+            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, newidle_ratio, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks",
         ),
     ];
     for (from, to, expected) in cases {
