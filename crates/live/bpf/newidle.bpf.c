@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How often CPUs that begin to idle look for tasks elsewhere: of 1024 times, by what came of it lately. Linux keeps that for
- * each CPU and each of its scheduling domains since 7.0 ("sched/fair: Proportional newidle balance"), and shows it nowhere. Each
- * CPU has threads of the kernel, and each thread leads to its CPU.
+ * How often CPUs that begin to idle look for tasks elsewhere: of 1024 times, by what came of it lately. Since 7.0 Linux keeps
+ * that for each CPU and each of its scheduling domains ("sched/fair: Proportional newidle balance"), and shows it nowhere.
+ * Each CPU has threads of the kernel, and each thread leads to its CPU.
  */
 #include "probe.bpf.h"
 
