@@ -102,7 +102,7 @@ impl Host {
         let note = format!(
             "host: a CPU that idles for {SOON_US} us runs a task {:.1} us after another woke it, one that idles for {LATE_US} us\n\
              {:.1} us; the model's {:.1} us without idle_exit_ns and exit_ns of `[halt]`, which are the rest. Measured\n\
-             in each round anew, at first: {}",
+             in each round anew, at first:\n{}",
             us(soon.0),
             us(late.0),
             us(soon.1),
