@@ -126,9 +126,20 @@ fn play(loops: i32, more: &[&str]) -> Option<Value> {
     Some(run)
 }
 
+/// How often a play begins again that was disturbed: neighbours of a virtual machine slow it for longer than the speed of its
+/// CPUs is measured, and such a run says itself that less was worked.
+const PLAYS: u32 = 5;
+
 #[test]
 fn a_workload_is_played_by_real_threads() {
-    let Some(run) = play(20, &[]) else { return };
+    let Some(mut run) = play(20, &[]) else { return };
+    for _ in 1..PLAYS {
+        if run["doubtful"].as_array().unwrap().is_empty() {
+            break;
+        }
+        run = play(20, &[]).unwrap();
+    }
+    assert_eq!(run["doubtful"], serde_json::json!([]), "{run:#}");
     for task in run["tasks"].as_array().unwrap() {
         assert_eq!(task["work_ns"], 20_000_000, "all work is done, however long it takes: {run:#}");
         assert!(task["cpu_ns"].as_u64() > Some(19_000_000), "{run:#}");

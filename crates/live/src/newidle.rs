@@ -40,6 +40,8 @@ fn mean(bytes: &[u8]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::Struct;
 
     #[test]
     fn a_cpu_without_domains_says_nothing() {
@@ -57,7 +59,12 @@ mod tests {
             other => other.unwrap(),
         }
         let ratios = ratios().unwrap();
-        assert!(ratios.len() <= kernel::online().unwrap().len(), "{ratios:?}");
+        let online = kernel::online().unwrap().len();
+        assert!(ratios.len() <= online, "{ratios:?}");
+        let btf = Btf::from_vmlinux().unwrap();
+        let domain: Struct<'_> = btf.type_by_name("sched_domain").unwrap();
+        let has_ratio = domain.iter().any(|member| member.name.is_some_and(|name| name == "newidle_ratio"));
+        assert_eq!(!ratios.is_empty(), has_ratio && online > 1, "{ratios:?} of {online} CPUs");
         assert!(ratios.iter().all(|ratio| (0.0..=1024.0).contains(ratio)), "{ratios:?}");
     }
 }

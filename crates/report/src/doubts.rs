@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures of a run that had better not be believed, and why.
 
-use crate::RunReport;
 use crate::numbers::{percent, permille};
+use crate::{RunReport, World};
 use serde::{Deserialize, Serialize};
 
 /// A measure and what is wrong with it.
@@ -21,8 +21,38 @@ const LOCKED_PERMILLE: u64 = 50;
 /// Kinds of locks of the kernel in the table of locks; all others are a workload's.
 const OF_KERNEL: [&str; 3] = ["runqueue", "dsq", "bpf"];
 
-/// Latencies, where operations of the kernel were played at one instant and waited for locks.
+/// All of this run.
 pub(crate) fn of(run: &RunReport) -> Vec<Doubt> {
+    let mut doubts = latencies(run);
+    doubts.extend(work(run));
+    doubts
+}
+
+/// From this share of the work on, it matters how much of it real tasks did not do: 0.5 %.
+const UNDONE_PERMILLE: u64 = 5;
+
+/// Work, where real tasks took less time for it than it is. It is measured in rounds of a loop, and the fastest of them
+/// before the run tell how many rounds a nanosecond of work is: all CPUs were slower then.
+fn work(run: &RunReport) -> Option<Doubt> {
+    if run.tags.world != World::Real {
+        return None;
+    }
+    let accounts = || run.measures.tasks.iter().map(|task| &task.account);
+    let asked: u64 = accounts().map(|account| account.work.0).sum();
+    let undone: u64 = accounts().map(|account| account.work.since(account.run).0).sum();
+    let share = permille(undone, asked);
+    (share >= UNDONE_PERMILLE).then(|| Doubt {
+        measure: "work_ns".to_owned(),
+        reason: format!(
+            "tasks worked for {} less time than they were asked to: the CPUs were slower when their speed was measured, \
+             before the run",
+            percent(share)
+        ),
+    })
+}
+
+/// Latencies, where operations of the kernel were played at one instant and waited for locks.
+fn latencies(run: &RunReport) -> Vec<Doubt> {
     let measures = &run.measures;
     if run.tags.form.as_deref() != Some("instant") {
         return Vec::new();

@@ -7,7 +7,7 @@ use common::{check, ejected, run, seeds};
 use expect_test::expect;
 use ids::Nanos;
 use measures::LockUse;
-use report::{Doubt, Ending, Exit, Meter, Record, RunReport, View, read_json, summary, to_json, to_text};
+use report::{Doubt, Ending, Exit, Meter, Record, RunReport, View, World, read_json, summary, to_json, to_text};
 
 /// The text at 80 columns.
 fn text_of(runs: &[RunReport]) -> String {
@@ -267,6 +267,28 @@ fn latencies_beside_long_waits_for_locks_of_the_kernel_are_doubted() {
     for fine in [waiting, real, locked("runqueue", 49), locked("mutex", 500)] {
         assert_eq!(Record::from(&fine).doubtful, []);
     }
+}
+
+/// A played task that takes less time than its work: the speed of the CPUs was measured while they were slow.
+#[test]
+fn work_that_took_less_time_than_it_is_is_doubted() {
+    // Two tasks of 100 ms of work each: one takes that long and something more, the other less by `undone` microseconds.
+    let played = |world, undone: u64| {
+        let mut run = run("kernel", 1000, 5);
+        run.measures.tasks.truncate(2);
+        run.tags.world = world;
+        for (task, taken) in run.measures.tasks.iter_mut().zip([103_000, 100_000 - undone]) {
+            (task.account.work, task.account.run) = (Nanos::from_ms(100), Nanos::from_us(taken));
+        }
+        Record::from(&run).doubtful
+    };
+    let doubts = played(World::Real, 32_000);
+    let reason = "tasks worked for 16.0 % less time than they were asked to: the CPUs were slower when their speed was \
+                  measured, before the run";
+    assert_eq!(doubts, [Doubt { measure: "work_ns".to_owned(), reason: reason.to_owned() }]);
+    assert_eq!(played(World::Real, 1_000).len(), 1);
+    assert_eq!(played(World::Real, 800), []);
+    assert_eq!(played(World::Sim, 32_000), [], "a simulated CPU may be faster than the reference");
 }
 
 #[test]

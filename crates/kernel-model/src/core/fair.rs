@@ -53,12 +53,15 @@ pub(crate) struct FairQueue {
     pub(super) balances: Balances,
     /// It idles, and was woken to balance for all CPUs that do.
     pub(super) kicked: bool,
+    /// It has begun to idle since its last tick, or has never had one (`nohz_tick_stopped`).
+    pub(super) tickless: bool,
 }
 
 impl FairQueue {
     pub fn new() -> FairQueue {
         let (delayed, balances) = (BTreeSet::new(), Balances::default());
-        FairQueue { delayed, load: 0, sum: 0, clock: CLOCK_START, hrtick: None, balances, kicked: false }
+        let clock = CLOCK_START;
+        FairQueue { delayed, load: 0, sum: 0, clock, hrtick: None, balances, kicked: false, tickless: true }
     }
 }
 

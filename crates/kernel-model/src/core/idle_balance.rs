@@ -9,7 +9,8 @@
 //!    comes after the switch that the tick has brought: whoever has just lost its CPU there still has its cache, and stays
 //!    until two attempts were in vain.
 //! 3. Whether it is time for that the kernel knows from when it balanced for idle CPUs last, and a CPU that has begun to idle
-//!    since then is counted at one tick and helped at the next one.
+//!    since then is counted at one tick and helped at the next one. Who was busy for so short a time that no tick came has
+//!    not begun to idle.
 //!
 //! Not modelled: an idle CPU's interval, which shrinks and grows between one and two milliseconds for each CPU of the span,
 //! is always the longer one; what looking costs, by which a CPU that idles only briefly does not begin it.
@@ -75,8 +76,11 @@ pub(super) struct Nohz {
 impl Core {
     /// A CPU begins to idle, or ends that.
     pub(super) fn fair_note_idle(&mut self, cpu: CpuId, idle: bool) {
-        self.nohz.stale |= idle;
-        self.cpus[cpu.index()].fair.kicked = false;
+        let fair = &mut self.cpus[cpu.index()].fair;
+        fair.kicked = false;
+        if idle {
+            self.nohz.stale |= !std::mem::replace(&mut fair.tickless, true);
+        }
     }
 
     /// A CPU has no work: a fair task comes to it. False if there is none, or it does not look.
@@ -134,6 +138,7 @@ impl Core {
     /// `nohz_balancer_kick`, at a tick of a busy CPU.
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
         let now = self.jiffies_now();
+        self.cpus[cpu.index()].fair.tickless = false;
         if now < self.nohz.next {
             if std::mem::take(&mut self.nohz.stale) {
                 self.nohz.next = now;

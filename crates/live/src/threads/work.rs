@@ -4,6 +4,8 @@
 use super::sys;
 use ids::Nanos;
 use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Rounds of work. Each needs the result of the one before (a xorshift generator), so that no compiler and no processor
 /// can do less or do them side by side; it touches no memory.
@@ -47,11 +49,18 @@ pub struct Calibration {
 /// Length of a try. Shorter than the slices of all schedulers, so that some tries are undisturbed on a busy machine too.
 const TRY: Nanos = Nanos::from_us(250);
 
-/// Tries on each CPU, after as many that wake its clock up: 16 ms in all.
+/// Tries at each visit to a CPU, after as many that wake its clock up: 16 ms in all.
 const TRIES: u32 = 32;
 
 /// At most so many CPUs are tried. They are spread over the machine, so that all kinds of cores are among them.
 const MOST_CPUS: usize = 16;
+
+/// CPUs are visited again until this time is over: neighbours of a virtual machine slow it for 200 ms and longer
+/// (`docs/predictions.md`), and what was measured meanwhile would make all work too small.
+const SPAN: Duration = Duration::from_millis(400);
+
+/// From the beginning of a visit of all CPUs to that of the next, if they take less.
+const APART: Duration = Duration::from_millis(100);
 
 impl Calibration {
     /// Measures on the CPUs that the calling thread may use; changes its affinity on the way, and leaves it changed.
@@ -61,17 +70,25 @@ impl Calibration {
         while time(rounds) < TRY {
             rounds *= 2;
         }
-        let mut times = Vec::new();
         let count = cpus.len().min(MOST_CPUS);
-        for index in 0..count {
-            let last = cpus.len() - 1;
-            let cpu = cpus[if count > 1 { index * last / (count - 1) } else { last }];
-            // A CPU may go offline meanwhile; the others do.
-            if sys::set_allowed_cpus(0, &std::iter::once(cpu).collect()).is_err() {
-                continue;
+        let last = cpus.len() - 1;
+        let spread = |index| cpus[if count > 1 { index * last / (count - 1) } else { last }];
+        let mut times = Vec::new();
+        let begun = Instant::now();
+        loop {
+            let visit = Instant::now();
+            for cpu in (0..count).map(spread) {
+                // A CPU may go offline meanwhile; the others do.
+                if sys::set_allowed_cpus(0, &std::iter::once(cpu).collect()).is_err() {
+                    continue;
+                }
+                (0..TRIES).for_each(|_| spin(rounds));
+                times.extend((0..TRIES).map(|_| time(rounds)));
             }
-            (0..TRIES).for_each(|_| spin(rounds));
-            times.extend((0..TRIES).map(|_| time(rounds)));
+            if begun.elapsed() >= SPAN {
+                break;
+            }
+            thread::sleep(APART.saturating_sub(visit.elapsed()));
         }
         if times.is_empty() {
             times.push(time(rounds));
