@@ -179,6 +179,13 @@ impl Row {
         statistics::median(&all) as f64 / 1e4
     }
 
+    /// The same in microseconds for each switch.
+    fn known_us(&self) -> f64 {
+        let each = |spent: &Spent| (1e9 * spent.recorder_s / spent.switches.max(1.0)).round() as u64;
+        let all: Vec<u64> = self.pairs.iter().map(|[_, recorded]| each(recorded)).collect();
+        statistics::median(&all) as f64 / 1e3
+    }
+
     /// Switches a second without a recording, of the median pair.
     fn rate(&self) -> u64 {
         let rates: Vec<u64> = self.pairs.iter().map(|[plain, _]| (plain.switches / plain.elapsed_s) as u64).collect();
@@ -195,7 +202,7 @@ fn page(rows: &[Row], pairs: u32) -> String {
         the calibration and the conversion, is not. Known is what the programs and their reader found themselves to take,\n\
         without what they do to the caches of others, and without the conversion, with which recordings of many events\n\
         begin beside the command; how fast the host was does not matter for that.\n\n\
-        | what | switches a second | more CPU time | bound | known | |\n|---|---|---|---|---|---|\n"
+        | what | switches a second | more CPU time | bound | known | us a switch | |\n|---|---|---|---|---|---|---|\n"
     );
     for row in rows {
         let (cost, bound) = row.cost();
@@ -204,10 +211,28 @@ fn page(rows: &[Row], pairs: u32) -> String {
             (true, true) => "under 2 %",
             (true, false) => "**not under 2 %**",
         };
-        let (rate, known) = (row.rate(), row.known());
-        let _ = writeln!(text, "| {} | {rate} | {cost:+.1} % | {bound:+.1} % | {known:+.1} % | {verdict} |", row.what);
+        let (rate, known, each) = (row.rate(), row.known(), row.known_us());
+        let _ = writeln!(
+            text,
+            "| {} | {rate} | {cost:+.1} % | {bound:+.1} % | {known:+.1} % | {each:.2} | {verdict} |",
+            row.what
+        );
     }
+    let each: Vec<f64> = rows.iter().map(Row::known_us).collect();
+    let (least, most) = (each.iter().copied().fold(f64::INFINITY, f64::min), each.iter().copied().fold(0.0, f64::max));
+    let _ = writeln!(
+        text,
+        "\nWhat is recorded of a switch, with the wakeups, system calls and interrupts that go with it, takes {least:.1} to\n\
+        {most:.1} us. For a program that keeps one CPU busy, 2 % are {} to {} switches a second.",
+        within(most),
+        within(least),
+    );
     text
+}
+
+/// Hundreds of switches of one busy CPU in a second that take 2 % of it, at so many microseconds each.
+fn within(us: f64) -> u64 {
+    (0.02 * 1e6 / us / 100.0) as u64 * 100
 }
 
 #[cfg(test)]
@@ -229,7 +254,9 @@ mod tests {
         // Of 15 the interval is from the 4th to the 12th.
         let (cost, bound) = row.cost();
         assert!((cost - 0.7).abs() < 1e-9 && (bound - 1.1).abs() < 1e-9, "{cost} {bound}");
-        assert!(page(&[row], 15).contains("| x | 2000 | +0.7 % | +1.1 % | +2.0 % | under 2 % |"));
+        let page = page(&[row], 15);
+        assert!(page.contains("| x | 2000 | +0.7 % | +1.1 % | +2.0 % | 5.00 | under 2 % |"), "{page}");
+        assert!(page.contains("2 % are 4000 to 4000 switches a second"), "{page}");
     }
 
     #[test]
