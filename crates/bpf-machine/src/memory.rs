@@ -41,15 +41,22 @@ pub struct Region {
     /// Bytes of storage for a slot. Guest addresses have power-of-two strides; storage that had them too would put the
     /// same field of all tasks into a handful of cache sets. Large objects take an odd number of cache lines instead.
     pitch: u32,
+    /// The same divided by the stride, in 2^31ths: what makes the offset of a slot its place in `data`.
+    scale: u64,
     /// Stride less one: gives the offset in a slot.
     mask: u32,
     /// Log2 of the stride.
     shift: u32,
     /// Bytes of an object, at most the stride.
     size: u32,
+    /// Of these, those that programs may write: all or none.
+    writable: u32,
     slots: u32,
-    access: Access,
 }
+
+/// Places of [`Region::scale`] behind the point. The largest stride is 2^31, so that the scale is exact, and an offset times
+/// it has 64 bits at most, since a pitch is at most 5 / 4 of a stride.
+const SCALE_PLACES: u32 = 31;
 
 impl Region {
     /// Place in `data` of `len` bytes at `offset`, if they lie in one object.
@@ -61,12 +68,14 @@ impl Region {
         (fits && slot < self.slots).then_some(slot as usize * self.pitch as usize + inside as usize)
     }
 
-    /// The same for a few bytes whose number is known. A slot that does not exist lies beyond `data`.
+    /// The same for a few bytes whose number is known, of the first `size` ones of an object. A slot that does not exist lies
+    /// beyond `data`.
     #[inline(always)]
-    fn find_few<const N: usize>(&self, offset: u32) -> Option<usize> {
+    fn find_few<const N: usize>(&self, offset: u32, size: u32) -> Option<usize> {
         const { assert!(N <= 8) };
-        let (slot, inside) = (offset >> self.shift, offset & self.mask);
-        (inside + N as u32 <= self.size).then_some(slot as usize * self.pitch as usize + inside as usize)
+        let inside = offset & self.mask;
+        let slot = (u64::from(offset - inside) * self.scale) >> SCALE_PLACES;
+        (inside + N as u32 <= size).then_some(slot as usize + inside as usize)
     }
 
     /// Slot and offset in it of the object that `offset` falls into.
@@ -98,6 +107,14 @@ fn word<const N: usize>(bytes: [u8; N]) -> u64 {
 #[inline(always)]
 fn number(addr: GuestAddr) -> usize {
     ((addr >> 32) as u32).wrapping_sub(KERNEL_HALF) as usize
+}
+
+/// Fills the last `len` bytes with zeros. Apart, or compilers make one call of `memset` of this and of what it is apart from.
+#[cold]
+#[inline(never)]
+fn zero_last(data: &mut [u8], len: usize) {
+    let first = data.len() - len;
+    data[first..].fill(0);
 }
 
 /// All guest memory of one machine.
@@ -136,7 +153,9 @@ impl Memory {
         let id = u16::try_from(self.regions.len()).expect("at most 65535 regions");
         let (mask, shift) = (stride - 1, stride.trailing_zeros());
         let pitch = pitch(size);
-        self.regions.push(Region { data: Vec::new(), pitch, mask, shift, size, slots: 0, access });
+        let scale = u64::from(pitch) << (SCALE_PLACES - shift);
+        let writable = if access == Access::ReadWrite { size } else { 0 };
+        self.regions.push(Region { data: Vec::new(), pitch, scale, mask, shift, size, writable, slots: 0 });
         self.names.push(name.to_owned());
         let bytes = self.span(RegionId(id), slots);
         // The allocator hands out zeroed pages lazily; growing from nothing would touch them all.
@@ -256,7 +275,7 @@ impl Memory {
     pub fn bytes_mut(&mut self, addr: GuestAddr, len: u32) -> Result<&mut [u8], FaultKind> {
         let found = self.split(addr).and_then(|(number, region, offset)| {
             let at = region.find(offset, len)?;
-            (region.access == Access::ReadWrite).then_some((number, at))
+            (region.writable > 0).then_some((number, at))
         });
         match found {
             Some((number, at)) => Ok(&mut self.regions[number].data[at..at + len as usize]),
@@ -331,7 +350,7 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn load_le<const N: usize>(&self, addr: GuestAddr) -> Option<u64> {
         let (_, region, offset) = self.split(addr)?;
-        let at = region.find_few::<N>(offset)?;
+        let at = region.find_few::<N>(offset, region.size)?;
         Some(word(*region.data.get(at..at + N)?.first_chunk::<N>()?))
     }
 
@@ -339,10 +358,7 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn store_le<const N: usize>(&mut self, addr: GuestAddr, value: u64) -> Option<()> {
         let region = self.regions.get_mut(number(addr))?;
-        let at = region.find_few::<N>(addr as u32)?;
-        if region.access != Access::ReadWrite {
-            return None;
-        }
+        let at = region.find_few::<N>(addr as u32, region.writable)?;
         region.data.get_mut(at..at + N)?.copy_from_slice(&value.to_le_bytes()[..N]);
         Some(())
     }
@@ -360,10 +376,22 @@ impl Memory {
         slot as usize * r.pitch as usize + r.size as usize
     }
 
-    /// Fills a part of a region's storage with zeros.
-    #[inline]
-    pub(crate) fn zero(&mut self, region: RegionId, part: std::ops::Range<usize>) {
-        self.region_mut(region).data[part].fill(0);
+    /// Fills the `len` bytes of a region's storage that end there with zeros. A few more may be filled, up to a line of 64 in
+    /// all: that takes four instructions.
+    #[inline(always)]
+    pub(crate) fn zero_before(&mut self, region: RegionId, end: usize, len: usize) {
+        const LINE: usize = 64;
+        let data = &mut self.region_mut(region).data[..end];
+        match data.last_chunk_mut::<LINE>() {
+            Some(line) if len <= LINE => *line = [0; LINE],
+            _ => zero_last(data, len),
+        }
+    }
+
+    /// The `N` bytes of a region's storage that end there.
+    #[inline(always)]
+    pub(crate) fn before_mut<const N: usize>(&mut self, region: RegionId, end: usize) -> &mut [u8; N] {
+        self.region_mut(region).data[..end].last_chunk_mut().expect("it is part of an object")
     }
 
     /// Loads `N` bytes from a [`Memory::place`].

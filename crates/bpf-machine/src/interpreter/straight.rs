@@ -27,7 +27,7 @@ pub(super) enum Stop {
     /// A store that faults.
     BadStore { addr: u64, size: u32 },
     /// A call that faults.
-    BadCall(FaultKind),
+    BadCall(Box<FaultKind>),
 }
 
 /// The own line of the op at `pc`, or of the call that led there.
@@ -293,7 +293,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 let mut context = context(engine, x, pc!() - 1, all.wrapping_sub(left!()));
                 match $call(&mut *host, arguments(&regs), &mut context) {
                     Ok(value) => regs[0] = value,
-                    Err(fault) => stop!(Stop::BadCall(fault)),
+                    Err(fault) => stop!(Stop::BadCall(Box::new(fault))),
                 }
             }};
         }
@@ -315,7 +315,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 let code = &engine.program.functions[op.at as usize];
                 let caller = line(engine, x, pc!() - 1);
                 if !x.call(FunctionId(op.at as u32), pc!() as u32, &regs, caller) {
-                    stop!(Stop::BadCall(FaultKind::CallDepth(MAX_FRAMES)));
+                    stop!(Stop::BadCall(Box::new(FaultKind::CallDepth(MAX_FRAMES))));
                 }
                 regs[10] += u64::from(FRAME_STRIDE);
                 frame_end += FRAME_PITCH;
@@ -327,7 +327,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             () => {
                 match helpers::storage_get(engine.memory, engine.maps, arguments(&regs)) {
                     Ok(value) => regs[0] = value,
-                    Err(fault) => stop!(Stop::BadCall(fault)),
+                    Err(fault) => stop!(Stop::BadCall(Box::new(fault))),
                 }
             };
         }
