@@ -140,9 +140,11 @@ impl Core {
             }
             return;
         }
+        if self.higher_waiting == 0 || self.fair_waiting(cpu).next().is_none() {
+            return;
+        }
         let is_idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
-        let waits = self.fair_waiting(cpu).next().is_some();
-        let to = (0..self.cpus()).map(CpuId).filter(|_| waits).find(is_idle);
+        let to = (0..self.cpus()).map(CpuId).find(is_idle);
         if let Some(to) = to {
             self.nohz = Nohz { next: now + self.jiffies_in_ns(1), stale: false };
             self.cpus[to.index()].fair.kicked = true;
