@@ -2,9 +2,9 @@
 //! The inner loop: arithmetic, jumps, loads and stores, and plain calls where nothing can pause. It leaves the rest to the
 //! outer loop.
 //!
-//! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two jumps is
-//! shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and where lines
-//! are counted, each op is looked at. So the loop is compiled for each [`Count`].
+//! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two calls, returns
+//! or jumps back is shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and
+//! where lines are counted, each op is looked at. So the loop is compiled for each [`Count`].
 
 use crate::engine::Engine;
 use crate::execution::{Execution, FRAME_PITCH, FRAME_STRIDE, MAX_FRAMES, REGS, SAVED, Then};
@@ -211,7 +211,13 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         macro_rules! jump {
             ($condition:expr) => {
                 if $condition {
-                    go_on_at!(op.at as usize);
+                    match usize::try_from(op.at) {
+                        Ok(over) => {
+                            rest = rest.as_slice()[over..].iter();
+                            spare = spare.wrapping_add(over as u64);
+                        }
+                        Err(_) => go_on_at!(pc!().wrapping_add_signed(op.at as isize)),
+                    }
                 }
             };
         }

@@ -139,7 +139,7 @@ impl Kernel {
     }
 
     /// What the calls since the last time produced; `into` is overwritten, its allocations reused.
-    #[inline]
+    #[inline(always)]
     pub fn take_output(&mut self, into: &mut Output) {
         let output = &mut self.core.output;
         exchange(&mut output.effects, &mut into.effects);
