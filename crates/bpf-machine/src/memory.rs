@@ -74,8 +74,15 @@ impl Region {
     fn find_few<const N: usize>(&self, offset: u32, size: u32) -> Option<usize> {
         const { assert!(N <= 8) };
         let inside = offset & self.mask;
-        let slot = (u64::from(offset - inside) * self.scale) >> SCALE_PLACES;
-        (inside + N as u32 <= size).then_some(slot as usize + inside as usize)
+        let begin = (u64::from(offset - inside) * self.scale) >> SCALE_PLACES;
+        (inside + N as u32 <= size).then_some(begin as usize + inside as usize)
+    }
+
+    /// Place in `data` of `N` bytes at `offset` of an object. A slot that does not exist lies beyond `data`.
+    #[inline(always)]
+    fn place_of_field<const N: usize>(&self, slot: u32, offset: u32) -> usize {
+        assert!(offset as usize + N <= self.size as usize, "offset {offset} of {} bytes", self.size);
+        slot as usize * self.pitch as usize + offset as usize
     }
 
     /// Slot and offset in it of the object that `offset` falls into.
@@ -109,7 +116,8 @@ fn number(addr: GuestAddr) -> usize {
     ((addr >> 32) as u32).wrapping_sub(KERNEL_HALF) as usize
 }
 
-/// Fills the last `len` bytes with zeros. Apart, or compilers make one call of `memset` of this and of what it is apart from.
+/// Fills the last `len` bytes with zeros. A function of its own: else compilers make one call of `memset` of this and of the
+/// case in which the number is known.
 #[cold]
 #[inline(never)]
 fn zero_last(data: &mut [u8], len: usize) {
@@ -321,29 +329,41 @@ impl Memory {
     /// A little-endian u64 in a slot, for the host.
     #[inline]
     pub fn get_u64(&self, region: RegionId, slot: u32, offset: u32) -> u64 {
-        let at = offset as usize;
-        u64::from_le_bytes(self.slot(region, slot)[at..at + 8].try_into().expect("8 bytes"))
+        u64::from_le_bytes(*self.field(region, slot, offset))
     }
 
     /// Stores a little-endian u64 in a slot, for the host.
     #[inline]
     pub fn set_u64(&mut self, region: RegionId, slot: u32, offset: u32, value: u64) {
-        let at = offset as usize;
-        self.slot_mut(region, slot)[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        *self.field_mut(region, slot, offset) = value.to_le_bytes();
     }
 
     /// A little-endian u32 in a slot, for the host.
     #[inline]
     pub fn get_u32(&self, region: RegionId, slot: u32, offset: u32) -> u32 {
-        let at = offset as usize;
-        u32::from_le_bytes(self.slot(region, slot)[at..at + 4].try_into().expect("4 bytes"))
+        u32::from_le_bytes(*self.field(region, slot, offset))
     }
 
     /// Stores a little-endian u32 in a slot, for the host.
     #[inline]
     pub fn set_u32(&mut self, region: RegionId, slot: u32, offset: u32, value: u32) {
-        let at = offset as usize;
-        self.slot_mut(region, slot)[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        *self.field_mut(region, slot, offset) = value.to_le_bytes();
+    }
+
+    /// A few bytes of an object, for the host.
+    #[inline(always)]
+    fn field<const N: usize>(&self, region: RegionId, slot: u32, offset: u32) -> &[u8; N] {
+        let r = self.region(region);
+        let at = r.place_of_field::<N>(slot, offset);
+        r.data[at..at + N].first_chunk().expect("that many")
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    fn field_mut<const N: usize>(&mut self, region: RegionId, slot: u32, offset: u32) -> &mut [u8; N] {
+        let r = self.region_mut(region);
+        let at = r.place_of_field::<N>(slot, offset);
+        r.data[at..at + N].first_chunk_mut().expect("that many")
     }
 
     /// Loads `N` bytes, zero-extended; `None` where [`Memory::bad_load`] says why.
@@ -520,6 +540,24 @@ mod tests {
         assert_eq!((memory.addr(region, 0), memory.load(first + 4, 4)), (first, Ok(9)));
         assert_eq!(memory.get_u64(region, 999, 2040), 0);
         assert_eq!(memory.slots(region), 1000);
+    }
+
+    /// Storage of objects of 256 bytes is 5 / 4 of their stride, which is the most.
+    #[test]
+    fn slots_that_do_not_exist_lie_beyond_the_storage() {
+        let mut memory = Memory::default();
+        for size in [24, 256, 320, 4096] {
+            let region = memory.add_region("object", size, 3, Access::ReadWrite);
+            let (first, stride) = (memory.addr(region, 0), u64::from(size.next_power_of_two()));
+            for slot in 0..(1 << 32) / stride {
+                let (exists, addr) = (slot < 3, first + slot * stride + 8);
+                if exists || slot % 4_099 == 0 || slot > (1 << 32) / stride - 8 {
+                    assert_eq!(memory.store(addr, 8, slot).is_ok(), exists, "{size}: {slot}");
+                    assert_eq!(memory.load(addr, 8).ok(), exists.then_some(slot), "{size}: {slot}");
+                }
+            }
+            assert_eq!(memory.get_u64(region, 2, 8), 2);
+        }
     }
 
     #[test]

@@ -132,7 +132,15 @@ impl Core {
     }
 
     /// `nohz_balancer_kick`, at a tick of a busy CPU.
+    #[inline]
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
+        // While no CPU was ever helped, nothing is noted either.
+        if self.higher_waiting > 0 || self.nohz.next > Nanos::ZERO {
+            self.fair_kick_one(cpu);
+        }
+    }
+
+    fn fair_kick_one(&mut self, cpu: CpuId) {
         let now = self.jiffies_now();
         if now < self.nohz.next {
             if std::mem::take(&mut self.nohz.stale) {
@@ -140,7 +148,7 @@ impl Core {
             }
             return;
         }
-        if self.higher_waiting == 0 || self.fair_waiting(cpu).next().is_none() {
+        if self.fair_waiting(cpu).next().is_none() {
             return;
         }
         let is_idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
