@@ -128,7 +128,7 @@ impl Decoder<'_> {
         self.check_end(program)?;
         let stated = lines::stated(&function.lines, &program.slots[self.base..], &mut program.files);
         let (ops, slots) = (&program.ops[self.base..], &program.slots[self.base..]);
-        program.own.extend(lines::own(function, ops, slots, self.base, &stated, &mut program.files));
+        program.own.extend(lines::own(function, ops, slots, &stated, &mut program.files));
         program.stated.extend(stated);
         let (name, entry) = (function.name.clone(), self.base as u32);
         let (lines, inlined) = (function.lines.clone(), function.inlined.clone());
@@ -277,14 +277,14 @@ impl Decoder<'_> {
         Ok(Op { at: self.target(slot, offset)?, ..op(code, insn) })
     }
 
-    /// Index of the op that a jump by `offset` slots leads to.
+    /// How many ops a jump by `offset` slots passes over.
     fn target(&self, slot: u32, offset: i64) -> Result<i32, Problem> {
         let to = i64::from(slot) + 1 + offset;
         let start = usize::try_from(to).ok().and_then(|to| self.starts.get(to));
         match start {
             None => Err(format!("jump to {to}, which is outside of the function")),
             Some(&SECOND_HALF) => Err(format!("jump to {to}, into a 64-bit immediate")),
-            Some(&start) => Ok((self.base + start as usize) as i32),
+            Some(&start) => Ok(start as i32 - self.starts[slot as usize] as i32 - 1),
         }
     }
 }

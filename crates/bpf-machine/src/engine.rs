@@ -40,11 +40,11 @@ impl Regions {
     }
 
     /// A function begins whose frame ends there.
-    #[inline]
+    #[inline(always)]
     pub fn clear_frame(&self, memory: &mut Memory, code: &FunctionCode, end: usize) {
         if code.stack > 0 {
             // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
-            memory.zero(self.stacks, end - code.stack as usize..end);
+            memory.zero_before(self.stacks, end, code.stack as usize);
         }
     }
 }

@@ -102,6 +102,8 @@ pub struct Execution {
     /// Address of its outermost frame, and where that ends in the storage of its region.
     stack_addr: GuestAddr,
     stack_end: usize,
+    /// Address of its argument block, and where that ends in the storage of its region.
+    pub(crate) arguments: (GuestAddr, usize),
     /// It stopped at a pause point and shall not stop there again.
     pub(crate) paused: bool,
     /// The spin lock that it holds; 0 for none.
@@ -110,7 +112,11 @@ pub struct Execution {
 
 impl Execution {
     /// An execution that is not in flight.
-    pub(crate) fn new(stack: u32, (stack_addr, stack_end): (GuestAddr, usize)) -> Execution {
+    pub(crate) fn new(
+        stack: u32,
+        (stack_addr, stack_end): (GuestAddr, usize),
+        arguments: (GuestAddr, usize),
+    ) -> Execution {
         Execution {
             cpu: 0,
             executed: 0,
@@ -125,6 +131,7 @@ impl Execution {
             stack,
             stack_addr,
             stack_end,
+            arguments,
             paused: false,
             lock: 0,
         }

@@ -75,12 +75,11 @@ pub(crate) fn stated(lines: &[LineInfo], slots: &[u32], files: &mut Files) -> Ve
 /// that claims more is damaged.
 const NESTED: usize = 256;
 
-/// The own line of each op of a function whose first op is number `base` of the program (rules 1 to 3).
+/// The own line of each op of a function (rules 1 to 3).
 pub(crate) fn own(
     function: &Function,
     ops: &[Op],
     slots: &[u32],
-    base: usize,
     stated: &[SourceLine],
     files: &mut Files,
 ) -> Vec<SourceLine> {
@@ -99,12 +98,12 @@ pub(crate) fn own(
             *own = stated;
         }
     }
-    carry(&mut own, ops, base);
+    carry(&mut own, ops);
     own
 }
 
 /// Gives ops without a line that of the ops which lead there.
-fn carry(own: &mut [SourceLine], ops: &[Op], base: usize) {
+fn carry(own: &mut [SourceLine], ops: &[Op]) {
     // What the ways to each op bring; those from below count only where none from above brings anything.
     let mut brought = vec![SourceLine::default(); ops.len()];
     loop {
@@ -114,7 +113,7 @@ fn carry(own: &mut [SourceLine], ops: &[Op], base: usize) {
                 own[index] = brought[index];
             }
             let next = (!matches!(op.code, Code::Ja | Code::Exit)).then_some(index + 1);
-            let target = op.code.may_jump().then(|| op.at as usize - base);
+            let target = op.code.may_jump().then(|| (index + 1).wrapping_add_signed(op.at as isize));
             for to in [next, target].into_iter().flatten().filter(|&to| to < ops.len()) {
                 if to > index {
                     brought[to] = brought[to].max(own[index]);
@@ -160,7 +159,7 @@ mod tests {
 
     /// Own lines of ops, given as code, target, and the line: negative ones are a header's.
     fn own_lines_with(program: &[(Code, i32, i32)], inlined: Vec<InlinedCall>) -> Vec<u32> {
-        let ops: Vec<Op> = program.iter().map(|&(code, at, _)| op(code, 100 + at)).collect();
+        let ops: Vec<Op> = program.iter().zip(1..).map(|(&(code, to, _), next)| op(code, to - next)).collect();
         let info = |(insn, &(_, _, line)): (usize, &(Code, i32, i32))| LineInfo {
             insn: insn as u32,
             file: if line < 0 { "scx.bpf.h".to_owned() } else { OWN.to_owned() },
@@ -173,7 +172,7 @@ mod tests {
         let mut files = Files::default();
         let stated = stated(&lines, &slots, &mut files);
         let function = Function { inlined, ..function() };
-        let own = own(&function, &ops, &slots, 100, &stated, &mut files);
+        let own = own(&function, &ops, &slots, &stated, &mut files);
         assert!(own.iter().all(|line| !line.is_known() || files.names[usize::from(line.file)] == OWN));
         own.iter().map(|line| line.line).collect()
     }

@@ -151,7 +151,8 @@ impl Machine {
         let stack = self.executions;
         self.executions += 1;
         self.memory.grow(self.arguments, self.executions);
-        Execution::new(stack, self.regions.make_stack(&mut self.memory, stack))
+        let place = (self.memory.addr(self.arguments, stack), self.memory.storage_end(self.arguments, stack));
+        Execution::new(stack, self.regions.make_stack(&mut self.memory, stack), place)
     }
 
     /// Puts `execution` at the start of `function` with up to five arguments in r1 to r5; counters restart.
@@ -189,6 +190,7 @@ impl Machine {
     /// If the execution was not begun, or is over.
     // A fault ends an execution: its size costs nothing.
     #[allow(clippy::result_large_err)]
+    #[inline(always)]
     pub fn run<H: Host>(&mut self, execution: &mut Execution, host: &mut H) -> Result<Step, Fault> {
         assert!(execution.depth > 0, "the execution is not in flight");
         let Machine { memory, maps, program, regions, counts, .. } = self;
@@ -291,11 +293,14 @@ impl Machine {
     #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());
-        let block = self.memory.slot_mut(self.arguments, execution.stack);
-        for (word, arg) in block.chunks_exact_mut(8).zip(args) {
-            word.copy_from_slice(&arg.to_le_bytes());
+        let (addr, end) = execution.arguments;
+        let block = self.memory.before_mut::<{ 8 * BLOCK_WORDS }>(self.arguments, end).as_chunks_mut().0;
+        match *args {
+            // Most ops have two.
+            [first, second] => (block[0], block[1]) = (first.to_le_bytes(), second.to_le_bytes()),
+            _ => block.iter_mut().zip(args).for_each(|(word, arg)| *word = arg.to_le_bytes()),
         }
-        self.memory.addr(self.arguments, execution.stack)
+        addr
     }
 }
 

@@ -41,15 +41,22 @@ pub struct Region {
     /// Bytes of storage for a slot. Guest addresses have power-of-two strides; storage that had them too would put the
     /// same field of all tasks into a handful of cache sets. Large objects take an odd number of cache lines instead.
     pitch: u32,
+    /// The same divided by the stride, in 2^31ths: what makes the offset of a slot its place in `data`.
+    scale: u64,
     /// Stride less one: gives the offset in a slot.
     mask: u32,
     /// Log2 of the stride.
     shift: u32,
     /// Bytes of an object, at most the stride.
     size: u32,
+    /// Of these, those that programs may write: all or none.
+    writable: u32,
     slots: u32,
-    access: Access,
 }
+
+/// Places of [`Region::scale`] behind the point. The largest stride is 2^31, so that the scale is exact, and an offset times
+/// it has 64 bits at most, since a pitch is at most 5 / 4 of a stride.
+const SCALE_PLACES: u32 = 31;
 
 impl Region {
     /// Place in `data` of `len` bytes at `offset`, if they lie in one object.
@@ -61,12 +68,21 @@ impl Region {
         (fits && slot < self.slots).then_some(slot as usize * self.pitch as usize + inside as usize)
     }
 
-    /// The same for a few bytes whose number is known. A slot that does not exist lies beyond `data`.
+    /// The same for a few bytes whose number is known, of the first `size` ones of an object. A slot that does not exist lies
+    /// beyond `data`.
     #[inline(always)]
-    fn find_few<const N: usize>(&self, offset: u32) -> Option<usize> {
+    fn find_few<const N: usize>(&self, offset: u32, size: u32) -> Option<usize> {
         const { assert!(N <= 8) };
-        let (slot, inside) = (offset >> self.shift, offset & self.mask);
-        (inside + N as u32 <= self.size).then_some(slot as usize * self.pitch as usize + inside as usize)
+        let inside = offset & self.mask;
+        let begin = (u64::from(offset - inside) * self.scale) >> SCALE_PLACES;
+        (inside + N as u32 <= size).then_some(begin as usize + inside as usize)
+    }
+
+    /// Place in `data` of `N` bytes at `offset` of an object. A slot that does not exist lies beyond `data`.
+    #[inline(always)]
+    fn place_of_field<const N: usize>(&self, slot: u32, offset: u32) -> usize {
+        assert!(offset as usize + N <= self.size as usize, "offset {offset} of {} bytes", self.size);
+        slot as usize * self.pitch as usize + offset as usize
     }
 
     /// Slot and offset in it of the object that `offset` falls into.
@@ -98,6 +114,15 @@ fn word<const N: usize>(bytes: [u8; N]) -> u64 {
 #[inline(always)]
 fn number(addr: GuestAddr) -> usize {
     ((addr >> 32) as u32).wrapping_sub(KERNEL_HALF) as usize
+}
+
+/// Fills the last `len` bytes with zeros. A function of its own: else compilers make one call of `memset` of this and of the
+/// case in which the number is known.
+#[cold]
+#[inline(never)]
+fn zero_last(data: &mut [u8], len: usize) {
+    let first = data.len() - len;
+    data[first..].fill(0);
 }
 
 /// All guest memory of one machine.
@@ -136,7 +161,9 @@ impl Memory {
         let id = u16::try_from(self.regions.len()).expect("at most 65535 regions");
         let (mask, shift) = (stride - 1, stride.trailing_zeros());
         let pitch = pitch(size);
-        self.regions.push(Region { data: Vec::new(), pitch, mask, shift, size, slots: 0, access });
+        let scale = u64::from(pitch) << (SCALE_PLACES - shift);
+        let writable = if access == Access::ReadWrite { size } else { 0 };
+        self.regions.push(Region { data: Vec::new(), pitch, scale, mask, shift, size, writable, slots: 0 });
         self.names.push(name.to_owned());
         let bytes = self.span(RegionId(id), slots);
         // The allocator hands out zeroed pages lazily; growing from nothing would touch them all.
@@ -256,7 +283,7 @@ impl Memory {
     pub fn bytes_mut(&mut self, addr: GuestAddr, len: u32) -> Result<&mut [u8], FaultKind> {
         let found = self.split(addr).and_then(|(number, region, offset)| {
             let at = region.find(offset, len)?;
-            (region.access == Access::ReadWrite).then_some((number, at))
+            (region.writable > 0).then_some((number, at))
         });
         match found {
             Some((number, at)) => Ok(&mut self.regions[number].data[at..at + len as usize]),
@@ -302,36 +329,48 @@ impl Memory {
     /// A little-endian u64 in a slot, for the host.
     #[inline]
     pub fn get_u64(&self, region: RegionId, slot: u32, offset: u32) -> u64 {
-        let at = offset as usize;
-        u64::from_le_bytes(self.slot(region, slot)[at..at + 8].try_into().expect("8 bytes"))
+        u64::from_le_bytes(*self.field(region, slot, offset))
     }
 
     /// Stores a little-endian u64 in a slot, for the host.
     #[inline]
     pub fn set_u64(&mut self, region: RegionId, slot: u32, offset: u32, value: u64) {
-        let at = offset as usize;
-        self.slot_mut(region, slot)[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        *self.field_mut(region, slot, offset) = value.to_le_bytes();
     }
 
     /// A little-endian u32 in a slot, for the host.
     #[inline]
     pub fn get_u32(&self, region: RegionId, slot: u32, offset: u32) -> u32 {
-        let at = offset as usize;
-        u32::from_le_bytes(self.slot(region, slot)[at..at + 4].try_into().expect("4 bytes"))
+        u32::from_le_bytes(*self.field(region, slot, offset))
     }
 
     /// Stores a little-endian u32 in a slot, for the host.
     #[inline]
     pub fn set_u32(&mut self, region: RegionId, slot: u32, offset: u32, value: u32) {
-        let at = offset as usize;
-        self.slot_mut(region, slot)[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        *self.field_mut(region, slot, offset) = value.to_le_bytes();
+    }
+
+    /// A few bytes of an object, for the host.
+    #[inline(always)]
+    fn field<const N: usize>(&self, region: RegionId, slot: u32, offset: u32) -> &[u8; N] {
+        let r = self.region(region);
+        let at = r.place_of_field::<N>(slot, offset);
+        r.data[at..at + N].first_chunk().expect("that many")
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    fn field_mut<const N: usize>(&mut self, region: RegionId, slot: u32, offset: u32) -> &mut [u8; N] {
+        let r = self.region_mut(region);
+        let at = r.place_of_field::<N>(slot, offset);
+        r.data[at..at + N].first_chunk_mut().expect("that many")
     }
 
     /// Loads `N` bytes, zero-extended; `None` where [`Memory::bad_load`] says why.
     #[inline(always)]
     pub(crate) fn load_le<const N: usize>(&self, addr: GuestAddr) -> Option<u64> {
         let (_, region, offset) = self.split(addr)?;
-        let at = region.find_few::<N>(offset)?;
+        let at = region.find_few::<N>(offset, region.size)?;
         Some(word(*region.data.get(at..at + N)?.first_chunk::<N>()?))
     }
 
@@ -339,10 +378,7 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn store_le<const N: usize>(&mut self, addr: GuestAddr, value: u64) -> Option<()> {
         let region = self.regions.get_mut(number(addr))?;
-        let at = region.find_few::<N>(addr as u32)?;
-        if region.access != Access::ReadWrite {
-            return None;
-        }
+        let at = region.find_few::<N>(addr as u32, region.writable)?;
         region.data.get_mut(at..at + N)?.copy_from_slice(&value.to_le_bytes()[..N]);
         Some(())
     }
@@ -360,10 +396,22 @@ impl Memory {
         slot as usize * r.pitch as usize + r.size as usize
     }
 
-    /// Fills a part of a region's storage with zeros.
-    #[inline]
-    pub(crate) fn zero(&mut self, region: RegionId, part: std::ops::Range<usize>) {
-        self.region_mut(region).data[part].fill(0);
+    /// Fills the `len` bytes of a region's storage that end there with zeros. A few more may be filled, up to a line of 64 in
+    /// all: that takes four instructions.
+    #[inline(always)]
+    pub(crate) fn zero_before(&mut self, region: RegionId, end: usize, len: usize) {
+        const LINE: usize = 64;
+        let data = &mut self.region_mut(region).data[..end];
+        match data.last_chunk_mut::<LINE>() {
+            Some(line) if len <= LINE => *line = [0; LINE],
+            _ => zero_last(data, len),
+        }
+    }
+
+    /// The `N` bytes of a region's storage that end there.
+    #[inline(always)]
+    pub(crate) fn before_mut<const N: usize>(&mut self, region: RegionId, end: usize) -> &mut [u8; N] {
+        self.region_mut(region).data[..end].last_chunk_mut().expect("it is part of an object")
     }
 
     /// Loads `N` bytes from a [`Memory::place`].
@@ -492,6 +540,24 @@ mod tests {
         assert_eq!((memory.addr(region, 0), memory.load(first + 4, 4)), (first, Ok(9)));
         assert_eq!(memory.get_u64(region, 999, 2040), 0);
         assert_eq!(memory.slots(region), 1000);
+    }
+
+    /// Storage of objects of 256 bytes is 5 / 4 of their stride, which is the most.
+    #[test]
+    fn slots_that_do_not_exist_lie_beyond_the_storage() {
+        let mut memory = Memory::default();
+        for size in [24, 256, 320, 4096] {
+            let region = memory.add_region("object", size, 3, Access::ReadWrite);
+            let (first, stride) = (memory.addr(region, 0), u64::from(size.next_power_of_two()));
+            for slot in 0..(1 << 32) / stride {
+                let (exists, addr) = (slot < 3, first + slot * stride + 8);
+                if exists || slot % 4_099 == 0 || slot > (1 << 32) / stride - 8 {
+                    assert_eq!(memory.store(addr, 8, slot).is_ok(), exists, "{size}: {slot}");
+                    assert_eq!(memory.load(addr, 8).ok(), exists.then_some(slot), "{size}: {slot}");
+                }
+            }
+            assert_eq!(memory.get_u64(region, 2, 8), 2);
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub(crate) struct Op {
     pub src: Reg,
     /// A load that cannot fault: bad addresses read as 0 (`Function::kernel_loads`).
     pub probe: bool,
-    /// Jumps: index of the op to go on with. Loads and stores: signed offset. Calls of functions: its number.
+    /// Jumps: how many ops to pass over, or to go back where it is negative. Loads and stores: signed offset. Calls of
+    /// functions: its number.
     pub at: i32,
     /// Immediate, sign-extended; the address or number that a symbol stands for.
     pub imm: i64,

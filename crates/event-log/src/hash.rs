@@ -85,7 +85,7 @@ impl Sink for LogHash {
         self.long(&bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: &Event) {
         if self.used > BUFFER - MAX_EVENT {
             self.flush();

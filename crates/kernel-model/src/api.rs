@@ -181,6 +181,20 @@ pub struct Usage {
     pub calls: [u64; 6],
 }
 
+impl Usage {
+    /// Nothing was used: all is used in callbacks.
+    pub fn is_nothing(&self) -> bool {
+        self.callbacks == 0
+    }
+
+    /// Whether nothing was used between this moment of an operation and another one: each use takes an instruction.
+    pub fn is_as_at(&self, other: &Usage) -> bool {
+        let same = (self.callbacks, self.instructions) == (other.callbacks, other.instructions);
+        debug_assert!(!same || self.calls == other.calls, "a call is an instruction");
+        same
+    }
+}
+
 /// A lock of the kernel, or one of the scheduler's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Lock {

@@ -323,7 +323,7 @@ impl Sink for Collector {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: &Event) {
         let Event { time, cpu, task, .. } = *event;
         self.load.advance(time);

@@ -87,13 +87,14 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Something happened.
+    #[inline(always)]
     pub fn tell(&mut self, event: &Event) {
         self.follow(event);
         self.sinks.event(event);
     }
 
     /// States of tasks follow the events.
-    #[inline]
+    #[inline(always)]
     fn follow(&mut self, event: &Event) {
         let task = event.task;
         match event.kind {

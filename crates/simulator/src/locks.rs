@@ -312,8 +312,9 @@ impl Entry {
         if self.rows.get(self.row).is_some_and(|row| std::ptr::eq(row.caller, caller)) {
             return self.row;
         }
-        let is_it = |row: &Row| std::ptr::eq(row.caller, caller) || row.caller == caller;
-        self.rows.iter().position(is_it).unwrap_or_else(|| {
+        let same = self.rows.iter().position(|row| std::ptr::eq(row.caller, caller));
+        let equal = || self.rows.iter().position(|row| row.caller == caller);
+        same.or_else(equal).unwrap_or_else(|| {
             let zero = Nanos::ZERO;
             let (wait_total, wait_max, hold_total, hold_max) = (zero, zero, zero, zero);
             self.rows.push(Row { caller, count: 0, contended: 0, wait_total, wait_max, hold_total, hold_max });

@@ -63,6 +63,7 @@ impl Model for Kernel {
     fn set_now(&mut self, now: Nanos) {
         self.set_now(now);
     }
+    #[inline(always)]
     fn take_output(&mut self, into: &mut Output) {
         self.take_output(into);
     }

@@ -68,6 +68,7 @@ pub(crate) struct Sinks<'a> {
 }
 
 impl Sinks<'_> {
+    #[inline(always)]
     pub fn event(&mut self, event: &Event) {
         self.hash.event(event);
         self.collector.event(event);
@@ -422,11 +423,10 @@ impl<'a, M: Model> Run<'a, M> {
                 // It sleeps or has ended, and its CPU has not switched yet.
                 return;
             }
+            let work = task.take(spent, cpu.rate, || cpu.is_busy());
             if task.spins() {
                 cpu.spin(spent.run);
-                task.take(spent, cpu.rate, cpu.is_busy());
             } else {
-                let work = task.take(spent, cpu.rate, cpu.is_busy());
                 cpu.slow(spent.run - work);
             }
         }

@@ -89,9 +89,10 @@ impl Passage {
         debug_assert!(take.taken && !give.taken && take.lock == give.lock, "a lock is taken before it is given back");
         let is_runqueue = matches!(take.lock, Lock::Runqueue(_));
         let locked = if is_runqueue { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
-        let at_take = price(costs, &take.used);
-        let at_give = if give.used == take.used { at_take } else { price(costs, &give.used) };
-        let at_end = if *all == give.used { at_give } else { price(costs, all) };
+        // Mostly nothing is used before the lock is taken, nor after it was given back.
+        let at_take = if take.used.is_nothing() { Nanos::ZERO } else { price(costs, &take.used) };
+        let at_give = if give.used.is_as_at(&take.used) { at_take } else { price(costs, &give.used) };
+        let at_end = if all.is_as_at(&give.used) { at_give } else { price(costs, all) };
         let before = charge.scheduler - locked + at_take;
         let held = held_for_queue(costs, take.lock, before);
         let under = at_give - at_take + held + locked;

@@ -231,7 +231,7 @@ proptest! {
             let until = change.map_or(Nanos::MAX, |change| Nanos(change.0));
             now = end.min(until);
             let spent = cpu.settle(now, &ticks);
-            task.take(spent, cpu.rate, cpu.is_busy());
+            task.take(spent, cpu.rate, || cpu.is_busy());
             if task.is_complete() {
                 ends = Some(now.0);
                 break;

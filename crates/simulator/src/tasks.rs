@@ -173,8 +173,8 @@ impl Task {
     /// Takes what its CPU gave it at this rate, and says how much work that was. Its CPU clock counts what was stolen
     /// too (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but it must run to see that clock: `busy` says that its CPU
     /// does not let it yet.
-    #[inline]
-    pub fn take(&mut self, spent: Spent, rate: Rate, busy: bool) -> Nanos {
+    #[inline(always)]
+    pub fn take(&mut self, spent: Spent, rate: Rate, busy: impl FnOnce() -> bool) -> Nanos {
         let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run, &mut self.part) };
         self.account.run += spent.run;
         self.account.stolen += spent.stolen;
@@ -183,7 +183,7 @@ impl Task {
             Phase::Work(left) => *left -= work,
             Phase::CpuTime(left) => {
                 let passed = spent.run + spent.stolen;
-                *left = Nanos(left.0.saturating_sub(passed.0).max(u64::from(busy)));
+                *left = Nanos(left.0.saturating_sub(passed.0).max(u64::from(busy())));
             }
             Phase::Spin => {}
             Phase::Line(left) => *left -= spent.run,
@@ -264,11 +264,11 @@ mod tests {
         task.enter(Nanos(110), State::Runnable);
         task.enter(Nanos(130), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5), Rate::ONE, false);
+        task.take(spent(20, 5), Rate::ONE, || false);
         task.enter(Nanos(155), State::Runnable);
         task.enter(Nanos(160), State::Running);
         assert_eq!(task.needs(Rate::ONE), Some(Need::Run(Nanos(30))));
-        task.take(spent(30, 1), Rate::ONE, false);
+        task.take(spent(30, 1), Rate::ONE, || false);
         assert!(task.is_complete());
         task.complete();
         task.enter(Nanos(191), State::Ended);
@@ -282,12 +282,12 @@ mod tests {
     fn the_cpu_clock_counts_what_was_stolen_and_is_seen_by_who_runs() {
         let mut task = Task::new(Nanos(0));
         task.phase = Phase::CpuTime(Nanos(50));
-        task.take(spent(20, 5), Rate::ONE, false);
+        task.take(spent(20, 5), Rate::ONE, || false);
         assert_eq!(task.needs(Rate::ONE), Some(Need::Clock(Nanos(25))));
-        task.take(spent(20, 5), Rate::ONE, true);
+        task.take(spent(20, 5), Rate::ONE, || true);
         assert_eq!((task.needs(Rate::ONE), task.is_complete()), (Some(Need::Clock(Nanos(1))), false));
-        task.take(spent(0, 40), Rate::ONE, true);
-        task.take(spent(1, 2), Rate::ONE, false);
+        task.take(spent(0, 40), Rate::ONE, || true);
+        task.take(spent(1, 2), Rate::ONE, || false);
         assert!(task.is_complete());
     }
 
@@ -298,7 +298,7 @@ mod tests {
         task.enter(Nanos(0), State::Runnable);
         task.enter(Nanos(0), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5), Rate::ONE, false);
+        task.take(spent(20, 5), Rate::ONE, || false);
         task.enter(Nanos(26), State::Runnable);
     }
 }

@@ -66,7 +66,7 @@ impl Engine<'_> {
                 Stop::Budget => return Err(FaultKind::Budget(x.budget)),
                 Stop::BadLoad { addr, size } => return Err(self.memory.bad_load(addr, size)),
                 Stop::BadStore { addr, size } => return Err(self.memory.bad_store(addr, size)),
-                Stop::BadCall(fault) => return Err(fault),
+                Stop::BadCall(fault) => return Err(*fault),
             }
         }
     }

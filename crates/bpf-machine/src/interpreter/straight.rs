@@ -2,9 +2,9 @@
 //! The inner loop: arithmetic, jumps, loads and stores, and plain calls where nothing can pause. It leaves the rest to the
 //! outer loop.
 //!
-//! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two jumps is
-//! shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and where lines
-//! are counted, each op is looked at. So the loop is compiled for each [`Count`].
+//! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two calls, returns
+//! or jumps back is shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and
+//! where lines are counted, each op is looked at. So the loop is compiled for each [`Count`].
 
 use crate::engine::Engine;
 use crate::execution::{Execution, FRAME_PITCH, FRAME_STRIDE, MAX_FRAMES, REGS, SAVED, Then};
@@ -27,7 +27,7 @@ pub(super) enum Stop {
     /// A store that faults.
     BadStore { addr: u64, size: u32 },
     /// A call that faults.
-    BadCall(FaultKind),
+    BadCall(Box<FaultKind>),
 }
 
 /// The own line of the op at `pc`, or of the call that led there.
@@ -211,7 +211,13 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         macro_rules! jump {
             ($condition:expr) => {
                 if $condition {
-                    go_on_at!(op.at as usize);
+                    match usize::try_from(op.at) {
+                        Ok(over) => {
+                            rest = rest.as_slice()[over..].iter();
+                            spare = spare.wrapping_add(over as u64);
+                        }
+                        Err(_) => go_on_at!(pc!().wrapping_add_signed(op.at as isize)),
+                    }
                 }
             };
         }
@@ -293,7 +299,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 let mut context = context(engine, x, pc!() - 1, all.wrapping_sub(left!()));
                 match $call(&mut *host, arguments(&regs), &mut context) {
                     Ok(value) => regs[0] = value,
-                    Err(fault) => stop!(Stop::BadCall(fault)),
+                    Err(fault) => stop!(Stop::BadCall(Box::new(fault))),
                 }
             }};
         }
@@ -315,7 +321,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 let code = &engine.program.functions[op.at as usize];
                 let caller = line(engine, x, pc!() - 1);
                 if !x.call(FunctionId(op.at as u32), pc!() as u32, &regs, caller) {
-                    stop!(Stop::BadCall(FaultKind::CallDepth(MAX_FRAMES)));
+                    stop!(Stop::BadCall(Box::new(FaultKind::CallDepth(MAX_FRAMES))));
                 }
                 regs[10] += u64::from(FRAME_STRIDE);
                 frame_end += FRAME_PITCH;
@@ -327,7 +333,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             () => {
                 match helpers::storage_get(engine.memory, engine.maps, arguments(&regs)) {
                     Ok(value) => regs[0] = value,
-                    Err(fault) => stop!(Stop::BadCall(fault)),
+                    Err(fault) => stop!(Stop::BadCall(Box::new(fault))),
                 }
             };
         }

@@ -340,7 +340,7 @@ impl Maps {
     }
 
     /// The value that a storage map keeps for `owner`, if any.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn kept(&self, memory: &Memory, map: MapHandle, owner: GuestAddr) -> Option<GuestAddr> {
         let Store::Hash(store) = &self.get(map).store else { return None };
         let slot = store.find_owner(memory, owner).filter(|_| owner != 0)?;

@@ -45,6 +45,14 @@ pub(crate) struct CpuContext {
     pub interrupted: Vec<CpuId>,
 }
 
+impl CpuContext {
+    /// Whether anything waits for the operation's end to be done.
+    #[inline]
+    pub fn is_more_to_do(&self) -> bool {
+        !(self.deferred.is_empty() && self.reenqueue.is_empty() && self.reenqueue_users.is_empty())
+    }
+}
+
 /// Whom a callback may direct-dispatch (contract D1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DirectDispatch {

@@ -136,7 +136,15 @@ impl Core {
     }
 
     /// `nohz_balancer_kick`, at a tick of a busy CPU.
+    #[inline]
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
+        // While no CPU was ever helped, nothing is noted either.
+        if self.higher_waiting > 0 || self.nohz.next > Nanos::ZERO {
+            self.fair_kick_one(cpu);
+        }
+    }
+
+    fn fair_kick_one(&mut self, cpu: CpuId) {
         let now = self.jiffies_now();
         self.cpus[cpu.index()].fair.tickless = false;
         if now < self.nohz.next {
@@ -145,9 +153,11 @@ impl Core {
             }
             return;
         }
+        if self.fair_waiting(cpu).next().is_none() {
+            return;
+        }
         let is_idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
-        let waits = self.fair_waiting(cpu).next().is_some();
-        let to = (0..self.cpus()).map(CpuId).filter(|_| waits).find(is_idle);
+        let to = (0..self.cpus()).map(CpuId).find(is_idle);
         if let Some(to) = to {
             self.nohz = Nohz { next: now + self.jiffies_in_ns(1), stale: false };
             self.cpus[to.index()].fair.kicked = true;

@@ -114,10 +114,12 @@ impl Core {
     }
 
     /// The operation in progress takes a lock now, or gives it back.
+    #[inline(always)]
     pub fn lock_step(&self, lock: Lock, taken: bool) -> LockStep {
-        let (usage, CpuContext { counted, locks, .. }) = (self.output.usage, &self.context);
-        let used = Usage { instructions: usage.instructions + locks.in_flight.saturating_sub(*counted), ..usage };
+        let CpuContext { counted, locks, .. } = &self.context;
+        let Usage { callbacks, instructions, calls } = self.output.usage;
+        let instructions = instructions + locks.in_flight.saturating_sub(*counted);
         let caller = self.context.running.op.map_or(self.context.locks.operation, Op::name);
-        LockStep { lock, taken, caller, used }
+        LockStep { lock, taken, caller, used: Usage { callbacks, instructions, calls } }
     }
 }

@@ -131,6 +131,11 @@ impl CpumaskPool {
         self.usage.len() - self.free.len()
     }
 
+    /// Whether these masks are in this region.
+    pub fn are_in(&self, region: RegionId) -> bool {
+        region == self.region
+    }
+
     /// Whether `addr` lies among these masks.
     pub fn holds(&self, memory: &Memory, addr: GuestAddr) -> bool {
         memory.slot_in(self.region, addr).is_some()

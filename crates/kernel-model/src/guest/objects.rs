@@ -393,11 +393,22 @@ impl Objects {
 /// Ticks since the boot at `now` nanoseconds. A real kernel starts five minutes before zero to provoke overflows in
 /// drivers; programs only ever subtract.
 pub(crate) fn jiffies(now: u64, hz: u32) -> u64 {
-    (u128::from(now) * u128::from(hz) / 1_000_000_000) as u64
+    scaled(now, u64::from(hz), NS_PER_S) as u64
 }
 
 /// A number of jiffies as a time.
 pub(crate) fn jiffies_in_ns(jiffies: u64, hz: u32) -> Nanos {
-    let ns = u128::from(jiffies) * 1_000_000_000 / u128::from(hz);
+    let ns = scaled(jiffies, NS_PER_S, u64::from(hz));
     Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// `value * factor / divisor`. Nearly always the product has 64 bits: a division of those takes far less.
+#[inline]
+fn scaled(value: u64, factor: u64, divisor: u64) -> u128 {
+    match value.checked_mul(factor) {
+        Some(product) => u128::from(product / divisor),
+        None => u128::from(value) * u128::from(factor) / u128::from(divisor),
+    }
 }

@@ -20,16 +20,17 @@ impl Objects {
     /// The bytes of any mask that a program may read: of a task, of the kernel, allocated by a program, or 1024 bytes
     /// of the program's own memory, which the kernel accepts as well.
     pub fn mask_bytes<'m>(&self, memory: &'m Memory, addr: GuestAddr) -> Result<&'m [u8], FaultKind> {
-        let lies_in_a_task = |region| region == self.tasks || region == self.idle_tasks;
-        match memory.locate(addr) {
-            Some((region, _, task::CPUS_MASK)) if lies_in_a_task(region) => {}
-            Some((region, _, _)) if lies_in_a_task(region) => {
-                return Err(FaultKind::BadArgument(format!("{addr:#x} lies in a task_struct, but is not its cpumask")));
+        let bad = |what: &str| FaultKind::BadArgument(format!("{addr:#x} {what}"));
+        let Some((region, slot, inside)) = memory.locate(addr) else { return Err(bad("is not a cpumask")) };
+        if region == self.tasks || region == self.idle_tasks {
+            if inside != task::CPUS_MASK {
+                return Err(bad("lies in a task_struct, but is not its cpumask"));
             }
-            _ if self.cpumasks.holds(memory, addr) => self.cpumasks.live_slot(memory, addr).map(drop)?,
-            _ => {}
+        } else if self.cpumasks.are_in(region) {
+            self.cpumasks.live_slot(memory, addr)?;
         }
-        memory.bytes(addr, MASK_SIZE).map_err(|_| FaultKind::BadArgument(format!("{addr:#x} is not a cpumask")))
+        let bytes = memory.slot(region, slot).get(inside as usize..(inside + MASK_SIZE) as usize);
+        bytes.ok_or_else(|| bad("is not a cpumask"))
     }
 
     /// The CPUs of this machine that a mask holds.
@@ -66,6 +67,11 @@ impl Objects {
         let (region, slot, inside) = memory.locate(addr)?;
         let is_it = region == self.tasks && inside == task::CPUS_MASK && cpu.0 < self.cpus();
         is_it.then(|| memory.slot(region, slot)[inside as usize + cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)
+    }
+
+    /// Whether any mask holds `cpu`; `None` if that is none, or no such CPU.
+    pub fn any_mask_holds(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Option<bool> {
+        (cpu.0 < self.cpus()).then(|| self.mask_contains(memory, addr, cpu).ok())?
     }
 
     /// Whether a mask holds `cpu`; false if there is no such CPU.

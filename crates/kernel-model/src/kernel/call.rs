@@ -119,7 +119,7 @@ impl Kernel {
     }
 
     /// Runs a function of the scheduler to its end, on this CPU.
-    #[inline]
+    #[inline(always)]
     pub(super) async fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
         let outer = std::mem::replace(&mut self.core.context.running, running);
         self.core.output.usage.callbacks += 1;

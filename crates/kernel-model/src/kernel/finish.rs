@@ -18,6 +18,24 @@ impl Kernel {
     pub(super) async fn finish(&mut self) {
         self.core.finished += 1;
         self.core.context.finish = self.core.finished;
+        if self.core.context.is_more_to_do() {
+            self.do_deferred().await;
+        }
+        self.report_custody().await;
+        if !self.core.context.kicks.is_empty() {
+            self.core.send_kicks(&mut self.machine.memory);
+        }
+        self.core.leave_kernel(self.core.context.cpu);
+        while let Some(cpu) = self.core.context.interrupted.pop() {
+            self.core.leave_kernel(cpu);
+        }
+        if self.core.exit.is_some() && self.stage == Stage::Enabled && self.is_alone() {
+            self.disable();
+        }
+    }
+
+    /// Deferred verdicts and re-enqueues, until there are no more. Most operations have none.
+    async fn do_deferred(&mut self) {
         let mut users = 0;
         loop {
             if let Some(task) = self.core.context.deferred.pop_front() {
@@ -37,17 +55,6 @@ impl Kernel {
             } else {
                 break;
             }
-        }
-        self.report_custody().await;
-        if !self.core.context.kicks.is_empty() {
-            self.core.send_kicks(&mut self.machine.memory);
-        }
-        self.core.leave_kernel(self.core.context.cpu);
-        while let Some(cpu) = self.core.context.interrupted.pop() {
-            self.core.leave_kernel(cpu);
-        }
-        if self.core.exit.is_some() && self.stage == Stage::Enabled && self.is_alone() {
-            self.disable();
         }
     }
 

@@ -18,7 +18,7 @@ mod tick;
 mod waiting;
 mod wake;
 
-use crate::api::{Config, ExitInfo, Output};
+use crate::api::{Config, ExitInfo, Output, Usage};
 use crate::core::Core;
 use crate::core::task::ExtState;
 use crate::guest::{self, Objects};
@@ -139,14 +139,15 @@ impl Kernel {
     }
 
     /// What the calls since the last time produced; `into` is overwritten, its allocations reused.
+    #[inline(always)]
     pub fn take_output(&mut self, into: &mut Output) {
-        into.effects.clear();
-        into.events.clear();
-        into.printed.clear();
-        into.details.clear();
-        into.locks.clear();
-        into.usage = crate::Usage::default();
-        std::mem::swap(&mut self.core.output, into);
+        let output = &mut self.core.output;
+        exchange(&mut output.effects, &mut into.effects);
+        exchange(&mut output.events, &mut into.events);
+        exchange(&mut output.printed, &mut into.printed);
+        exchange(&mut output.details, &mut into.details);
+        exchange(&mut output.locks, &mut into.locks);
+        (into.usage, output.usage) = (output.usage, Usage::default());
     }
 
     /// From now on outputs say which locks were taken.
@@ -262,5 +263,14 @@ impl Kernel {
     /// Whether `ops.flags` has all of these bits.
     fn flag(&self, bits: u64) -> bool {
         self.core.ops_flags & bits == bits
+    }
+}
+
+/// Moves all of `from`, and leaves the allocation of `into` there. Mostly there is nothing to move.
+#[inline(always)]
+fn exchange<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
+    into.clear();
+    if !from.is_empty() {
+        std::mem::swap(from, into);
     }
 }

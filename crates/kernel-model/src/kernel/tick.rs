@@ -81,9 +81,9 @@ impl Kernel {
     /// False answers are always safe.
     pub fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
         let Some(task) = self.core.current(cpu).some() else { return self.watchdog_quiet_until(until) };
-        if self.core.task(task).class != Class::Ext
+        if self.has(Op::Tick)
+            || self.core.task(task).class != Class::Ext
             || self.core.bypassing()
-            || self.has(Op::Tick)
             || !self.core.cpus[cpu.index()].higher.is_empty()
         {
             return false;
@@ -99,6 +99,7 @@ impl Kernel {
     }
 
     /// The tick looks whether the watchdog's work itself is done in time (contract W1).
+    #[inline]
     fn check_watchdog(&mut self) {
         let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.stage == Stage::Enabled) else { return };
         // Jiffies are never ahead of the time.

@@ -7,7 +7,8 @@ use bpf_machine::Memory;
 use ids::{CpuId, DsqId};
 
 /// Their names, each at the number by which the machine knows it.
-const NAMES: [&str; 4] = ["scx_bpf_now", "scx_bpf_task_cpu", "scx_bpf_dsq_nr_queued", "bpf_cpumask_test_cpu"];
+const NAMES: [&str; 5] =
+    ["scx_bpf_now", "scx_bpf_task_cpu", "scx_bpf_dsq_nr_queued", "bpf_cpumask_test_cpu", "bpf_cpumask_intersects"];
 
 /// The number of a kfunc, if it is one of these.
 pub(crate) fn number(name: &str) -> Option<u32> {
@@ -21,7 +22,11 @@ pub(crate) fn answer(core: &Core, number: u32, args: [u64; 2], memory: &Memory) 
         0 => Some(core.clock().0),
         1 => Some(core.task_cpu(core.objects.task_at(memory, args[0])?).0.into()),
         2 => Some(core.dsqs.get(&DsqId(args[0]))?.len() as u64),
-        3 => core.objects.task_may_use(memory, args[1], CpuId(args[0] as u32)).map(u64::from),
+        3 => {
+            let (cpu, mask, masks) = (CpuId(args[0] as u32), args[1], &core.objects);
+            masks.task_may_use(memory, mask, cpu).or_else(|| masks.any_mask_holds(memory, mask, cpu)).map(u64::from)
+        }
+        4 => core.objects.masks_intersect(memory, args).ok().map(u64::from),
         _ => None,
     }
 }

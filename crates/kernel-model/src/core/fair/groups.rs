@@ -38,10 +38,14 @@ struct Shares {
 impl Core {
     /// Reckons the weights of all that competes on `cpu` anew. `joins` is about to, and is not counted there yet. Who runs
     /// there has been charged.
+    #[inline]
     pub fn fair_regroup(&mut self, cpu: CpuId, joins: Option<TaskId>) {
-        if self.cgroups.count() == 1 {
-            return;
+        if self.cgroups.count() > 1 {
+            self.fair_reckon(cpu, joins);
         }
+    }
+
+    fn fair_reckon(&mut self, cpu: CpuId, joins: Option<TaskId>) {
         let delayed = self.cpus[cpu.index()].fair.delayed.iter().map(|key| key.3);
         let competing: Vec<TaskId> = self.fair_waiting(cpu).chain(delayed).chain(self.fair_running(cpu)).collect();
         let all: Vec<TaskId> = competing.iter().copied().chain(joins).collect();

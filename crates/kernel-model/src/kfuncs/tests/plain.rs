@@ -51,6 +51,13 @@ fn the_short_way_answers_what_the_handler_does() {
         let expected = u64::from(allowed.contains(CpuId(cpu)));
         assert_eq!(both(&mut bench, "bpf_cpumask_test_cpu", &[cpu.into(), mask]), Some(expected), "CPU {cpu}");
     }
+    let online = bench.call("scx_bpf_get_online_cpumask", &[]);
+    assert_eq!(both(&mut bench, "bpf_cpumask_test_cpu", &[5, online]), Some(1));
+    bench.core.objects.set_allowed(&mut bench.memory, TaskId(2), &"0,5".parse().expect("a list of CPUs"));
+    let other = mask_of(&bench, 2);
+    for (masks, expected) in [([mask, online], 1), ([mask, other], 0), ([other, other], 1)] {
+        assert_eq!(both(&mut bench, "bpf_cpumask_intersects", &masks), Some(expected));
+    }
 }
 
 /// Arguments that need the handler: no task, an idle one, queues of the kernel's own or none, a CPU or a mask that is none.
@@ -61,10 +68,11 @@ fn what_the_handler_has_to_say_is_left_to_it() {
     let mask = mask_of(&bench, 0);
     let (task, own) = (bench.task(0), bench.own(0));
     let local_on = DsqId::local_on(CpuId(2)).0;
-    let cases: [(&str, &[&[u64]]); 3] = [
+    let cases: [(&str, &[&[u64]]); 4] = [
         ("scx_bpf_task_cpu", &[&[0], &[task + 8], &[own], &[idle]]),
         ("scx_bpf_dsq_nr_queued", &[&[DsqId::LOCAL.0], &[DsqId::GLOBAL.0], &[local_on], &[99]]),
         ("bpf_cpumask_test_cpu", &[&[8, mask], &[u64::from(u32::MAX), mask], &[0, 0], &[0, task], &[0, own]]),
+        ("bpf_cpumask_intersects", &[&[0, mask], &[mask, task], &[own, mask]]),
     ];
     for (name, arguments) in cases {
         for args in arguments {
