@@ -138,7 +138,8 @@ impl Core {
     /// `nohz_balancer_kick`, at a tick of a busy CPU.
     #[inline]
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
-        // While no CPU was ever helped, nothing is noted either.
+        self.cpus[cpu.index()].fair.tickless = false;
+        // While no CPU was ever helped, it cannot be too early to help one.
         if self.higher_waiting > 0 || self.nohz.next > Nanos::ZERO {
             self.fair_kick_one(cpu);
         }
@@ -146,7 +147,6 @@ impl Core {
 
     fn fair_kick_one(&mut self, cpu: CpuId) {
         let now = self.jiffies_now();
-        self.cpus[cpu.index()].fair.tickless = false;
         if now < self.nohz.next {
             if std::mem::take(&mut self.nohz.stale) {
                 self.nohz.next = now;
