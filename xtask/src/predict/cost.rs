@@ -218,21 +218,24 @@ fn page(rows: &[Row], pairs: u32) -> String {
             row.what
         );
     }
-    let each: Vec<f64> = rows.iter().map(Row::known_us).collect();
+    // Others do more than to hand over: what is recorded of a new program takes as long as several switches.
+    let each: Vec<f64> = rows.iter().filter(|row| !row.wanted).map(Row::known_us).collect();
     let (least, most) = (each.iter().copied().fold(f64::INFINITY, f64::min), each.iter().copied().fold(0.0, f64::max));
-    let _ = writeln!(
-        text,
-        "\nWhat is recorded of a switch, with the wakeups, system calls and interrupts that go with it, takes {least:.1} to\n\
-        {most:.1} us. For a program that keeps one CPU busy, 2 % are {} to {} switches a second.",
-        within(most),
-        within(least),
-    );
+    if most > 0.0 {
+        let _ = writeln!(
+            text,
+            "\nWhat is recorded of a hand-over takes {least:.2} to {most:.2} us a switch. For a program that keeps one CPU\n\
+            busy, 2 % are {},000 to {},000 switches a second.",
+            thousands_within(most),
+            thousands_within(least),
+        );
+    }
     text
 }
 
-/// Hundreds of switches of one busy CPU in a second that take 2 % of it, at so many microseconds each.
-fn within(us: f64) -> u64 {
-    (0.02 * 1e6 / us / 100.0) as u64 * 100
+/// Thousands of switches a second that take 2 % of a CPU, at so many microseconds each.
+fn thousands_within(us: f64) -> u64 {
+    (0.02 * 1e6 / us / 1e3).round() as u64
 }
 
 #[cfg(test)]
@@ -250,13 +253,19 @@ mod tests {
     fn the_bound_is_that_of_the_median() {
         let spent = |busy_s: f64| Spent { busy_s, elapsed_s: 2.0, switches: 4000.0, recorder_s: 0.02 };
         let pairs = (0..15).map(|number| [spent(1.0), spent(1.0 + f64::from(number) / 1000.0)]).collect();
-        let row = Row { what: "x".into(), wanted: true, pairs };
+        let mut row = Row { what: "x".into(), wanted: true, pairs };
         // Of 15 the interval is from the 4th to the 12th.
         let (cost, bound) = row.cost();
         assert!((cost - 0.7).abs() < 1e-9 && (bound - 1.1).abs() < 1e-9, "{cost} {bound}");
-        let page = page(&[row], 15);
-        assert!(page.contains("| x | 2000 | +0.7 % | +1.1 % | +2.0 % | 5.00 | under 2 % |"), "{page}");
-        assert!(page.contains("2 % are 4000 to 4000 switches a second"), "{page}");
+        let text = page(std::slice::from_ref(&row), 15);
+        assert!(text.contains("| x | 2000 | +0.7 % | +1.1 % | +2.0 % | 5.00 | under 2 % |"), "{text}");
+        assert!(!text.contains("hand-over"), "{text}");
+        row.wanted = false;
+        let text = page(&[row], 15);
+        assert!(
+            text.contains("takes 5.00 to 5.00 us a switch") && text.contains("2 % are 4,000 to 4,000 switches"),
+            "{text}"
+        );
     }
 
     #[test]
