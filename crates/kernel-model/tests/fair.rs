@@ -421,6 +421,31 @@ fn a_cpu_that_idles_again_after_a_tick_is_noticed_at_one_tick_and_helped_at_the_
     }
 }
 
+/// A tick of a time in which nothing waited anywhere, and no CPU had been helped, counts as well.
+#[test]
+fn a_cpu_that_idles_first_after_others_were_helped_is_noticed_by_its_earlier_tick() {
+    for ticked in [true, false] {
+        let mut bench = bench_that_looks(flat(3), 0);
+        let there = hog(&mut bench, "there", "1", 0);
+        if ticked {
+            bench.run(&[1], TICK);
+        }
+        hog(&mut bench, "here", "0", 0);
+        for name in ["a", "b", "c", "d", "e"] {
+            let task = hog(&mut bench, name, "0", 0);
+            bench.kernel.set_affinity(CpuId(0), task, &"0-2".parse().unwrap()).unwrap();
+            bench.settle();
+        }
+        // Three CPUs balance every six milliseconds, which is the second tick.
+        (0..2).for_each(|_| bench.run(&[0], TICK));
+        assert_ne!(current(&bench, 2), TaskId::NONE, "it was helped");
+        bench.block(there);
+        assert_eq!(current(&bench, 1), TaskId::NONE, "the dice do not let it look");
+        (0..2).for_each(|_| bench.run(&[0], TICK));
+        assert_eq!(current(&bench, 1) != TaskId::NONE, ticked, "ticked: {ticked}");
+    }
+}
+
 /// Newidle balancing that has been worth while so often, of 1024 times.
 fn bench_that_looks(topology: Topology, newidle_ratio: u32) -> Bench {
     let config =
