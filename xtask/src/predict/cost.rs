@@ -201,7 +201,8 @@ fn page(rows: &[Row], pairs: u32) -> String {
         test). Softirqs and the program that receives the events are in it; what happens before and after the command, as\n\
         the calibration and the conversion, is not. Known is what the programs and their reader found themselves to take,\n\
         without what they do to the caches of others, and without the conversion, with which recordings of many events\n\
-        begin beside the command; how fast the host was does not matter for that.\n\n\
+        begin beside the command; how fast the host was does not matter for that. Beside it stands the same for each switch,\n\
+        whatever else was recorded between.\n\n\
         | what | switches a second | more CPU time | bound | known | us a switch | |\n|---|---|---|---|---|---|---|\n"
     );
     for row in rows {
