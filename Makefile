@@ -17,7 +17,7 @@ help:
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
 demo:
-	@only=build; . ./tools/deps.sh; cargo run --release --locked -q -p weir -- \
+	@only=build; . ./tools/deps.sh; cargo run --release --locked -p weir -- \
 		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c --report target/demo.html
 
 test: deps
