@@ -7,9 +7,10 @@ help:
 	@echo "make test-all  the same, and everything again optimized, with the slow tests"
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
-	@echo "make bench     how fast the simulator is"
+	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
-	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local)"
+	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local);"
+	@echo "               with GUIDED=yes built by a profile of its own runs, which is faster"
 	@echo "make uninstall takes that away again"
 	@echo "make deb       a Debian package, built on a clean Debian 12, and its source package, in target/deb; as root"
 	@echo "make test-deb  tries that package in clean systems of Debian 12 and 13; as root"
@@ -46,8 +47,16 @@ test-vm: deps
 	cargo xtask vm conformance --shares; \
 	cargo xtask vm promises
 
+# With GUIDED=yes the simulator is built by a profile of its own runs (tools/guide.sh): faster, and thrice as long to build.
+# Program and benchmark are built together in any case, since the profile holds for what was built with it.
+GUIDED ?=
+TOGETHER = -p weir -p simulator --bench speed
+GUIDE = ./tools/guide.sh $(TOGETHER) --bin weir
+
 bench: deps
-	@. ./tools/deps.sh; cargo bench --workspace --locked -q
+	@. ./tools/deps.sh; set -e; \
+	[ -z "$(GUIDED)" ] || { profile=$$($(GUIDE)); RUSTFLAGS="-Cprofile-use=$$profile" cargo bench $(TOGETHER) --locked -q; exit; }; \
+	cargo bench --workspace --locked -q
 
 # The pages of docs/ as a book. The program that makes it is kept outside of the tree, where other trees find it, too.
 mdbook_version = 0.5.4
@@ -76,8 +85,9 @@ install:
 	for pair in "$$PWD=/usr/src/weir" "$$built=/usr/src/weir/built" "$$registry=/usr/src/cargo" "$$rust=/usr/src/rust"; do \
 		RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$$pair"; CFLAGS="$$CFLAGS -ffile-prefix-map=$$pair"; \
 	done; \
-	export RUSTFLAGS CFLAGS; unset MAKEFLAGS MFLAGS MAKEOVERRIDES DESTDIR PREFIX STRIP; set -x; \
-	cargo build --profile $(PROFILE) --locked -q -p weir; \
+	export RUSTFLAGS CFLAGS; unset MAKEFLAGS MFLAGS MAKEOVERRIDES DESTDIR PREFIX STRIP; \
+	[ -z "$(GUIDED)" ] || { profile=$$($(GUIDE)); RUSTFLAGS="$$RUSTFLAGS -Cprofile-use=$$profile"; }; set -x; \
+	cargo build --profile $(PROFILE) --locked -q $(if $(GUIDED),$(TOGETHER) --bin weir,-p weir); \
 	install -D -m 755 $(STRIP) "$$built/weir" "$(DESTDIR)$(PREFIX)/bin/weir"; \
 	weir="$(DESTDIR)$(PREFIX)/bin/weir"; \
 	if grep -q -a -F -e "$$PWD" -e "$$built" -e "$$registry" -e "$$rust" "$$weir"; then \

@@ -4,6 +4,10 @@
 //! Tasks run for 10 ms and sleep for 10 ms under `fifo` and `bfs`, whose bytecode is executed; nothing is written to
 //! disk. Each case is a process of its own, so that its peak memory is its own. Linux only (`/proc`).
 //!
+//! How fast a host is changes by twice within seconds where others use it, too. So each run is interrupted again and again,
+//! and zstd compresses something: the column `in 1 MiB` has the switches that a run makes in the CPU time in which zstd
+//! compresses 1 MiB beside it, which says the same on a host that is slow just now.
+//!
 //! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. In those with
 //! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
 //! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process: two lengths
@@ -16,8 +20,11 @@ use ids::Nanos;
 use invariants::{Checker, Conditions, Demands, Promises};
 use launch_profile::Profile;
 use machine_model::Machine;
+use nix::time::{ClockId, clock_gettime};
 use simulator::{KernelName, Scheduler, Setup};
+use std::hint::black_box;
 use std::process::Command;
+use std::time::Duration;
 use workload::Workload;
 
 /// A case, and what it must reach.
@@ -71,7 +78,8 @@ fn main() {
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
     println!(
-        "case             tasks simulated   switches  CPU time  switches/CPU s     target  ratio  peak memory    log hash"
+        "case             tasks simulated   switches  CPU time  switches/CPU s     target  ratio  in 1 MiB  peak memory    \
+         log hash"
     );
     for case in CASES.iter().filter(|case| wanted.is_none_or(|name| *name == case.name())) {
         let program = std::env::current_exe().expect("this program has a path");
@@ -105,22 +113,24 @@ fn play(case: &Case, seconds: u64, form: &str) {
         duration: Some(Nanos::from_secs(seconds)),
         kernel: if form == "waiting" { kernel.waiting() } else { kernel },
     };
+    let mut yardstick = Yardstick::new();
     let before = cpu_ns();
     let (mut checker, mut null) = ((form == "checked").then(|| checker(&machine)), Null);
     let sink: &mut dyn Sink = match &mut checker {
         Some(checker) => checker,
         None => &mut null,
     };
-    let outcome = simulator::run(&setup, sink, &mut |_| ()).expect("it runs");
+    let outcome = simulator::run(&setup, sink, &mut |_| yardstick.lay()).expect("it runs");
     let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
     assert!(findings.is_none_or(|findings| findings.count == 0));
-    let spent = cpu_ns() - before;
+    let spent = cpu_ns() - before - yardstick.spent;
     assert_eq!(outcome.ejected, None);
     let switches = outcome.measures.context_switches;
     let rate = switches * 1_000_000_000 / spent;
+    let in_a_mebibyte = rate as f64 / 1e9 * yardstick.ns_of_a_mebibyte();
     let peak_mib = peak_kib() / 1024;
     println!(
-        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
+        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {in_a_mebibyte:8.0}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
         case.name(),
         case.tasks,
         seconds,
@@ -138,10 +148,56 @@ fn checker(machine: &Machine) -> Checker {
     Checker::new(machine.topology.len(), &machine.online_cpus(), Promises::default(), conditions, Demands::default())
 }
 
+/// Something else that takes CPU time, in between: what a host does to it, it does to the run.
+struct Yardstick {
+    /// Words in an order without a pattern.
+    text: Vec<u8>,
+    /// CPU time of the process when it was laid last.
+    laid: u64,
+    /// CPU time that it took in all.
+    spent: u64,
+    times: u32,
+}
+
+impl Yardstick {
+    const BYTES: usize = 256 << 10;
+    /// It takes a few milliseconds after so many of the run.
+    const EVERY_NS: u64 = 20_000_000;
+
+    fn new() -> Yardstick {
+        const WORDS: [&str; 8] = ["queue ", "deadline ", "slice ", "wakeup ", "the ", "of ", "a processor ", "idle "];
+        let mut state = 1_u64;
+        let mut text = Vec::new();
+        while text.len() < Yardstick::BYTES {
+            // The generator of Knuth's MMIX.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            text.extend_from_slice(WORDS[(state >> 61) as usize].as_bytes());
+        }
+        text.truncate(Yardstick::BYTES);
+        Yardstick { text, laid: cpu_ns(), spent: 0, times: 0 }
+    }
+
+    /// Is laid if it is time.
+    fn lay(&mut self) {
+        let before = cpu_ns();
+        if before - self.laid >= Yardstick::EVERY_NS {
+            black_box(zstd::bulk::compress(black_box(&self.text), 3).expect("there is memory"));
+            self.laid = cpu_ns();
+            self.spent += self.laid - before;
+            self.times += 1;
+        }
+    }
+
+    /// NaN if it was never laid.
+    fn ns_of_a_mebibyte(&self) -> f64 {
+        self.spent as f64 / f64::from(self.times) * ((1 << 20) / Yardstick::BYTES) as f64
+    }
+}
+
 /// CPU time of this process, in nanoseconds.
 fn cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux with scheduler statistics");
-    text.split_whitespace().next().and_then(|field| field.parse().ok()).expect("the first field is a number")
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every process has one");
+    Duration::from(time).as_nanos() as u64
 }
 
 /// Largest resident set of this process so far, in KiB.
