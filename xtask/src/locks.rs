@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Two threads at a lock, on this host and in the model of it.
 //!
-//! 1. `weir machine measure` runs twice. The first gives the model its numbers: a way of a cache line, and passages of one
-//!    CPU alone. What two CPUs need for a passage is not among them.
+//! 1. `weir machine measure` runs twice. The first gives the model its numbers: a way of a cache line, passages of one CPU
+//!    alone, and a call of the kernel for nothing. What two CPUs need for a passage is not among them.
 //! 2. The model predicts that. It agrees if it lies between the lowest 10 % and the highest 90 % that the two measurements
 //!    found for the row.
 
@@ -96,10 +96,11 @@ fn model(weir: &Path, measured: &Value) -> Result<String> {
     let alone =
         |name: &&str| Row::find(measured, &format!("passage, {name}, 0 ns held, 1 CPU")).map(|row| whole(row.median));
     let alone: Vec<u64> = ALONE.iter().map(alone).collect::<Result<_>>()?;
+    let futex = whole(Row::find(measured, "locks.futex_ns")?.median);
     let host = String::from_utf8(output.stdout)?;
     Ok(format!(
         "{host}\n[locks]\nline_ns = [{line}, {line}, {line}, {line}]\nwakeup_hold_ns = 200\npassage_ns = {alone:?}\n\
-         storm_percent = 100\n"
+         storm_percent = 100\nfutex_ns = {futex}\n"
     ))
 }
 

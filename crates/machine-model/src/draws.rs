@@ -82,6 +82,7 @@ impl Effects {
             all.push(("wakeup-hold", &mut locks.wakeup_hold_ns));
             all.extend(locks.passage_ns.iter_mut().map(|one| ("passage", one)));
             all.push(("storm", &mut locks.storm_percent));
+            all.push(("futex", &mut locks.futex_ns));
         }
         all
     }

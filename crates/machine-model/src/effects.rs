@@ -233,6 +233,9 @@ pub struct Locks {
     pub passage_ns: [Estimate; 6],
     /// By so much of a way each further CPU that polls a test-and-set lock makes its passing on longer, in percent.
     pub storm_percent: Estimate,
+    /// A call of `futex(2)` for nothing, in nanoseconds: a wakeup when nobody sleeps, a sleep that is refused as the word has
+    /// changed. A mutex that is fought for makes many.
+    pub futex_ns: Estimate,
 }
 
 /// Places in [`Locks::passage_ns`].

@@ -43,7 +43,7 @@ pub struct CpuAccount {
     pub run: Nanos,
     /// Of `run`: more than the work that got done, as the CPU was slower than the reference.
     pub slowed: Nanos,
-    /// Of `run`: tasks polled locks of their workload, or waited for cache lines of these.
+    /// Of `run`: tasks polled locks of their workload, waited for cache lines of these, or called the kernel for nothing.
     pub spin: Nanos,
     /// Nothing to do.
     pub idle: Nanos,
@@ -212,8 +212,8 @@ pub struct RunMeasures {
     /// Of `cpu.run`: more than the work that got done, as CPUs were slower than the reference; `None` where that is not
     /// known.
     pub slowed: Option<Nanos>,
-    /// Of `cpu.run`: tasks polled locks of their workload, or waited for cache lines of these; `None` where that is not
-    /// known.
+    /// Of `cpu.run`: tasks polled locks of their workload, waited for cache lines of these, or called the kernel for nothing;
+    /// `None` where that is not known.
     pub spin: Option<Nanos>,
     /// Each part of the workload, if it has several or one with a label.
     pub parts: Vec<PartMeasures>,

@@ -19,6 +19,7 @@ pub(crate) fn line_costs(line: u64) -> machine_model::Locks {
         wakeup_hold_ns: Estimate::exactly(0),
         passage_ns: [Estimate::exactly(0); 6],
         storm_percent: Estimate::exactly(0),
+        futex_ns: Estimate::exactly(0),
     }
 }
 

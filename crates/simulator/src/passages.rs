@@ -44,7 +44,7 @@ impl<M: Model> Run<'_, M> {
             let passing = locks.passing(id).expect("it passes");
             match passing.stage {
                 Stage::Begin => {
-                    passing.stage = Stage::Arrive;
+                    (passing.stage, passing.fought) = (Stage::Arrive, false);
                     let between = passing.length(passing.op.between);
                     let own = locks.choose(id);
                     return self.tasks[id.index()].begin_work(between + own);
@@ -53,8 +53,9 @@ impl<M: Model> Run<'_, M> {
                     passing.asked = now;
                     self.arrive(cpu, id);
                 }
-                // A mutex: somebody woke it, and it tries again.
-                Stage::Wait => self.arrive(cpu, id),
+                Stage::Call => self.call(cpu, id),
+                // A mutex: somebody woke it, or the kernel did not let it sleep, and it tries again.
+                Stage::Wait | Stage::Refused => self.arrive(cpu, id),
                 Stage::Enter => {
                     passing.stage = Stage::Leave;
                     let hold = passing.length(passing.op.hold);
@@ -108,9 +109,11 @@ impl<M: Model> Run<'_, M> {
                 self.take_word(cpu, id, number);
             }
             LockKind::Mutex => {
-                self.queue(id, number, false);
-                self.tell_lock_wait(cpu, id, false);
-                self.schedule(cpu, Leave::Block(BlockCause::Task));
+                let locks = self.shared();
+                locks.words[number].fought = true;
+                let passing = locks.passing(id).expect("it passes");
+                (passing.stage, passing.fought) = (Stage::Call, true);
+                self.spend(id, self.half_a_call());
             }
             _ => {
                 self.queue(id, number, reads);
@@ -118,6 +121,33 @@ impl<M: Model> Run<'_, M> {
                 self.tasks[id.index()].phase = Phase::Spin;
             }
         }
+    }
+
+    /// `id`, half through its call of the kernel, sleeps if its mutex is still held by somebody who will wake it.
+    fn call(&mut self, cpu: CpuId, id: TaskId) {
+        let half = self.half_a_call();
+        let locks = self.shared_locks.as_mut().expect("the workload has locks");
+        let passing = locks.passing(id).expect("it passes");
+        let number = passing.word;
+        let word = &locks.words[number];
+        if word.writer.is_some() && word.fought {
+            self.queue(id, number, false);
+            self.tell_lock_wait(cpu, id, false);
+            self.schedule(cpu, Leave::Block(BlockCause::Task));
+        } else {
+            locks.passing(id).expect("it passes").stage = Stage::Refused;
+            self.spend(id, half);
+        }
+    }
+
+    /// The kernel looks at the word of a mutex in the middle of a call.
+    fn half_a_call(&self) -> Nanos {
+        Nanos(self.shared_locks.as_ref().expect("the workload has locks").futex().0 / 2)
+    }
+
+    /// `id` runs for so long without working.
+    fn spend(&mut self, id: TaskId, time: Nanos) {
+        self.tasks[id.index()].phase = if time == Nanos::ZERO { Phase::Ask } else { Phase::Line(time) };
     }
 
     /// Whether a lock that nobody has is for whoever comes: those who wait for a fair one come first.
@@ -136,7 +166,9 @@ impl<M: Model> Run<'_, M> {
     /// `id` takes a lock that is free.
     fn take_word(&mut self, cpu: CpuId, id: TaskId, number: usize) {
         let locks = self.shared();
-        locks.words[number].writer = Some(id);
+        let fought = locks.passing(id).expect("it passes").fought;
+        let word = &mut locks.words[number];
+        (word.writer, word.fought) = (Some(id), fought);
         self.enter_lock(cpu, id, true);
     }
 
@@ -159,7 +191,7 @@ impl<M: Model> Run<'_, M> {
         (passing.stage, passing.entered) = (Stage::Enter, now + way);
         let (row, waited) = (passing.row, now - passing.asked);
         locks.note_taken(row, waited);
-        self.tasks[id.index()].phase = if way == Nanos::ZERO { Phase::Ask } else { Phase::Line(way) };
+        self.spend(id, way);
     }
 
     /// `id` gives its lock back.
@@ -202,8 +234,13 @@ impl<M: Model> Run<'_, M> {
         (word.writer, word.version) = (None, word.version + 1);
         match kind {
             LockKind::Mutex => {
-                if let Some(waiter) = self.shared().words[number].waiting.pop_front() {
-                    self.wake(cpu, id, waiter.task);
+                let locks = self.shared();
+                let (futex, word) = (locks.futex(), &mut locks.words[number]);
+                if std::mem::take(&mut word.fought) {
+                    match word.waiting.pop_front() {
+                        Some(waiter) => self.wake(cpu, id, waiter.task),
+                        None => self.spend(id, futex),
+                    }
                 }
             }
             _ => self.pass_on(cpu, number, kind, op),

@@ -22,6 +22,10 @@ pub(crate) enum Stage {
     Begin,
     /// It wants the lock.
     Arrive,
+    /// It has found a mutex held, and calls the kernel to sleep until that is given back.
+    Call,
+    /// The kernel has refused that, as the mutex was given back meanwhile.
+    Refused,
     /// It waits, on its CPU or asleep.
     Wait,
     /// It has the lock and is about to work.
@@ -47,6 +51,8 @@ pub(crate) struct Passing {
     pub entered: Nanos,
     /// What a reader of a sequence lock saw when it began.
     pub seen: u64,
+    /// It has found a mutex held once.
+    pub fought: bool,
     /// Its row in the table.
     pub row: usize,
     draw: Draw,
@@ -74,6 +80,8 @@ pub(crate) struct Word {
     free: Nanos,
     pub writer: Option<TaskId>,
     pub readers: u32,
+    /// Somebody may sleep for this mutex, so who gives it back calls the kernel.
+    pub fought: bool,
     /// Writers so far.
     pub version: u64,
     pub waiting: VecDeque<Waiter>,
@@ -132,7 +140,7 @@ impl SharedLocks {
         let (left, stage, draw) = (op.times, Stage::Begin, Draw::new(self.seed, &format!("passages {task}")));
         let (word, asked) = (self.first[op.lock.0 as usize], Nanos::ZERO);
         self.passing[task.index()] =
-            Some(Box::new(Passing { op, left, stage, word, asked, entered: asked, seen: 0, row, draw }));
+            Some(Box::new(Passing { op, left, stage, word, asked, entered: asked, seen: 0, fought: false, row, draw }));
     }
 
     /// Where `task` is, if it passes through a lock.
@@ -181,6 +189,11 @@ impl SharedLocks {
     fn line(&self, last: Option<CpuId>, cpu: CpuId) -> u64 {
         let Some(costs) = &self.costs else { return 0 };
         last.map_or(0, |last| costs.line(self.topology.locality(last, cpu)))
+    }
+
+    /// A call of `futex(2)` that neither sleeps nor wakes.
+    pub fn futex(&self) -> Nanos {
+        Nanos(self.costs.as_ref().map_or(0, |costs| costs.futex_ns.typical))
     }
 
     /// How near two CPUs are: less is nearer.

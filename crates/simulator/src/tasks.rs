@@ -33,7 +33,7 @@ pub(crate) enum Phase {
     CpuTime(Nanos),
     /// Polls a lock of its workload; whoever gives that back ends it.
     Spin,
-    /// Waits so long for a cache line: its CPU's time, and no work.
+    /// Waits so long for a cache line, or is in the kernel for nothing: its CPU's time, and no work.
     Line(Nanos),
     /// Is in the kernel to wake others, and then to do what it wants ([`Task::later`]).
     Act,

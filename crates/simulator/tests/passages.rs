@@ -15,6 +15,7 @@ fn machine(cpus: u32, line: u64) -> Machine {
         wakeup_hold_ns: Estimate::exactly(0),
         passage_ns: [Estimate::exactly(1); 6],
         storm_percent: Estimate::exactly(100),
+        futex_ns: Estimate::exactly(0),
     });
     machine
 }
@@ -258,6 +259,39 @@ fn who_waits_for_a_mutex_sleeps() {
     let (count, contended): (u64, u64) = rows.fold((0, 0), |sum, row| (sum.0 + row.count, sum.1 + row.contended));
     assert_eq!(count, 150);
     assert!(contended > 20, "{contended}");
+}
+
+/// Two tasks and a call of the kernel that takes 1000 ns. A mutex that is given back before the kernel looks at it: the call
+/// of who wanted to sleep is for nothing, and those of both who give it back are, since each has to expect a sleeper. One
+/// that is held for longer: the waiter sleeps, and only its own call at the end is for nothing.
+#[test]
+fn a_mutex_that_is_fought_for_calls_the_kernel_for_nothing() {
+    let played = |hold: u64, futex: u64| {
+        let mut machine = machine(2, 0);
+        machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(futex);
+        let passages = format!(r#""passages": {{"lock": "l", "hold_ns": {hold}, "times": 1}}"#);
+        play(&machine, "mutex", "", &format!(r#""t": {{"instance": 2, "loop": 1, {passages}}}"#))
+    };
+    let found = |hold: u64, futex: u64| {
+        let played = played(hold, futex);
+        let blocked = played.outcome.measures.tasks.iter().map(|task| task.account.blocked.0).max();
+        (makespan(&played), played.outcome.measures.cpu.spin.0, blocked)
+    };
+    // The first one has it until 301; the second one is back from the kernel at 1001, has it until 1301, and calls again.
+    assert_eq!(found(300, 1_000), (2_301, 3_000, Some(0)));
+    // The second one sleeps from 501 to 1001.
+    assert_eq!(found(1_000, 1_000), (3_001, 500 + 1_000, Some(500)));
+    assert_eq!(found(1_000, 0), (2_001, 0, Some(1_000)));
+}
+
+/// Nobody else: no call.
+#[test]
+fn a_mutex_that_nobody_wants_stays_out_of_the_kernel() {
+    let mut machine = machine(1, 0);
+    machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
+    let played =
+        play(&machine, "mutex", "", r#""t": {"loop": 1, "passages": {"lock": "l", "hold_ns": 9, "times": 100}}"#);
+    assert_eq!(makespan(&played), 1_000);
 }
 
 /// Twice as many tasks as CPUs: a ticket lock goes to tasks that do not run, and all wait for their slices; a test-and-set

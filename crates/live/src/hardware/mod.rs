@@ -115,6 +115,7 @@ pub fn measure(topology: &Topology, usable: &CpuSet, scope: Scope, progress: &mu
     }
     add(Some("costs.context_switch_ns"), "the same to another thread, less that", near.switch());
     add(Some("costs.wakeup_ns"), "waking a thread of this CPU, and sleeping", near.wake());
+    add(Some("locks.futex_ns"), "a call of futex that wakes nobody", threads::futex(here));
     for (distance, key, a, b) in pairs(topology, usable) {
         progress(&format!("CPUs {a} and {b}, {distance}"));
         add(Some(key), &format!("cache line, CPU {a} to {b}, {distance}"), threads::line(a, b));
@@ -224,6 +225,8 @@ mod tests {
         }
         let has = |key| all.iter().any(|quantity| quantity.key == Some(key));
         assert!(has("costs.context_switch_ns"));
+        let futex = all.iter().find(|quantity| quantity.key == Some("locks.futex_ns")).unwrap();
+        assert!(futex.value.p10 > 1.0, "the kernel is entered: {futex:?}");
         assert_eq!(has("locks.line_ns.llc"), usable.len() > 1);
         let kept = all.iter().find(|quantity| quantity.what.starts_with("additions while"));
         assert_eq!(kept.is_some(), usable.len() > 1);

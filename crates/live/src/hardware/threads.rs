@@ -2,11 +2,12 @@
 //! Lines, switches, wakeups, clocks: what one or two pinned threads see.
 
 use super::{Quantiles, ROUNDS};
+use crate::threads::sys;
 use ids::{CpuId, CpuSet};
 use rustix::thread::{CpuSet as Affinity, sched_getaffinity, sched_setaffinity};
 use std::hint::{black_box, spin_loop};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// On a cache line of its own, and on none that is fetched along with its neighbour.
@@ -46,6 +47,18 @@ pub(super) fn clock(cpu: CpuId) -> Quantiles {
             black_box(Instant::now());
         }
         each(start.elapsed(), READS)
+    };
+    on(cpu, || Quantiles::of((0..ROUNDS).map(|_| round()).collect()))
+}
+
+/// A call of the kernel for nothing, as a mutex that was fought for makes when it is given back and nobody sleeps.
+pub(super) fn futex(cpu: CpuId) -> Quantiles {
+    const CALLS: u64 = 2_000;
+    let word = Padded(AtomicU32::new(0));
+    let round = || {
+        let start = Instant::now();
+        (0..CALLS).for_each(|_| sys::wake(&word.0, 1));
+        each(start.elapsed(), CALLS)
     };
     on(cpu, || Quantiles::of((0..ROUNDS).map(|_| round()).collect()))
 }

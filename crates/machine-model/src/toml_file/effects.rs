@@ -147,8 +147,12 @@ fn locks(mut table: Table<'_, '_>) -> Result<Locks, MachineError> {
     let passage_ns = table.estimates("passage_ns", value, NANOSECONDS)?;
     let passage_ns = passage_ns.try_into().map_err(|_| table.wrong("passage_ns", value, expected))?;
     let storm_percent = table.required_estimate("storm_percent", 0..=1_000)?;
+    let futex_ns = match table.optional("futex_ns") {
+        Some(value) => table.estimate("futex_ns", value, NANOSECONDS)?,
+        None => Estimate::exactly(0),
+    };
     table.finish()?;
-    Ok(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent })
+    Ok(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent, futex_ns })
 }
 
 fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
@@ -220,6 +224,7 @@ line_ns = [[6, 8, 10], 20, 60, 130]
 wakeup_hold_ns = [100, 200, 500]
 passage_ns = [5, 1, 8, [15, 23, 45], 17, 15]
 storm_percent = [50, 100, 200]
+futex_ns = [100, 300, 900]
 "#;
 
     fn read(text: &str) -> Result<Effects, String> {
