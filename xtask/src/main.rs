@@ -61,7 +61,7 @@ enum Task {
     Wall(wall::Arguments),
     /// Show what a decision costs under each scheduler: instructions, time, locks
     Costs(costs::Arguments),
-    /// Two threads at a lock, on this host and in the model of it
+    /// Two threads at a lock, on this host and in the model of it (root)
     Locks(locks::Arguments),
     /// Boot a kernel with sched_ext under QEMU and run things in it
     #[command(subcommand)]

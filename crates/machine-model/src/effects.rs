@@ -100,6 +100,7 @@ impl Effect {
                 "first_come_first_served",
                 "a_ticket_lock_collapses_as_its_closed_form_does",
                 "two_tasks_and_one_spin_lock",
+                "a_mutex_that_is_fought_for_calls_the_kernel_for_nothing",
             ],
         };
         let published = match self {
@@ -107,7 +108,7 @@ impl Effect {
             _ => None,
         };
         let validated_here = match self {
-            Effect::Locks => Some("two threads at one lock: agrees in 1 of 18 rows, see above"),
+            Effect::Locks => Some("two threads at one lock: agrees in 51 of 108 comparisons, see above"),
             _ => None,
         };
         Standing { verified, validated_here, published }

@@ -284,6 +284,21 @@ fn a_mutex_that_is_fought_for_calls_the_kernel_for_nothing() {
     assert_eq!(found(1_000, 0), (2_001, 0, Some(1_000)));
 }
 
+/// A third task takes the mutex between the call of the second one and the kernel's look: it expects no sleeper and would
+/// wake none, and the word tells the kernel so.
+#[test]
+fn nobody_sleeps_for_a_mutex_whose_holder_will_not_wake_him() {
+    let mut machine = machine(3, 0);
+    machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
+    // Held from 1 to 301 and from 350 to 650; looked at at 501, and taken by who was sent back at 1001.
+    let tasks = r#""t": {"instance": 2, "loop": 1, "passages": {"lock": "l", "hold_ns": 300, "times": 1}},
+        "u": {"loop": 1, "passages": {"lock": "l", "hold_ns": 300, "between_ns": 349, "times": 1}}"#;
+    let played = play(&machine, "mutex", "", tasks);
+    let measures = &played.outcome.measures;
+    assert_eq!((makespan(&played), measures.cpu.spin.0), (2_301, 3_000));
+    assert!(measures.tasks.iter().all(|task| task.account.blocked.0 == 0));
+}
+
 /// Nobody else: no call.
 #[test]
 fn a_mutex_that_nobody_wants_stays_out_of_the_kernel() {
