@@ -47,7 +47,7 @@ test-vm: deps
 	cargo xtask vm conformance --shares; \
 	cargo xtask vm promises
 
-# With GUIDED=yes the simulator is built by a profile of its own runs (tools/guide.sh): faster, and thrice as long to build.
+# With GUIDED=yes the simulator is built by a profile of its own runs (tools/guide.sh): faster, and twice as long to build.
 # Program and benchmark are built together in any case, since the profile holds for what was built with it.
 GUIDED ?=
 TOGETHER = -p weir -p simulator --bench speed
@@ -55,7 +55,9 @@ GUIDE = ./tools/guide.sh $(TOGETHER) --bin weir
 
 bench: deps
 	@. ./tools/deps.sh; set -e; \
-	[ -z "$(GUIDED)" ] || { profile=$$($(GUIDE)); RUSTFLAGS="-Cprofile-use=$$profile" cargo bench $(TOGETHER) --locked -q; exit; }; \
+	[ -z "$(GUIDED)" ] || { \
+		profile=$$($(GUIDE)); RUSTFLAGS="-Cprofile-use=$$profile" cargo bench $(TOGETHER) --locked -q; exit; \
+	}; \
 	cargo bench --workspace --locked -q
 
 # The pages of docs/ as a book. The program that makes it is kept outside of the tree, where other trees find it, too.

@@ -10,9 +10,10 @@
 //!
 //! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. In those with
 //! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
-//! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process: two lengths
-//! under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too. `waiting` behind that
-//! plays the form in which operations of the kernel wait, and `checked` holds the run to what every run owes.
+//! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process, without
+//! zstd: two lengths under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too.
+//! `waiting` behind that plays the form in which operations of the kernel wait, and `checked` holds the run to what every
+//! run owes.
 
 use bpf_object::Object;
 use event_log::{Null, Sink};
@@ -73,7 +74,7 @@ fn main() {
         && flag == "--case"
     {
         let case = CASES.iter().find(|case| case.name() == *name).expect("a case");
-        let seconds = rest.first().map_or(case.seconds, |seconds| seconds.parse().expect("a number of seconds"));
+        let seconds = rest.first().map(|seconds| seconds.parse().expect("a number of seconds"));
         return play(case, seconds, rest.get(1).map_or("", String::as_str));
     }
     let wanted = arguments.iter().find(|argument| !argument.starts_with('-'));
@@ -88,7 +89,10 @@ fn main() {
     }
 }
 
-fn play(case: &Case, seconds: u64, form: &str) {
+/// For as long as the case lasts, or for so many seconds, without anything beside the run.
+fn play(case: &Case, seconds: Option<u64>, form: &str) {
+    let mut yardstick = seconds.is_none().then(Yardstick::new);
+    let seconds = seconds.unwrap_or(case.seconds);
     let policy = policies::find(case.policy).expect("it ships");
     let object = Object::parse(policy.object).expect("it is compiled for us");
     let profile = Profile::from_toml(case.policy, policy.profile).expect("it ships");
@@ -113,24 +117,25 @@ fn play(case: &Case, seconds: u64, form: &str) {
         duration: Some(Nanos::from_secs(seconds)),
         kernel: if form == "waiting" { kernel.waiting() } else { kernel },
     };
-    let mut yardstick = Yardstick::new();
     let before = cpu_ns();
     let (mut checker, mut null) = ((form == "checked").then(|| checker(&machine)), Null);
     let sink: &mut dyn Sink = match &mut checker {
         Some(checker) => checker,
         None => &mut null,
     };
-    let outcome = simulator::run(&setup, sink, &mut |_| yardstick.lay()).expect("it runs");
+    let outcome =
+        simulator::run(&setup, sink, &mut |_| yardstick.iter_mut().for_each(Yardstick::lay)).expect("it runs");
     let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
     assert!(findings.is_none_or(|findings| findings.count == 0));
-    let spent = cpu_ns() - before - yardstick.spent;
+    let spent = cpu_ns() - before - yardstick.as_ref().map_or(0, |yardstick| yardstick.spent);
     assert_eq!(outcome.ejected, None);
     let switches = outcome.measures.context_switches;
     let rate = switches * 1_000_000_000 / spent;
-    let in_a_mebibyte = rate as f64 / 1e9 * yardstick.ns_of_a_mebibyte();
+    let in_a_mebibyte = |yardstick: &Yardstick| format!("{:.0}", rate as f64 / 1e9 * yardstick.ns_of_a_mebibyte());
+    let in_a_mebibyte = yardstick.as_ref().map_or_else(|| "-".to_owned(), in_a_mebibyte);
     let peak_mib = peak_kib() / 1024;
     println!(
-        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {in_a_mebibyte:8.0}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
+        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {in_a_mebibyte:>8}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
         case.name(),
         case.tasks,
         seconds,
@@ -188,7 +193,7 @@ impl Yardstick {
         }
     }
 
-    /// NaN if it was never laid.
+    /// NaN if it was never laid: each case takes longer than [`Yardstick::EVERY_NS`].
     fn ns_of_a_mebibyte(&self) -> f64 {
         self.spent as f64 / f64::from(self.times) * ((1 << 20) / Yardstick::BYTES) as f64
     }
