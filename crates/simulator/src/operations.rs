@@ -66,6 +66,9 @@ impl Operations {
 impl<M: Model> Run<'_, M> {
     /// An operation begins on `cpu`, or will when others are done.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
+        if let Operation::Wake(task, _) = operation {
+            self.stay_awake(task);
+        }
         let entry = &mut self.cpus[cpu.index()];
         debug_assert!(entry.operation.is_none(), "CPU {cpu} does one thing at a time");
         let Charge { idle_exit, interrupt, scheduler, locked } = charge;
@@ -86,6 +89,19 @@ impl<M: Model> Run<'_, M> {
             self.operations.held.push(cpu);
         } else {
             self.begin_now(cpu, operation);
+        }
+    }
+
+    /// `task` is to be woken: if its CPU is about to put it to sleep and has not begun with that, it does not. The kernel
+    /// itself tells one that has begun.
+    fn stay_awake(&mut self, task: TaskId) {
+        if !self.tasks[task.index()].blocks {
+            return;
+        }
+        let entry = self.cpus.iter_mut().find(|entry| entry.current == task);
+        let pending = entry.and_then(|entry| entry.operation.as_deref_mut());
+        if let Some(Operation::Schedule(leave)) = pending.and_then(|pending| pending.planned.as_mut()) {
+            *leave = Leave::Preempt;
         }
     }
 
