@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Makes a profile of the simulator's own runs, and prints where it is. A compiler that has it puts what runs often side by
 # side and the rest out of the way: between two ticks a run comes through more code than a core's first cache holds, so that
-# half of its time can go into fetching instructions. `GUIDED=yes` of the Makefile builds by it. A profile that is newer
+# much of its time goes into fetching instructions. `GUIDED=yes` of the Makefile builds by it. A profile that is newer
 # than all sources is left as it is.
 #
 # The runs are of what people play: none is a case of the benchmarks, which are to show what a user gets.
