@@ -40,7 +40,7 @@ const KINDS: [(&str, &str, &str); 6] = [
 const HOLDS: [u64; 3] = [0, 100, 1_000];
 /// Of both tasks together.
 const PASSAGES: u64 = 100_000;
-/// Rows that a machine's `passage_ns` is made of, in its order.
+/// Rows that a machine's `acquire_ns` is made of, in its order.
 const ALONE: [&str; 6] = ["atomic", "seqlock, readers", "test-and-set", "queued", "rwlock, readers", "mutex"];
 
 /// Prints the table.
@@ -89,7 +89,7 @@ fn play(weir: &Path, folder: &Path) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for (kind, mode, name) in KINDS {
         for hold in HOLDS {
-            let what = format!("passage, {name}, {hold} ns held, 2 CPUs");
+            let what = format!("critical section, {name}, {hold} ns held, 2 CPUs");
             let (a, b) = (Row::find(&first, &what)?, Row::find(&second, &what)?);
             let (low, high) = (a.p10.min(b.p10), a.p90.max(b.p90));
             let predicted = predict(weir, folder, &machine, kind, mode, hold)?;
@@ -143,16 +143,17 @@ fn model(host: &Host, measured: &Value) -> Result<String> {
     let host = std::fs::read_to_string(path).context("this machine has no CPUs of which two can be measured")?;
     let whole = |value: f64| (value.round() as u64).max(1);
     // Of the nearest two CPUs, between which the passages were measured as well.
-    let near = ["smt", "llc", "node", "far"].map(|level| format!("locks.line_ns.{level}"));
+    let near = ["smt", "llc", "node", "far"].map(|level| format!("locks.line_transfer_ns.{level}"));
     let line = near.iter().find_map(|key| Row::find(measured, key).ok()).context("a way between two CPUs")?;
     let line = whole(line.median);
-    let alone =
-        |name: &&str| Row::find(measured, &format!("passage, {name}, 0 ns held, 1 CPU")).map(|row| whole(row.median));
+    let alone = |name: &&str| {
+        Row::find(measured, &format!("critical section, {name}, 0 ns held, 1 CPU")).map(|row| whole(row.median))
+    };
     let alone: Vec<u64> = ALONE.iter().map(alone).collect::<Result<_>>()?;
     let futex = whole(Row::find(measured, "locks.futex_ns")?.median);
     Ok(format!(
-        "{host}\n[locks]\nline_ns = [{line}, {line}, {line}, {line}]\nwakeup_hold_ns = 200\npassage_ns = {alone:?}\n\
-         storm_percent = 100\nfutex_ns = {futex}\n"
+        "{host}\n[locks]\nline_transfer_ns = [{line}, {line}, {line}, {line}]\nwakeup_hold_ns = 200\nacquire_ns = {alone:?}\n\
+         spinner_slowdown_percent = 100\nfutex_ns = {futex}\n"
     ))
 }
 
@@ -160,7 +161,7 @@ fn model(host: &Host, measured: &Value) -> Result<String> {
 fn predict(weir: &Path, folder: &Path, machine: &Path, kind: &str, mode: &str, hold: u64) -> Result<f64> {
     let workload = folder.join("workload.json");
     let text = format!(
-        r#"{{"locks": {{"l": {{"kind": "{kind}"}}}}, "tasks": {{"t": {{"instance": 2, "loop": 1, "passages":
+        r#"{{"locks": {{"l": {{"kind": "{kind}"}}}}, "tasks": {{"t": {{"instance": 2, "loop": 1, "critical_sections":
             {{"lock": "l", "mode": "{mode}", "hold_ns": {hold}, "times": {}}}}}}}}}"#,
         PASSAGES / 2
     );

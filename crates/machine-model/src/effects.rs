@@ -227,21 +227,21 @@ pub struct IdleState {
 pub struct Locks {
     /// One way of a cache line that another CPU wrote last, in nanoseconds: within a core, below one last-level cache,
     /// within a node, between nodes.
-    pub line_ns: [Estimate; 4],
+    pub line_transfer_ns: [Estimate; 4],
     /// Part of the wakeup path in which the lock of the runqueue is held where the task goes, in nanoseconds.
     pub wakeup_hold_ns: Estimate,
-    /// A passage through a lock of a program that nobody else wants, in nanoseconds, by [`Passage`].
-    pub passage_ns: [Estimate; 6],
+    /// A passage through a lock of a program that nobody else wants, in nanoseconds, by [`AcquireCost`].
+    pub acquire_ns: [Estimate; 6],
     /// By so much of a way each further CPU that polls a test-and-set lock makes its passing on longer, in percent.
-    pub storm_percent: Estimate,
+    pub spinner_slowdown_percent: Estimate,
     /// A call of `futex(2)` for nothing, in nanoseconds: a wakeup when nobody sleeps, a sleep that is refused as the word has
     /// changed. A mutex that is fought for makes many.
     pub futex_ns: Estimate,
 }
 
-/// Places in [`Locks::passage_ns`].
+/// Places in [`Locks::acquire_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passage {
+pub enum AcquireCost {
     /// An atomic operation.
     Atomic,
     /// A reader of a sequence lock.
@@ -261,10 +261,10 @@ impl Locks {
     pub fn line(&self, locality: Locality) -> u64 {
         match locality {
             Locality::Same => 0,
-            Locality::Smt => self.line_ns[0].typical,
-            Locality::Llc => self.line_ns[1].typical,
-            Locality::Node => self.line_ns[2].typical,
-            Locality::Far => self.line_ns[3].typical,
+            Locality::Smt => self.line_transfer_ns[0].typical,
+            Locality::Llc => self.line_transfer_ns[1].typical,
+            Locality::Node => self.line_transfer_ns[2].typical,
+            Locality::Far => self.line_transfer_ns[3].typical,
         }
     }
 }

@@ -191,11 +191,11 @@ pub struct RunMeasures {
     /// From woken to running, all tasks of the workload.
     pub wakeup_latency: LatencySummary,
     /// From runnable to running, all tasks of the workload, whether woken or switched out while runnable.
-    pub queue_wait: LatencySummary,
+    pub run_delay: LatencySummary,
     /// How `wakeup_latency` is distributed, to an eighth of each power of two.
     pub wakeup_latencies: Histogram<3>,
-    /// The same of `queue_wait`.
-    pub queue_waits: Histogram<3>,
+    /// The same of `run_delay`.
+    pub run_delays: Histogram<3>,
     /// All CPUs together.
     pub cpu: CpuAccount,
     /// Each CPU.

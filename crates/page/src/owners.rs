@@ -29,10 +29,10 @@ pub const OWNERS: [Owner; 5] = [
 
 /// How far a task moved: name, meaning, key of the measure.
 pub const DISTANCES: [(&str, &str, &str); 4] = [
-    ("in core", "to another thread of the same core", "migrations.smt"),
-    ("in cache", "to another core below the same last cache", "migrations.llc"),
-    ("in node", "to another cache of the same node", "migrations.node"),
-    ("far", "to another node", "migrations.far"),
+    ("SMT", "to another thread of the same core", "migrations.smt"),
+    ("LLC", "to another core that shares the last-level cache", "migrations.llc"),
+    ("node", "to another last-level cache of the same node", "migrations.node"),
+    ("cross-node", "to another node", "migrations.far"),
 ];
 
 /// A part of a bar: the number of its look, its value, and what is said of it.

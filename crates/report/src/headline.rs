@@ -15,7 +15,7 @@ const COLUMNS: [&str; 6] = [
     "wakeup_latency_ns.p99",
     "idle_while_runnable_ns",
     "cpu_ns.scheduler",
-    "queue_wait_ns.mean",
+    "run_delay_ns.mean",
 ];
 
 /// A value and a distance with its mark, and two blanks before them.

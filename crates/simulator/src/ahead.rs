@@ -15,7 +15,7 @@ use crate::cpu::Charge;
 use crate::locks::LockNumber;
 use crate::model::Model;
 use crate::run::Run;
-use crate::script::Passage;
+use crate::script::Acquisition;
 use ids::{CpuId, Nanos};
 use kernel_model::Effect;
 use std::cmp::Reverse;
@@ -24,7 +24,7 @@ use std::collections::BinaryHeap;
 /// An operation that was played ahead of its time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    passage: Passage,
+    acquisition: Acquisition,
     /// What it cost from the lock on.
     cost: Nanos,
 }
@@ -57,14 +57,14 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Plays an operation whose lock is free, and which comes to it at this time.
-    pub fn play_ahead(&mut self, cpu: CpuId, passage: Passage, at: Nanos) {
-        let Passage { lock, caller, before, under, after } = passage;
+    pub fn play_ahead(&mut self, cpu: CpuId, acquisition: Acquisition, at: Nanos) {
+        let Acquisition { lock, caller, before, under, after } = acquisition;
         self.spared.events.push(Reverse((at, cpu)));
         let locks = self.locks.as_mut().expect("one is taken");
         let free = locks.foresee(lock, cpu, caller, at, under);
         let entry = &mut self.cpus[cpu.index()];
         let cost = free + after - at;
-        entry.ahead = Some(Ahead { passage, cost });
+        entry.ahead = Some(Ahead { acquisition, cost });
         entry.charge(Charge::scheduler(before + cost));
         self.count_ahead(0);
     }
@@ -72,7 +72,7 @@ impl<M: Model> Run<'_, M> {
     /// `cpu` is about to do something else, or the run ends: what it did ahead of its time is over, or taken back.
     #[inline]
     pub fn end_ahead(&mut self, cpu: CpuId) {
-        if let Some(Ahead { passage: Passage { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
+        if let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
             let locks = self.locks.as_mut().expect("one was taken");
             if locks.foreseen(lock).is_some_and(|foreseen| foreseen.cpu == cpu && foreseen.at >= self.now) {
                 self.take_back(cpu);
@@ -106,10 +106,10 @@ impl<M: Model> Run<'_, M> {
     /// What `cpu` did ahead of its time is still to be done from its lock on.
     fn take_back(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
-        let Ahead { passage, cost } = entry.ahead.take().expect("it did something");
-        self.locks.as_mut().expect("it has one").forget(passage.lock);
+        let Ahead { acquisition, cost } = entry.ahead.take().expect("it did something");
+        self.locks.as_mut().expect("it has one").forget(acquisition.lock);
         entry.refund(cost);
-        passage.write_from_lock(&mut entry.script);
+        acquisition.write_from_lock(&mut entry.script);
         self.count_ahead(1);
     }
 
@@ -118,7 +118,7 @@ impl<M: Model> Run<'_, M> {
         let cut = end > self.now;
         let Some(locks) = &mut self.locks else { return };
         for cpu in &mut self.cpus {
-            let Some(Ahead { passage: Passage { lock, .. }, .. }) = cpu.ahead.take() else { continue };
+            let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = cpu.ahead.take() else { continue };
             let Some(foreseen) = locks.foreseen(lock).filter(|foreseen| foreseen.cpu == cpu.number()) else { continue };
             let at_the_end = foreseen.at == end && !cut && self.alarms.comes_before_this(foreseen.cpu);
             if foreseen.at < end || at_the_end { locks.fulfil(lock) } else { locks.forget(lock) }

@@ -76,7 +76,7 @@ impl Script {
 
 /// An operation that takes one lock: what it spends before it has it, while it does, and afterwards.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Passage {
+pub(crate) struct Acquisition {
     pub lock: LockNumber,
     pub caller: &'static str,
     pub before: Nanos,
@@ -84,8 +84,15 @@ pub(crate) struct Passage {
     pub after: Nanos,
 }
 
-impl Passage {
-    fn new(costs: &Costs, lock: LockNumber, charge: Charge, take: &LockStep, give: &LockStep, all: &Usage) -> Passage {
+impl Acquisition {
+    fn new(
+        costs: &Costs,
+        lock: LockNumber,
+        charge: Charge,
+        take: &LockStep,
+        give: &LockStep,
+        all: &Usage,
+    ) -> Acquisition {
         debug_assert!(take.taken && !give.taken && take.lock == give.lock, "a lock is taken before it is given back");
         let is_runqueue = matches!(take.lock, Lock::Runqueue(_));
         let locked = if is_runqueue { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
@@ -96,7 +103,7 @@ impl Passage {
         let before = charge.scheduler - locked + at_take;
         let held = held_for_queue(costs, take.lock, before);
         let under = at_give - at_take + held + locked;
-        Passage { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
+        Acquisition { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
     }
 
     /// From the lock on.
@@ -131,8 +138,8 @@ impl<M: Model> Run<'_, M> {
         let is_first = script.is_empty();
         let steps = &self.output.locks;
         if is_first && let [take, give] = &steps[..] {
-            let passage = Passage::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
-            return self.pass_lock(cpu, passage);
+            let acquisition = Acquisition::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
+            return self.acquire_lock(cpu, acquisition);
         }
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
         let last = steps.iter().rposition(is_last);
@@ -165,9 +172,9 @@ impl<M: Model> Run<'_, M> {
 
     /// An operation with one lock, which is most of them: at once or ahead of its time, if it can be. Else its steps are
     /// written down.
-    fn pass_lock(&mut self, cpu: CpuId, passage: Passage) {
+    fn acquire_lock(&mut self, cpu: CpuId, acquisition: Acquisition) {
         let locks = self.locks.as_mut().expect("one is taken");
-        let Passage { lock, caller, before, under, after } = passage;
+        let Acquisition { lock, caller, before, under, after } = acquisition;
         if locks.is_free(lock, self.now) {
             let from = self.cpus[cpu.index()].free_at();
             let (at, lines) = (from + before, locks.lines(lock, cpu));
@@ -181,10 +188,10 @@ impl<M: Model> Run<'_, M> {
             }
             // Else it has the lock without an event, too.
             if at > self.now && next <= at && self.may_play_ahead(cpu) {
-                return self.play_ahead(cpu, passage, at);
+                return self.play_ahead(cpu, acquisition, at);
             }
         }
-        passage.write(&mut self.cpus[cpu.index()].script);
+        acquisition.write(&mut self.cpus[cpu.index()].script);
     }
 
     /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no events.

@@ -10,10 +10,10 @@
 use crate::handover::Spinning;
 use crate::noise::draw::Draw;
 use ids::{CpuId, Nanos, TaskId, Topology};
-use machine_model::{Machine, Passage};
+use machine_model::{AcquireCost, Machine};
 use measures::LockUse;
 use std::collections::VecDeque;
-use workload::{LockId, LockKind, Passages, SharedLock};
+use workload::{CriticalSections, LockId, LockKind, SharedLock};
 
 /// Where a task is in its passage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +39,8 @@ pub(crate) enum Stage {
 /// A task amidst its passages.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    pub op: Passages,
-    /// Passages that are left, with this one.
+    pub op: CriticalSections,
+    /// CriticalSections that are left, with this one.
     pub left: u64,
     pub stage: Stage,
     /// Which word it passes through.
@@ -125,7 +125,7 @@ impl SharedLocks {
     }
 
     /// `task`, which is called so, begins.
-    pub fn begin(&mut self, task: TaskId, name: &str, op: Passages) {
+    pub fn begin(&mut self, task: TaskId, name: &str, op: CriticalSections) {
         if self.passing.len() <= task.index() {
             self.passing.resize_with(task.index() + 1, || None);
         }
@@ -173,14 +173,14 @@ impl SharedLocks {
             passing.word = self.first[index] + passing.draw.before(Nanos(lock.stripes.into())).0 as usize;
         }
         let own = match lock.kind {
-            LockKind::Atomic => Passage::Atomic,
-            LockKind::Sequence | LockKind::Rcu if passing.op.reads => Passage::Sequence,
-            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => Passage::Spin,
-            LockKind::Queued => Passage::Queued,
-            LockKind::ReadWrite => Passage::ReadWrite,
-            LockKind::Mutex => Passage::Mutex,
+            LockKind::Atomic => AcquireCost::Atomic,
+            LockKind::Sequence | LockKind::Rcu if passing.op.reads => AcquireCost::Sequence,
+            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => AcquireCost::Spin,
+            LockKind::Queued => AcquireCost::Queued,
+            LockKind::ReadWrite => AcquireCost::ReadWrite,
+            LockKind::Mutex => AcquireCost::Mutex,
         };
-        let price = self.costs.as_ref().map_or(0, |costs| costs.passage_ns[own as usize].typical);
+        let price = self.costs.as_ref().map_or(0, |costs| costs.acquire_ns[own as usize].typical);
         // Else a task could pass for ever at one instant.
         Nanos(price.max(1))
     }
@@ -232,7 +232,7 @@ impl SharedLocks {
     /// The lock goes from the CPU that had it to `cpu`, while `polling` CPUs, that one among them, look on.
     pub fn hand_over(&mut self, word: usize, kind: LockKind, cpu: CpuId, polling: u64, now: Nanos) -> Nanos {
         let line = self.line(self.words[word].last, cpu);
-        let storm = self.costs.as_ref().map_or(0, |costs| costs.storm_percent.typical);
+        let storm = self.costs.as_ref().map_or(0, |costs| costs.spinner_slowdown_percent.typical);
         let spinning = match kind {
             LockKind::Ticket => Spinning::Ticket,
             LockKind::Queued => Spinning::Queued,

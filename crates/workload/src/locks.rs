@@ -2,7 +2,7 @@
 //! Locks in the memory of a workload, and how tasks pass through them.
 //!
 //! What matters of a lock in a program is how often tasks come to it, how long they hold it, and of which kind it is. So a
-//! script does not take and give it back step by step: [`Passages`] says it all, and whoever plays it can do so at the
+//! script does not take and give it back step by step: [`CriticalSections`] says it all, and whoever plays it can do so at the
 //! speed of the real thing.
 
 use ids::Nanos;
@@ -68,7 +68,7 @@ pub struct SharedLock {
 
 /// A task passes through a lock, again and again: works, takes it, works, gives it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passages {
+pub struct CriticalSections {
     /// Which one.
     pub lock: LockId,
     /// As a reader.

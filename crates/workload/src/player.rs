@@ -21,7 +21,7 @@
 //!   the parent, if the driver announced it as a child ([`Player::forked`]).
 //! - Steps of length 0 are skipped. A task that ends while it holds a mutex keeps it for ever.
 
-use crate::{BarrierId, ConditionId, MutexId, Op, Passages, SignalId, Start, TaskSpec, Workload};
+use crate::{BarrierId, ConditionId, CriticalSections, MutexId, Op, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// What a task wants next.
@@ -41,7 +41,7 @@ pub enum Demand {
     /// To sleep until another task wakes it.
     Wait,
     /// To pass through a lock in shared memory, which is the driver's; ask again when that is done.
-    Passages(Passages),
+    CriticalSections(CriticalSections),
     /// To yield once; ask again when it runs next.
     Yield,
     /// That a task of this spec is started as its child; ask again at once, with [`Player::forked`] in between.
@@ -512,7 +512,7 @@ impl<'w> Player<'w> {
                 None
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
-            Op::Passages(passages) => Some(Demand::Passages(**passages)),
+            Op::CriticalSections(critical_sections) => Some(Demand::CriticalSections(**critical_sections)),
             Op::Yield => Some(Demand::Yield),
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
             Op::Children(most) => self.wait_for_children(task, *most),

@@ -3,7 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::locks::{Passages, SharedLock};
+use crate::locks::{CriticalSections, SharedLock};
 use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
@@ -95,7 +95,7 @@ pub enum Op {
     /// Wait for a signal, unless it is posted already.
     Await(SignalId),
     /// Pass through a lock in shared memory.
-    Passages(Box<Passages>),
+    CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
     Yield,
     /// Start the task of this spec index (a new instance of it each time).

@@ -216,7 +216,7 @@ impl Bench {
             ensure!(source.compile(&self.tree, None)?, "{} does not compile", self.policy);
             self.simulate(&[*workload])?;
             let without = match symptom {
-                Symptom::Stall => self.explain(workload.0, &Symptom::Slow { measure: "queue_wait_ns", percent: 0 })?,
+                Symptom::Stall => self.explain(workload.0, &Symptom::Slow { measure: "run_delay_ns", percent: 0 })?,
                 Symptom::Slow { .. } => self.explain(workload.0, &symptom)?,
             };
             let read = |waits: Vec<Value>| Answer::read(&waits, &place, line.as_ref());
@@ -305,7 +305,7 @@ fn symptom(plain: &Value, run: &Value) -> Option<Symptom> {
     if run["outcome"] == "ejected" {
         return None;
     }
-    ["wakeup_latency_ns", "queue_wait_ns"].into_iter().find_map(|measure| {
+    ["wakeup_latency_ns", "run_delay_ns"].into_iter().find_map(|measure| {
         let p99 = |run: &Value| run[measure]["p99"].as_u64().filter(|&p99| p99 > 0);
         let (before, now) = (p99(plain)?, p99(run)?);
         (now >= 2 * before).then_some(Symptom::Slow { measure, percent: now * 100 / before })

@@ -30,12 +30,17 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "deep", deep, "its core does not count for the turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
-    if let Some(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent, futex_ns }) = locks {
+    if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");
-        line(text, "line_ns", estimates(line_ns), "a line from another CPU: core, cache, node, far");
+        line(text, "line_transfer_ns", estimates(line_transfer_ns), "a line from another CPU: core, cache, node, far");
         line(text, "wakeup_hold_ns", estimate(wakeup_hold_ns), "of a wakeup, with the runqueue locked");
-        line(text, "passage_ns", estimates(passage_ns), "alone: atomic, seqlock, spin, queued, rwlock, mutex");
-        line(text, "storm_percent", estimate(storm_percent), "of a way, for each further CPU that polls");
+        line(text, "acquire_ns", estimates(acquire_ns), "alone: atomic, seqlock, spin, queued, rwlock, mutex");
+        line(
+            text,
+            "spinner_slowdown_percent",
+            estimate(spinner_slowdown_percent),
+            "of a way, for each further CPU that polls",
+        );
         if *futex_ns != Estimate::exactly(0) {
             line(text, "futex_ns", estimate(futex_ns), "a call that neither sleeps nor wakes");
         }

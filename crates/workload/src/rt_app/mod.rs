@@ -18,7 +18,7 @@
 //! - **Resources** come into being by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
 //! Beyond rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks in shared
-//! memory: a section `locks` and the event `passages` (`locks.rs`); a section `taskgroups` that says what the groups
+//! memory: a section `locks` and the event `critical_sections` (`locks.rs`); a section `taskgroups` that says what the groups
 //! of `taskgroup` are (`groups.rs`); and the keys `window` and `request-us` of a task (`windows.rs`), and `lends`.
 //!
 //! Where this differs from rt-app at 55cb0c0:

@@ -11,10 +11,10 @@ use measures::LockUse;
 fn machine(cpus: u32, line: u64) -> Machine {
     let mut machine = free_machine(&format!("core:{cpus} pu:1"));
     machine.effects.locks = Some(Locks {
-        line_ns: [Estimate::exactly(line); 4],
+        line_transfer_ns: [Estimate::exactly(line); 4],
         wakeup_hold_ns: Estimate::exactly(0),
-        passage_ns: [Estimate::exactly(1); 6],
-        storm_percent: Estimate::exactly(100),
+        acquire_ns: [Estimate::exactly(1); 6],
+        spinner_slowdown_percent: Estimate::exactly(100),
         futex_ns: Estimate::exactly(0),
     });
     machine
@@ -31,11 +31,11 @@ fn row<'a>(played: &'a Played, kind: &str) -> &'a LockUse {
     rows.next().unwrap_or_else(|| panic!("no row of a {kind}"))
 }
 
-/// Passages a nanosecond, all tasks together.
+/// CriticalSections a nanosecond, all tasks together.
 fn throughput(cpus: u32, kind: &str, hold: u64, between: u64, line: u64) -> f64 {
     let times = 160_000 / cpus;
     let task = format!(
-        r#""t": {{"instance": {cpus}, "loop": 1, "passages": {{"lock": "l", "hold_ns": {hold}, "between_ns": {between},
+        r#""t": {{"instance": {cpus}, "loop": 1, "critical_sections": {{"lock": "l", "hold_ns": {hold}, "between_ns": {between},
             "times": {times}, "draw": "exponential"}}}}"#
     );
     let played = play(&machine(cpus, line), kind, "", &task);
@@ -79,7 +79,7 @@ fn arrivals(of: u32, time: f64, think: f64) -> Vec<f64> {
     share
 }
 
-/// Passages a nanosecond through a ticket lock whose way to the next CPU is settled when it is given back, with `waiting` CPUs
+/// CriticalSections a nanosecond through a ticket lock whose way to the next CPU is settled when it is given back, with `waiting` CPUs
 /// there: `line` * (`waiting` + 1) / 2. Seen from one giving back to the next that is a Markov chain in how many wait, whatever
 /// happens between: during a way and a hold each that thinks comes with 1 - e^(-t/Z). Nobody waits: the first of all comes
 /// after Z/N, and the line with it unless it was the last one there.
@@ -149,7 +149,7 @@ fn makespan(played: &Played) -> u64 {
 /// The second waits until the first is through, and for the way; then it is there for 1000 ns itself.
 #[test]
 fn two_tasks_and_one_spin_lock() {
-    let task = r#""t": {"instance": 2, "loop": 1, "passages": {"lock": "l", "hold_ns": 1000}}"#;
+    let task = r#""t": {"instance": 2, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 1000}}"#;
     for (kind, more, way) in [
         ("test-and-set", "", 100),
         ("ticket", "", 100),
@@ -177,14 +177,14 @@ fn two_tasks_and_one_spin_lock() {
 /// Three on a test-and-set lock: the way to the second is longer, as the third polls as well; to the nearest first.
 #[test]
 fn others_that_poll_make_the_way_longer() {
-    let task = r#""t": {"instance": 3, "loop": 1, "passages": {"lock": "l", "hold_ns": 1000}}"#;
+    let task = r#""t": {"instance": 3, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 1000}}"#;
     let mut machine = machine(3, 100);
     let alone = makespan(&play(&machine, "test-and-set", "", &task.replace("3", "1")));
     let more = |machine: &Machine, lock: &str| makespan(&play(machine, "test-and-set", lock, task)) - alone - 2_000;
     assert_eq!(more(&machine, ""), 200 + 100);
     // What the second works on comes once more from the third, which polls that line.
     assert_eq!(more(&machine, r#", "beside": true"#), 200 + 100 + 100);
-    machine.effects.locks.as_mut().unwrap().storm_percent = Estimate::exactly(0);
+    machine.effects.locks.as_mut().unwrap().spinner_slowdown_percent = Estimate::exactly(0);
     assert_eq!(more(&machine, ""), 100 + 100);
 }
 
@@ -192,7 +192,7 @@ fn others_that_poll_make_the_way_longer() {
 #[test]
 fn a_line_is_in_one_place_at_a_time() {
     let task = |instances: u32| {
-        format!(r#""t": {{"instance": {instances}, "loop": 1, "passages": {{"lock": "l", "times": 20000}}}}"#)
+        format!(r#""t": {{"instance": {instances}, "loop": 1, "critical_sections": {{"lock": "l", "times": 20000}}}}"#)
     };
     let alone = makespan(&play(&machine(2, 100), "atomic", "", &task(1)));
     assert!((20_000..20_300).contains(&alone), "{alone}");
@@ -204,7 +204,7 @@ fn a_line_is_in_one_place_at_a_time() {
 fn readers_share_and_pay_for_the_line_twice() {
     let task = |mode: &str, hold: u32, times: u32| {
         format!(
-            r#""t": {{"instance": 4, "loop": 1, "passages":
+            r#""t": {{"instance": 4, "loop": 1, "critical_sections":
                 {{"lock": "l", "hold_ns": {hold}, "mode": "{mode}", "times": {times}}}}}"#
         )
     };
@@ -223,8 +223,8 @@ fn readers_share_and_pay_for_the_line_twice() {
 /// every write meets one read.
 #[test]
 fn readers_of_a_sequence_lock_try_again() {
-    let tasks = r#""r": {"loop": 1, "passages": {"lock": "l", "hold_ns": 100, "mode": "read", "times": 20000}},
-        "w": {"loop": 1, "passages": {"lock": "l", "hold_ns": 100, "between_ns": 9900, "times": 200, "draw": "exponential"}}"#;
+    let tasks = r#""r": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "mode": "read", "times": 20000}},
+        "w": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "between_ns": 9900, "times": 200, "draw": "exponential"}}"#;
     let played = play(&machine(2, 10), "seqlock", "", tasks);
     let read = row(&played, "rw-read");
     assert_eq!(read.count, 20_000 + read.retries);
@@ -236,8 +236,9 @@ fn readers_of_a_sequence_lock_try_again() {
 /// Readers under RCU meet nobody; a writer waits for two ticks and a half each time.
 #[test]
 fn writers_pay_under_rcu() {
-    let read = r#""r": {"loop": 1, "passages": {"lock": "l", "hold_ns": 100, "mode": "read", "times": 20000}}"#;
-    let write = r#""w": {"loop": 1, "passages": {"lock": "l", "hold_ns": 100, "times": 3}}"#;
+    let read =
+        r#""r": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "mode": "read", "times": 20000}}"#;
+    let write = r#""w": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "times": 3}}"#;
     assert_eq!(makespan(&play(&machine(2, 100), "rcu", "", read)), 20_000 * 101);
     let both = play(&machine(2, 100), "rcu", "", &format!("{read}, {write}"));
     assert_eq!(row(&both, "rw-read").wait_total.0, 0);
@@ -248,7 +249,7 @@ fn writers_pay_under_rcu() {
 /// Who waits for a mutex sleeps; nobody spins, and the lock is held by one at a time.
 #[test]
 fn who_waits_for_a_mutex_sleeps() {
-    let task = r#""t": {"instance": 3, "loop": 1, "passages":
+    let task = r#""t": {"instance": 3, "loop": 1, "critical_sections":
         {"lock": "l", "hold_ns": 1000, "between_ns": 500, "times": 50}}"#;
     let played = play(&machine(3, 0), "mutex", "", task);
     let measures = &played.outcome.measures;
@@ -269,7 +270,7 @@ fn a_mutex_that_is_fought_for_calls_the_kernel_for_nothing() {
     let played = |hold: u64, futex: u64| {
         let mut machine = machine(2, 0);
         machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(futex);
-        let passages = format!(r#""passages": {{"lock": "l", "hold_ns": {hold}, "times": 1}}"#);
+        let passages = format!(r#""critical_sections": {{"lock": "l", "hold_ns": {hold}, "times": 1}}"#);
         play(&machine, "mutex", "", &format!(r#""t": {{"instance": 2, "loop": 1, {passages}}}"#))
     };
     let found = |hold: u64, futex: u64| {
@@ -291,8 +292,8 @@ fn nobody_sleeps_for_a_mutex_whose_holder_will_not_wake_him() {
     let mut machine = machine(3, 0);
     machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
     // Held from 1 to 301 and from 350 to 650; looked at at 501, and taken by who was sent back at 1001.
-    let tasks = r#""t": {"instance": 2, "loop": 1, "passages": {"lock": "l", "hold_ns": 300, "times": 1}},
-        "u": {"loop": 1, "passages": {"lock": "l", "hold_ns": 300, "between_ns": 349, "times": 1}}"#;
+    let tasks = r#""t": {"instance": 2, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 300, "times": 1}},
+        "u": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 300, "between_ns": 349, "times": 1}}"#;
     let played = play(&machine, "mutex", "", tasks);
     let measures = &played.outcome.measures;
     assert_eq!((makespan(&played), measures.cpu.spin.0), (2_301, 3_000));
@@ -304,8 +305,12 @@ fn nobody_sleeps_for_a_mutex_whose_holder_will_not_wake_him() {
 fn a_mutex_that_nobody_wants_stays_out_of_the_kernel() {
     let mut machine = machine(1, 0);
     machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
-    let played =
-        play(&machine, "mutex", "", r#""t": {"loop": 1, "passages": {"lock": "l", "hold_ns": 9, "times": 100}}"#);
+    let played = play(
+        &machine,
+        "mutex",
+        "",
+        r#""t": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 9, "times": 100}}"#,
+    );
     assert_eq!(makespan(&played), 1_000);
 }
 
@@ -313,7 +318,7 @@ fn a_mutex_that_nobody_wants_stays_out_of_the_kernel() {
 /// lock goes to who runs.
 #[test]
 fn a_preempted_waiter_holds_up_a_fair_lock() {
-    let task = r#""t": {"instance": 8, "loop": 1, "passages":
+    let task = r#""t": {"instance": 8, "loop": 1, "critical_sections":
         {"lock": "l", "hold_ns": 10000, "between_ns": 20000, "times": 1000, "draw": "exponential"}}"#;
     let length = |kind: &str| makespan(&play(&machine(4, 50), kind, "", task));
     let (unfair, ticket, queued) = (length("test-and-set"), length("ticket"), length("queued"));
@@ -322,7 +327,7 @@ fn a_preempted_waiter_holds_up_a_fair_lock() {
 
 #[test]
 fn stripes_let_many_pass() {
-    let task = r#""t": {"instance": 8, "loop": 1, "passages": {"lock": "l", "hold_ns": 1000, "times": 500}}"#;
+    let task = r#""t": {"instance": 8, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 1000, "times": 500}}"#;
     let one = makespan(&play(&machine(8, 20), "queued", "", task));
     let many = makespan(&play(&machine(8, 20), "queued", r#", "stripes": 64"#, task));
     assert!(many * 5 < one, "{one} with one, {many} with 64");
@@ -338,12 +343,12 @@ fn all_kinds_on_all_kinds_of_machines() {
         for scheduler in [Scheduler::shipped("fifo"), Scheduler::shipped("bfs"), Scheduler::kernel()] {
             for (kind, seed) in kinds.into_iter().zip([0, 1, 2, 3].into_iter().cycle()) {
                 let reads = matches!(kind, "rwlock" | "seqlock" | "rcu");
-                let reader = r#", "r": {"instance": 5, "loop": 1, "run": 100, "passages":
+                let reader = r#", "r": {"instance": 5, "loop": 1, "run": 100, "critical_sections":
                     {"lock": "l", "hold_ns": 700, "mode": "read", "between_ns": 300, "times": 200, "draw": "exponential"}}"#;
                 let text = format!(
                     r#"{{"locks": {{"l": {{"kind": "{kind}", "stripes": 2, "lines": 1, "beside": true}}}}, "tasks": {{
-                        "w": {{"instance": 6, "loop": 1, "passages": {{"lock": "l", "hold_ns": 500, "between_ns": 900,
-                        "times": 60, "draw": "exponential"}}, "sleep": 100, "passages1": {{"lock": "l", "times": 40}}}}{}
+                        "w": {{"instance": 6, "loop": 1, "critical_sections": {{"lock": "l", "hold_ns": 500, "between_ns": 900,
+                        "times": 60, "draw": "exponential"}}, "sleep": 100, "critical_sections1": {{"lock": "l", "times": 40}}}}{}
                     }}}}"#,
                     if reads { reader } else { "" }
                 );

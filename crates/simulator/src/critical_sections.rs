@@ -13,7 +13,7 @@ use crate::tasks::{Phase, State};
 use event_log::BlockCause;
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::Leave;
-use workload::{Demand, LockKind, Passages, Sleep};
+use workload::{CriticalSections, Demand, LockKind, Sleep};
 
 /// A writer of an RCU lock waits for so many ticks: until every CPU has passed through the scheduler or a tick, seen at the
 /// tick after it. 2 to 3 in kernels.
@@ -21,7 +21,7 @@ const GRACE_TICKS: (u64, u64) = (5, 2);
 
 impl<M: Model> Run<'_, M> {
     /// `id`, the current task of `cpu`, begins to pass through a lock.
-    pub fn begin_passages(&mut self, cpu: CpuId, id: TaskId, op: Passages) {
+    pub fn begin_critical_sections(&mut self, cpu: CpuId, id: TaskId, op: CriticalSections) {
         let name = &self.player.spec(self.tasks[id.index()].spec).name;
         self.shared().begin(id, name, op);
         self.pass(cpu, id);
@@ -229,7 +229,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// A lock that one task has alone.
-    fn give_back(&mut self, cpu: CpuId, id: TaskId, number: usize, kind: LockKind, op: Passages) {
+    fn give_back(&mut self, cpu: CpuId, id: TaskId, number: usize, kind: LockKind, op: CriticalSections) {
         let word = &mut self.shared().words[number];
         (word.writer, word.version) = (None, word.version + 1);
         match kind {
@@ -252,7 +252,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// A spin lock that nobody has goes to those who wait for it.
-    fn pass_on(&mut self, cpu: CpuId, number: usize, kind: LockKind, op: Passages) {
+    fn pass_on(&mut self, cpu: CpuId, number: usize, kind: LockKind, op: CriticalSections) {
         while let Some(place) = self.next_waiter(cpu, number, kind) {
             let polling = self.polling(number);
             let locks = self.shared_locks.as_mut().expect("the workload has locks");
@@ -295,7 +295,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// `waiter` has the lock now, and gets to it a way later.
-    fn grant(&mut self, waiter: Waiter, number: usize, kind: LockKind, op: Passages, polling: u64) {
+    fn grant(&mut self, waiter: Waiter, number: usize, kind: LockKind, op: CriticalSections, polling: u64) {
         let on = self.cpu_of(waiter.task);
         let other = self.shared().words[number].waiting.front().map(|other| other.task);
         let poller = other.and_then(|other| self.cpu_of(other));
