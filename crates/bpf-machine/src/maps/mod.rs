@@ -321,7 +321,7 @@ impl Maps {
     }
 
     /// What all task-storage maps keep for the object at `owner`, in words of 8 bytes: zeroes where one keeps nothing.
-    pub fn kept_for(&self, memory: &Memory, owner: GuestAddr) -> Vec<u64> {
+    pub fn stored_words(&self, memory: &Memory, owner: GuestAddr) -> Vec<u64> {
         let mut words = Vec::new();
         for map in (0..self.list.len() as u32).map(MapHandle).filter(|&map| is_storage(self.get(map).kind)) {
             let size = self.get(map).value_size;
