@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose a task is, as programs see it: credentials by user, numbers of tasks and sessions, and what a process shares.
+//! Credentials of users, pids of tasks and sessions, and the state shared by the threads of a process, as programs
+//! see them.
 
 use super::structs::{CRED, KTHREAD, PID, SIGNAL_STRUCT};
 use super::writer::Writer;
@@ -7,32 +8,32 @@ use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 use ids::CpuId;
 use std::collections::BTreeMap;
 
-/// `enum pid_type`: places in `signal->pids`.
+/// `enum pid_type`: indices into `signal->pids`.
 const TGID: u32 = 1;
 const SID: u32 = 3;
 /// `signal->nr_threads`.
 const NR_THREADS: u32 = SIGNAL_STRUCT.offset("nr_threads");
 
 #[derive(Debug)]
-pub(crate) struct People {
+pub(crate) struct Credentials {
     creds: RegionId,
-    /// Slots of users.
+    /// Slots by user id.
     users: BTreeMap<u32, u32>,
-    /// `struct pid`, slot = task number.
+    /// `struct pid`; the slot is the task number.
     pids: RegionId,
-    /// The same of sessions, whose leaders need not be tasks here.
+    /// `struct pid` of sessions, whose leaders need not be tasks of the model.
     session_pids: RegionId,
     sessions: BTreeMap<u32, u32>,
-    /// Slot = task number of the leader.
+    /// `struct signal_struct`; the slot is the task number of the group leader.
     signals: RegionId,
-    /// `struct kthread`, slot = task number.
+    /// `struct kthread`; the slot is the task number.
     kthreads: RegionId,
 }
 
-impl People {
-    pub fn new(memory: &mut Memory) -> People {
+impl Credentials {
+    pub fn new(memory: &mut Memory) -> Credentials {
         let mut region = |name, size| memory.add_region(name, size, 1, Access::ReadOnly);
-        People {
+        Credentials {
             creds: region("cred", CRED.size()),
             users: BTreeMap::new(),
             pids: region("pid", PID.size()),
@@ -43,7 +44,7 @@ impl People {
         }
     }
 
-    /// The credentials of a user: all four numbers are the user's, as of a login, and the groups are 0.
+    /// `struct cred` of a user: uid and euid are set, the group ids are 0.
     pub fn cred(&mut self, memory: &mut Memory, uid: u32) -> GuestAddr {
         let next = self.users.len() as u32;
         let slot = *self.users.entry(uid).or_insert(next);
@@ -62,7 +63,7 @@ impl People {
         set_number(memory, self.pids, task, number as u32)
     }
 
-    /// The number of a session.
+    /// `struct pid` of a session leader.
     fn session(&mut self, memory: &mut Memory, session: u32) -> GuestAddr {
         let next = self.sessions.len() as u32;
         let slot = *self.sessions.entry(session).or_insert(next);
@@ -70,7 +71,7 @@ impl People {
         set_number(memory, self.session_pids, slot, session)
     }
 
-    /// What the threads of the process of this leader share.
+    /// `struct signal_struct` of the process with this group leader.
     pub fn signal(&mut self, memory: &mut Memory, leader: u32, session: u32) -> GuestAddr {
         memory.grow(self.signals, (leader + 1).next_power_of_two());
         let session = self.session(memory, session);
@@ -81,7 +82,7 @@ impl People {
         memory.addr(self.signals, leader)
     }
 
-    /// What a thread of the kernel has of its own. `cpu` is the one that it belongs to: `kthread_set_per_cpu()`.
+    /// `struct kthread` of a kthread. `cpu` is the CPU of a per-CPU kthread (`kthread_set_per_cpu()`).
     pub fn kthread(&self, memory: &mut Memory, task: u32, cpu: Option<CpuId>) -> GuestAddr {
         /// A bit of `flags`.
         const KTHREAD_IS_PER_CPU: u64 = 1 << 0;
@@ -92,7 +93,7 @@ impl People {
         memory.addr(self.kthreads, task)
     }
 
-    /// One thread more or less in the process of this leader.
+    /// Adds `change` to the thread count of the process with this group leader.
     pub fn count_thread(&self, memory: &mut Memory, leader: u32, change: i32) {
         let threads = memory.get_u32(self.signals, leader, NR_THREADS).wrapping_add_signed(change);
         memory.set_u32(self.signals, leader, NR_THREADS, threads);
