@@ -134,7 +134,7 @@ mod tests {
             ("[[fault]]\nat = \"1s\"\nsuspend = \"5\"", &format!("f.toml:3: {time}")),
             ("[[fault]]\nat = \"1s\"\nsuspend = \"0s\"", "f.toml:3: expected a length above 0"),
             ("[[fault]]\nat = \"1s\"\noffline = \"\"", "f.toml:3: expected a list of CPUs, such as \"3\" or \"1-2,5\""),
-            ("[[fault]]\nat = \"1s\"\noffline = \"0\"", "f.toml:1: CPU 0 cannot go offline: it is the one that boots"),
+            ("[[fault]]\nat = \"1s\"\noffline = \"0\"", "f.toml:1: CPU 0 cannot go offline: it is the boot CPU"),
         ];
         for (text, error) in cases {
             assert_eq!(FaultPlan::from_toml("f.toml", text).map_err(|error| error.to_string()), Err(error.to_owned()));

@@ -124,7 +124,7 @@ impl FaultPlan {
             let when = at.exact();
             match *action {
                 Action::Offline(BOOT_CPU) => {
-                    return Err(error("CPU 0 cannot go offline: it is the one that boots".to_owned()));
+                    return Err(error("CPU 0 cannot go offline: it is the boot CPU".to_owned()));
                 }
                 Action::Offline(cpu) if !offline.insert(cpu) => {
                     return Err(error(format!("CPU {cpu} is offline already at {when}")));
@@ -290,7 +290,7 @@ mod tests {
             assert_eq!(line(word), Err(format!("{word:?}: {EXPECTED}")));
         }
         let cases = [
-            ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the one that boots"),
+            ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the boot CPU"),
             ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is offline already at 2s"),
             (
                 "cpu1:online@1s,cpu1:offline@2s,cpu1:online@3s,cpu1:online@4s",

@@ -13,7 +13,7 @@
 
 use crate::{Outcome, Record, Tags, World, labels};
 use measures::catalogue::{Better, CATALOGUE, Measure};
-use statistics::{Family, Row, Verdict, Way};
+use statistics::{Family, Row, Verdict, Direction};
 
 pub use statistics::Interval as Judgement;
 
@@ -247,9 +247,9 @@ fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
     let known = |&measure: &usize| a.runs.iter().chain(&b.runs).all(|run| run.values[measure].is_some());
     let measures: Vec<usize> = (0..CATALOGUE.len()).filter(known).collect();
     let way = |better| match better {
-        Better::Less => Way::Less,
-        Better::More => Way::More,
-        Better::Neither => Way::Neither,
+        Better::Less => Direction::LowerIsBetter,
+        Better::More => Direction::HigherIsBetter,
+        Better::Neither => Direction::Neutral,
     };
     let row =
         |&measure: &usize| Row { a: a.values(measure), b: b.values(measure), way: way(CATALOGUE[measure].better) };

@@ -5,7 +5,7 @@ use crate::{LEVEL_PPM, SAME_PPM, VISIBLE_PPM, paired, unpaired};
 
 /// Which way is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum Direction {
     /// Less is better.
     Less,
     /// More is better.
@@ -22,7 +22,7 @@ pub struct Row {
     /// The second setup's.
     pub b: Vec<u64>,
     /// Which way is better.
-    pub way: Way,
+    pub direction: Direction,
 }
 
 /// What the values come from.
@@ -73,7 +73,7 @@ pub enum Verdict {
 
 /// The rows that may have a mark, among which the most unusual one sets the limit; all, if none may.
 pub(crate) fn marked<'a, T>(rows: &[Row], tested: &'a [T]) -> Vec<&'a T> {
-    let may = |row: &Row| row.way != Way::Neither;
+    let may = |row: &Row| row.direction != Direction::Neutral;
     let all = !rows.iter().any(may);
     rows.iter().zip(tested).filter(|(row, _)| all || may(row)).map(|(_, tested)| tested).collect()
 }
@@ -110,7 +110,7 @@ fn interval(row: &Row, judged: &Judged) -> Interval {
     let visible = diff_ppm.is_none_or(|diff| diff.abs() >= VISIBLE_PPM);
     let (low_ppm, high_ppm) = (low.and_then(to_ppm), high.and_then(to_ppm));
     let small = |end: Option<i64>| end.is_some_and(|end| end.abs() <= SAME_PPM);
-    let verdict = match (row.way, judged.estimate > 0) {
+    let verdict = match (row.direction, judged.estimate > 0) {
         _ if !(excludes_zero && judged.rejected && visible) => {
             if small(low_ppm) && small(high_ppm) {
                 Verdict::Same
@@ -118,8 +118,8 @@ fn interval(row: &Row, judged: &Judged) -> Interval {
                 Verdict::Unclear
             }
         }
-        (Way::Neither, _) => Verdict::Differs,
-        (Way::Less, false) | (Way::More, true) => Verdict::Better,
+        (Direction::Neutral, _) => Verdict::Differs,
+        (Direction::LowerIsBetter, false) | (Direction::HigherIsBetter, true) => Verdict::Better,
         _ => Verdict::Worse,
     };
     let tellable_ppm = tellable(judged).and_then(to_ppm).map(|ppm| ppm.max(VISIBLE_PPM));

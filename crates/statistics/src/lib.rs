@@ -19,7 +19,7 @@ mod family;
 mod paired;
 mod unpaired;
 
-pub use family::{Family, Interval, Row, Verdict, Way, compare, median, median_interval};
+pub use family::{Family, Interval, Row, Verdict, Direction, compare, median, median_interval};
 
 /// The share of true differences of 0 that an interval may miss, per million, in a whole table.
 pub const LEVEL_PPM: u64 = 950_000;
@@ -55,7 +55,7 @@ mod tests {
         };
         let (a, b): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (side(0.0), side(shift));
         let column = |runs: &[Vec<u64>], row: usize| runs.iter().map(|run| run[row]).collect();
-        (0..10).map(|row| Row { a: column(&a, row), b: column(&b, row), way: Way::Less }).collect()
+        (0..10).map(|row| Row { a: column(&a, row), b: column(&b, row), direction: Direction::LowerIsBetter }).collect()
     }
 
     fn share(tables: u64, shift: f64, paired: bool, hit: impl Fn(&[Interval]) -> bool) -> u64 {
@@ -101,7 +101,7 @@ mod tests {
                 };
                 let mut row = || {
                     let (a, b) = (0..16).map(|_| pair()).unzip();
-                    Row { a, b, way: Way::Less }
+                    Row { a, b, direction: Direction::LowerIsBetter }
                 };
                 let rows: Vec<Row> = (0..5).map(|_| row()).collect();
                 compare(&rows, Family { paired: true, comparisons: 1 })[0]
@@ -148,16 +148,16 @@ mod tests {
             compare(&[Row { a: a.to_vec(), b: b.to_vec(), way }], Family { paired: true, comparisons: 1 })[0]
         };
         let scaled = |ppm: u64| std::array::from_fn(|run| (100_000 + run as u64) * (1_000_000 + ppm) / 1_000_000);
-        assert_eq!(rows(scaled(30_000), Way::Less).verdict, Verdict::Worse);
-        assert_eq!(rows(scaled(30_000), Way::More).verdict, Verdict::Better);
-        assert_eq!(rows(scaled(30_000), Way::Neither).verdict, Verdict::Differs);
+        assert_eq!(rows(scaled(30_000), Direction::LowerIsBetter).verdict, Verdict::Worse);
+        assert_eq!(rows(scaled(30_000), Direction::HigherIsBetter).verdict, Verdict::Better);
+        assert_eq!(rows(scaled(30_000), Direction::Neutral).verdict, Verdict::Differs);
         // Certain, and too small to be shown.
-        assert_eq!(rows(scaled(900), Way::Less).verdict, Verdict::Same);
+        assert_eq!(rows(scaled(900), Direction::LowerIsBetter).verdict, Verdict::Same);
         let wild = std::array::from_fn(|run| if run % 2 == 0 { 80_000 } else { 125_000 });
-        let unclear = rows(wild, Way::Less);
+        let unclear = rows(wild, Direction::LowerIsBetter);
         assert_eq!(unclear.verdict, Verdict::Unclear);
         assert!(unclear.tellable_ppm.unwrap() > 100_000);
-        assert_eq!(rows(scaled(900), Way::Less).tellable_ppm, Some(VISIBLE_PPM), "less is never shown");
+        assert_eq!(rows(scaled(900), Direction::LowerIsBetter).tellable_ppm, Some(VISIBLE_PPM), "less is never shown");
         assert_eq!(compare(&[], Family { paired: true, comparisons: 1 }), []);
     }
 

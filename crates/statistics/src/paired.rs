@@ -102,7 +102,7 @@ fn ends(averages: &[i64], pairs: usize, limit: f64) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Way;
+    use crate::Direction;
     use proptest::prelude::*;
 
     fn differences_from(count: usize) -> Vec<i64> {
@@ -129,7 +129,7 @@ mod tests {
     /// ones for both. The first row is not the most unusual of all, and unusual enough.
     #[test]
     fn a_row_need_not_be_the_most_unusual_one() {
-        let row = |a: [u64; 7], b: [u64; 7]| Row { a: a.to_vec(), b: b.to_vec(), way: Way::Less };
+        let row = |a: [u64; 7], b: [u64; 7]| Row { a: a.to_vec(), b: b.to_vec(), direction: Direction::LowerIsBetter };
         let first = row([1, 1, 1, 1, 1, 1, 95], [10, 11, 12, 13, 14, 15, 10]);
         let second = row([38, 8, 92, 12, 64, 54, 43], [1, 1, 1, 1, 1, 1, 6]);
         let judged = judge(&[first, second], 0.05);
@@ -160,7 +160,7 @@ mod tests {
         ) {
             let row = |first: usize, shift: u64| {
                 let (a, b) = values.iter().map(|four| (four[first], four[first + 1] + shift)).unzip();
-                Row { a, b, way: Way::Less }
+                Row { a, b, direction: Direction::LowerIsBetter }
             };
             let rows = [row(0, shift), row(2, 0)];
             let judged = judge(&rows, 0.05);
@@ -184,7 +184,7 @@ mod tests {
             let row = Row {
                 a: vec![1_000_000_000; raw.len()],
                 b: raw.iter().map(|one| (1_000_000_000 + one + shift) as u64).collect(),
-                way: Way::Less,
+                direction: Direction::LowerIsBetter,
             };
             let judged = judge(&[row], 0.05)[0];
             let excluded = judged.ends.is_some_and(|(low, high)| low > 0 || high < 0);

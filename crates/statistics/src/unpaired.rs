@@ -72,14 +72,14 @@ fn ends(differences: &[i64], runs: usize, limit: f64) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Way;
+    use crate::Direction;
 
     /// Critical values of U for two-sided 5 %; those whose share is too near to 5 % for a sample are left out.
     #[test]
     fn one_row_agrees_with_the_published_tables() {
         for (a, b, critical) in [(4, 4, 0), (5, 5, 2), (6, 6, 5), (7, 9, 12), (10, 10, 23), (12, 12, 37)] {
             let row =
-                Row { a: (0..a).map(|i| 1000 + i).collect(), b: (0..b).map(|i| 2000 + i).collect(), way: Way::Less };
+                Row { a: (0..a).map(|i| 1000 + i).collect(), b: (0..b).map(|i| 2000 + i).collect(), direction: Direction::LowerIsBetter };
             let all = (a + b) as usize;
             let averages: Vec<i64> = (0..(a * b) as i64).collect();
             let ranked = Ranked::of(&row);
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn a_clear_difference_is_found_and_a_shuffled_one_is_not() {
-        let judged = |b: &[u64]| judge(&[Row { a: (100..110).collect(), b: b.to_vec(), way: Way::Less }], 0.05)[0];
+        let judged = |b: &[u64]| judge(&[Row { a: (100..110).collect(), b: b.to_vec(), direction: Direction::LowerIsBetter }], 0.05)[0];
         let far = judged(&(120..130).collect::<Vec<_>>());
         assert!(far.rejected && far.ends.is_some_and(|(low, _)| low > 0));
         assert!(!judged(&[99, 101, 102, 103, 104, 105, 106, 107, 108, 111]).rejected);
-        let few = judge(&[Row { a: vec![1], b: vec![9], way: Way::Less }], 0.05)[0];
+        let few = judge(&[Row { a: vec![1], b: vec![9], direction: Direction::LowerIsBetter }], 0.05)[0];
         assert!(!few.rejected && few.ends.is_none(), "one run of each tells nothing");
     }
 }

@@ -3,7 +3,7 @@
 //! places: of all such changes at most 5 % may have a mark, whatever the values are. That is counted, not sampled.
 
 use proptest::prelude::*;
-use statistics::{Family, Row, Verdict, Way, compare};
+use statistics::{Family, Row, Verdict, Direction, compare};
 
 /// Of all changes of places, how many have a mark, and how many there are.
 fn marked(rows: &[Row]) -> (usize, usize) {
@@ -41,7 +41,7 @@ proptest! {
             (if together { first * 7 + own } else { own }).pow(power)
         };
         let side = |row: usize, side: usize| (0..pairs).map(|pair| value(row, side, pair)).collect::<Vec<u64>>();
-        let rows: Vec<Row> = (0..6).map(|row| Row { a: side(row, 0), b: side(row, 1), way: Way::Less }).collect();
+        let rows: Vec<Row> = (0..6).map(|row| Row { a: side(row, 0), b: side(row, 1), direction: Direction::LowerIsBetter }).collect();
         let (marked, all) = marked(&rows);
         prop_assert!(marked * 20 <= all, "{marked} of {all}");
     }
@@ -52,6 +52,6 @@ proptest! {
 fn nearly_one_in_twenty_has_one_where_nothing_is_equal() {
     let a: Vec<u64> = (0..10).map(|pair| 1_000_000 + pair * 37).collect();
     let b: Vec<u64> = (0..10u64).map(|pair| 1_000_000 + pair * 37 + (1 << pair) * 3000).collect();
-    let (marked, all) = marked(&[Row { a, b, way: Way::Less }]);
+    let (marked, all) = marked(&[Row { a, b, direction: Direction::LowerIsBetter }]);
     assert!(marked * 20 <= all && marked * 25 >= all, "{marked} of {all}");
 }
