@@ -13,7 +13,7 @@
 
 use crate::{Outcome, Record, Tags, World, labels};
 use measures::catalogue::{Better, CATALOGUE, Measure};
-use statistics::{Family, Row, Verdict, Direction};
+use statistics::{Direction, Family, Row, Verdict};
 
 pub use statistics::Interval as Judgement;
 
@@ -246,13 +246,16 @@ fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
     }
     let known = |&measure: &usize| a.runs.iter().chain(&b.runs).all(|run| run.values[measure].is_some());
     let measures: Vec<usize> = (0..CATALOGUE.len()).filter(known).collect();
-    let way = |better| match better {
+    let direction = |better| match better {
         Better::Less => Direction::LowerIsBetter,
         Better::More => Direction::HigherIsBetter,
         Better::Neither => Direction::Neutral,
     };
-    let row =
-        |&measure: &usize| Row { a: a.values(measure), b: b.values(measure), way: way(CATALOGUE[measure].better) };
+    let row = |&measure: &usize| Row {
+        a: a.values(measure),
+        b: b.values(measure),
+        direction: direction(CATALOGUE[measure].better),
+    };
     let rows: Vec<Row> = measures.iter().map(row).collect();
     for (measure, judged) in measures.into_iter().zip(statistics::compare(&rows, Family { paired, comparisons })) {
         judgements[measure] = Some(judged);

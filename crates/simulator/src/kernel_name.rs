@@ -40,7 +40,7 @@ impl Form {
 /// The kernel that all of the model follows.
 const NEWEST: (u16, u16) = (7, 2);
 /// The kernel whose own classes are modelled as well: its slices end at ticks, as HRTICK is on since 7.1 only
-/// (`conformance/recorded/order-6.18`).
+/// (`verify/conformance/recorded/order-6.18`).
 const OLDER_FAIR: (u16, u16) = (6, 18);
 
 /// Since then turns of the fair class end by a timer.
