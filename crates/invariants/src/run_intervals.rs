@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether slices end: who keeps a CPU for longer while another task waits that may run there.
+//! Checks that slices end: finds tasks that keep a CPU for longer although another task waits that may run there.
 //!
-//! A CPU is *contested* while some task waits that may use it. A task may keep it for its slice and some ticks from when it
-//! came, or from when the CPU became contested if that was later: who is alone gets one slice after the other, and these are
-//! the kernel's default ones. Who promises this gives slices that end: one without end (`SCX_SLICE_INF`) counts as the default.
+//! A CPU is *contested* while a task waits that may use it. A running task may keep a contested CPU for its slice
+//! plus some ticks. The time counts from the start of its run interval or, if that is later, from when the CPU became
+//! contested: a task that runs alone gets one default slice after the other. An infinite slice (`SCX_SLICE_INF`)
+//! counts as the default one, since a scheduler with this promise gives slices that end.
 
 use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, TaskId};
 
-/// `SCX_SLICE_DFL`: what the kernel gives to a task that goes on because nobody else is there.
+/// `SCX_SLICE_DFL`, which the kernel gives to a task that continues because no other is there.
 const DEFAULT_SLICE: Nanos = Nanos::from_ms(20);
 
-/// A stay that was too long: since when the CPU was contested, for how long, and how long it may be.
+/// A run interval that exceeded its limit: the time since which it counts, its length from then on, and the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlong {
     pub from: Nanos,
@@ -25,36 +26,36 @@ struct Contest {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Stay {
+struct Interval {
     since: Nanos,
     slice: Nanos,
 }
 
-/// All CPUs.
+/// Run intervals of all CPUs.
 #[derive(Debug)]
-pub(crate) struct Stints {
-    /// What a stay may take beyond the slice.
+pub(crate) struct RunIntervals {
+    /// Time for which a run interval may exceed the slice.
     beyond: Nanos,
     groups: MaskGroups,
     contests: Vec<Contest>,
     of_task: Vec<GroupId>,
     slices: Vec<Nanos>,
     waits: Vec<bool>,
-    stays: Vec<Stay>,
-    has_judged: bool,
+    intervals: Vec<Interval>,
+    has_checked: bool,
 }
 
-impl Stints {
-    pub(crate) fn new(cpus: usize, beyond: Nanos) -> Stints {
-        Stints {
+impl RunIntervals {
+    pub(crate) fn new(cpus: usize, beyond: Nanos) -> RunIntervals {
+        RunIntervals {
             beyond,
             groups: MaskGroups::new(cpus),
             contests: vec![Contest::default()],
             of_task: Vec::new(),
             slices: Vec::new(),
             waits: Vec::new(),
-            stays: vec![Stay::default(); cpus],
-            has_judged: false,
+            intervals: vec![Interval::default(); cpus],
+            has_checked: false,
         }
     }
 
@@ -64,7 +65,7 @@ impl Stints {
         group
     }
 
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self, allowed: &CpuSet) {
         let group = self.group(allowed);
         self.of_task.push(group);
@@ -72,7 +73,7 @@ impl Stints {
         self.waits.push(false);
     }
 
-    /// A task waits, or no longer.
+    /// Notes that a task begins or stops to wait.
     pub(crate) fn set_waiting(&mut self, now: Nanos, task: TaskId, waits: bool) {
         if std::mem::replace(&mut self.waits[task.index()], waits) == waits {
             return;
@@ -88,7 +89,7 @@ impl Stints {
         }
     }
 
-    /// A task has another mask.
+    /// Changes the mask of a task.
     pub(crate) fn set_allowed(&mut self, now: Nanos, task: TaskId, allowed: &CpuSet) {
         let (waits, group) = (self.waits[task.index()], self.group(allowed));
         if group == self.of_task[task.index()] {
@@ -99,27 +100,28 @@ impl Stints {
         self.set_waiting(now, task, waits);
     }
 
-    /// A task will get this slice when it runs.
+    /// Sets the slice that a task gets when it runs next.
     pub(crate) fn set_slice(&mut self, task: TaskId, slice: Nanos) {
         self.slices[task.index()] = if slice == Nanos(u64::MAX) { DEFAULT_SLICE } else { slice };
     }
 
-    /// A task has a CPU from now on.
+    /// Notes that a task starts to run.
     pub(crate) fn begin(&mut self, now: Nanos, task: TaskId, cpu: CpuId) {
-        self.stays[cpu.index()] = Stay { since: now, slice: self.slices[task.index()] };
+        self.intervals[cpu.index()] = Interval { since: now, slice: self.slices[task.index()] };
     }
 
-    /// Whether a contested CPU was left.
-    pub(crate) fn has_judged(&self) -> bool {
-        self.has_judged
+    /// Whether a run interval ended on a contested CPU.
+    pub(crate) fn has_checked(&self) -> bool {
+        self.has_checked
     }
 
-    /// The stay on this CPU ends; what was wrong with it, judged before anybody else comes or goes.
+    /// Ends the run interval on this CPU and returns it if it was too long. Must be called before the waiting tasks
+    /// change.
     pub(crate) fn end(&mut self, now: Nanos, cpu: CpuId) -> Option<Overlong> {
         let contested = |group: GroupId| Some(self.contests[group.index()]).filter(|contest| contest.waiting > 0);
         let contested = self.groups.of_cpu(cpu).filter_map(contested).map(|contest| contest.since).min()?;
-        let Stay { since, slice } = self.stays[cpu.index()];
-        self.has_judged = true;
+        let Interval { since, slice } = self.intervals[cpu.index()];
+        self.has_checked = true;
         let from = since.max(contested);
         let slice = if contested > since { slice.max(DEFAULT_SLICE) } else { slice };
         let (value, limit) = (now.since(from), Nanos(slice.0.saturating_add(self.beyond.0)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups of waiting tasks against a look at each task for each CPU at each moment.
+//! Compares counts of waiting tasks by mask with a scan of the whole history.
 
 use super::*;
 use proptest::prelude::*;
@@ -25,11 +25,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who waits with which mask after each step; the first is before all of them.
+/// Masks of the waiting tasks after a step; the first element is the initial state.
 type Moment = Vec<Option<u64>>;
 
-/// Since when there has always been somebody with one mask who waits for this CPU. That is earlier or later than for somebody
-/// at all only where masks differ; masks make the groups, so it is asked for each.
+/// Time since which a task of some mask that includes this CPU has always waited. Each mask is examined separately,
+/// since the implementation counts waiting tasks by mask.
 fn contested(history: &[Moment], cpu: u32) -> Option<u64> {
     let since = |mask: u64| {
         let waits = |moment: &&Moment| moment.contains(&Some(mask));
@@ -41,35 +41,35 @@ fn contested(history: &[Moment], cpu: u32) -> Option<u64> {
 
 proptest! {
     #[test]
-    fn matches_naive(steps in prop::collection::vec(step(), 0..200)) {
-        let mut stints = Stints::new(CPUS, Nanos(BEYOND));
-        (0..TASKS).for_each(|_| stints.announce(&CpuSet::first_n(CPUS)));
-        (0..TASKS).for_each(|task| stints.set_slice(TaskId(task), Nanos(10 * u64::from(task))));
+    fn overlong_run_intervals_match_a_scan_of_the_history(steps in prop::collection::vec(step(), 0..200)) {
+        let mut run_intervals = RunIntervals::new(CPUS, Nanos(BEYOND));
+        (0..TASKS).for_each(|_| run_intervals.announce(&CpuSet::first_n(CPUS)));
+        (0..TASKS).for_each(|task| run_intervals.set_slice(TaskId(task), Nanos(10 * u64::from(task))));
         let (mut masks, mut waits) = ([7u64; TASKS as usize], [false; TASKS as usize]);
-        let mut stays = [(0, Nanos::ZERO.0); CPUS];
+        let mut intervals = [(0, Nanos::ZERO.0); CPUS];
         let mut history: Vec<Moment> = vec![vec![None; TASKS as usize]];
         for (now, step) in (1..).zip(steps) {
             match step {
                 Step::Wait(task, wait) => {
                     waits[task as usize] = wait;
-                    stints.set_waiting(Nanos(now), TaskId(task), wait);
+                    run_intervals.set_waiting(Nanos(now), TaskId(task), wait);
                 }
                 Step::Allow(task, mask) => {
                     masks[task as usize] = mask;
-                    stints.set_allowed(Nanos(now), TaskId(task), &CpuSet::from_words(&[mask]));
+                    run_intervals.set_allowed(Nanos(now), TaskId(task), &CpuSet::from_words(&[mask]));
                 }
                 Step::Begin(task, cpu) => {
-                    stays[cpu as usize] = (now, 10 * u64::from(task));
-                    stints.begin(Nanos(now), TaskId(task), CpuId(cpu));
+                    intervals[cpu as usize] = (now, 10 * u64::from(task));
+                    run_intervals.begin(Nanos(now), TaskId(task), CpuId(cpu));
                 }
                 Step::End(cpu) => {
-                    let (since, slice) = stays[cpu as usize];
+                    let (since, slice) = intervals[cpu as usize];
                     let expected = contested(&history, cpu).and_then(|contested| {
                         let slice = if contested > since { slice.max(DEFAULT_SLICE.0) } else { slice };
                         let (from, limit) = (since.max(contested), slice + BEYOND);
                         (now - from > limit).then_some((from, now - from, limit))
                     });
-                    let found = stints.end(Nanos(now), CpuId(cpu)).map(|it| (it.from.0, it.value.0, it.limit.0));
+                    let found = run_intervals.end(Nanos(now), CpuId(cpu)).map(|it| (it.from.0, it.value.0, it.limit.0));
                     prop_assert_eq!(found, expected, "{} at {}", cpu, now);
                 }
             }
