@@ -7,6 +7,7 @@
 //!    both into the terms of [`report::RunReport`], which does not tell the worlds apart.
 
 mod demands;
+#[cfg(feature = "real")]
 pub mod real;
 pub mod simulated;
 
@@ -33,5 +34,5 @@ pub fn header(tags: &Tags, version: &str) -> Header {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "real"))]
 mod tests;
