@@ -34,7 +34,7 @@ fn current(bench: &Bench, cpu: u32) -> TaskId {
 }
 
 #[test]
-fn shares_follow_weights() {
+fn cpu_shares_follow_nice_weights() {
     let step = Nanos::from_us(50);
     for (nices, expected) in [([0, 0], 0.5), ([0, 5], 1024.0 / 1359.0), ([-5, 10], 3121.0 / 3231.0)] {
         for version in [(6, 18), (7, 2)] {
